@@ -144,6 +144,12 @@ def export(
         out.print(f"{name}, trial {found.entry.number}: written to {target}")
     if table is not None:
         out.print(table_words(table))
+    elif found.finals is None:
+        out.print(
+            "Nothing is confirmed yet: this is the fastest of the search, by an estimate. Without finals the file has"
+            " no table, so `autotuner.load` serves nothing by it. `autotuner finals` confirms the best; then export"
+            " again. With --estimates the table serves what the search found."
+        )
     say_where_the_gate_is_looser(found)
 
 

@@ -101,7 +101,14 @@ def print_leaderboard(store: Store, study: str, limit: int) -> None:
     from autotuner.tuning import standings
     from autotuner.views.leaderboard import disturbed_line, leaderboard_table
 
-    out.print(leaderboard_table(standings.leaderboard(store, study, limit), queries.study(store, study)))
+    found, judged = standings.leaderboard(store, study, limit), queries.judged_and_best(store, study)[0]
+    if found:
+        out.print(leaderboard_table(found, queries.study(store, study)))
+    elif judged:
+        why = "`autotuner status` counts why, `autotuner trials` lists them"
+        out.print(f"{study}: of {judged} judged variants none has passed the gate yet; {why}.")
+    else:
+        out.print(f"{study}: no variant was judged yet; `autotuner tune` goes on.")
     if disturbed := queries.disturbed(store, study):
         out.print(disturbed_line(disturbed))
 

@@ -203,7 +203,7 @@ class FinalRounds:
         count = f"{len(running)} finalists" if len(running) > 1 else f"trial {running[0].number}"
         expected = (PROCESSES - number + 1) * self._round_s(running) + self._gates_s()
         left = max(0.0, min(expected, self._left_s()))
-        said = f"process {number} of {PROCESSES}: {count}, each alone beside the baseline; about {left:.0f} s left"
+        said = f"process {number} of {PROCESSES}: {count}, each alone beside the baseline"
         self._hall.say(said, left)
         self._runner.draw(fresh_seeds())
         started = time.monotonic()

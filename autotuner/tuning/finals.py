@@ -110,7 +110,7 @@ class Finals:
     def _calibrated(self, beat: Beat) -> Conditions:
         """The study's conditions with the baselines, and what these take on a calm machine: now, or when such a device
         was calibrated before, whichever is less."""
-        self._say("calibrating")
+        self._say("timing the baselines")
         fresh = self._conditions.model_copy(update={"seeds": fresh_seeds()})
         found = sound_calibration(ask(self._executor, CalibrationJob(conditions=fresh), beat))
         study = queries.study(self._store, self._study)

@@ -36,6 +36,16 @@ class Verdict(StrEnum):
         return self in (Verdict.MEASURED, Verdict.DEDUPLICATED, Verdict.RACED_OUT)
 
     @property
+    def words(self) -> str:
+        """The verdict as a person reads it."""
+        return {
+            Verdict.DEDUPLICATED: "same program as another",
+            Verdict.RACED_OUT: "stopped early",
+            Verdict.INFRA_ERROR: "machine fault",
+            Verdict.ORACLE_ERROR: "reference fault",
+        }.get(self, self.value.replace("_", " "))
+
+    @property
     def judges(self) -> bool:
         """False when the ending says nothing about the variant."""
         return self not in (Verdict.DISTURBED, Verdict.INFRA_ERROR, Verdict.ORACLE_ERROR)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from autotuner.tuning.calm import Waiting
 from autotuner.tuning.finals import Step
-from autotuner.views.two_lines import TwoLines, about, with_bar
+from autotuner.views.two_lines import TwoLines, left, with_bar
 
 
 class FinalsProgress:
@@ -23,6 +23,8 @@ class FinalsProgress:
         self._left_s, self._now, self._at = seconds, "starting", self._began
 
     def __enter__(self) -> Self:
+        most = f"{self._left_s / 60:.2g} minutes at most" if self._left_s >= 60 else f"{self._left_s:.0f} s at most"
+        self._foot.say(f"finals: the best are timed again, in fresh processes and on fresh inputs; {most}")
         self._foot.__enter__()
         return self
 
@@ -41,13 +43,14 @@ class FinalsProgress:
         if step.left_s is not None:
             self._left_s, self._at = step.left_s, now
         if not step.passing:
-            self._foot.say(f"finals: {step.text}")
+            how_long = f"; {left(step.left_s)}" if step.left_s is not None and not self._foot.is_live else ""
+            self._foot.say(f"finals: {step.text}{how_long}")
 
     def _lines(self, width: int) -> list[str]:
         now = time.monotonic()
-        left, gone = max(0.0, self._left_s - (now - self._at)), now - self._began
-        share = gone / (gone + left) if gone + left else 0.0
+        still, gone = max(0.0, self._left_s - (now - self._at)), now - self._began
+        share = gone / (gone + still) if gone + still else 0.0
         return [
             f"{self._now}; {now - self._since:.0f} s",
-            with_bar("finals", share, f"{gone:.0f} s so far, {about(left)} left", width),
+            with_bar("finals", share, f"{gone:.0f} s so far, {left(still)}", width),
         ]

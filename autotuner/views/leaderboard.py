@@ -43,7 +43,7 @@ def leaderboard_table(entries: Sequence[Entry], of: StudyRecord) -> RenderableTy
     Once there were finals, what they confirmed comes first, and the search estimate stands apart as biased.
     """
     if not entries:
-        return Text("No variant has passed the gate yet.")
+        return Text(f"No variant of {of.name} has a latency yet.")
     baseline = op_of(of.problems[0]).words.baseline
     columns = _columns(any(entry.confirmed for entry in entries), baseline)
     above, points = beside([entry.variant.point for entry in entries])

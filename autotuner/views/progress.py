@@ -21,7 +21,7 @@ from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.ratio import speedup_of
 from autotuner.values.verdict import Verdict
-from autotuner.views.two_lines import TwoLines, about, fitted, with_bar
+from autotuner.views.two_lines import TwoLines, fitted, left, with_bar
 
 PROTEST = (
     "what is measured from here on is marked as disturbed and does not count; it is raced again when the machine is"
@@ -47,9 +47,9 @@ class Progress:
         self._space, self._trials = space, min(trials, len(space))
         self._protocol, self._device = protocol, device
         self._baseline = op_of(protocol.compiled_for).words.baseline
-        self._rejected: Counter[str] = Counter()
+        self._rejected: Counter[Verdict] = Counter()
         """By verdict."""
-        self._failed: Counter[str] = Counter()
+        self._failed: Counter[Verdict] = Counter()
         """What says nothing of the variant, by verdict."""
         self._kinds: set[str] = set()
         """Causes of which there was one already."""
@@ -60,7 +60,7 @@ class Progress:
         self.judged = 0
         """Variants of the study, those of earlier runs included."""
         self._best = math.inf
-        self._doing, self._since = "calibrating", time.monotonic()
+        self._doing, self._since = "timing the baselines", time.monotonic()
         """What goes on now, and since when, on the monotonic clock."""
         self._waits = ""
         """What is waited for; "" while nothing is."""
@@ -73,7 +73,9 @@ class Progress:
         )
         if self._space.why_another_default:
             self._foot.say(self._space.why_another_default)
-        self._foot.say(f"{self._device.name}, {self._sides()}{self._protocol.cache} cache; calibrating")
+        self._foot.say(
+            f"{self._device.name}, {self._sides()}{self._protocol.cache} cache; the baselines are timed first"
+        )
         self._foot.__enter__()
         return self
 
@@ -102,7 +104,8 @@ class Progress:
             self._goes_on(_doing(event))
         elif isinstance(event, Converged):
             promise, tie = f"{100 * event.promise:.2g} %", f"{100 * event.tie:.2g} %"
-            self._say(f"converged: what is left promises {promise}, and {tie} is a tie (--until-converged stops here)")
+            said = f"what was not tried yet promises {promise} more speed, and less than {tie} counts as a tie"
+            self._say(f"converged: {said} (--until-converged stops here)")
 
     def _goes_on(self, doing: str) -> None:
         if doing != self._doing:
@@ -114,7 +117,7 @@ class Progress:
             self._time_left = TimeLeft(self._trials, now, event.judged, event.lanes, beside)
             self._until = now + self._seconds
         else:
-            self._say("calibrated anew")
+            self._say("the baselines were timed anew")
         self.study, self.judged = event.study, event.judged
         self._say(f"study {event.study}: {event.judged} judged already" if event.judged else f"study {event.study}")
         for problem, name in zip(self._protocol.problems, event.calibration.baselines, strict=True):
@@ -188,14 +191,11 @@ class Progress:
         failed = f"not judged: {_counts(self._failed)}" if self._failed else ""
         room = width - len(now) - 3
         causes = fitted("; ".join(filter(None, (failed, rejects))), room) if room > len("rejected: ...") else ""
-        left = f"{self._left()} left"
-        if self._finals_s:
-            left += " with finals"
         best = f"best {speedup_of(self._best):.3f}x {self._baseline}; " if math.isfinite(self._best) else ""
         share = self.judged / self._trials if self._trials else 1.0
         return [
             f"{now} | {causes}" if causes else now,
-            with_bar(f"{self.judged}/{self._trials}", share, f"{best}{left}", width),
+            with_bar(f"{self.judged}/{self._trials}", share, f"{best}{self._left()}", width),
         ]
 
     def _summary(self) -> str:
@@ -208,7 +208,7 @@ class Progress:
         failed = f"; not judged: {_counts(self._failed)}" if self._failed else ""
         waited = f"; waited {self._waited_s:.0f} s for a calm machine" if self._waited_s >= 1 else ""
         counts = f"{self.judged}/{self._trials} judged; {best}; rejected: {rejected}{failed}"
-        return f"{counts}; time left {self._left()}{' with finals' if self._finals_s else ''}{waited}"
+        return f"{counts}; {self._left()}{waited}"
 
     def _left(self) -> str:
         """Time left, by what was judged so far and by the budget, finals included."""
@@ -216,7 +216,7 @@ class Progress:
         seconds = min(
             self._time_left.left_s(now) if self._time_left is not None else math.inf, max(0.0, self._until - now)
         )
-        return about(seconds + self._finals_s)
+        return left(seconds + self._finals_s) + (" with finals" if self._finals_s else "")
 
 
 def _doing(event: UnderWay) -> str:
@@ -229,8 +229,8 @@ def _doing(event: UnderWay) -> str:
     return ", ".join(filter(None, parts)) or "thinking"
 
 
-def _counts(causes: Counter[str]) -> str:
-    return ", ".join(f"{count} {cause}" for cause, count in causes.most_common())
+def _counts(causes: Counter[Verdict]) -> str:
+    return ", ".join(f"{count} {cause.words}" for cause, count in causes.most_common())
 
 
 def costs(outcome: Outcome) -> tuple[float, float, bool]:
@@ -243,10 +243,10 @@ def costs(outcome: Outcome) -> tuple[float, float, bool]:
 def _line(outcome: Outcome, baseline: str) -> str:
     """A judged variant in one line."""
     if outcome.measurement is not None:
-        note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict})"
+        note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict.words})"
         micros = outcome.measurement.variant_us
         return f"{outcome.measurement.speedup:.3f}x {baseline}, {micros:.1f} us{note}  {outcome.variant}"
     why = f" {outcome.fault.code}" if outcome.fault else ""
     if outcome.fault is not None and not outcome.verdict.judges:  # not the variant's: a person can help
         why += f" ({outcome.fault.detail.partition(chr(10))[0]})"
-    return f"{outcome.verdict}{why}  {outcome.variant}"
+    return f"{outcome.verdict.words}{why}  {outcome.variant}"

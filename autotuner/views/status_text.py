@@ -21,7 +21,8 @@ def status_text(summary: StudySummary) -> RenderableType:
         f"{summary.name}: {'running' if summary.running else 'idle'}, sampler {summary.sampler}, {summary.cache} cache",
         f"  device    {summary.device}",
         *(f"  problem   {problem}" for problem in summary.problems),
-        f"  judged    {summary.judged}: " + ", ".join(f"{count} {kind}" for kind, count in summary.by_verdict.items()),
+        f"  judged    {summary.judged}: "
+        + ", ".join(f"{count} {kind.words}" for kind, count in summary.by_verdict.items()),
     ]
     if summary.by_fault:
         lines.append("  rejected  " + ", ".join(f"{count} {code}" for code, count in summary.by_fault.items()))

@@ -115,7 +115,7 @@ def gate_words(outcome: Outcome, op: Op) -> list[str]:
 
 def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
     lines = [
-        f"{outcome.verdict}: {measurement.speedup:.3f} times as fast as the baseline",
+        f"{outcome.verdict.words}: {measurement.speedup:.3f} times as fast as the baseline",
         f"Variant: {outcome.variant}",
         *(_timing_line(timing) for timing in measurement.timings),
     ]
@@ -175,7 +175,7 @@ def _gate_line(summary: GateSummary) -> str:
 
 def _rejected(outcome: Outcome, op: Op) -> list[str]:
     fault = outcome.fault or (outcome.gate.fault if outcome.gate is not None else None)
-    lines = [f"{outcome.verdict}" if fault is None else f"{outcome.verdict}: {fault.code}"]
+    lines = [outcome.verdict.words if fault is None else f"{outcome.verdict.words}: {fault.code}"]
     if outcome.verdict == Verdict.DISTURBED:
         lines.append("This says nothing about the variant: it is raced again when the machine is calm.")
     elif not outcome.verdict.judges:

@@ -60,7 +60,7 @@ def _came_to(line: TrialLine) -> str:
         return f"{REJECT} revoked"
     sign = sign_of(line)
     mark = f"{sign} " if sign in (REJECT, OURS) else ""
-    return mark + (line.fault if line.fault is not None and line.verdict != Verdict.RACED_OUT else line.verdict.value)
+    return mark + (line.fault if line.fault is not None and line.verdict != Verdict.RACED_OUT else line.verdict.words)
 
 
 def _estimate(line: TrialLine) -> str:

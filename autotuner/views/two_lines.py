@@ -72,8 +72,10 @@ def with_bar(before: str, share: float, after: str, width: int) -> str:
     return f"{before} {found} {after}" if found else f"{before} {after}"
 
 
-def about(seconds: float) -> str:
-    """A time left, for a person."""
+def left(seconds: float) -> str:
+    """A time left, for a person; what has taken longer than was expected has none that anybody knows."""
     if seconds == float("inf"):
-        return "unknown"
-    return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {seconds:.0f} s"
+        return "time left unknown"
+    if seconds < 1:
+        return "longer than expected"
+    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"

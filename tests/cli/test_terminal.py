@@ -27,7 +27,7 @@ def test_a_sweep_shows_what_it_does_and_says_what_it_wrote(folder: Path) -> None
     assert any(line.startswith("4/4 ") for line in drawn)
     assert any(line.startswith("finals ━") for line in drawn)
     assert max(map(len, drawn)) < 80
-    for doing in ("calibrating; 0 s", "building ", "judging ", "timing trial "):
+    for doing in ("timing the baselines; 0 s", "building ", "judging ", "timing trial "):
         assert any(line.startswith(doing) for line in terminal.lines), doing
     last = [line for line in terminal.lines if line][-1]
     assert "best.json has trial" in terminal.text

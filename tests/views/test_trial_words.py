@@ -282,7 +282,7 @@ def test_where_the_gate_is_looser_is_said_with_the_reason() -> None:
 
 def test_an_outcome_without_a_fault_still_reads() -> None:
     bare = Outcome(variant=variant(16), verdict=Verdict.BUILD_FAILED)
-    assert outcome_words(bare) == ["build_failed", "Variant: IMPL=scalar BLOCK_M=16"]
+    assert outcome_words(bare) == ["build failed", "Variant: IMPL=scalar BLOCK_M=16"]
 
 
 def test_every_meaning_is_one_line_without_a_full_stop() -> None:

@@ -74,7 +74,8 @@ class SdpaProblem(Problem):
     )
     NOT_SERVED: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
-            ("attn_mask", "mask", "bias"), "the masks are full and causal, at either corner, and lengths of the keys"
+            ("attn_mask", "mask", "bias"),
+            "the masks are full, causal (bottom_right: the last query sees all keys), and lengths of the keys",
         ),
         **dict.fromkeys(("dropout", "dropout_p"), "there is none"),
         "scale": "it is 1 / sqrt(head_dim)",
