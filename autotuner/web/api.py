@@ -18,7 +18,7 @@ from autotuner.store import device_health, figures, queries
 from autotuner.tuning import standings
 from autotuner.tuning.standings import Best
 from autotuner.tuning.trial_report import TrialReport
-from autotuner.values.errors import InputError
+from autotuner.values.errors import InputError, StoreError
 from autotuner.values.model import json_of
 from autotuner.values.versions import version_of
 from autotuner.views.beliefs import StudyBeliefs
@@ -247,6 +247,16 @@ def device_models(server: Server) -> tuple[wire.DeviceModel, ...]:
         )
         for (backend, name), studies in sorted(found.items())
     )
+
+
+@changes.post("/devices:clear", response_model=wire.DeviceList, openapi_extra=SECURED)
+def clear_devices(request: Request, asked: wire.ClearRequest) -> Response:
+    """Ends the quarantine of devices: they get sweeps again."""
+    try:
+        server_of(request).clear(asked.names)
+    except StoreError as error:
+        raise HTTPException(409, str(error)) from None
+    return list_devices(request)
 
 
 @changes.post(

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from autotuner.store import device_health, sweeps
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.versions import version_of
 from autotuner.web import api, metrics, pages, queue_pages, sweep_api
@@ -63,6 +64,7 @@ def create_app(settings: Settings) -> Guard:
     app.include_router(api.router)
     app.include_router(api.changes)
     app.include_router(sweep_api.router)
+    app.include_router(sweep_api.changes)
     app.include_router(pages.router)
     app.include_router(queue_pages.router)
     app.mount("/static", _Files(packages=[("autotuner.web", "static")]))
@@ -84,8 +86,9 @@ class _Files(StaticFiles):
 
 def _metrics(request: Request) -> Response:
     server = server_of(request)
-    desk = server.desk
-    text = metrics.text(server.reader.studies(), desk.count_by_state(), desk.devices(), desk.events_by_kind())
+    store = server.reader.store
+    by_state, by_kind = sweeps.count_by_state(store), sweeps.events_by_kind(store)
+    text = metrics.text(server.reader.studies(), by_state, device_health.every(store), by_kind)
     return Response(text, media_type=metrics.CONTENT_TYPE)
 
 

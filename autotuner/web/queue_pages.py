@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from autotuner.jobs.outlook import Outlook
+from autotuner.store import sweeps
 from autotuner.tuning.standings import StudySummary
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
@@ -17,12 +18,13 @@ from autotuner.values.variant import digest_of
 from autotuner.web import tags
 from autotuner.web.api import MOST, device_models
 from autotuner.web.pages import LINKS, page
-from autotuner.web.server import Server, server_of
-from autotuner.web.sweep_desk import LAST, VERBS
-from autotuner.web.sweep_models import SweepAsk
+from autotuner.web.server import VERBS, Server, server_of
 from autotuner.web.views import answer, history
+from autotuner.web.wire import SweepRequest
 
 router = APIRouter(include_in_schema=False)
+LAST = 200
+"""Events of a sweep that a page shows."""
 KEY = "key-of-this-form"
 """Stands for a form's key in the page as it is drawn, once for all who read it."""
 Number = Annotated[int, Path(ge=1, le=MOST)]
@@ -37,8 +39,8 @@ def queue(request: Request) -> Response:
 
 def _queue(request: Request, refused: str | None) -> Response:
     server = server_of(request)
-    look, models, form = server.desk.look(), device_models(server), server.access.form_of(request)
-    spaces = () if form is None else server.desk.space_entries()
+    look, models, form = server.queue.look(), device_models(server), server.access.form_of(request)
+    spaces = () if form is None else server.queue.spaces()
     values = {
         "open": [each for each in look.sweeps if not each.sweep.state.is_over],
         "over": [each for each in look.sweeps if each.sweep.state.is_over],
@@ -78,7 +80,7 @@ def submit(
     server = server_of(request)
     server.access.require_form(request, form)
     try:
-        asked = SweepAsk(
+        asked = SweepRequest(
             space=space,
             problems=tuple(line.strip() for line in problems.splitlines() if line.strip()),
             trials=trials,
@@ -87,7 +89,7 @@ def submit(
             calm=bool(calm),
             finals=bool(finals),
         )
-        made, _ = server.desk.ask(asked, f"{key}-{digest_of(asked.model_dump())[:16]}")
+        made, _ = server.submit(asked, f"{key}-{digest_of(asked.model_dump())[:16]}")
     except ValidationError as error:
         return _refused(request, str(error.errors()[0]["msg"]))
     except (ValueError, InputError) as error:
@@ -106,9 +108,9 @@ def sweep(request: Request, number: Number) -> Response:
     """One sweep as it goes."""
     server = server_of(request)
     found = _found(server, number)
-    events = server.desk.events(number, last=LAST)
+    events = sweeps.events(server.reader.store, number, last=LAST)
     names = server.reader.names()
-    study, group = found.sweep.study, server.desk.group(found.sweep)
+    study, group = found.sweep.study, _group(server, found.sweep.group)
     snapshot = server.reader.study(study) if study in names else None
     if snapshot is not None and found.sweep.state.is_over and _has_gone_on(snapshot.summary, found):
         snapshot = None
@@ -131,6 +133,12 @@ def sweep(request: Request, number: Number) -> Response:
     return page(request, "sweep.html", tag, values)
 
 
+def _group(server: Server, number: int | None) -> tuple[Outlook, ...]:
+    """The sweeps of a group; none where there is no group."""
+    found = () if number is None else sweeps.group(server.reader.store, number)
+    return tuple(outlook for each in found if (outlook := server.queue.one(each.id)) is not None)
+
+
 def _has_gone_on(study: StudySummary, found: Outlook) -> bool:
     """Whether the study shows something else today than the sweep found."""
     return (study.judged, study.best_speedup) != (found.judged, found.best_speedup)
@@ -142,7 +150,7 @@ def _label(server: Server) -> str:
 
 
 def _found(server: Server, number: int) -> Outlook:
-    found = server.desk.one(number)
+    found = server.queue.one(number)
     if found is None:
         raise HTTPException(404, f"there is no sweep {number}")
     return found
@@ -165,7 +173,7 @@ def change(request: Request, number: Number, verb: str, form: Carried) -> Respon
     if verb not in VERBS:
         raise HTTPException(404, f"a sweep knows {', '.join(VERBS)}")
     try:
-        server.desk.change(number, verb)
+        server.change(number, verb)
     except InputError as error:
         raise HTTPException(409, str(error)) from None
     return RedirectResponse(f"/sweeps/{number}", 303)
@@ -177,7 +185,7 @@ def clear(request: Request, form: Carried, name: Annotated[str, Form(max_length=
     server = server_of(request)
     server.access.require_form(request, form)
     try:
-        server.desk.clear((name,))
+        server.clear((name,))
     except InputError as error:
         raise HTTPException(409, str(error)) from None
     return RedirectResponse("/queue#devices", 303)

@@ -5,25 +5,40 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError
 
 from fastapi import HTTPException, Request
 
-from autotuner.store import Store
-from autotuner.values.errors import AutotunerError, InfrastructureError
+from autotuner.jobs import queue
+from autotuner.store import Store, device_health
+from autotuner.store.sweep_records import SweepRecord
+from autotuner.tuning.workbench import load_space
+from autotuner.values.errors import AutotunerError, InfrastructureError, InputError
+from autotuner.values.validation import no_such
 from autotuner.views.beliefs import StudyBeliefs
 from autotuner.web import templates
 from autotuner.web.access import Access
 from autotuner.web.beliefs_process import BeliefsFinder
 from autotuner.web.gate_service import GateService
+from autotuner.web.queue_reader import QueueReader
 from autotuner.web.reader import Reader, Snapshot
 from autotuner.web.settings import Settings
-from autotuner.web.sweep_desk import SweepDesk
+from autotuner.web.wire import SweepRequest
 
 WARM_S = 2.0
 """Seconds that the server reads before it answers, at most."""
 COMPARED = 2
 """Studies that one page may show."""
+
+
+VERBS: dict[str, Callable[[Store, int], SweepRecord]] = {
+    "pause": queue.pause,
+    "resume": queue.resume,
+    "cancel": queue.cancel,
+    "retry": queue.retry,
+}
+"""What may be asked of a sweep."""
 
 
 class Beliefs(BeliefsFinder):
@@ -47,7 +62,7 @@ class Server:
         self.settings = settings
         self.writer = None if settings.read_only else Store.open(settings.store, create=settings.writes)
         self.reader = Reader(Store.open(settings.store, read_only=True))
-        self.desk = SweepDesk(self.reader.store, self.writer if settings.writes else None, settings.spaces)
+        self.queue = QueueReader(self.reader.store, settings.spaces)
         self.streams = 0
         """Readers of events that are connected now."""
         self.beliefs = Beliefs(settings.store)
@@ -72,6 +87,34 @@ class Server:
         if number not in snapshot.numbers:
             raise HTTPException(404, f"{snapshot.name} has no trial {number}")
 
+    def writing(self) -> Store:
+        """The store, to change something in it. Raises InputError where nobody may."""
+        if self.writer is None or not self.settings.writes:
+            raise InputError("this server is read-only: start it with a token to change anything")
+        return self.writer
+
+    def submit(self, asked: SweepRequest, key: str | None) -> tuple[SweepRecord, bool]:
+        """Puts a sweep into the queue, and says whether it is new. Raises InputError for a space that is not here, or
+        problems that are not its."""
+        files = self.queue.files()
+        if asked.space not in files:
+            raise InputError(no_such("space", asked.space, sorted(files)))
+        file = load_space(str(files[asked.space]), problems=asked.problems)
+        wanted = asked.model_dump(exclude={"space", "problems", "priority"})
+        found = queue.submit(self.writing(), queue.request_for(file, **wanted), asked.priority, key)
+        self.queue.forget()
+        return found
+
+    def change(self, number: int, verb: str) -> None:
+        """Pauses, resumes, cancels or retries a sweep. Raises StoreError where that has no meaning for it now."""
+        VERBS[verb](self.writing(), number)
+        self.queue.forget()
+
+    def clear(self, names: tuple[str, ...]) -> None:
+        """Ends the quarantine of devices. Raises StoreError: no such device."""
+        device_health.clear(self.writing(), names)
+        self.queue.forget()
+
     async def warm(self) -> None:
         """Compiles the templates and reads what was active last, so that the first reader waits for less. What takes
         long to read is read on meanwhile."""
@@ -79,7 +122,7 @@ class Server:
         def read() -> None:
             with contextlib.suppress(AutotunerError):
                 found = [self.reader.study(each.name) for each in self.reader.studies()[:COMPARED]]
-                self.desk.look()
+                self.queue.look()
                 for each in found[:1]:
                     each.read_ahead()
                 for each in found[1:]:

@@ -12,12 +12,12 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from autotuner.jobs.outlook import RESTING
+from autotuner.store import sweeps
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.model import json_of
-from autotuner.web.api import MOST, REFUSALS, answer
+from autotuner.web import wire
+from autotuner.web.api import MOST, REFUSALS, SECURED, answer, changing, refusals
 from autotuner.web.server import Server, server_of
-from autotuner.web.sweep_models import ClearRequest, Served, SpaceList, SweepAsk, SweepList, SweepView
-from autotuner.web.wire import Refusal
 
 LONGEST_WAIT_S = 60
 """Seconds that a caller may wait for a change."""
@@ -28,70 +28,64 @@ BEAT_S = 15.0
 """Seconds after which a quiet stream says that it lives."""
 
 Number = Annotated[int, Path(ge=1, le=MOST, description="a sweep's number")]
-CHANGES: dict[int | str, dict[str, Any]] = {
-    400: {"model": Refusal, "description": "It cannot be done as asked."},
-    401: {"model": Refusal, "description": "The token was not shown."},
-    403: {"model": Refusal, "description": "The server is read-only, or the request comes from another site."},
-    409: {"model": Refusal, "description": "It has no meaning for the sweep as it is now."},
-    413: {"model": Refusal, "description": "The body is too large."},
-}
 AGAIN: dict[int | str, dict[str, Any]] = {
-    200: {"model": SweepView, "description": "It was asked for before under the same Idempotency-Key."}
+    200: {"model": wire.SweepNow, "description": "It was asked for before under the same Idempotency-Key."}
 }
-TOKEN: dict[str, Any] = {"security": [{"token": []}]}
 router = APIRouter(prefix="/api/v1", responses=REFUSALS, tags=["sweeps"])
+changes = changing("sweeps")
 
 
-async def view(server: Server, number: int) -> SweepView:
+async def now(server: Server, number: int) -> wire.SweepNow:
     """A sweep as it is now. Raises HTTPException 404."""
 
-    def read() -> SweepView:
+    def read() -> wire.SweepNow:
         # The revision first: whoever waits for a later one misses nothing that happens before the rest is read.
-        revision, found = server.desk.revision(number), server.desk.one(number)
+        revision, found = server.queue.revision(number), server.queue.one(number)
         if found is None:
             raise HTTPException(404, f"there is no sweep {number}")
-        return SweepView(revision=revision, outlook=found)
+        return wire.SweepNow.found(found, revision=revision)
 
     return await run_in_threadpool(read)
 
 
-@router.get("/spaces", response_model=SpaceList)
-def spaces(request: Request) -> Response:
+@router.get("/spaces", response_model=wire.SpaceList)
+def list_spaces(request: Request) -> Response:
     """The spaces that a sweep can be asked for."""
-    return answer(SpaceList(spaces=server_of(request).desk.space_entries()))
+    return answer(wire.SpaceList(spaces=server_of(request).queue.spaces()))
 
 
-@router.get("/sweeps", response_model=SweepList)
-def sweeps(request: Request, all: Annotated[bool, Query(description="also those that are over")] = False) -> Response:
+@router.get("/sweeps", response_model=wire.SweepList)
+def list_sweeps(
+    request: Request, all: Annotated[bool, Query(description="also those that are over")] = False
+) -> Response:
     """The queue."""
-    desk = server_of(request).desk
-    found = desk.every() if all else tuple(each for each in desk.look().sweeps if not each.sweep.state.is_over)
-    return answer(SweepList(sweeps=found))
+    queue = server_of(request).queue
+    found = queue.every() if all else [each for each in queue.look().sweeps if not each.sweep.state.is_over]
+    return answer(wire.SweepList(sweeps=tuple(map(wire.Sweep.found, found))))
 
 
-@router.post("/sweeps", response_model=SweepView, status_code=201, responses={**AGAIN, **CHANGES}, openapi_extra=TOKEN)
-async def submit(
+@changes.post("/sweeps", response_model=wire.SweepNow, status_code=201, responses=AGAIN, openapi_extra=SECURED)
+async def submit_sweep(
     request: Request,
-    asked: SweepAsk,
+    asked: wire.SweepRequest,
     idempotency_key: Annotated[str | None, Header(max_length=200, pattern=r"^[\x21-\x7e]+$")] = None,
 ) -> Response:
     """Asks for a sweep; a worker does it. Under the same Idempotency-Key it is made once; again it is 200."""
     server = server_of(request)
-    server.access.require(request)
     try:
-        made, is_new = await run_in_threadpool(server.desk.ask, asked, idempotency_key)
+        made, is_new = await run_in_threadpool(server.submit, asked, idempotency_key)
     except StoreError as error:
         raise HTTPException(409, str(error)) from None
     except InputError as error:
         raise HTTPException(400, str(error)) from None
-    found = answer(await view(server, made.id))
+    found = answer(await now(server, made.id))
     found.status_code = 201 if is_new else 200
     found.headers["Location"] = f"/api/v1/sweeps/{made.id}"
     return found
 
 
-@router.get("/sweeps/{number}", response_model=SweepView)
-async def sweep(
+@router.get("/sweeps/{number}", response_model=wire.SweepNow)
+async def get_sweep(
     request: Request,
     number: Number,
     wait: Annotated[int, Query(ge=0, le=LONGEST_WAIT_S, description="seconds to wait for a change")] = 0,
@@ -99,22 +93,22 @@ async def sweep(
 ) -> Response:
     """One sweep; with `wait`, once something has happened to it after `since`, or after that many seconds."""
     server = server_of(request)
-    found = await view(server, number)
+    found = await now(server, number)
     after = found.revision if since is None else since
     if wait and found.revision <= after:
         await _wait(request, number, after, wait)
-        found = await view(server, number)
+        found = await now(server, number)
     return answer(found)
 
 
 async def _wait(request: Request, number: int, after: int, wait: float) -> None:
     """Waits for a later revision of a sweep, that many seconds at most. Only that is looked up meanwhile: the outlook
     takes much longer to find."""
-    clock, desk = asyncio.get_running_loop().time, server_of(request).desk
+    clock, queue = asyncio.get_running_loop().time, server_of(request).queue
     until = clock() + wait
     while clock() < until and not await request.is_disconnected():
         await asyncio.sleep(POLL_S)
-        if await run_in_threadpool(desk.revision, number) > after:
+        if await run_in_threadpool(queue.revision, number) > after:
             return
 
 
@@ -123,10 +117,10 @@ async def _wait(request: Request, number: int, after: int, wait: float) -> None:
     response_class=StreamingResponse,
     responses={
         200: {"content": {"text/event-stream": {}}, "description": "Events, each with its number and JSON."},
-        429: {"model": Refusal, "description": "Too many readers of events."},
+        **refusals(_429="Too many readers of events."),
     },
 )
-async def events(
+async def get_sweep_events(
     request: Request,
     number: Number,
     after: Annotated[int, Query(ge=0, le=MOST, description="an event's number: those after it")] = 0,
@@ -135,7 +129,7 @@ async def events(
     """What happens to a sweep, as server-sent events, until it is over or paused. A reader that comes back says with
     Last-Event-ID where it was."""
     server = server_of(request)
-    await view(server, number)
+    await now(server, number)
     if server.streams >= STREAMS:
         raise HTTPException(429, "too many readers of events", {"Retry-After": "10"})
     start = after if last_event_id is None else last_event_id
@@ -145,16 +139,17 @@ async def events(
 
 async def _stream(server: Server, number: int, after: int) -> AsyncIterator[str]:
     server.streams += 1
-    quiet = 0.0
+    store, quiet = server.reader.store, 0.0
     try:
         yield "retry: 3000\n\n"
         while True:
             # The state first: what is written before it rests is then among the events.
-            state = (await run_in_threadpool(server.desk.state, number)).state
-            found = await run_in_threadpool(server.desk.events, number, after)
+            state = (await run_in_threadpool(sweeps.one, store, number)).state
+            found = await run_in_threadpool(sweeps.events, store, number, after)
             for event in found:
                 after, quiet = event.id, 0.0
-                yield f"id: {event.id}\nevent: {_word(event.kind)}\ndata: {json.dumps(json_of(event))}\n\n"
+                told = wire.SweepEvent.of(event, number=event.id)
+                yield f"id: {event.id}\nevent: {_word(event.kind)}\ndata: {json.dumps(json_of(told))}\n\n"
             if state in RESTING:
                 yield "event: end\ndata: {}\n\n"
                 return
@@ -174,46 +169,33 @@ def _word(kind: str) -> str:
 
 async def _change(request: Request, number: int, verb: str) -> Response:
     server = server_of(request)
-    server.access.require(request)
-    await view(server, number)
+    await now(server, number)
     try:
-        await run_in_threadpool(server.desk.change, number, verb)
+        await run_in_threadpool(server.change, number, verb)
     except StoreError as error:
         raise HTTPException(409, str(error)) from None
-    return answer(await view(server, number))
+    return answer(await now(server, number))
 
 
-@router.post("/sweeps/{number}:pause", response_model=SweepView, responses=CHANGES, openapi_extra=TOKEN)
-async def pause(request: Request, number: Number) -> Response:
+@changes.post("/sweeps/{number}:pause", response_model=wire.SweepNow, openapi_extra=SECURED)
+async def pause_sweep(request: Request, number: Number) -> Response:
     """Has a sweep paused; what is in flight is judged after it is resumed."""
     return await _change(request, number, "pause")
 
 
-@router.post("/sweeps/{number}:resume", response_model=SweepView, responses=CHANGES, openapi_extra=TOKEN)
-async def resume(request: Request, number: Number) -> Response:
+@changes.post("/sweeps/{number}:resume", response_model=wire.SweepNow, openapi_extra=SECURED)
+async def resume_sweep(request: Request, number: Number) -> Response:
     """Puts a paused sweep back into the queue."""
     return await _change(request, number, "resume")
 
 
-@router.post("/sweeps/{number}:cancel", response_model=SweepView, responses=CHANGES, openapi_extra=TOKEN)
-async def cancel(request: Request, number: Number) -> Response:
+@changes.post("/sweeps/{number}:cancel", response_model=wire.SweepNow, openapi_extra=SECURED)
+async def cancel_sweep(request: Request, number: Number) -> Response:
     """Ends a sweep; its study keeps what was judged."""
     return await _change(request, number, "cancel")
 
 
-@router.post("/sweeps/{number}:retry", response_model=SweepView, responses=CHANGES, openapi_extra=TOKEN)
-async def retry(request: Request, number: Number) -> Response:
+@changes.post("/sweeps/{number}:retry", response_model=wire.SweepNow, openapi_extra=SECURED)
+async def retry_sweep(request: Request, number: Number) -> Response:
     """Puts a sweep that is over back into the queue, with the budget it has left."""
     return await _change(request, number, "retry")
-
-
-@router.post("/devices:clear", response_model=Served, responses=CHANGES, openapi_extra=TOKEN, tags=["server"])
-async def clear(request: Request, asked: ClearRequest) -> Response:
-    """Ends the quarantine of devices: they get sweeps again."""
-    server = server_of(request)
-    server.access.require(request)
-    try:
-        await run_in_threadpool(server.desk.clear, asked.names)
-    except StoreError as error:
-        raise HTTPException(409, str(error)) from None
-    return answer(Served(devices=server.desk.devices()))

@@ -4,14 +4,17 @@ renamed without any of these; tests/web/test_api.py holds what each is called.""
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StringConstraints
 
 from autotuner.values.model import Model
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import Speedup
+from autotuner.values.sweep import MOST
 from autotuner.values.variant import Value
+
+Text = Annotated[str, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 class Answer(Model):
@@ -359,6 +362,115 @@ class DeviceList(Answer):
 
     devices: tuple[Device, ...] = Field(description="that workers serve or have served")
     models: tuple[DeviceModel, ...] = Field(description="that studies were made on")
+
+
+class ClearRequest(Model):
+    """Devices whose quarantine is to end."""
+
+    names: tuple[Text, ...] = Field(min_length=1, max_length=64)
+
+
+# The queue ------------------------------------------------------------------------------------------------------------
+
+
+class SweepRequest(Model):
+    """A sweep that is asked for: a space that the server has, by its name, and problems; never a file."""
+
+    space: Text = Field(description="name of a space; GET /spaces lists them")
+    problems: tuple[Text, ...] = Field(
+        default=(), max_length=64, description="as tables write them; the space's if empty"
+    )
+    name: Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[\w .:+-]+$")] | None = None
+    trials: int = Field(default=60, ge=1, le=MOST)
+    minutes: float | None = Field(default=None, gt=0, le=1e6)
+    priority: int = Field(default=0, ge=-1000, le=1000, description="larger goes first")
+    seed: int = Field(default=0, ge=0, le=MOST)
+    sampler: Text = "evolution"
+    until_converged: bool = False
+    finals: bool = True
+    finals_minutes: float = Field(default=2.0, gt=0, le=1e6)
+    patience_minutes: float = Field(default=10.0, ge=0, le=1e6)
+    calm: bool = Field(default=False, description="believes that nobody disturbs the machine when it starts")
+
+
+class Sweep(Answer):
+    """A sweep: what was asked for, where it is, and what it has found."""
+
+    number: int
+    key: str | None = Field(description="under which it can be asked for again without being made twice")
+    name: str
+    group: int | None = Field(description="the first sweep of the group that it was asked for with; null: none")
+    backend: str = Field(description="the kind of device")
+    problems: tuple[str, ...]
+    trials: int = Field(description="judged variants after which it ends")
+    minutes: float | None = Field(description="of work after which it ends")
+    priority: int = Field(description="larger goes first")
+    state: str = Field(description="queued, running, paused, done, cancelled or failed")
+    asked_to: str | None = Field(description="pause or cancel: what its worker was asked to do and has not done yet")
+    detail: str = Field(description="why it is in its state")
+    place: int | None = Field(description="among those that wait for the same workers, 1 the next; null: it waits not")
+    waits: str | None = Field(description="why it does not run")
+    study: str | None = Field(description="null: not begun")
+    judged: int = Field(description="variants judged in its study")
+    best_speedup: float | None = Field(description="t_baseline / t_variant of the trial to use; null: there is none")
+    best_confirmed: bool = Field(description="by finals; else it is the estimate of the search")
+    worked_s: float = Field(description="seconds of work over all runs")
+    left_s: float | None = Field(description="seconds of work left, estimated; null where nobody can tell")
+    attempts: int = Field(description="runs in a row that ended by a fault of the machinery")
+    submitted_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    not_before: datetime | None = Field(description="no worker takes it before")
+    worker: Process | None
+
+    @classmethod
+    def found(cls, outlook: Any, **more: Any) -> Self:
+        """Of a sweep and what can be said of it now."""
+        sweep = outlook.sweep
+        of_sweep = ("key", "name", "group", "priority", "state", "detail", "study", "attempts", "submitted_at")
+        times = ("started_at", "finished_at", "not_before")
+        own = {name: getattr(sweep, name) for name in (*of_sweep, *times)}
+        asked = {name: getattr(sweep.request, name) for name in ("backend", "problems", "trials", "minutes")}
+        worker = None if sweep.holder is None else Process.of(sweep.holder)
+        renamed = {"number": sweep.id, "asked_to": sweep.wish, "worked_s": sweep.spent_s, "worker": worker}
+        return cls.of(outlook, **own, **asked, **renamed, **more)
+
+
+class SweepNow(Sweep):
+    """A sweep at a revision."""
+
+    revision: int = Field(description="number of its last event: pass it as `since` to wait for the next")
+
+
+class SweepList(Answer):
+    """The queue, in the order in which sweeps are due."""
+
+    sweeps: tuple[Sweep, ...]
+
+
+class SweepEvent(Answer):
+    """Something that happened to a sweep."""
+
+    number: int
+    at: datetime
+    kind: str
+    text: str = Field(description="for people, one line")
+    data: dict[str, Any] = Field(description="for programs")
+
+
+class Space(Answer):
+    """A space that a sweep can be asked for."""
+
+    name: str
+    backend: str
+    title: str
+    problems: tuple[str, ...]
+
+
+class SpaceList(Answer):
+    """Every space that the server has."""
+
+    spaces: tuple[Space, ...]
 
 
 # The gate -------------------------------------------------------------------------------------------------------------

@@ -26,12 +26,12 @@ from autotuner.values.model import json_of
 from autotuner.values.sweep import State
 from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.trial_lines import trial_lines
-from autotuner.web import sweep_desk
+from autotuner.web import queue_reader
 from autotuner.web.app import create_app
 from autotuner.web.beliefs_process import BeliefsFinder
 from autotuner.web.guard import LONGEST
+from autotuner.web.queue_reader import OVER, QueueReader
 from autotuner.web.settings import Settings
-from autotuner.web.sweep_desk import OVER, SweepDesk
 
 API = "/api/v1"
 
@@ -148,7 +148,7 @@ def test_metrics_are_in_prometheus_form(client: TestClient, study: str) -> None:
 def test_metrics_count_events_by_kind(writable: TestClient, shown: dict[str, str]) -> None:
     assert "autotuner_events_total{" not in writable.get("/metrics").text
     for _ in range(2):
-        number = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()["outlook"]["sweep"]["id"]
+        number = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()["number"]
     writable.post(f"{API}/sweeps/{number}:pause", headers=shown)
     text = writable.get("/metrics").text
     assert "# TYPE autotuner_events_total counter" in text
@@ -173,8 +173,8 @@ def test_a_sweep_is_asked_for_once_under_a_key(writable: TestClient, shown: dict
     other = writable.post(f"{API}/sweeps", headers=headers, json={**ASKED, "trials": 6})
     assert (first.status_code, again.status_code, other.status_code) == (201, 200, 409)
     assert first.headers["location"] == again.headers["location"] == "/api/v1/sweeps/1"
-    sweep = first.json()["outlook"]["sweep"]
-    assert (sweep["state"], sweep["request"]["trials"], sweep["request"]["minutes"]) == ("queued", 5, 2.5)
+    sweep = first.json()
+    assert (sweep["state"], sweep["trials"], sweep["minutes"]) == ("queued", 5, 2.5)
     assert len(writable.get(f"{API}/sweeps").json()["sweeps"]) == 1
 
 
@@ -202,11 +202,11 @@ def test_no_file_can_be_sent(writable: TestClient, shown: dict[str, str]) -> Non
 
 
 def test_a_sweep_is_paused_resumed_cancelled_and_retried(writable: TestClient, shown: dict[str, str]) -> None:
-    number = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()["outlook"]["sweep"]["id"]
+    number = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()["number"]
 
     def change(verb: str) -> object:
         answer = writable.post(f"{API}/sweeps/{number}:{verb}", headers=shown)
-        return answer.json()["outlook"]["sweep"]["state"] if answer.status_code == 200 else answer.status_code
+        return answer.json()["state"] if answer.status_code == 200 else answer.status_code
 
     assert [change(verb) for verb in ("pause", "resume", "cancel", "retry")] == [
         "paused",
@@ -219,13 +219,13 @@ def test_a_sweep_is_paused_resumed_cancelled_and_retried(writable: TestClient, s
 
 def test_a_caller_waits_for_what_happens_next(writable: TestClient, shown: dict[str, str]) -> None:
     view = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()
-    path = f"{API}/sweeps/{view['outlook']['sweep']['id']}"
+    path = f"{API}/sweeps/{view['number']}"
     # Something has happened after revision 0: the answer comes at once, however long the caller would wait.
     assert writable.get(f"{path}?wait=60&since=0").json()["revision"] == view["revision"]
     # Nothing has after this one: the answer is the same, once the time is over.
     assert writable.get(f"{path}?wait=1&since={view['revision']}").json()["revision"] == view["revision"]
     writable.post(f"{path}:pause", headers=shown)
-    assert writable.get(f"{path}?wait=60&since={view['revision']}").json()["outlook"]["sweep"]["state"] == "paused"
+    assert writable.get(f"{path}?wait=60&since={view['revision']}").json()["state"] == "paused"
 
 
 def test_what_a_caller_has_waited_for_is_in_the_answer(
@@ -233,13 +233,13 @@ def test_what_a_caller_has_waited_for_is_in_the_answer(
 ) -> None:
     """A worker's change is seen at once, though nobody told the server."""
     view = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()
-    path = f"{API}/sweeps/{view['outlook']['sweep']['id']}"
+    path = f"{API}/sweeps/{view['number']}"
     assert writable.get("/queue").status_code == 200
     with Store.open(str(tmp_path / "studies.db")) as store:
-        assert sweeps.claim(store, view["outlook"]["sweep"]["id"], "a test") is not None
+        assert sweeps.claim(store, view["number"], "a test") is not None
         found = writable.get(f"{path}?wait=60&since={view['revision']}").json()
     assert found["revision"] > view["revision"]
-    assert found["outlook"]["sweep"]["state"] == "running"
+    assert found["state"] == "running"
 
 
 def test_every_sweep_that_there_was_can_be_listed(empty: Path, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_every_sweep_that_there_was_can_be_listed(empty: Path, tmp_path: Path) -
         for number in numbers[:-1]:
             sweeps.settle(store, number, State.CANCELLED)
     with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
-        every = [each["sweep"]["id"] for each in found.get(f"{API}/sweeps?all=true").json()["sweeps"]]
+        every = [each["number"] for each in found.get(f"{API}/sweeps?all=true").json()["sweeps"]]
         page, oldest = found.get("/queue").text, found.get(f"/sweeps/{numbers[0]}")
         counted = found.get("/metrics").text
     assert every == [numbers[-1], *reversed(numbers[:-1])]
@@ -269,14 +269,14 @@ def events(text: str) -> list[dict[str, str]]:
 
 def test_events_come_as_a_stream_that_can_be_taken_up_again(writable: TestClient, shown: dict[str, str]) -> None:
     view = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()
-    path = f"{API}/sweeps/{view['outlook']['sweep']['id']}"
+    path = f"{API}/sweeps/{view['number']}"
     writable.post(f"{path}:cancel", headers=shown)
     answer = writable.get(f"{path}/events")
     assert answer.headers["content-type"].startswith("text/event-stream")
     found = events(answer.text)
     kinds = [each["event"] for each in found]
     assert (kinds[0], kinds[-1], len(kinds)) == ("submitted", "end", 3)
-    assert json.loads(found[0]["data"])["id"] == int(found[0]["id"])
+    assert json.loads(found[0]["data"])["number"] == int(found[0]["id"])
     rest = events(writable.get(f"{path}/events", headers={"Last-Event-ID": found[0]["id"]}).text)
     assert [each["event"] for each in rest] == kinds[1:]
 
@@ -304,17 +304,17 @@ def test_a_space_is_read_again_once_its_file_has_changed(
         read.append(Path(path).stem)
         return load_space(path)
 
-    monkeypatch.setattr(sweep_desk, "load_space", noted)
+    monkeypatch.setattr(queue_reader, "load_space", noted)
     shipped = (config.spaces_dir() / "sdpa_cpu_small.toml").read_text()
     mine = tmp_path / "mine.toml"
     with Store.open(str(empty), read_only=True) as store:
-        desk = SweepDesk(store, None, tmp_path)
-        assert "mine" not in {each.name for each in desk.space_entries()}
+        reader = QueueReader(store, tmp_path)
+        assert "mine" not in {each.name for each in reader.spaces()}
         mine.write_text(shipped)
-        assert "mine" in {each.name for each in desk.space_entries()}
+        assert "mine" in {each.name for each in reader.spaces()}
         assert sorted(read) == sorted({*read}), "each is read once"
         mine.write_text("no space")
-        assert "mine" not in {each.name for each in desk.space_entries()}
+        assert "mine" not in {each.name for each in reader.spaces()}
         assert read.count("mine") == 2
 
 
@@ -345,8 +345,8 @@ def test_every_answer_is_one_that_the_description_names(writable: TestClient, sh
     headers = {**shown, "Idempotency-Key": "one"}
     made = [writable.post(f"{API}/sweeps", headers=headers, json=ASKED) for _ in range(2)]
     assert [(each.status_code, declared("/sweeps", "post", each)) for each in made] == [
-        (201, "SweepView"),
-        (200, "SweepView"),
+        (201, "SweepNow"),
+        (200, "SweepNow"),
     ]
     refused = {
         422: writable.get(f"{API}/sweeps?all=perhaps"),
