@@ -18,7 +18,7 @@ from typing import Any
 
 from autotuner.serve.best import json_schema
 from autotuner.tuning import trial_report
-from benchmarks import people_pages, tuned_pages
+from benchmarks import people_pages, rooms_page, tuned_pages
 from benchmarks.attention import counters_pages, cuda_pages, decode_pages, old_and_new_pages, views_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.cli import commands_page
@@ -389,6 +389,13 @@ def kernels_drawn() -> dict[Path, str]:
     return {page: text, **more}
 
 
+def rooms_drawn() -> dict[Path, str]:
+    """docs/architecture.md."""
+    page = ROOT / "docs" / "architecture.md"
+    text = page.read_text()
+    return {page: insert(insert(text, "rooms", rooms_page.diagram(text)), "doors", rooms_page.doors())}
+
+
 def landscapes_drawn() -> dict[Path, str]:
     """docs/results/landscapes.md, on the kept landscapes."""
     head = "# Landscapes\n\nDrawn by `benchmarks/pages.py` from the files in `landscapes/`; do not edit. What they are "
@@ -418,6 +425,7 @@ def pages() -> dict[Path, str]:
     smoke = (RESULTS / "cuda_smoke.txt").read_text()
     return {
         **gate_drawn(),
+        **rooms_drawn(),
         **trust_drawn(),
         **throughput_drawn(),
         **isolation_drawn(),

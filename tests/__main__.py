@@ -30,7 +30,13 @@ from tests.helpers.timed import PUT_OFF
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-LINTERS = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports"])
+LINTERS = (
+    ["ruff", "check", "."],
+    ["ruff", "format", "--check", "."],
+    ["mypy"],
+    ["lint-imports"],
+    ["python", "-m", "tests.lines"],
+)
 GPU = "gpu"
 SHOWN = 10
 KEPT_S = 1.0

@@ -14,7 +14,7 @@ from autotuner.values.plugs import Plugs
 
 __all__ = ["DEVICES", "Chosen", "DeviceKind", "Wishes", "device_names", "shown_by", "versions"]
 
-DEVICES: Plugs[DeviceKind] = Plugs(sys.modules[__name__], "DEVICE")
+DEVICES: Plugs[DeviceKind] = Plugs(__name__, "device", folders=sys.modules[__name__])
 
 
 def shown_by() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""build(variant) -> Artifact: one uniquely named Python extension, content-addressed, made by ninja.
+"""build(variant) -> Artifact: one uniquely named Python extension, content-addressed.
 
 The variant's own source is compiled once a variant: its C++ on the CPU, its device code on CUDA, where the cubin is
 embedded into the library. It is linked with objects that are compiled once a toolchain: the Python binding and, on
@@ -17,16 +17,14 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from autotuner.forge.build_inputs import BuildInputs, binding, source_digests, unit_text
 from autotuner.forge.family import ABI_VERSION, Family
-from autotuner.forge.ninja_file import ninja_text
 from autotuner.forge.toolchain import Program, Toolchain
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, InputError, ToolchainError
@@ -34,7 +32,7 @@ from autotuner.values.files import FULL, FULL_WORDS, text_of, why
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant, digest_of
-from autotuner.values.verdict import Fault, Verdict
+from autotuner.values.verdict import Fault, Meaning, Verdict
 
 BUILD_DEADLINE_S = 300.0
 ABANDONED_S = 24 * 3600.0
@@ -46,11 +44,16 @@ BUILDING = ".building-"
 KILLED = re.compile(r"Killed signal terminated program|died due to signal 9")
 """What g++ and nvcc print when a part of them was killed."""
 BY_SIGKILL = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""How a compiler that was killed itself ends, as a child of this process and as one of ninja or a shell."""
+"""How a compiler that was killed itself ends, as a child of this process and as one of a shell."""
 ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
 """What the line of a compiler's or linker's first error contains."""
 UNDECLARED = re.compile(r"'([A-Z][A-Z0-9_]*)' was not declared|identifier \"([A-Z][A-Z0-9_]*)\" is undefined")
 """What g++ and nvcc say of a name in capitals that nothing declares."""
+MEANINGS = {
+    "build.failed": Meaning("the compiler accepts the variant"),
+    "build.timeout": Meaning("the compiler finishes within its deadline"),
+}
+"""What the codes of the faults assert that a build may end with, and what usually breaks it."""
 
 
 def build(family: Family, variant: Variant, problem: Problem | None, toolchain: Toolchain) -> Artifact | Fault:
@@ -122,8 +125,7 @@ def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
     objects = [shared_object(inputs.toolchain, source, inputs.include_dirs) for source in sources]
     with private_directory(final) as private:
         (private / inputs.toolchain.unit).write_text(unit_text(inputs))
-        (private / "build.ninja").write_text(ninja_text(inputs, objects))
-        printed = _run_ninja(private)
+        printed = _run_steps(inputs.toolchain.steps(inputs, objects), private)
         if isinstance(printed, Fault):
             hint = forgotten_macro(printed.detail, inputs.macros)
             return printed.model_copy(update={"detail": printed.detail + hint})
@@ -225,12 +227,13 @@ def shared_object(
 
 
 def run(
-    command: list[str], deadline_s: float, environment: Mapping[str, str] | None = None
+    command: list[str], deadline_s: float, environment: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> subprocess.CompletedProcess[str] | None:
     """Runs a command in a process group of its own, which is killed at the deadline; None then. Both outputs in one.
-    Without `environment` it has this process's."""
+    Without `environment` or `folder` it has this process's."""
     process = subprocess.Popen(
         command,
+        cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -250,30 +253,34 @@ def run(
     return subprocess.CompletedProcess(command, process.returncode, output)
 
 
-def _compiled(command: list[str], private: Path) -> subprocess.CompletedProcess[str] | None:
+def _compiled(
+    command: list[str], private: Path, deadline_s: float = BUILD_DEADLINE_S
+) -> subprocess.CompletedProcess[str] | None:
     """Runs a compiler, and once more where it, or a part of it, was killed: by the system perhaps, for want of memory.
     That says nothing of what it compiles. Its own files are in `private`. None where it is not done by the deadline."""
     environment = config.for_compilers(private)
-    done = run(command, BUILD_DEADLINE_S, environment)
+    done = run(command, deadline_s, environment, private)
     if done is not None and (done.returncode in BY_SIGKILL or (done.returncode and KILLED.search(done.stdout))):
-        done = run(command, BUILD_DEADLINE_S, environment)
+        done = run(command, deadline_s, environment, private)
     return done
 
 
-def _run_ninja(private: Path) -> str | Fault:
-    """What the compilers printed, or why they failed."""
-    command = [sys.executable, "-m", "ninja", "-C", str(private), "-j", "1"]
-    done = _compiled(command, private)
-    if done is None:
-        return Fault(
-            verdict=Verdict.BUILD_TIMEOUT,
-            code="build.timeout",
-            detail=f"the compiler took longer than {BUILD_DEADLINE_S:.0f} s and was killed",
-        )
-    if done.returncode == 0:
-        return done.stdout
-    _require_space(done.stdout)
-    return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=first_error(done.stdout))
+def _run_steps(commands: Iterable[list[str]], private: Path) -> str | Fault:
+    """What the compilers of a build printed, one after the other in its folder, or why they failed."""
+    printed, end = "", time.monotonic() + BUILD_DEADLINE_S
+    for command in commands:
+        done = _compiled(command, private, max(0.0, end - time.monotonic()))
+        if done is None:
+            return Fault(
+                verdict=Verdict.BUILD_TIMEOUT,
+                code="build.timeout",
+                detail=f"the compiler took longer than {BUILD_DEADLINE_S:.0f} s and was killed",
+            )
+        if done.returncode:
+            _require_space(done.stdout)
+            return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=first_error(done.stdout))
+        printed += done.stdout
+    return printed
 
 
 def forgotten_macro(said: str, macros: Mapping[str, str]) -> str:
@@ -300,8 +307,8 @@ def _require_space(output: str) -> None:
 
 
 def first_error(output: str) -> str:
-    """Compiler output from the first error on, without ninja's epilogue, at most 1,000 characters."""
-    lines = output.split("\nFAILED: ")[0].splitlines()
+    """Compiler output from the first error on, at most 1,000 characters."""
+    lines = output.splitlines()
     starts = [i for i, line in enumerate(lines) if ERROR.search(line)]
     return "\n".join(lines[starts[0] :] if starts else lines[-10:])[:1000]
 

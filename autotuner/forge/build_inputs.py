@@ -79,6 +79,11 @@ class BuildInputs:
         return f"{self.name}.abi3.so"
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """The variant's flags and the folders of its headers, for a compiler."""
+        return (*self.flags, *(f"-I{folder}" for folder in self.include_dirs))
+
+    @property
     def macros(self) -> dict[str, str]:
         """Name and value, as text, of every macro that the binary must report."""
         return {name: str(value) for name, value in {**self.variant.parameters, **self.compiled}.items()}

@@ -13,10 +13,11 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import Field
 
-from autotuner.forge.build import private_directory
+from autotuner.forge.build import built, entry_of, private_directory, publish
 from autotuner.values import config
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact
@@ -26,7 +27,7 @@ IN_USE_S = 3600.0
 KINDS = ("builds", "references")
 
 
-class Entry(Model):
+class CacheEntry(Model):
     """A build or a reference."""
 
     kind: str
@@ -71,7 +72,7 @@ def prune(most_bytes: int | None = None, unused_s: float | None = None) -> Prune
     """
     now, entries = time.time(), sorted(_entries(), key=lambda entry: entry.used_at)
     total, removed, freed = sum(entry.bytes for entry in entries), 0, 0
-    kept: list[Entry] = []
+    kept: list[CacheEntry] = []
     for entry in entries:
         idle = now - entry.used_at
         wanted = (unused_s is not None and idle > unused_s) or (most_bytes is not None and total - freed > most_bytes)
@@ -95,7 +96,7 @@ def keep(artifact: Artifact) -> bool:
     return is_there(artifact)
 
 
-def _usage(entries: Sequence[Entry]) -> Usage:
+def _usage(entries: Sequence[CacheEntry]) -> Usage:
     of = {kind: [entry for entry in entries if entry.kind == kind] for kind in KINDS}
     return Usage(
         path=str(config.cache_dir()),
@@ -107,7 +108,7 @@ def _usage(entries: Sequence[Entry]) -> Usage:
     )
 
 
-def _entries() -> Iterator[Entry]:
+def _entries() -> Iterator[CacheEntry]:
     """Everything that can go; what vanishes meanwhile is left out."""
     root = config.cache_dir()
     patterns = {
@@ -118,7 +119,7 @@ def _entries() -> Iterator[Entry]:
         for path in chain.from_iterable(map(root.glob, patterns[kind])):
             with contextlib.suppress(OSError):
                 used = path.stat().st_mtime
-                yield Entry(kind=kind, path=str(path), bytes=_size(path), used_at=used)
+                yield CacheEntry(kind=kind, path=str(path), bytes=_size(path), used_at=used)
 
 
 def _size(path: Path) -> int:
@@ -140,3 +141,37 @@ def _remove(path: Path) -> bool:
             return False
         shutil.rmtree(private / path.name, ignore_errors=True)
     return True
+
+
+# A build as a message, for a machine that lacks it ----------------------------------------------------------------
+
+
+class Content(NamedTuple):
+    """The files of a build."""
+
+    digest: str
+    files: tuple[tuple[str, bytes], ...]
+    """Name and bytes of each."""
+
+
+def content_of(artifact: Artifact) -> Content:
+    """The files of a build that lies on this machine. Raises OSError where it does not."""
+    files = sorted(path for path in Path(artifact.path).parent.iterdir() if path.is_file())
+    return Content(artifact.digest, tuple((path.name, path.read_bytes()) for path in files))
+
+
+def found(artifact: Artifact) -> Artifact | None:
+    """The same library in the cache of this machine, as it lies here; None where it is missing, or is another one."""
+    here = built(entry_of(artifact.digest))
+    return here if here is not None and here.library_sha256 == artifact.library_sha256 else None
+
+
+def install(content: Content) -> Artifact:
+    """Puts a build into the cache of this machine in the place of what is there under its digest; as it lies here.
+    Raises DiskFullError, and OSError where the files are not those that were built."""
+    final = entry_of(content.digest)
+    with private_directory(final) as private:
+        for name, data in content.files:
+            (private / Path(name).name).write_bytes(data)
+        shutil.rmtree(final, ignore_errors=True)
+        return publish(private, final)

@@ -11,16 +11,16 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from autotuner.forge.family_limits import limits_of, limits_path, read_toml, split
 from autotuner.ops import OPS, Op
 from autotuner.spaces.expression import Expression, ExpressionError
-from autotuner.spaces.limits import Limits, LimitTable
+from autotuner.spaces.limits import FILE, Limits, LimitTable, read_limits
 from autotuner.values import config
 from autotuner.values.errors import KernelError
 from autotuner.values.gate_policy import GatePolicy
 from autotuner.values.model import Model
 from autotuner.values.problem import Dtype, Problem
-from autotuner.values.validation import UNKNOWN, explanation, refuse, show, suggestion
+from autotuner.values.toml_text import read_toml
+from autotuner.values.validation import explanation, refuse, show, suggestion
 from autotuner.values.variant import Value, Variant
 
 ABI_VERSION = 2
@@ -152,14 +152,17 @@ class Family(Model):
 
     folder: Path
     document: FamilyDocument
-    limit_tables: dict[str, LimitTable] = Field(default_factory=dict, description="by device or device.IMPL")
+    limit_tables: dict[str, dict[str, LimitTable]] = Field(
+        default_factory=dict, description="by kind of device and IMPL"
+    )
 
     @classmethod
     def load(cls, folder: Path) -> Family:
         """Reads folder/kernel.toml. Raises KernelError naming the file and the key."""
         path = folder / "kernel.toml"
         try:
-            content, tables = split(read_toml(path), path)
+            content = read_toml(path, KernelError)
+            _refuse_limits(content, path)
             document = FamilyDocument.model_validate(content)
         except ValidationError as error:
             raise KernelError(f"{path}: {_explained(error)}") from None
@@ -168,12 +171,13 @@ class Family(Model):
                 f"{path}: abi: its sources are for version {document.abi} of the kernel ABI, this is version"
                 f" {ABI_VERSION}: change them as docs/kernel-abi.md#from-version-1 says, then write abi = {ABI_VERSION}"
             )
-        family = cls(folder=folder.resolve(), document=document, limit_tables=tables)
+        family = cls(folder=folder.resolve(), document=document, limit_tables=read_limits(folder))
         family._check_policy(f"{path}: gate")
         for device, table in document.devices.items():
             for name, implementation in table.items():
                 family._check(f"{path}: {device}.{name}", implementation)
-            family.limits(device)
+        for device in family.limit_tables:
+            family._check_limits(folder / FILE, device)
         return family
 
     @property
@@ -272,11 +276,21 @@ class Family(Model):
         return self.document.devices.get(device, {})
 
     def limits(self, device: str) -> Limits:
-        """What its implementations cannot do on a kind of device. Raises KernelError where that is not in order."""
-        parameters = {name: each.parameters for name, each in self.table(device).items()}
-        of, path = self.document, limits_path(self.folder)
-        facts = frozenset(name.upper() for name in self.op.problem.fact_names()) if self.op is not None else frozenset()
-        return limits_of(of.family, of.op or "", device, parameters, self.limit_tables, path, facts)
+        """What its implementations cannot do on a kind of device."""
+        return Limits(
+            family=self.document.family,
+            device=device,
+            op=self.document.op or "",
+            path=str(self.folder / FILE),
+            parameters={name: each.parameters for name, each in self.table(device).items()},
+            tables=self.limit_tables.get(device, {}),
+        )
+
+    def _check_limits(self, path: Path, device: str) -> None:
+        if device not in self.document.devices:
+            raise KernelError(f"{path}: {device}: kernel.toml has no such table; expected limits of those that it has")
+        facts = self.op.problem.fact_names() if self.op is not None else ()
+        self.limits(device).check(frozenset(name.upper() for name in facts))
 
     def implementation(self, device: str, impl: str) -> Implementation:
         """The implementation of that name. Raises KernelError when the family has none."""
@@ -362,6 +376,18 @@ def _check_expression(where: str, text: str, known: set[str]) -> None:
 def _explained(error: ValidationError) -> str:
     """What is wrong with a kernel.toml, in one line, with the keys that it has there."""
     said = explanation(error, FamilyDocument, ("devices", "served")).removeprefix("devices.")
-    if said.endswith(UNKNOWN):  # perhaps meant as one of its limits, which were taken out
-        said += suggestion(said.removesuffix(UNKNOWN).rpartition(".")[2], LimitTable.model_fields)
     return re.sub(r"^(\w+\.\w+)\.served\.(\w+)", r"\1.\2s", said)
+
+
+def _refuse_limits(content: Mapping[str, Any], path: Path) -> None:
+    """Raises KernelError for limits in a kernel.toml."""
+    tables = {device: table for device, table in content.items() if isinstance(table, dict)}
+    tables |= {
+        f"{device}.{name}": each
+        for device, table in tables.items()
+        for name, each in table.items()
+        if isinstance(each, dict)
+    }
+    for key, table in tables.items():
+        for name in LimitTable.model_fields.keys() & table.keys():
+            raise KernelError(f"{path}: {key}.{name}: limits stand in {FILE} beside it; move it there")

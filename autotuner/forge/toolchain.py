@@ -77,8 +77,14 @@ class Toolchain(Model):
         is `signature`."""
 
     @abstractmethod
-    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[str]:
-        """The rules and builds of the variant's build.ninja; `objects` are compiled once a toolchain."""
+    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[list[str]]:
+        """The commands of the variant's build, which run one after the other in its folder; `objects` are compiled once
+        a toolchain."""
+
+    def linked(self, inputs: BuildInputs, *parts: str | Path) -> list[str]:
+        """The link of a library whose Python module carries the artifact's name."""
+        named = f"-Wl,--defsym=PyInit_{inputs.name}=PyInit_variant"
+        return [self.compiler, "-shared", "-pthread", named, *map(str, parts), "-o", inputs.library]
 
     @abstractmethod
     def program(self, inputs: BuildInputs, folder: Path, printed: str) -> Program | Fault:

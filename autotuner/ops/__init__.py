@@ -18,7 +18,7 @@ __all__ = ["DEFAULT_OP", "OPS", "Op", "op_of"]
 DEFAULT_OP = "sdpa"
 """The op of a problem in a file that names none."""
 
-OPS: Plugs[Op] = Plugs(sys.modules[__name__], "OP")
+OPS: Plugs[Op] = Plugs(__name__, "op", folders=sys.modules[__name__])
 
 
 def op_of(problem: Problem) -> Op:

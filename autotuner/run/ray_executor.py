@@ -19,7 +19,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from autotuner.devices import shown_by
-from autotuner.forge.content import Content, content_of, found, install
+from autotuner.forge.cache import Content, content_of, found, install
 from autotuner.run import ray_lane
 from autotuner.run.jobs import AnyJob, BuildJob, Built, JudgeJob, Result, not_done
 from autotuner.run.line import MakeLine

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import ray
 
-from autotuner.forge.content import Content, content_of, found, install
+from autotuner.forge.cache import Content, content_of, found, install
 from autotuner.run.ask import next_answer
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, BuildJob, Built, JudgeJob, RaceJob, Result, perform

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-from bisect import bisect
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -22,73 +21,43 @@ class Seen:
     """The points that were asked for earlier in a study, in order of asking.
 
     `indices` (m,) int64 are their places in the space; `objectives` (m,) are ln(t_variant / t_baseline), lower is
-    better: +inf for a reject, NaN without an end: while it is being judged, or when its trial failed.
-    A study's trials are read as they end, not all of them for each proposal.
+    better: +inf for a reject, NaN without an end: while it is being judged, or when its trial failed. `completed` (c,)
+    are the positions in these of the points whose trial is COMPLETE, the first to end first; of those that ended in the
+    same microsecond the one with the lower number.
     """
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._index = np.empty(0, dtype=np.int64)
-        self._objective = np.empty(0)
-        """By the trial's number; -1 and NaN where there is no point or no end."""
-        self._unended: list[int] = []
-        self._listed = np.empty(0, dtype=np.bool_)
-        """By the trial's number: whether its point is among `indices`."""
-        self._ends: list[tuple[datetime, int]] = []
-        """When each COMPLETE trial ended, and its number; sorted."""
-        self._ended = np.empty(0, dtype=np.int64)
-        """The numbers in `_ends`."""
-        self._left_out = set[int]()
-        self.indices, self.objectives = self._index, self._objective
+        self._index: dict[int, int] = {}
+        """The point of each trial that has one, by the trial's number."""
         self.corrected: Mapping[int, float] = {}
         """Objectives that count instead of what Optuna was told, by the trial's number."""
+        self.indices = self.completed = np.empty(0, dtype=np.int64)
+        self.objectives = np.empty(0)
 
     def __len__(self) -> int:
         return len(self.indices)
 
-    @property
-    def completed(self) -> NDArray[np.int64]:
-        """Positions in `indices` (c,) of the points whose trial is COMPLETE, the first to end first.
-
-        Of trials that ended in the same microsecond the one with the lower number comes first.
-        """
-        positions = np.cumsum(self._listed, dtype=np.int64) - 1
-        return positions[self._ended[self._listed[self._ended]]]
-
     def read(self, trials: Sequence[FrozenTrial], besides: int, left_out: Collection[int] = ()) -> None:
         """Takes in what has changed: `trials` are all of the study, by number; `besides` is left out. The values of
         those that are `left_out` are none."""
-        known = len(self._index)
-        self._index = np.append(self._index, np.full(len(trials) - known, -1))
-        self._objective = np.append(self._objective, np.full(len(trials) - known, np.nan))
-        look_at, self._unended = [*self._unended, *range(known, len(trials))], []
-        for number in look_at:
-            self._note(trials[number])
-        self._leave_out(left_out)
-        self._listed = self._index >= 0
-        self._listed[besides] = False
-        self.indices, self.objectives = self._index[self._listed], self._objective[self._listed]
+        listed = [trial for trial in trials if trial.number != besides and self._knows(trial)]
+        ended: list[tuple[datetime, int]] = []
+        self.indices = np.array([self._index[trial.number] for trial in listed], dtype=np.int64)
+        self.objectives = np.full(len(listed), np.nan)
+        for position, trial in enumerate(listed):
+            if trial.state == TrialState.COMPLETE and trial.number not in left_out:
+                self.objectives[position] = self.corrected.get(trial.number, trial.value)
+                ended.append((trial.datetime_complete or datetime.min, position))
+        self.completed = np.array([position for _, position in sorted(ended)], dtype=np.int64)
 
-    def _leave_out(self, numbers: Collection[int]) -> None:
-        self._objective[list(numbers)] = np.nan
-        if not self._left_out.issuperset(numbers):
-            self._left_out.update(numbers)
-            self._ends = [end for end in self._ends if end[1] not in self._left_out]
-            self._ended = np.array([number for _, number in self._ends], dtype=np.int64)
-
-    def _note(self, trial: FrozenTrial) -> None:
-        number = trial.number
-        if not trial.state.is_finished():
-            self._unended.append(number)
-        if self._index[number] < 0:  # a trial gets its parameters one by one
+    def _knows(self, trial: FrozenTrial) -> bool:
+        """Whether a trial has a point of the space: it gets its parameters one by one."""
+        if trial.number not in self._index:
             index = self._space.index_of(trial.system_attrs.get("fixed_params", trial.params))
-            self._index[number] = -1 if index is None else index
-        if trial.state == TrialState.COMPLETE:
-            self._objective[number] = self.corrected.get(number, trial.value)
-            end = trial.datetime_complete or datetime.min, number
-            place = bisect(self._ends, end)
-            self._ends.insert(place, end)
-            self._ended = np.insert(self._ended, place, number)
+            if index is not None:
+                self._index[trial.number] = index
+        return trial.number in self._index
 
 
 class PointSampler(BaseSampler):

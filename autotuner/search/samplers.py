@@ -16,7 +16,7 @@ from autotuner.search.point_sampler import PointSampler, Seen
 from autotuner.search.repaired import RepairedSampler, axes
 from autotuner.spaces.space import Space
 from autotuner.values.errors import InputError
-from autotuner.values.plugs import Listed
+from autotuner.values.plugs import Plugs
 
 
 class RandomPointSampler(PointSampler):
@@ -97,5 +97,5 @@ OWN: dict[str, Maker] = {
     "gp": gp,
     "exhaustive": ExhaustiveSampler,
 }
-SAMPLERS: Listed[Maker] = Listed("autotuner.samplers", "sampler", OWN)
+SAMPLERS: Plugs[Maker] = Plugs("autotuner.samplers", "sampler", OWN)
 """By the name that a user gives; also those of other packages (docs/own-sampler.md)."""

@@ -7,15 +7,17 @@ their ends, and on nothing else: a surrogate that is made anew believes the same
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import scipy.linalg
 import scipy.special
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from autotuner.search.covariance import JITTER, EarlierBelief, Floats, Hypers, Indices, Singles, Steps, fit, matern
-from autotuner.search.one_thread import single_threaded
 from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.spaces.space import Space
 from autotuner.values.known_points import KnownPoints
@@ -26,6 +28,26 @@ ROWS = 64
 """Rows of a triangular matrix that are multiplied at a time; more rows would multiply more zeros."""
 TOLD_APART = 1e-6
 """Range of the expected log-latencies below which they tell no two points apart."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def single_threaded(method: Callable[P, T]) -> Callable[P, T]:
+    """The method with BLAS on one thread: for matrices so small that more threads make it many times slower."""
+
+    @functools.wraps(method)
+    def limited(*arguments: P.args, **named: P.kwargs) -> T:
+        with _libraries().limit(limits=1):
+            return method(*arguments, **named)
+
+    return limited
+
+
+@functools.cache
+def _libraries() -> Any:
+    return ThreadpoolController().select(user_api="blas")
 
 
 class Expected(NamedTuple):

@@ -21,7 +21,7 @@ from autotuner.tuning.standings import Best
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Timing
-from autotuner.values.plugs import Listed
+from autotuner.values.plugs import Plugs
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import Speedup
 from autotuner.values.table import Table
@@ -248,7 +248,7 @@ def _no_text(best: Best, study: StudyRecord) -> str:
     raise InputError("the format is a folder: name one, as --out FOLDER")
 
 
-FORMATS: Listed[Format] = Listed(
+FORMATS: Plugs[Format] = Plugs(
     "autotuner.formats",
     "export format",
     {

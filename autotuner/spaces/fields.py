@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, field_validator, mo
 
 from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.values.model import Model
-from autotuner.values.validation import refuse, show
+from autotuner.values.validation import refuse, show, suggestion
 from autotuner.values.variant import Value
 
 Array = NDArray[Any]
@@ -22,7 +22,9 @@ Facts = Mapping[str, int | str | bool]
 
 NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 _STRING = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
-EXPECTED = "expected_latency"
+EXPECTED, PARAMETERS = "expected_latency", "parameters"
+KINDS = ("amounts", "derived", EXPECTED)
+"""The tables of named expressions."""
 
 
 def as_tuple(value: object) -> object:
@@ -114,6 +116,28 @@ class Constraint(Rule):
             return Expression.parse(self.expression, amounts)
         chosen = ", ".join(f'"{name}"' for name in self.limit_of)
         return Expression.parse(f"IMPL not in [{chosen}] or ({self.expression})", amounts)
+
+
+def check_names(tables: Mapping[str, Iterable[str]], facts: Collection[str]) -> None:
+    """Refuses a name that is not written in capitals, one that a fact has, and one that is defined twice; `tables` are
+    the names by the key under which they are defined."""
+    found: dict[str, str] = {}
+    for key, names in tables.items():
+        for name in names:
+            if not NAME.fullmatch(name):
+                raise refuse("expected a name of capitals, digits and _, a capital first", f"{key}.{name}")
+            if name in facts or name in found:
+                there = found.get(name, PARAMETERS)
+                there = "a parameter or a fact" if there == PARAMETERS else there
+                raise refuse(f"{there} has this name; choose another", f"{key}.{name}")
+            found[name] = key
+
+
+def require_capitals(name: str, key: str, known: Iterable[str] = ()) -> None:
+    """Refuses a name in an expression that no parameter or fact can have."""
+    if not NAME.fullmatch(name):
+        hint = suggestion(name.upper(), known)
+        raise refuse(f"found the name {name}, expected a parameter or a fact, in capitals{hint}", key)
 
 
 def parsed_amounts(texts: Mapping[str, str]) -> dict[str, Expression]:

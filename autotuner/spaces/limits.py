@@ -1,31 +1,41 @@
 """Limits: what the implementations of a kernel family cannot do on a device, what a point of them amounts to, and how
 long it should take.
 
-The family says it once; `merged` adds it to the content of a space file, which keeps problems, values, default and the
-constraints that are a choice of its search.
+They stand in the family's limits.toml: under `[cuda.mma]` those of an implementation, under `[cuda]` those of all
+implementations of the device, each table as in a space file (docs/kernel-toml.md). `SpaceFile` adds them to what a
+space file says. They are no part of a study's identity: they change no program, only which points a space has.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
-from autotuner.spaces.expression import Expression
-from autotuner.spaces.fields import EXPECTED, ExpressionText, Rule, as_tuple, parsed_amounts
+from autotuner.spaces.expression import Expression, ExpressionError
+from autotuner.spaces.fields import (
+    EXPECTED,
+    KINDS,
+    Constraint,
+    ExpressionText,
+    Parameter,
+    Rule,
+    as_tuple,
+    check_names,
+    parsed_amounts,
+    require_capitals,
+)
+from autotuner.values.errors import KernelError
 from autotuner.values.model import Model
-from autotuner.values.validation import refuse, show
+from autotuner.values.toml_text import read_toml
+from autotuner.values.validation import explanation, refusal, refuse, show, suggestion
 
-Document = dict[str, Any]
-
-
-KINDS = ("amounts", "derived", EXPECTED)
-"""The tables of named expressions."""
+FILE = "limits.toml"
 
 
 class LimitTable(Model):
@@ -36,14 +46,14 @@ class LimitTable(Model):
     derived: dict[str, ExpressionText] = Field(default_factory=dict)
     expected_latency: dict[str, ExpressionText] = Field(default_factory=dict)
 
-    def texts(self) -> dict[str, str]:
-        """Every expression by its dotted key in the table, amounts first."""
-        result = {f"{kind}.{name}": text for kind in KINDS for name, text in self.named(kind).items()}
-        return result | {f"constraints[{i}].expression": rule.expression for i, rule in enumerate(self.constraints)}
-
     def named(self, kind: str) -> dict[str, str]:
         """The amounts, the derived quantities or the steps to the expected latency, by name."""
-        return {"amounts": self.amounts, "derived": self.derived, EXPECTED: self.expected_latency}[kind]
+        found: dict[str, str] = getattr(self, kind)
+        return found
+
+
+Tables = Mapping[str, LimitTable]
+"""By implementation; under "" what holds for all of a device."""
 
 
 class Limits(Model):
@@ -54,104 +64,165 @@ class Limits(Model):
     op: str
     path: str = Field(description="the file that they stand in, for messages")
     parameters: dict[str, tuple[str, ...]] = Field(description="by implementation, those that it reads")
-    shared: LimitTable = LimitTable()
-    own: dict[str, LimitTable] = Field(default_factory=dict, description="by implementation")
+    tables: dict[str, LimitTable] = Field(default_factory=dict, description='by implementation; "": what holds for all')
 
-    def tables(self, implementations: Iterable[str]) -> dict[str, LimitTable]:
-        """What holds for a space of these implementations, by the key of the table."""
-        owned = {f"{self.device}.{name}": self.own[name] for name in implementations if name in self.own}
-        return {self.device: self.shared, **owned}
+    def key(self, implementation: str) -> str:
+        """Where an implementation's table stands; that of all of them for ""."""
+        return f"{self.device}.{implementation}" if implementation else self.device
 
-    def readers(self, parameter: str, implementations: Iterable[str]) -> tuple[str, ...]:
+    def readers(self, parameter: str, chosen: list[str]) -> tuple[str, ...]:
         """Those of the implementations that read a parameter."""
-        return tuple(name for name in implementations if parameter in self.parameters.get(name, ()))
+        return tuple(name for name in chosen if parameter in self.parameters.get(name, ()))
 
     @cached_property
     def all_parameters(self) -> frozenset[str]:
         """The parameters of all its implementations."""
         return frozenset(name for names in self.parameters.values() for name in names)
 
+    def check(self, facts: frozenset[str]) -> None:
+        """Refuses a name that is defined twice, and one that an expression cannot know; `facts` are the problem's.
+
+        What is no parameter of the family, no fact of a problem and defined nowhere may be a fact of the device: a
+        space looks for that when its points are enumerated. Raises KernelError, one line with the key.
+        """
+        try:
+            self._check(facts)
+        except PydanticCustomError as error:
+            raise KernelError(f"{self.path}: {refusal(error)}") from None
+
+    def _check(self, facts: frozenset[str]) -> None:
+        if unknown := next((name for name in self.tables if name and name not in self.parameters), None):
+            known = [*self.parameters, *KINDS, "constraints"]
+            there = suggestion(unknown, known) or f"; those of kernel.toml: {', '.join(self.parameters) or 'none'}"
+            raise refuse(f"no such implementation{there}", self.key(unknown))
+        expecting = [name for name, table in self.tables.items() if table.expected_latency]
+        if "" in expecting[:-1]:
+            message = f"{self.device} has one for all implementations; remove one of the two"
+            raise refuse(message, f"{self.key(expecting[1])}.{EXPECTED}")
+        taken = {"IMPL", *self.all_parameters, *facts}
+        named = {
+            f"{self.key(name)}.{kind}": table.named(kind) for name, table in self.tables.items() for kind in KINDS[:2]
+        }
+        for name, table in self.tables.items():  # steps of two implementations may have the same names
+            check_names({**named, f"{self.key(name)}.{EXPECTED}": table.expected_latency}, taken)
+        defined = {each for table in self.tables.values() for kind in KINDS for each in table.named(kind)}
+        amounts: dict[str, Expression] = {}
+        derived: set[str] = set()
+        for name, table in self.tables.items():
+            others = self.all_parameters - {*self.parameters.get(name, self.all_parameters)}
+            for kind in KINDS:
+                above = set(derived) if kind == EXPECTED else set()
+                for each, text in table.named(kind).items():
+                    place = f"{self.key(name)}.{kind}.{each}"
+                    expression = _checked(place, text, amounts, others, defined - above)
+                    if kind == "amounts":
+                        amounts[each] = expression
+                    elif kind == EXPECTED:
+                        above.add(each)
+                    else:
+                        derived.add(each)
+            for index, rule in enumerate(table.constraints):
+                place = f"{self.key(name)}.constraints[{index}].expression"
+                _checked(place, rule.expression, amounts, others, defined)
+
+
+def _checked(
+    place: str, text: str, amounts: Mapping[str, Expression], others: frozenset[str], later: set[str]
+) -> Expression:
+    try:
+        expression = Expression.parse(text, amounts)
+    except ExpressionError as error:
+        raise refuse(error.reason, place) from None
+    for name in sorted(expression.names):
+        require_capitals(name, place)
+        if name in others:
+            raise refuse(f"{name} is no parameter of it but of another implementation", place)
+        if name in later:
+            raise refuse(f"{name} is not defined above it; move it up", place)
+    return expression
+
 
 FindLimits = Callable[[str, str, Path], Limits]
 """The limits of the family of that name on that device, for a space file in that folder."""
 
 
-def merged(document: Document, limits: Limits, inherited: frozenset[str] = frozenset()) -> Document:
-    """The content of a space file with the limits of its family.
+def read_limits(folder: Path) -> dict[str, dict[str, LimitTable]]:
+    """The tables of a family's limits.toml by kind of device; none where it has no such file.
 
-    A parameter exists where the implementations that read it are chosen, unless the file says when. What belongs to an
-    implementation that the space has not, or names a parameter that none of its implementations read, is left out; so
-    are those `inherited` parameters that none of them reads. Raises a refusal where file and family do not go together.
-    A document that is not in order is left for others to refuse.
+    Raises KernelError, one line with the file and the key.
     """
-    chosen = _implementations(document)
-    if not chosen or not isinstance(document.get("parameters"), dict):
-        return document
-    document = _without(document, {name for name in inherited - {"IMPL"} if not limits.readers(name, chosen)})
-    _refuse_another_op(document, limits)
-    _refuse_missing_parameters(document, chosen, limits)
-    parameters = {name: _with_when(name, item, chosen, limits) for name, item in document["parameters"].items()}
-    part = _Part(limits, chosen, frozenset(parameters))
-    constraints = document.get("constraints", [])
-    if isinstance(constraints, list):
-        constraints = [*constraints, *part.constraints()]
-    problems = document.get("problems", [])
-    if isinstance(problems, list):
-        problems = [{"op": limits.op, **each} if isinstance(each, dict) else each for each in problems]
-    named = {kind: _joined(kind, part.named(kind), document.get(kind, {}), limits) for kind in KINDS}
-    return {**document, "problems": problems, "parameters": parameters, "constraints": constraints, **named}
+    path = folder / FILE
+    found: dict[str, dict[str, LimitTable]] = {}
+    for device, content in read_toml(path, KernelError).items() if path.is_file() else ():
+        if not isinstance(content, dict):
+            raise KernelError(f"{path}: {device}: found {show(content)}, expected tables of limits")
+        shared = {name: each for name, each in content.items() if name in LimitTable.model_fields}
+        own = {name: each for name, each in content.items() if name not in shared}
+        found[device] = {}
+        for name, each in {"": shared, **own}.items():
+            key = f"{device}.{name}" if name else device
+            try:
+                found[device][name] = LimitTable.model_validate(each, strict=True)
+            except ValidationError as error:
+                colon = "." if isinstance(each, dict) else ": "
+                raise KernelError(f"{path}: {key}{colon}{explanation(error, LimitTable)}") from None
+    return found
 
 
-@dataclass(frozen=True)
-class _Part:
-    """The limits that a space of these implementations with these parameters has."""
+class Part(NamedTuple):
+    """The limits that a space of these implementations with these parameters has.
+
+    What belongs to an implementation that the space has not, or names a parameter that none of its implementations
+    read, is left out.
+    """
 
     limits: Limits
     chosen: list[str]
     parameters: frozenset[str]
+    amounts: Mapping[str, Expression]
 
-    @cached_property
+    @classmethod
+    def of(cls, limits: Limits, chosen: list[str], parameters: frozenset[str]) -> Part:
+        texts = [limits.tables[name].amounts for name in ("", *chosen) if name in limits.tables]
+        return cls(
+            limits, chosen, parameters, parsed_amounts({name: text for each in texts for name, text in each.items()})
+        )
+
+    @property
     def tables(self) -> dict[str, LimitTable]:
-        return self.limits.tables(self.chosen)
-
-    @cached_property
-    def amounts(self) -> dict[str, Expression]:
-        return parsed_amounts({name: text for each in self.tables.values() for name, text in each.amounts.items()})
+        """Those that hold, that of all implementations first."""
+        return {name: self.limits.tables[name] for name in ("", *self.chosen) if name in self.limits.tables}
 
     def names(self, text: str) -> frozenset[str]:
         """The parameters of the family that an expression names, also through its amounts."""
         return Expression.parse(text, self.amounts).names & self.limits.all_parameters
 
-    def exists(self, text: str) -> bool:
-        return self.names(text) <= self.parameters
-
-    def constraints(self) -> list[Document]:
-        known = [name for name in self.chosen if name in self.limits.parameters]
+    def constraints(self) -> list[Constraint]:
+        known = tuple(name for name in self.chosen if name in self.limits.parameters)
         return [
-            {
-                **rule.model_dump(),
-                "limit_of": (key.partition(".")[2],) if "." in key else tuple(known),
-                "place": f"{key}.constraints[{index}]",
-            }
-            for key, table in self.tables.items()
+            Constraint(
+                expression=rule.expression,
+                reason=rule.reason,
+                limit_of=(name,) if name else known,
+                place=f"{self.limits.key(name)}.constraints[{index}]",
+            )
+            for name, table in self.tables.items()
             for index, rule in enumerate(table.constraints)
-            if self.exists(rule.expression)
+            if self.names(rule.expression) <= self.parameters
         ]
 
     def named(self, kind: str) -> dict[str, str]:
         """Amounts, derived quantities or steps. What is learnt of an implementation has no value for another one. Of
         several with an expected latency the first one's counts."""
-        tables = {key: named for key, table in self.tables.items() if (named := table.named(kind))}
-        if kind == EXPECTED:
-            tables = dict([*tables.items()][:1])
+        tables = [(name, named) for name, table in self.tables.items() if (named := table.named(kind))]
         return {
-            name: text if kind == "amounts" else self.bound(text, key.partition(".")[2])
-            for key, named in tables.items()
-            for name, text in named.items()
-            if self.exists(text)
+            each: text if kind == "amounts" else self._bound(text, name)
+            for name, named in (tables[:1] if kind == EXPECTED else tables)
+            for each, text in named.items()
+            if self.names(text) <= self.parameters
         }
 
-    def bound(self, text: str, implementation: str) -> str:
+    def _bound(self, text: str, implementation: str) -> str:
         """The expression with no positive value where another implementation is chosen; as it is where one of its
         parameters exists for no other, or it belongs to all of the device."""
         others = [self.limits.parameters.get(other, ()) for other in self.chosen if other != implementation]
@@ -160,57 +231,24 @@ class _Part:
         return f'({text}) if IMPL == "{implementation}" else 0'
 
 
-def _implementations(document: Document) -> list[str]:
-    """The values of IMPL, as far as they are strings."""
-    parameters = document.get("parameters")
-    impl = parameters.get("IMPL") if isinstance(parameters, dict) else None
-    values = impl.get("values") if isinstance(impl, dict) else impl
-    return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
-
-
-def _without(document: Document, names: set[str]) -> Document:
-    tables = {table: document[table] for table in ("parameters", "default") if isinstance(document.get(table), dict)}
-    kept = {table: {name: item for name, item in of.items() if name not in names} for table, of in tables.items()}
-    return {**document, **kept}
-
-
-def _refuse_another_op(document: Document, limits: Limits) -> None:
-    problems = document.get("problems")
-    for index, problem in enumerate(problems if isinstance(problems, list) else ()):
-        found = problem.get("op", limits.op) if isinstance(problem, dict) else limits.op
-        if found != limits.op:
-            message = f"found {show(found)}, expected {show(limits.op)}, which the family {limits.family} computes"
-            raise refuse(message, f"problems[{index}].op")
-
-
-def _refuse_missing_parameters(document: Document, chosen: Iterable[str], limits: Limits) -> None:
-    there = document["parameters"]
+def with_conditions(parameters: Mapping[str, Parameter], chosen: list[str], limits: Limits) -> dict[str, Parameter]:
+    """The parameters of a space with the condition under which each exists, where some of the implementations do not
+    read it and the file does not say when. Refuses a space that lacks one."""
     for implementation in chosen:
         for name in limits.parameters.get(implementation, ()):
-            if name not in there:
-                where = f"{limits.device}.{implementation} of {limits.family}"
-                read = {each for one in chosen for each in limits.parameters.get(one, ())}
-                unread = [each for each in there if each != "IMPL" and each not in read]
+            if name not in parameters:
+                unread = [each for each in parameters if each != "IMPL" and not limits.readers(each, chosen)]
                 meant = difflib.get_close_matches(name, unread, n=1)
                 hint = f"; {meant[0]}, which nothing reads, may be meant" if meant else ""
-                raise refuse(f"missing; {where} reads it{hint}", f"parameters.{name}")
+                raise refuse(
+                    f"missing; {limits.key(implementation)} of {limits.family} reads it{hint}", f"parameters.{name}"
+                )
+    return {name: _with_condition(each, limits.readers(name, chosen), chosen) for name, each in parameters.items()}
 
 
-def _with_when(name: str, item: Any, chosen: list[str], limits: Limits) -> Any:
-    """A parameter with the condition under which it exists, where some of the implementations do not read it."""
-    readers = limits.readers(name, chosen)
-    if not readers or len(readers) == len(chosen) or (isinstance(item, dict) and "when" in item):
-        return item
+def _with_condition(parameter: Parameter, readers: tuple[str, ...], chosen: list[str]) -> Parameter:
+    if parameter.when is not None or len(readers) in (0, len(chosen)):
+        return parameter
     among = ", ".join(f'"{reader}"' for reader in readers)
     when = f"IMPL == {among}" if len(readers) == 1 else f"IMPL in ({among})"
-    return {**item, "when": when} if isinstance(item, dict) else {"values": item, "when": when}
-
-
-def _joined(key: str, family: Mapping[str, str], own: Any, limits: Limits) -> Any:
-    """A table of the family and the file's own. What the file expects itself replaces what the family expects."""
-    if not isinstance(own, dict) or (key == EXPECTED and own):
-        return own
-    twice = next((name for name in own if name in family), None)
-    if twice is not None:
-        raise refuse(f"{limits.path} has one of this name; expected another", f"{key}.{twice}")
-    return {**family, **own}
+    return Parameter(values=parameter.values, when=when)

@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from autotuner.values import config
 from autotuner.values.errors import SpaceError
-from autotuner.values.files import read_regular, text_of, why
-from autotuner.values.toml_text import LARGEST_BYTES, TomlError, parse_toml
-
-Document = dict[str, Any]
+from autotuner.values.toml_text import Document, read_toml
 
 _OURS = ("limit_of", "place")
 """What a constraint of a kernel family has; a space file cannot claim it."""
 
 
-def read_document(path: Path) -> Document:
-    """The TOML of a file. Raises SpaceError, one line."""
-    try:
-        text_of(path.absolute())
-        return parse_document(read_regular(path, LARGEST_BYTES).decode(), path)
-    except OSError as error:
-        raise SpaceError(f"{path}: cannot be read: {why(error)}") from None
-    except UnicodeDecodeError as error:
-        raise SpaceError(f"{path}: not UTF-8 text (byte {error.start})") from None
-
-
-def parse_document(text: str, path: str | Path) -> Document:
-    """The TOML in a text; `path` names it in messages. Raises SpaceError, one line."""
-    try:
-        document = parse_toml(text)
-    except TomlError as error:
-        raise SpaceError(f"{path}: {error}") from None
+def refuse_ours(document: Document, path: str | Path) -> None:
+    """Raises SpaceError, one line, for a key of what is made from a space file that the file itself cannot have."""
     if "path" in document:
         raise SpaceError(f"{path}: path: unknown key")
     constraints = document.get("constraints")
@@ -40,7 +21,6 @@ def parse_document(text: str, path: str | Path) -> Document:
         for key in _OURS:
             if isinstance(constraint, dict) and key in constraint:
                 raise SpaceError(f"{path}: constraints[{index}].{key}: unknown key")
-    return document
 
 
 def complete(document: Document, path: str | Path) -> tuple[Document, frozenset[str]]:
@@ -53,7 +33,8 @@ def complete(document: Document, path: str | Path) -> tuple[Document, frozenset[
     if "like" not in document:
         return document, frozenset()
     base_path = _find(document["like"], path)
-    base = read_document(base_path)
+    base = read_toml(base_path, SpaceError)
+    refuse_ours(base, base_path)
     if "like" in base:
         where = f"{path}: like: {base_path}"
         raise SpaceError(f"{where} is itself like {base['like']!r}; name a file that is like no other")

@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, create_model, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from autotuner.ops import DEFAULT_OP, OPS
+from autotuner.ops import DEFAULT_OP
 from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.spaces.fields import (
     EXPECTED,
-    NAME,
+    KINDS,
+    PARAMETERS,
     Constraint,
     ExpressionText,
     Facts,
     Parameter,
     ParameterValue,
     as_tuple,
+    check_names,
     parsed_amounts,
+    require_capitals,
 )
-from autotuner.spaces.limits import KINDS, FindLimits, merged
-from autotuner.spaces.space_document import Document, complete, parse_document, read_document
-from autotuner.values.errors import InputError, KernelError, SpaceError
+from autotuner.spaces.limits import FindLimits, Limits, Part, with_conditions
+from autotuner.spaces.problem_files import Asked, Problems, explained
+from autotuner.spaces.space_document import complete, refuse_ours
+from autotuner.values.errors import KernelError, SpaceError
 from autotuner.values.model import Model
-from autotuner.values.problem import Problem
 from autotuner.values.ratio import Objective
-from autotuner.values.validation import explanation, refuse, show, suggestion
+from autotuner.values.toml_text import Document, parse_toml, read_toml
+from autotuner.values.validation import refusal, refuse, show, suggestion
 from autotuner.values.variant import Value
-
-MOST = {"problems": 256, "parameters": 128, "constraints": 512, "amounts": 64, "derived": 64, EXPECTED: 64}
-"""Entries of each table or list, at most, those of the family among them."""
-
-COUNT, US = "count", "us"
-"""What a file of problems may say of each beside its fields: calls of it, and the baseline's microseconds."""
-WEIGHED = {COUNT, US}
-
-HIDDEN = ("path", "op", "limit_of", "place")
-"""Fields that are no keys of a file, or not to be suggested."""
 
 
 def _threads(value: object) -> int | Literal["all"]:
@@ -54,123 +46,12 @@ def _threads(value: object) -> int | Literal["all"]:
     raise refuse(f'found {show(value)}, expected "all" or a positive integer')
 
 
-def _of_an_op(document: Document) -> Document:
-    """The document whose problems name their op: where neither they nor a family do, the first one."""
-    problems = document.get("problems")
-    if not isinstance(problems, list):
-        return document
-    named = [{"op": DEFAULT_OP, **each} if isinstance(each, dict) else each for each in problems]
-    return {**document, "problems": named}
-
-
-def problem_documents(texts: Iterable[str], op: str = DEFAULT_OP) -> list[Document]:
-    """Problems as a file would have them, from the form in which the op writes them. Raises InputError."""
-    kind, found = OPS[op].problem, []
-    for text in texts:
-        try:
-            found.append(kind.parse(text).model_dump())
-        except ValidationError as error:
-            raise InputError(f"problem {show(text)}: {explanation(error, kind)}") from None
-        except ValueError as error:
-            raise InputError(f"problem: {error}") from None
-    return found
-
-
-class Asked(NamedTuple):
-    """Problems that one study can be about, as a file would have them, and what counts of them."""
-
-    problems: list[Document]
-    weights: tuple[float, ...] = ()
-    """One a problem; none: they count alike."""
-
-
-def problems_in(path: Path) -> list[Document]:
-    """The tables [[problems]] of a file that may have nothing else; each may say how often it is called (`count`) and
-    what the baseline takes for it (`us`, microseconds). Raises SpaceError."""
-    document = read_document(path)
-    problems = document.get("problems")
-    if not isinstance(problems, list) or not problems or not all(isinstance(each, dict) for each in problems):
-        raise SpaceError(f"{path}: problems: missing; expected tables [[problems]] as in a space file")
-    for index, each in enumerate(problems):
-        for key, other in ((COUNT, US), (US, COUNT)):
-            if key not in each:
-                continue
-            where = f"{path}: problems[{index}].{key}"
-            if other not in each or not all(WEIGHED & each.keys() for each in problems):
-                raise SpaceError(f"{where}: give every problem {COUNT} and {US}, or none")
-            if isinstance(each[key], bool) or not isinstance(each[key], int | float) or not 0 < each[key] < math.inf:
-                raise SpaceError(f"{where}: found {show(each[key])}, expected a number greater than 0")
-    named = _of_an_op({"problems": [_unweighed(each) for each in problems]})
-    try:
-        _Problems.model_validate(named, strict=True)
-    except ValidationError as error:
-        raise SpaceError(f"{path}: {_explained(error, named)}") from None
-    return problems
-
-
-class _Problems(Model):
-    """What a file of problems has, without weights."""
-
-    problems: Annotated[tuple[Problem, ...], BeforeValidator(as_tuple)]
-
-
-def _unweighed(document: Document) -> Document:
-    return {name: value for name, value in document.items() if name not in WEIGHED}
-
-
-def asked(documents: Iterable[Document]) -> list[Asked]:
-    """The problems in groups that one artifact can serve each, in the order in which the groups begin; the weights are
-    count times microseconds, and what is there twice counts as often as both."""
-    groups: dict[object, dict[str, tuple[Document, float]]] = {}
-    for document in documents:
-        weight = float(document.get(COUNT, 0)) * float(document.get(US, 0))
-        rest = _unweighed(document)
-        group = groups.setdefault(_compiled_part(rest), {})
-        key = json.dumps(rest, sort_keys=True, default=str) if weight else f"{len(group)}"
-        group[key] = rest, weight + (group[key][1] if key in group else 0.0)
-    return [_of_group(list(group.values())) for group in groups.values()]
-
-
-def _of_group(group: list[tuple[Document, float]]) -> Asked:
-    weights = tuple(weight for _, weight in group)
-    shares = tuple(float(f"{weight / math.fsum(weights):.3g}") for weight in weights) if all(weights) else ()
-    return Asked([problem for problem, _ in group], shares if len(group) > 1 else ())
-
-
-def _compiled_part(document: Document) -> object:
-    """What the problems of one study share; nothing where the document is no problem, which is refused later."""
-    try:
-        problem = Problem.model_validate({"op": DEFAULT_OP, **document}, strict=True)
-    except (ValidationError, PydanticCustomError):
-        return None
-    return problem.op, tuple(sorted(problem.compiled.items()))
-
-
 def _about(document: Document, asked: Asked, path: str | Path) -> Document:
     """The document with other problems. Weights of its own are those of its own problems: they go with these."""
     kept = {key: value for key, value in document.items() if key != "objective" or not isinstance(value, list)}
     weights = {"objective": list(asked.weights)} if asked.weights else {}
-    title = f"{Path(path).stem} for problems of the caller"
-    return {**kept, "problems": asked.problems, "title": title, **weights}
-
-
-def _bounded(document: Document) -> Document:
-    """The document. Raises a refusal where a table or a list has more entries than a search can do anything with."""
-    for key, most in MOST.items():
-        entries = document.get(key)
-        if isinstance(entries, dict | list) and len(entries) > most:
-            raise refuse(f"found {len(entries)} entries, expected at most {most}", key)
-    return document
-
-
-def _explained(error: ValidationError, document: Document) -> str:
-    """What is wrong with the document, in one line; of its problems the keys are known that their op has."""
-    problems = document.get("problems")
-    first = problems[0] if isinstance(problems, list) and problems and isinstance(problems[0], dict) else {}
-    op = first.get("op", DEFAULT_OP)
-    problem: Any = OPS[op].problem if isinstance(op, str) and op in OPS else Problem
-    known = create_model("SpaceFile", __base__=SpaceFile, problems=(tuple[problem, ...], ...))
-    return explanation(error, known, HIDDEN)
+    problems = [problem.model_dump() for problem in asked.problems]
+    return {**kept, "problems": problems, "title": f"{Path(path).stem} for problems of the caller", **weights}
 
 
 class SpaceFile(Model):
@@ -184,7 +65,7 @@ class SpaceFile(Model):
     threads: Annotated[int | Literal["all"], PlainValidator(_threads)] = "all"
     cache: Literal["cold", "warm"] = "cold"
     objective: Objective = "mean"
-    problems: Annotated[tuple[Problem, ...], BeforeValidator(as_tuple)] = Field(min_length=1)
+    problems: Problems
     parameters: dict[str, Parameter]
     amounts: dict[str, ExpressionText] = Field(default_factory=dict, description="named parts of other expressions")
     constraints: Annotated[tuple[Constraint, ...], BeforeValidator(as_tuple)] = ()
@@ -199,12 +80,12 @@ class SpaceFile(Model):
 
         Raises SpaceError, one line with the file, the key, what was found and expected; and what `limits` raises.
         """
-        return cls._of(read_document(Path(path)), path, limits, problems)
+        return cls._read(read_toml(Path(path), SpaceError), path, limits, problems)
 
     @classmethod
     def parse(cls, text: str, path: str | Path = "space.toml", limits: FindLimits | None = None) -> SpaceFile:
         """Check the text of a space file, as `load` does; `path` names it in messages."""
-        return cls._of(parse_document(text, path), path, limits)
+        return cls._read(parse_toml(text, path, SpaceError), path, limits)
 
     @classmethod
     def stored(cls, document: str) -> SpaceFile:
@@ -216,36 +97,40 @@ class SpaceFile(Model):
             raise SpaceError(f"the record of the study's space cannot be read ({first}): restore the store") from None
 
     @classmethod
-    def _of(
+    def _read(
         cls, written: Document, path: str | Path, find: FindLimits | None, problems: Asked | None = None
     ) -> SpaceFile:
-        own, inherited = complete(written, path)
+        refuse_ours(written, path)
+        document, inherited = complete(written, path)
         if problems is not None:
-            own = _about(own, problems, path)
-        family, device = own.get("family"), own.get("backend")
+            document = _about(document, problems, path)
+        family, device = document.get("family"), document.get("backend")
         if find is None or not isinstance(family, str) or not isinstance(device, str):
-            return cls._checked(own, path)
+            return cls._checked(document, path)
         try:
             limits = find(family, device, Path(path).resolve().parent)
         except KernelError:
-            cls._checked(own, path)  # what is wrong with the file itself comes first
+            cls._checked(document, path)  # what is wrong with the file itself comes first
             raise
-        return cls._checked(own, path, lambda document: merged(document, limits, inherited))
+        return cls._checked(document, path, limits, inherited)
 
     @classmethod
     def _checked(
-        cls, own: Document, path: str | Path, add: Callable[[Document], Document] = lambda document: document
+        cls,
+        document: Document,
+        path: str | Path,
+        limits: Limits | None = None,
+        inherited: frozenset[str] = frozenset(),
     ) -> SpaceFile:
-        where = f"{path} (like {own['like']})" if "like" in own else f"{path}"
+        where = f"{path} (like {document['like']})" if "like" in document else f"{path}"
+        op = limits.op if limits is not None else DEFAULT_OP
+        context = {"op": op, "limits": limits, "inherited": inherited}
         try:
-            document = add(_bounded(own))
-            file = cls.model_validate({**_of_an_op(_bounded(document)), "path": str(path)}, strict=True)
-            file._check_strings(f"{kind}.{name}" for kind in KINDS for name in own.get(kind, ()))
+            return cls.model_validate({**document, "path": str(path)}, strict=True, context=context)
         except ValidationError as error:
-            raise SpaceError(f"{where}: {_explained(error, own)}") from None
+            raise SpaceError(f"{where}: {explained(error, document, cls, op)}") from None
         except PydanticCustomError as error:
-            raise SpaceError(f"{where}: {(error.context or {})['key']}: {error.message()}") from None
-        return file
+            raise SpaceError(f"{where}: {refusal(error)}") from None
 
     @property
     def where(self) -> str:
@@ -334,13 +219,56 @@ class SpaceFile(Model):
             raise refuse(f"{show(condition.text)}: {error.reason}", f"parameters.{name}.when") from None
 
     @model_validator(mode="after")
-    def _check(self) -> SpaceFile:
-        self._check_problems()
-        self._check_names()
-        self._check_expressions()
-        self._fill_default()
-        self.check_default(self.shared_facts)
-        return self
+    def _check(self, info: ValidationInfo) -> SpaceFile:
+        reading = info.context or {}
+        limits = reading.get("limits")
+        file = self if limits is None else self._with(limits, reading["inherited"])
+        file._check_problems()
+        check_names(
+            {PARAMETERS: file.parameters, **{kind: getattr(file, kind) for kind in KINDS}}, file.problems[0].facts()
+        )
+        if "IMPL" not in file.parameters:
+            raise refuse("missing; expected the list of implementations", "parameters.IMPL")
+        impl = file.parameters["IMPL"]
+        if impl.when is not None or not isinstance(impl.values[0], str):
+            raise refuse("found integers or a condition, expected strings and no `when`", "parameters.IMPL")
+        file._check_expressions()
+        if reading:  # what the file says itself
+            file._check_strings(f"{kind}.{name}" for kind in KINDS for name in getattr(self, kind))
+        file._fill_default()
+        file.check_default(file.shared_facts)
+        return file
+
+    def _with(self, limits: Limits, inherited: frozenset[str]) -> SpaceFile:
+        """The file with the limits of its family.
+
+        A parameter exists where the implementations that read it are chosen, unless the file says when. Those
+        `inherited` from another file that none of them reads are left out. Refuses what does not go together.
+        """
+        for index, problem in enumerate(self.problems):
+            if problem.op != limits.op:
+                message = f"expected {show(limits.op)}, which the family {limits.family} computes"
+                raise refuse(f"found {show(problem.op)}, {message}", f"problems[{index}].op")
+        impl = self.parameters.get("IMPL")
+        chosen = [value for value in impl.values if isinstance(value, str)] if impl is not None else []
+        if not chosen:
+            return self
+        unread = {name for name in inherited - {"IMPL"} if not limits.readers(name, chosen)}
+        own = {name: each for name, each in self.parameters.items() if name not in unread}
+        part = Part.of(limits, chosen, frozenset(own))
+        added: dict[str, Any] = {
+            "parameters": with_conditions(own, chosen, limits),
+            "default": {name: value for name, value in self.default.items() if name not in unread},
+            "constraints": (*self.constraints, *part.constraints()),
+        }
+        for kind in KINDS:
+            said, found = getattr(self, kind), part.named(kind)
+            if kind == EXPECTED and said:  # what the file expects replaces what the family does
+                continue
+            if twice := next((name for name in said if name in found), None):
+                raise refuse(f"{limits.path} has one of this name; expected another", f"{kind}.{twice}")
+            added[kind] = {**found, **said}
+        return self.model_copy(update=added)
 
     def _check_problems(self) -> None:
         first = self.problems[0]
@@ -356,35 +284,10 @@ class SpaceFile(Model):
                     message = f"found {show(found)}, expected {show(expected)} as in problems[0]: {key} is compiled in"
                     raise refuse(message, f"problems[{index}].{key}")
 
-    def _check_names(self) -> None:
-        for name in self.parameters:
-            if not NAME.fullmatch(name):
-                raise refuse("expected a name of capitals, digits and _, a capital first", f"parameters.{name}")
-            if name in self.problems[0].facts():
-                raise refuse("the problem already has a fact of this name; expected another", f"parameters.{name}")
-        tables = {"amounts": self.amounts, "derived": self.derived, EXPECTED: self.expected_latency}
-        for table, names in tables.items():
-            for name in names:
-                if not NAME.fullmatch(name):
-                    raise refuse("expected a name of capitals, digits and _, a capital first", f"{table}.{name}")
-                if name in self.parameters or name in self.problems[0].facts():
-                    raise refuse("a parameter or a fact has this name; expected another", f"{table}.{name}")
-                if table == EXPECTED and name in self.derived:
-                    raise refuse("a derived quantity has this name; expected another", f"{table}.{name}")
-                if table != "amounts" and name in self.amounts:
-                    raise refuse("an amount has this name; expected another", f"{table}.{name}")
-        if "IMPL" not in self.parameters:
-            raise refuse("missing; expected the list of implementations", "parameters.IMPL")
-        impl = self.parameters["IMPL"]
-        if impl.when is not None or not isinstance(impl.values[0], str):
-            raise refuse("found integers or a condition, expected strings and no `when`", "parameters.IMPL")
-
     def _check_expressions(self) -> None:
         for key, expression in self.expressions.items():
             for name in sorted(expression.names):
-                if not NAME.fullmatch(name):
-                    hint = suggestion(name.upper(), self.parameters)
-                    raise refuse(f"found the name {name}, expected a parameter or a fact, in capitals{hint}", key)
+                require_capitals(name, key, self.parameters)
                 # A point exists once for all problems, so its parameters cannot depend on where the problems differ.
                 if "when" in key and name in self.problems[0].facts().keys() - self.shared_facts.keys():
                     raise refuse(f"found {name}, which differs between the problems; expected facts they share", key)

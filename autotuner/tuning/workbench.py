@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autotuner.devices import DEVICES, Chosen, DeviceKind, Wishes
 from autotuner.devices.environment import usable_cpus
@@ -28,8 +28,8 @@ from autotuner.run.executor import Executor
 from autotuner.run.line import LineFactory
 from autotuner.run.local import LocalExecutor
 from autotuner.spaces.fields import Parameter
+from autotuner.spaces.problem_files import Asked, asked, parsed_problem, problems_in
 from autotuner.spaces.space import Space, SpaceFile
-from autotuner.spaces.space_file import Asked, asked, problem_documents, problems_in
 from autotuner.tuning import on_nodes
 from autotuner.values import config, program
 from autotuner.values.conditions import Conditions
@@ -88,9 +88,8 @@ def load_space(
     """
     path = find_space_file(name)
     file = SpaceFile.load(path, find_limits)
-    documents = _documents(file, problems, problems_file)
-    if documents:
-        merged = asked(documents)
+    merged = asked(_problems(file, problems, problems_file))
+    if merged:
         # Of several groups all problems, so that the refusal names the field in which they differ.
         one = merged[0] if len(merged) == 1 else Asked([each for group in merged for each in group.problems])
         file = _for_all_lengths(SpaceFile.load(path, find_limits, one))
@@ -103,7 +102,7 @@ def load_spaces(
     """As `load_space`; problems that no artifact serves together are the problems of several spaces."""
     path = find_space_file(name)
     file = SpaceFile.load(path, find_limits)
-    groups = asked(_documents(file, problems, problems_file))
+    groups = asked(_problems(file, problems, problems_file))
     if not groups:
         return (_with_threads(file, threads),)
     return tuple(_with_threads(_for_all_lengths(SpaceFile.load(path, find_limits, each)), threads) for each in groups)
@@ -115,7 +114,7 @@ def load_each(
     """As `load_space`, a space for each problem. They need not have anything in common."""
     path = find_space_file(name)
     file = SpaceFile.load(path, find_limits)
-    one_each = [Asked([one]) for group in asked(_documents(file, problems, problems_file)) for one in group.problems]
+    one_each = [Asked([one]) for group in asked(_problems(file, problems, problems_file)) for one in group.problems]
     alone = "mean" if isinstance(file.objective, tuple) else file.objective
     files = [SpaceFile.load(path, find_limits, one) for one in one_each] or [
         file.model_copy(update={"problems": (problem,), "objective": alone}) for problem in file.problems
@@ -149,9 +148,11 @@ def _several_lengths(file: SpaceFile) -> bool:
     return len({tuple(problem.lengths.values()) for problem in file.problems}) > 1
 
 
-def _documents(file: SpaceFile, problems: Sequence[str], problems_file: Path | None) -> list[dict[str, Any]]:
-    documents = problem_documents(problems, file.problems[0].op)
-    return documents + (problems_in(problems_file) if problems_file is not None else [])
+def _problems(file: SpaceFile, problems: Sequence[str], problems_file: Path | None) -> list[tuple[Problem, float]]:
+    """Those that a caller has given, with their weights."""
+    op = file.problems[0].op
+    found = [(parsed_problem(text, op), 0.0) for text in problems]
+    return found + (problems_in(problems_file, op) if problems_file is not None else [])
 
 
 def _with_threads(file: SpaceFile, threads: int | None) -> SpaceFile:

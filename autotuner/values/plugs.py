@@ -1,14 +1,13 @@
-"""Parts that are found by name: a folder of this package each, or an entry point of another package."""
+"""Parts that are found by name: ours, and those that another package has as an entry point."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping, MutableMapping
-from functools import cache
 from importlib import metadata
-from types import ModuleType
-from typing import Generic, TypeVar
+from types import MappingProxyType, ModuleType
+from typing import Any, Generic, TypeVar
 
 from autotuner.values.errors import InputError
 from autotuner.values.validation import no_such
@@ -16,55 +15,35 @@ from autotuner.values.validation import no_such
 T = TypeVar("T")
 
 
-class Plugs(Generic[T], Mapping[str, T]):
-    """The parts of one kind by name, each loaded when it is asked for.
+class Plugs(Generic[T], MutableMapping[str, T]):
+    """The parts of one kind by name, each loaded when it is asked for: those that are listed here, then by name the
+    folders of a package, which have the part as an attribute, and the entry points of other packages."""
 
-    A folder NAME of `package` has the part as its attribute `attribute`. An entry point NAME of the group
-    `package.__name__` names the part itself. A folder goes before an entry point of the same name.
-    """
-
-    def __init__(self, package: ModuleType, attribute: str) -> None:
-        self._package, self._attribute = package, attribute
-        self._load = cache(self._loaded)
-
-    def __getitem__(self, name: str) -> T:
-        """Raises KeyError with the names there are."""
-        return self._load(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted({*self._folders(), *self._entry_points().names}))
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
-
-    def _folders(self) -> list[str]:
-        return [found.name for found in pkgutil.iter_modules(self._package.__path__) if found.ispkg]
-
-    def _entry_points(self) -> metadata.EntryPoints:
-        return metadata.entry_points(group=self._package.__name__)
-
-    def _loaded(self, name: str) -> T:
-        if name in self._folders():
-            module = importlib.import_module(f"{self._package.__name__}.{name}")
-            found: T = getattr(module, self._attribute)
-            return found
-        for point in self._entry_points().select(name=name):
-            loaded: T = point.load()
-            return loaded
-        raise KeyError(no_such(self._attribute.lower(), name, self))
-
-
-class Listed(Generic[T], MutableMapping[str, T]):
-    """The parts of one kind by name: those that are listed here, then entry points of other packages."""
-
-    def __init__(self, group: str, what: str, own: Mapping[str, T]) -> None:
-        """`group` of the entry points; `what` is one of the parts, in words."""
-        self.group, self._what, self._own = group, what, dict(own)
+    def __init__(
+        self,
+        group: str,
+        what: str,
+        own: Mapping[str, T] = MappingProxyType({}),
+        folders: ModuleType | None = None,
+    ) -> None:
+        """`group` of the entry points; `what` is one of the parts, in words: in capitals it is the attribute of the
+        `folders`."""
+        self.group, self._what, self._own, self._folders = group, what, dict(own), folders
+        self._loaded: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
-        """Raises KeyError: no such part. Raises InputError where the package that has it cannot be imported."""
+        """Raises KeyError with the names there are, and InputError where the package that has it cannot be imported."""
         if name in self._own:
             return self._own[name]
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
+
+    def _load(self, name: str) -> T:
+        if name in self._folder_names():
+            module: Any = importlib.import_module(f"{self.group}.{name}")
+            ours: T = getattr(module, self._what.upper())
+            return ours
         for point in metadata.entry_points(group=self.group).select(name=name):
             try:
                 found: T = point.load()
@@ -75,7 +54,11 @@ class Listed(Generic[T], MutableMapping[str, T]):
                     " package or choose another"
                 ) from error
             return found
-        raise KeyError(name)
+        raise KeyError(no_such(self._what, name, self))
+
+    def _folder_names(self) -> list[str]:
+        paths = [] if self._folders is None else self._folders.__path__
+        return [found.name for found in pkgutil.iter_modules(paths) if found.ispkg]
 
     def __setitem__(self, name: str, part: T) -> None:
         self._own[name] = part
@@ -84,8 +67,7 @@ class Listed(Generic[T], MutableMapping[str, T]):
         del self._own[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Those that are listed here first."""
-        others = metadata.entry_points(group=self.group).names - self._own.keys()
+        others = {*self._folder_names(), *metadata.entry_points(group=self.group).names} - self._own.keys()
         return iter([*self._own, *sorted(others)])
 
     def __len__(self) -> int:
@@ -93,7 +75,7 @@ class Listed(Generic[T], MutableMapping[str, T]):
 
     def __contains__(self, name: object) -> bool:
         """Whether there is one, without importing it."""
-        return name in list(iter(self))
+        return name in self._own or name in self._loaded or name in list(iter(self))
 
     def chosen(self, name: str) -> T:
         """The part of that name. Raises InputError with the names there are."""

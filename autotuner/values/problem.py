@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, Self
@@ -24,6 +25,11 @@ LARGEST_BYTES = 1 << 40
 
 Shape = tuple[int, ...]
 """The sizes that `Problem.DIMS` names, in that order."""
+
+
+def doublings(one: int, other: int) -> float:
+    """How many times the smaller of two numbers doubles until it is the larger."""
+    return abs(math.log2(one / other))
 
 
 class Problem(Model):

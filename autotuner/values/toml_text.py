@@ -1,11 +1,15 @@
-"""TOML within bounds: what is nested without end or is no number of 64 bits is refused in one line."""
+"""TOML files of the user: what is too large, nested too deep or no number of 64 bits is refused in one line."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 import unicodedata
+from pathlib import Path
 from typing import Any
 
+from autotuner.values.errors import InputError
+from autotuner.values.files import read_regular, text_of, why
 from autotuner.values.validation import show
 
 Document = dict[str, Any]
@@ -15,61 +19,54 @@ LARGEST_BYTES = 1 << 19
 DEEPEST = 24
 """Tables and lists within each other, at most."""
 DOTS = 100
-"""Dots in a line, at most: a key of thousands of parts takes the parser minutes."""
-INTEGERS = range(-(2**63), 2**63)
-"""What TOML calls an integer."""
+"""Dots in what may be one key, at most: one of thousands of parts takes the parser minutes."""
 
 
-class TomlError(ValueError):
-    """A text that is not TOML, or beyond the bounds. The message is one line."""
+def read_toml(path: Path, error: type[InputError]) -> Document:
+    """The content of a file. Raises an error of that type, one line that names the file."""
+    try:
+        text_of(path.absolute())
+        return parse_toml(read_regular(path, LARGEST_BYTES).decode(), path, error)
+    except OSError as found:
+        raise error(f"{path}: cannot be read: {why(found)}") from None
+    except UnicodeDecodeError as found:
+        raise error(f"{path}: not UTF-8 text (byte {found.start})") from None
 
 
-def parse_toml(text: str) -> Document:
-    """The content of a TOML text. Raises TomlError."""
+def parse_toml(text: str, path: str | Path, error: type[InputError]) -> Document:
+    """The content of a text; `path` names it in messages. Raises as `read_toml` does."""
     lines = text.splitlines()
+    deep = f"nested deeper than {DEEPEST} tables and lists"
     for number, line in enumerate(lines, 1):
-        if line.count(".") > DOTS:
-            raise TomlError(f"more than {DOTS} dots in a line (line {number})")
+        if any(part.count(".") > DOTS for part in re.split("[=,{]", line)):
+            raise error(f"{path}: {deep} (line {number})")
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        last = f" (line {len(lines)})" if "line" not in str(error) else ""
-        raise TomlError(f"not TOML: {error}{last}") from None
+    except tomllib.TOMLDecodeError as found:
+        last = f" (line {len(lines)})" if "line" not in str(found) else ""
+        raise error(f"{path}: not TOML: {found}{last}") from None
     except RecursionError:
-        raise TomlError(f"nested deeper than {DEEPEST} tables and lists") from None
+        raise error(f"{path}: {deep}") from None
     except ValueError:  # Python refuses to read an integer of thousands of digits
-        raise TomlError("a number beyond 64 bits") from None
-    _check(document)
-    return document
-
-
-def _check(document: Document) -> None:
-    """Refuses what is nested too deep, a number beyond 64 bits and control characters, without recursion."""
+        raise error(f"{path}: a number beyond 64 bits") from None
     left: list[tuple[str, Any, int]] = [("", document, 0)]
-    while left:
+    while left:  # without recursion
         where, value, depth = left.pop()
         if depth > DEEPEST:
-            raise TomlError(f"{where[:80]}: nested deeper than {DEEPEST} tables and lists")
+            raise error(f"{path}: {where[:80]}: {deep}")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise error(f"{path}: {where}: a number beyond 64 bits")
+        names = value if isinstance(value, dict) else [value] if isinstance(value, str) else []
+        for odd in (each for name in names if not name.isprintable() for each in name if is_control(each)):
+            raise error(f"{path}: {where or 'a key'}: the character {show(odd)} cannot be shown; leave it out")
         if isinstance(value, dict):
-            for key, each in value.items():
-                _check_text(where or "a key", key)
-                left.append((f"{where}.{key}" if where else key, each, depth + 1))
+            left += [(f"{where}.{key}" if where else key, each, depth + 1) for key, each in value.items()]
         elif isinstance(value, list):
             left += [(f"{where}[{index}]", each, depth + 1) for index, each in enumerate(value)]
-        elif isinstance(value, str):
-            _check_text(where, value)
-        elif isinstance(value, int) and value not in INTEGERS:
-            raise TomlError(f"{where}: a number beyond 64 bits")
+    return document
 
 
 def is_control(character: str) -> bool:
     """Whether a terminal would obey the character, or could not show it."""
     kind = unicodedata.category(character)
     return (kind.startswith("C") and character not in "\n\t\r") or kind in ("Zl", "Zp")
-
-
-def _check_text(where: str, text: str) -> None:
-    """Refuses what a terminal would obey instead of showing it."""
-    odd = next((each for each in text if not each.isprintable() and is_control(each)), None)
-    if odd is not None:
-        raise TomlError(f"{where}: the character {show(odd)} cannot be shown; leave it out")

@@ -49,6 +49,12 @@ def refuse(message: str, key: str = "") -> PydanticCustomError:
     return PydanticCustomError(REFUSED, "{message}", {"message": message, "key": key})
 
 
+def refusal(error: PydanticCustomError) -> str:
+    """The key and the message of a refusal, in one line."""
+    key = (error.context or {}).get("key")
+    return f"{key}: {error.message()}" if key else error.message()
+
+
 def explanation(error: ValidationError, model: type[BaseModel], hidden: Collection[str] = ()) -> str:
     """One line for the complaint to mend first, as in `problems[0].dtype: found "int8", expected "float32"`.
 

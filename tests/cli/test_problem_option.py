@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.spaces.space_file import problem_documents
+from autotuner.spaces.problem_files import parsed_problem
 from autotuner.tuning.workbench import load_space
 from autotuner.values.errors import InputError, SpaceError
 from tests.helpers.command_line import SPACE, autotuner, lay_out
@@ -75,7 +75,7 @@ def test_the_form_has_short_words(typed: str, printed: str) -> None:
 )
 def test_what_is_refused_says_why(typed: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        problem_documents([typed])
+        parsed_problem(typed)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -268,12 +268,11 @@ def test_a_compile_error_is_the_variants_fault(workshop: Workshop) -> None:
     """Its flags hold the word error; the detail begins with the compiler's first error all the same."""
     fault = workshop.fault(tiny("broken"))
     assert (fault.verdict, fault.code) == (Verdict.BUILD_FAILED, "build.failed")
-    first, *_, last = fault.detail.splitlines()
+    first, *_ = fault.detail.splitlines()
     assert first.startswith(f"{workshop.family}/broken.cpp:4:")
     assert "error: " in first
     assert "no_such_name" in first
     assert "-Werror" not in fault.detail
-    assert "ninja" not in last
     assert workshop.half_made() == []
 
 

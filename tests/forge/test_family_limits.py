@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from autotuner.forge.family import Family, find_limits
-from autotuner.spaces.limits import LimitTable
 from autotuner.spaces.space import Space
 from autotuner.tuning.workbench import load_space
 from autotuner.values import config
@@ -73,15 +72,14 @@ def family(folder: Path, kernel: str = KERNEL, limits: str | None = None) -> Pat
     return folder / "tiles"
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_limits_stand_in_kernel_toml_or_beside_it(tmp_path: Path, beside: bool) -> None:
-    folder = family(tmp_path, KERNEL, LIMITS) if beside else family(tmp_path, KERNEL + LIMITS)
+def test_limits_stand_beside_kernel_toml(tmp_path: Path) -> None:
+    folder = family(tmp_path, KERNEL, LIMITS)
     limits = Family.load(folder).limits("cpu")
     assert limits.parameters == {"plain": ("BLOCK",), "wide": ("BLOCK", "WIDTH")}
-    assert limits.shared.amounts == {"TWICE": "2 * BLOCK"}
-    assert [rule.reason for rule in limits.own["wide"].constraints] == ["two rows at least"]
-    assert limits.path == f"{folder}/{'limits' if beside else 'kernel'}.toml"
-    assert Family.load(folder).limits("cuda").own == {}
+    assert limits.tables[""].amounts == {"TWICE": "2 * BLOCK"}
+    assert [rule.reason for rule in limits.tables["wide"].constraints] == ["two rows at least"]
+    assert limits.path == f"{folder}/limits.toml"
+    assert Family.load(folder).limits("cuda").tables == {}
 
 
 def test_a_space_file_has_the_limits_of_the_family_beside_it(tmp_path: Path) -> None:
@@ -158,8 +156,8 @@ BAD = [
     ('TWICE = "2 * BLOCK"', 'TWICE = "ROWS"', "cpu.amounts.TWICE: ROWS is not defined above it; move it up"),
     ('TWICE = "2 * BLOCK"', 'TWICE = "block"', "cpu.amounts.TWICE: found the name block, expected a parameter"),
     ('TWICE = "2 * BLOCK"', 'Twice = "2 * BLOCK"', "cpu.amounts.Twice: expected a name of capitals"),
-    ('TWICE = "2 * BLOCK"', 'WIDTH = "2 * BLOCK"', "cpu.amounts.WIDTH: a parameter or a fact of the problem has"),
-    ('TWICE = "2 * BLOCK"', 'HEADS = "2 * BLOCK"', "cpu.amounts.HEADS: a parameter or a fact of the problem has"),
+    ('TWICE = "2 * BLOCK"', 'WIDTH = "2 * BLOCK"', "cpu.amounts.WIDTH: a parameter or a fact has"),
+    ('TWICE = "2 * BLOCK"', 'HEADS = "2 * BLOCK"', "cpu.amounts.HEADS: a parameter or a fact has"),
     ('ROWS = "BLOCK // WIDTH"', 'TWICE = "WIDTH"', "cpu.wide.amounts.TWICE: cpu.amounts has this name; choose another"),
     ('VECTORS = "ceil', 'ROWS = "ceil', "cpu.wide.derived.ROWS: cpu.wide.amounts has this name; choose another"),
     ('VECTORS = "ceil_div(SEQ_Q, ROWS)"', 'VECTORS = "STEP"', "cpu.wide.derived.VECTORS: STEP is not defined above"),
@@ -185,34 +183,35 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize(("old", "new", "message"), BAD)
-def test_what_limits_may_not_say(tmp_path: Path, beside: bool, old: str, new: str, message: str | None) -> None:
+def test_what_limits_may_not_say(tmp_path: Path, old: str, new: str, message: str | None) -> None:
     assert old in LIMITS
-    text = LIMITS.replace(old, new, 1)
-    folder = family(tmp_path, KERNEL, text) if beside else family(tmp_path, KERNEL + text)
+    folder = family(tmp_path, KERNEL, LIMITS.replace(old, new, 1))
     if message is None:
         Family.load(folder)
         return
     with pytest.raises(KernelError) as caught:
         Family.load(folder)
     found = str(caught.value)
-    assert found.startswith(f"{folder}/{'limits' if beside else 'kernel'}.toml: ")
+    assert found.startswith(f"{folder}/limits.toml: ")
     assert "\n" not in found
     assert message in found
 
 
-def test_limits_stand_in_one_of_the_two_files(tmp_path: Path) -> None:
-    with pytest.raises(KernelError, match=r"kernel\.toml: cpu: limits stand in .*/limits\.toml too"):
-        Family.load(family(tmp_path, KERNEL + LIMITS, LIMITS))
+@pytest.mark.parametrize(("table", "key"), [("cpu.amounts", "cpu.amounts"), ("cpu.wide.derived", "cpu.wide.derived")])
+def test_limits_in_kernel_toml_are_refused_with_the_place_where_they_belong(
+    tmp_path: Path, table: str, key: str
+) -> None:
+    with pytest.raises(KernelError, match=rf"kernel\.toml: {key}: limits stand in limits\.toml beside it"):
+        Family.load(family(tmp_path, f'{KERNEL}\n[{table}]\nTWICE = "2 * BLOCK"\n'))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("[", "not TOML: "),
-        ('family = "tiles"', "family: kernel.toml has no such table"),
-        ("[cpu]\nplain = 3", "cpu.plain: unknown key"),
+        ('family = "tiles"', "family: found 'tiles', expected tables of limits"),
+        ("[cpu]\nplain = 3", "cpu.plain: found 3, expected a table"),
         ("[cpu.plain]\nsource = 3", "cpu.plain.source: unknown key"),
     ],
 )
@@ -234,15 +233,10 @@ def test_a_name_that_no_device_knows_is_told_when_a_space_is_enumerated(tmp_path
         Space.enumerate(load_space(str(tmp_path / "x.toml")), cpu_facts(1))
 
 
-def test_a_table_lists_its_expressions_by_key() -> None:
-    table = LimitTable(amounts={"A": "1"}, derived={"B": "2"}, expected_latency={"C": "3"})
-    assert table.texts() == {"amounts.A": "1", "derived.B": "2", "expected_latency.C": "3"}
-
-
 def test_what_the_shipped_family_says_of_a_device_a_space_there_can_ask() -> None:
     """Every implementation with limits is in a space that is shipped, so that their names are checked there."""
     kernel = Family.load(config.kernels_dir() / "sdpa")
     files = [load_space(str(path)) for path in config.spaces_dir().glob("*.toml")]
     for device in ("cpu", "cuda"):
         chosen = {value for file in files if file.backend == device for value in file.parameters["IMPL"].values}
-        assert {*kernel.limits(device).own} <= chosen
+        assert {*kernel.limits(device).tables} <= {*chosen, ""}

@@ -32,7 +32,7 @@ from autotuner.values.verdict import Verdict
 from tests.helpers.postgresql import Server
 
 SCRIPT = Path(sys.executable).parent / "autotuner"
-COMPILERS = {"g++", "cc1plus", "as", "ld", "collect2", "ninja", "nvcc", "cicc", "ptxas"}
+COMPILERS = {"g++", "cc1plus", "as", "ld", "collect2", "nvcc", "cicc", "ptxas"}
 GRACE_S = 10.0
 """Seconds after which what was asked to go has to be gone: what Slurm and Kubernetes give."""
 PLUGINS = Path(__file__).parent.parent / "plugins"

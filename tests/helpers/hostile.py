@@ -46,8 +46,7 @@ CPU_S, MEMORY_BYTES = 10.0, 10**9
 ROOT = Path(__file__).parent.parent.parent
 OWN = ROOT / "examples" / "own_kernel"
 SPACE = (OWN / "space.toml").read_text()
-KERNEL = (OWN / "rows" / "kernel.toml").read_text().partition("\n[[cpu.plain.constraints]]")[0] + "\n"
-"""Its limits stand in a file of their own here."""
+KERNEL = (OWN / "rows" / "kernel.toml").read_text()
 SOURCE = (OWN / "rows" / "rows.cpp").read_text()
 LIMITS = """
 [cpu.plain.amounts]

@@ -34,15 +34,15 @@ LIMITS = Limits(
     family="tiles",
     device="cpu",
     op="sdpa",
-    path="tiles/kernel.toml",
+    path="tiles/limits.toml",
     parameters={
         "plain": ("BLOCK",),
         "wide": ("BLOCK", "WIDTH"),
         "split": ("BLOCK", "WIDTH", "PARTS"),
         "odd": ("BLOCK", "ODD"),
     },
-    shared=LimitTable(constraints=(rule("BLOCK >= 8"), rule("ODD > 1")), amounts={"TWICE": "2 * BLOCK"}),
-    own={
+    tables={
+        "": LimitTable(constraints=(rule("BLOCK >= 8"), rule("ODD > 1")), amounts={"TWICE": "2 * BLOCK"}),
         "wide": LimitTable(
             amounts={"ROWS": "BLOCK // WIDTH"},
             constraints=(rule("ROWS >= 2", "two rows at least"), rule("BLOCK != 32")),

@@ -96,7 +96,7 @@ def test_a_study_is_the_same_with_and_without() -> None:
         ("A = 3", r"expected_latency\.A: found 3, expected a string with an expression"),
         ('BLOCK = "HEADS"', r"expected_latency\.BLOCK: a parameter or a fact has this name"),
         ('HEADS = "BLOCK"', r"expected_latency\.HEADS: a parameter or a fact has this name"),
-        ('BLOCKS = "BLOCK"', r"expected_latency\.BLOCKS: a derived quantity has this name"),
+        ('BLOCKS = "BLOCK"', r"expected_latency\.BLOCKS: derived has this name"),
         ('a = "BLOCK"', r"expected_latency\.a: expected a name of capitals"),
         ('A = "8 - BLOCK"', r"expected_latency: positive at no valid point"),
         ('A = "BLOCK // (HEADS - 2)"', r"expected_latency: .*division by zero"),

@@ -99,8 +99,8 @@ def test_limits_of_implementations_that_the_space_has_not_are_left_out() -> None
 
 
 def test_a_limit_may_speak_of_a_value_that_the_space_does_not_offer() -> None:
-    table = LIMITS.own["wide"].model_copy(update={"derived": {"KIND": """1 if IMPL == "other" else WIDTH"""}})
-    limits = LIMITS.model_copy(update={"own": {**LIMITS.own, "wide": table}})
+    table = LIMITS.tables["wide"].model_copy(update={"derived": {"KIND": """1 if IMPL == "other" else WIDTH"""}})
+    limits = LIMITS.model_copy(update={"tables": {**LIMITS.tables, "wide": table}})
     assert file_of(limits=limits).derived["KIND"]
     with pytest.raises(SpaceError, match="compares IMPL with 'other'"):
         file_of(TEXT.replace("BLOCK <= 32", "BLOCK <= 32 or IMPL == 'other'"))
@@ -121,10 +121,15 @@ def test_the_file_may_name_amounts_and_replace_the_expected_latency() -> None:
     ("old", "new", "message"),
     [
         ("PARTS = [1, 2, 4]", "", "parameters.PARTS: missing; cpu.split of tiles reads it"),
-        ('dtype = "float32"', 'dtype = "float32", op = "sum"', "problems[0].op: found 'sum', expected 'sdpa', which"),
-        ("[default]", '[derived]\nVECTORS = "BLOCK"\n[default]', "derived.VECTORS: tiles/kernel.toml has one of this"),
-        ("[default]", '[amounts]\nROWS = "BLOCK"\n[default]', "amounts.ROWS: tiles/kernel.toml has one of this name"),
-        ("[default]", '[amounts]\nVECTORS = "BLOCK"\n[default]', "derived.VECTORS: an amount has this name"),
+        ('dtype = "float32"', 'dtype = "float32", op = "sum"', "problems[0]: no op 'sum'; there are rmsnorm, sdpa"),
+        (
+            "batch = 1, heads = 2, seq_q = 64, seq_k = 64, head_dim = 64",
+            'op = "rmsnorm", tokens = 2, hidden_size = 64',
+            "problems[0].op: found 'rmsnorm', expected 'sdpa', which the family tiles computes",
+        ),
+        ("[default]", '[derived]\nVECTORS = "BLOCK"\n[default]', "derived.VECTORS: tiles/limits.toml has one of this"),
+        ("[default]", '[amounts]\nROWS = "BLOCK"\n[default]', "amounts.ROWS: tiles/limits.toml has one of this name"),
+        ("[default]", '[amounts]\nVECTORS = "BLOCK"\n[default]', "derived.VECTORS: amounts has this name"),
         ("IMPL = [", "IMPL = 3 #", "parameters.IMPL: found 3, expected a list of values"),
         ("[parameters]", "[parametres]", "parametres: unknown key; did you mean parameters?"),
         ("[[constraints]]", "[constraints]", "constraints: found"),
@@ -147,9 +152,9 @@ def test_what_a_limit_forbids_names_the_limit() -> None:
     wide = TEXT.replace('["plain", "wide", "split"]', '["wide"]').replace('"plain"', '"wide"')
     with pytest.raises(SpaceError, match=rf"{place}: no valid point: .* \(two rows at least\)"):
         space_of(wide.replace("[4, 8, 16]", "[16]").replace("[8, 16, 32, 64]", "[8, 16]"))
-    unknown = LIMITS.own["wide"].model_copy(update={"constraints": (rule("BLOCKS > 2"),)})
+    unknown = LIMITS.tables["wide"].model_copy(update={"constraints": (rule("BLOCKS > 2"),)})
     with pytest.raises(SpaceError, match=rf"{place}\.expression: BLOCKS is no parameter and no"):
-        space_of(limits=LIMITS.model_copy(update={"own": {"wide": unknown}}))
+        space_of(limits=LIMITS.model_copy(update={"tables": {"wide": unknown}}))
 
 
 def test_what_is_wrong_with_the_file_comes_before_a_family_that_is_not_there() -> None:

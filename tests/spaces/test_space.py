@@ -49,7 +49,6 @@ BAD_FILES = [
     (("seq_q = 512", "seq_q = 2000000000"), "problems[0]: its tensors have"),
     (("[32, 64, 128, 256]", "[" * 5000 + "]" * 5000), "nested deeper than 24 tables and lists"),
     (("[32, 64, 128, 256]", "9" * 5000), "a number beyond 64 bits"),
-    (("[parameters]\n", "[parameters]\n" + "".join(f"P{i} = [1]\n" for i in range(200))), "at most 128"),
     (("seq_q = 512", "seqq = 512"), "problems[0].seqq: unknown key; did you mean seq_q?"),
     (("values = [4, 8, 16]", "value = [4, 8, 16]"), "parameters.VEC_WIDTH.value: unknown key; did you mean values?"),
     (('reason = "whole tiles"', ""), "constraints[1].reason: missing"),
@@ -82,7 +81,7 @@ BAD_FILES = [
     (("[problems]]", "problems]]"), "not TOML"),
     (("[default]", "[default.x]"), "default.x: found {'IMPL': 'simd', 'BLOCK_N': 64, 'VEC_WIDTH': 4} (a table)"),
     (("BLOCK_N = [32", "Block_N = [32"), "parameters.Block_N: expected a name of capitals"),
-    (("BLOCK_N = [32", "SEQ_K = [32"), "parameters.SEQ_K: the problem already has a fact of this name"),
+    (("BLOCK_N = [32", "SEQ_K = [32"), "parameters.SEQ_K: a parameter or a fact has this name"),
     (("IMPL = [", "KIND = ["), "parameters.IMPL: missing"),
     (('["scalar", "simd"]', "[1, 2]"), "parameters.IMPL: found integers"),
     (
@@ -105,7 +104,7 @@ BAD_FILES = [
     (("[default]", '[amounts]\nROWS = "ROWS + 1"\nROWZ = "FUSE +"\n[default]'), "amounts.ROWZ: found 'FUSE +'"),
     (("[default]", '[amounts]\nrows = "3"\n[default]'), "amounts.rows: expected a name of capitals"),
     (("[default]", '[amounts]\nFUSE = "3"\n[default]'), "amounts.FUSE: a parameter or a fact has this name"),
-    (("[default]", '[amounts]\nA = "3"\n[derived]\nA = "4"\n[default]'), "derived.A: an amount has this name"),
+    (("[default]", '[amounts]\nA = "3"\n[derived]\nA = "4"\n[default]'), "derived.A: amounts has this name"),
     (
         ("[default]", "[amounts]\nA = 'IMPL == \"smid\"'\n[default]"),
         "amounts.A: compares IMPL with 'smid', expected one of its values; did you mean simd?",

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from autotuner.devices.cpu import object_file
 from autotuner.forge.build_inputs import BuildInputs
-from autotuner.forge.ninja_file import flags, path, rule, shared
 from autotuner.forge.toolchain import Program, Toolchain, ask, cxx
 from autotuner.values.errors import ToolchainError
 
@@ -75,14 +74,12 @@ class CpuToolchain(Toolchain):
             "    variant_run};",
         ]
 
-    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[str]:
-        # First the unit alone, since all that it calls must exist; Python's functions do not yet.
-        link = f"$cxx -shared -pthread -Wl,-z,defs unit.o -o $out && {shared(inputs)} $in -o $out"
+    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[list[str]]:
         return [
-            *rule("compile", f"$cxx {flags(inputs)} -c $in -o $out"),
-            *rule("link", link),
-            f"build unit.o: compile {self.unit}",
-            f"build {inputs.library}: link unit.o {' '.join(path(each) for each in objects)}",
+            [self.compiler, *inputs.words, "-c", self.unit, "-o", "unit.o"],
+            # First the unit alone, since all that it calls must exist; Python's functions do not yet.
+            [self.compiler, "-shared", "-pthread", "-Wl,-z,defs", "unit.o", "-o", inputs.library],
+            self.linked(inputs, "unit.o", *objects),
         ]
 
     def program(self, inputs: BuildInputs, folder: Path, printed: str) -> Program:

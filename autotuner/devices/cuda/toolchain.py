@@ -14,7 +14,6 @@ from autotuner.devices.cpu.object_file import text_bytes
 from autotuner.devices.cuda import cubin
 from autotuner.devices.cuda.architecture import Architecture, architecture
 from autotuner.forge.build_inputs import BuildInputs, abi_dir
-from autotuner.forge.ninja_file import flags, path, rule, shared, word
 from autotuner.forge.toolchain import Program, Toolchain, ask, cxx
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
@@ -105,16 +104,12 @@ class CudaToolchain(Toolchain):
             f'extern "C" __device__ const char at_signature[] = {signature};',
         ]
 
-    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[str]:
-        embedding = path(abi_dir() / "cubin.S")
+    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[list[str]]:
         return [
             # A short TMPDIR of no odd characters: nvcc gives the names of its own files to a shell.
-            *rule("device", f"TMPDIR=. {word(self.nvcc)} {flags(inputs)} $in -o $out"),
-            *rule("embed", "$cxx -c $in -o $out"),
-            *rule("link", f"{shared(inputs)} $in -ldl -o $out"),
-            f"build variant.cubin: device {self.unit}",
-            f"build cubin.o: embed {embedding} | variant.cubin",
-            f"build {inputs.library}: link cubin.o {' '.join(path(each) for each in objects)}",
+            ["env", "TMPDIR=.", self.nvcc, *inputs.words, self.unit, "-o", "variant.cubin"],
+            [self.compiler, "-c", str(abi_dir() / "cubin.S"), "-o", "cubin.o"],
+            self.linked(inputs, "cubin.o", *objects, "-ldl"),
         ]
 
     def program(self, inputs: BuildInputs, folder: Path, printed: str) -> Program | Fault:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from autotuner.ops.op import Input, Op, Output, digest_of_folder
 from autotuner.ops.rmsnorm.call import CALL
 from autotuner.ops.rmsnorm.cases import CASES
-from autotuner.ops.rmsnorm.distance import distance
 from autotuner.ops.rmsnorm.invariants import INVARIANTS
-from autotuner.ops.rmsnorm.problem import RmsNormProblem
+from autotuner.ops.rmsnorm.problem import RmsNormProblem, distance
 from autotuner.ops.rmsnorm.words import WORDS
 from autotuner.values import config
 from autotuner.values.problem import Problem

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, cast
 
 from pydantic import Field, PositiveInt
 
-from autotuner.values.problem import ITEM_BYTES, Dtype, Problem
+from autotuner.values.problem import ITEM_BYTES, Dtype, Problem, doublings
 from autotuner.values.validation import show, suggestion
 from autotuner.values.variant import Value
 
@@ -89,3 +89,21 @@ def _number(value: str, text: str) -> float:
         return float(value)
     except ValueError:
         raise ValueError(f"{show(text)}: eps: found {show(value)}, expected a number such as 1e-05") from None
+
+
+TOKENS, HIDDEN_SIZE = 0.5, 1.0
+"""What a doubling counts: of the rows, which are only more of the same work until they fill the machine; of the row,
+which changes what fits into registers and caches."""
+DTYPE, DTYPE_BYTES = 0.5, 2.0
+"""What a change of the element type counts; and each doubling of its size, on top."""
+
+
+def distance(one: Problem, other: Problem) -> float:
+    """How far two problems are apart, counted in doublings and changes; 0 for the same. No kernel is chosen by eps."""
+    a, b = cast(RmsNormProblem, one), cast(RmsNormProblem, other)
+    return (
+        TOKENS * doublings(a.tokens, b.tokens)
+        + HIDDEN_SIZE * doublings(a.hidden_size, b.hidden_size)
+        + DTYPE * (a.dtype != b.dtype)
+        + DTYPE_BYTES * doublings(ITEM_BYTES[a.dtype], ITEM_BYTES[b.dtype])
+    )

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, cast
 from autotuner.ops.op import Input, Op, Output, digest_of_folder
 from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.cases import CASES
-from autotuner.ops.sdpa.distance import distance
 from autotuner.ops.sdpa.invariants import INVARIANTS
-from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.sdpa.problem import SdpaProblem, distance
 from autotuner.ops.sdpa.words import WORDS
 from autotuner.values import config
 from autotuner.values.problem import Problem

@@ -1,0 +1,23 @@
+"""What docs/architecture.md draws of the rooms, and the lines that the package may have."""
+
+from __future__ import annotations
+
+from benchmarks import rooms_page
+from tests import lines
+
+
+def test_every_arrow_of_the_diagram_goes_down_or_along_a_layer() -> None:
+    layers = rooms_page.rooms()
+    assert {room for arrow in rooms_page.arrows() for room in arrow} == {*layers}
+    assert all(layers[one] <= layers[other] for one, other in rooms_page.arrows())
+
+
+def test_a_number_of_lines_stays_while_it_is_near() -> None:
+    now = rooms_page.lines_of("values")
+    near, far = f"{now + 10:,}", f"{2 * now:,}"
+    assert f"values<br>{near} lines" in rooms_page.diagram(f'["values<br>{near} lines"]')
+    assert f"values<br>{far} lines" not in rooms_page.diagram(f'["values<br>{far} lines"]')
+
+
+def test_the_package_has_no_more_lines_than_it_may() -> None:
+    assert lines.main() == 0
