@@ -150,6 +150,8 @@ class SweepRun:
         """Says in the store how the run ended and what the sweep has found until now; the sweep as it is then. `more`
         is for `sweeps.settle`. Raises StoreError."""
         found, detail = found_in(self._store, self._study), " ".join(detail.split())
+        if state == State.DONE and found.best_speedup is None:
+            detail = "no variant was measured to the end"
         return sweeps.settle(self._store, self.number, state, detail, spent_s=self.spent_s, found=found, **more)
 
     def _search(self, here: Workbench, executor: Executor) -> str:

@@ -13,6 +13,7 @@ from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.jobs import queue, worker
 from autotuner.jobs.foreground import server_of
 from autotuner.jobs.outlook import Progress, group_state, outlook, outlooks
+from autotuner.jobs.sweep_run import Listener, SweepRun
 from autotuner.store import Store, device_health, lease, sweeps
 from autotuner.store.sweeps import Claim
 from autotuner.store.tables import LeaseRow
@@ -248,3 +249,11 @@ def test_a_kind_without_a_choice_of_devices_takes_any(store: Store) -> None:
     number = ask(store, "a", "cpu", backend="cpu")
     with device_health.serving(store, {"h/cpu": ()}, "h", "cpu", "a CPU", "worker"):
         assert waits(store, number) == "a worker is about to take it"
+
+
+def test_a_sweep_that_ends_without_a_result_says_so(store: Store) -> None:
+    claim = works(store, "a", "never made")
+    found = SweepRun(store, claim, Listener()).end(State.DONE, "")
+    claim.lease.release()
+    assert (found.state, found.found) == (State.DONE, Found())
+    assert found.detail == "no variant was measured to the end"
