@@ -36,7 +36,7 @@ class Matrix:
     """
 
     def __init__(self, like: Problem, fixed: dict[str, int] | None = None, claims: Claims | None = None) -> None:
-        self._like, self._fixed, self._claims = like, fixed or {}, claims or Claims()
+        self._like, self._fixed, self.claims = like, fixed or {}, claims or Claims()
         self.op = op_of(like)
 
     def _fitted(self, shape: Shape) -> Problem:
@@ -47,7 +47,7 @@ class Matrix:
     def case(self, shape: Shape, distribution: str | None = None, label: str = "") -> Case:
         """A case of this shape, or of the nearest lengths that the artifact serves."""
         wanted = self._fitted(shape)
-        served = self._claims.nearest(wanted) or self._with_tuned_lengths(wanted)
+        served = self.claims.nearest(wanted) or self._with_tuned_lengths(wanted)
         drawn = distribution or self.op.ordinary
         sizes = "x".join(map(str, served.short_shape))
         return Case(name=f"{label}{sizes} {drawn}", problem=served, distribution=drawn)
@@ -58,7 +58,7 @@ class Matrix:
     def neighbours(self, shape: Shape) -> Neighbours:
         """What runs between launches, of this shape; for the variant of the nearest lengths that it serves."""
         problem = self._like.sized(shape)
-        return Neighbours(problem, None if self._fixed else self._claims.nearest(problem))
+        return Neighbours(problem, None if self._fixed else self.claims.nearest(problem))
 
     def quick(self) -> tuple[Case, ...]:
         """Few cases that show nearly every mistake that the whole matrix shows."""
@@ -66,7 +66,7 @@ class Matrix:
 
     def full(self, tile: tuple[int, ...]) -> tuple[Case, ...]:
         """The rest of the matrix, with lengths around the variant's own tile, and the family's own cases."""
-        own = (OpCase(case.shape, case.distribution, "own ") for case in self._claims.policy.cases)
+        own = (OpCase(case.shape, case.distribution, "own ") for case in self.claims.policy.cases)
         return self._wanted((*self.op.cases.full(self._like, tile), *own))
 
     def _wanted(self, cases: Iterable[OpCase]) -> tuple[Case, ...]:
@@ -74,7 +74,7 @@ class Matrix:
         kept = (
             self.case(each.shape, each.distribution, each.label)
             for each in cases
-            if each.distribution not in self._claims.policy.omitted
+            if each.distribution not in self.claims.policy.omitted
         )
         return tuple({(case.problem, case.distribution): case for case in kept}.values())
 
@@ -89,7 +89,7 @@ class Matrix:
             return tuple(self._beside(self._fitted(self.op.cases.smoke)))
         tile = self.op.cases.tile({}, {})
         cases = (*self.op.cases.quick(self._like), *self.op.cases.full(self._like, tile))
-        refused = (problem for case in cases if not self._claims.serve(problem := self._like.sized(case.shape)))
+        refused = (problem for case in cases if not self.claims.serve(problem := self._like.sized(case.shape)))
         return tuple(dict.fromkeys(refused))[:REFUSED]
 
     def _beside(self, problem: Problem) -> Iterator[Problem]:

@@ -7,7 +7,6 @@ from typing import NamedTuple, TypeVar
 
 from torch import Tensor
 
-from autotuner.forge.family import Claims
 from autotuner.forge.loaded_variant import Identity
 from autotuner.gate.bench import ZEROS, Bench
 from autotuner.gate.cases import Case, Matrix
@@ -39,13 +38,13 @@ class Launching:
     """Launches of one artifact for the checks on it; what they found is collected for the report."""
 
     def __init__(
-        self, artifact: Artifact, claims: Claims, bench: Bench, conditions: Conditions, evidence: Evidence, say: Say
+        self, artifact: Artifact, matrix: Matrix, bench: Bench, conditions: Conditions, evidence: Evidence, say: Say
     ) -> None:
-        self.artifact, self.claims, self.bench, self.conditions = artifact, claims, bench, conditions
+        self.artifact, self.matrix, self.bench, self.conditions = artifact, matrix, bench, conditions
+        self.claims = matrix.claims
         self.evidence, self.say = evidence, say
         self.op = op_of(conditions.compiled_for)
         self.tensors = self.op.tensors()
-        self.matrix = Matrix(conditions.compiled_for, conditions.compiled_for.fixed_in(artifact.macros), claims)
         self.tile = self.op.cases.tile(artifact.variant.parameters, artifact.resources)
         self.reported: ReportedIdentity | None = None
         self.check: Check

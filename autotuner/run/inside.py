@@ -7,7 +7,6 @@ import ctypes
 import os
 import pickle
 import resource
-import signal
 import sys
 import tempfile
 import traceback
@@ -22,9 +21,9 @@ from autotuner.run.cage import CageParts
 from autotuner.run.jobs import JudgeJob, RaceJob, perform
 from autotuner.run.line import MakeLine
 from autotuner.run.messages import Message, send
+from autotuner.run.reference_process import close_others, die_with_parent
 from autotuner.values.errors import AutotunerError, InfrastructureError, InputError, OracleError
 
-HIGHEST_FILE = 1 << 16
 BUILDERS_NICE = 10
 """Compilers give way to what launches and times on a device: a launch that waits for a CPU is an idle device."""
 
@@ -135,21 +134,6 @@ def _isolate(*keep: int) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)
-
-
-def close_others(*keep: int) -> None:
-    """Closes every file but these and the standard ones."""
-    first = 3
-    for kept in (*sorted(keep), HIGHEST_FILE):
-        os.closerange(first, kept)
-        first = kept + 1
-
-
-def die_with_parent() -> None:
-    """The system kills this process when its parent ends."""
-    with contextlib.suppress(OSError, AttributeError):
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def _print_to(log: Path) -> None:

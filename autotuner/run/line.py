@@ -167,12 +167,14 @@ class GatedLine:
         if passed is not None and passed.level in SANITIZERS:
             levels = SANITIZERS[passed.level]
             return passed.report.extended(*self._sanitized(artifact, conditions, claims, say, levels))
-        subject = self._subject(artifact, conditions, claims)
+        like = conditions.compiled_for
+        matrix = Matrix(like, like.fixed_in(artifact.macros), claims)
+        subject = Subject(like, self._device.streams, matrix.bounded)
         try:
             variant = LoadedVariant(artifact)
         except ImportError as error:
             return gate.not_loaded(artifact, claims, subject, error)
-        launching = self._launching(artifact, variant, conditions, claims, say)
+        launching = self._launching(artifact, variant, matrix, conditions, say)
         report = self._judged(launching, subject, passed)
         return report if report.fault is None else self._settled(report, report.fault)
 
@@ -181,21 +183,15 @@ class GatedLine:
             return gate.run(launching, subject, self._more)
         return passed.report.extended(*gate.in_order(launching, [_soak(passed)]))
 
-    def _subject(self, artifact: Artifact, conditions: Conditions, claims: Claims) -> Subject:
-        like = conditions.compiled_for
-        bounded = Matrix(like, like.fixed_in(artifact.macros), claims).bounded
-        return Subject(like, self._device.streams, bounded)
-
     def _launching(
-        self, artifact: Artifact, variant: LoadedVariant, conditions: Conditions, claims: Claims, say: Say
+        self, artifact: Artifact, variant: LoadedVariant, matrix: Matrix, conditions: Conditions, say: Say
     ) -> Launching:
         from autotuner.gate.launching import Evidence, Launching
 
-        like = conditions.compiled_for
-        bench = self._device.bench(variant, Matrix(like, like.fixed_in(artifact.macros), claims))
+        bench = self._device.bench(variant, matrix)
         disassembly = partial(self._toolchain.disassembly, Path(artifact.path))
         evidence = Evidence(self._device.truth, variant.identity, disassembly, self._answers)
-        return Launching(artifact, claims, bench, conditions, evidence, say)
+        return Launching(artifact, matrix, bench, conditions, evidence, say)
 
     def _baseline_answers(self, case: Case, seed: int) -> Mapping[str, Tensors]:
         from autotuner.gate.references import answers, names

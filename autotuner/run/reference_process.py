@@ -7,12 +7,14 @@ spoilt: it takes a case and a seed, as JSON, and gives back nothing but that the
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
 
 from autotuner.gate.cases import Case
 
+HIGHEST_FILE = 1 << 16
 LONGEST = 1 << 16
 """Bytes of a question."""
 
@@ -43,7 +45,6 @@ def start() -> None:
 
 def _serve(questions: int, answer: int, parent: int) -> None:
     from autotuner.gate import tolerance
-    from autotuner.run.inside import close_others, die_with_parent
 
     die_with_parent()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -55,3 +56,18 @@ def _serve(questions: int, answer: int, parent: int) -> None:
             document, seed = json.loads(line)
             tolerance.truth(Case.model_validate(document), int(seed))
             os.write(answer, b".")
+
+
+def close_others(*keep: int) -> None:
+    """Closes every file but these and the standard ones."""
+    first = 3
+    for kept in (*sorted(keep), HIGHEST_FILE):
+        os.closerange(first, kept)
+        first = kept + 1
+
+
+def die_with_parent() -> None:
+    """The system kills this process when its parent ends."""
+    with contextlib.suppress(OSError, AttributeError):
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

@@ -22,9 +22,8 @@ from autotuner.tuning.choice import choice
 from autotuner.tuning.final_heats import TRIES, FinalHeats
 from autotuner.tuning.finals_plan import MANY, PROVING, Number
 from autotuner.tuning.serving import confirmed_on_each, servers
-from autotuner.tuning.workbench import fresh_seeds
 from autotuner.values import codes
-from autotuner.values.conditions import Conditions
+from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Heat, Measurement, Outcome

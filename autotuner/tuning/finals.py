@@ -23,9 +23,8 @@ from autotuner.tuning import finals_plan, optuna_marks, standings
 from autotuner.tuning.final_heats import calm_baselines
 from autotuner.tuning.final_rounds import Entrant, FinalRounds, Hall, audits_of, lineup_of
 from autotuner.tuning.finals_plan import FINALS_S, PROVING, Number, Searched, contenders, searched
-from autotuner.tuning.workbench import fresh_seeds
 from autotuner.values import config
-from autotuner.values.conditions import Conditions
+from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 

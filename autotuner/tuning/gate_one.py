@@ -27,13 +27,12 @@ from autotuner.tuning.workbench import (
     choose_device,
     default_space,
     executor_for,
-    fresh_seeds,
     load_space,
     require_memory,
     toolchain_for,
 )
 from autotuner.values import config
-from autotuner.values.conditions import Conditions
+from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.files import read_regular
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome

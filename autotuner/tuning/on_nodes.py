@@ -6,7 +6,7 @@ Each node has an installation of its own. Before anything is judged it is seen t
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,12 @@ from autotuner.forge.family import Family
 from autotuner.run.executor import Executor
 from autotuner.run.line import GatedLine, LineFactory
 from autotuner.spaces.space import SpaceFile
-from autotuner.tuning import workbench
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Device
 
 if TYPE_CHECKING:
     from autotuner.run.ray_cluster import RayCluster
+    from autotuner.tuning.workbench import Workbench
 
 PATIENCE_S = 600.0
 """Seconds that a node waits for an autotuner of its own machine that has the device."""
@@ -41,9 +41,10 @@ def names(cluster: RayCluster, kind: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def chosen(cluster: RayCluster, file: SpaceFile) -> Chosen:
-    """The devices of a cluster, as those of one machine. Raises InputError where they are not of one model."""
-    found = cluster.on_lanes(partial(_choose, file))
+def chosen(cluster: RayCluster, choose: Callable[[], Chosen]) -> Chosen:
+    """The devices of a cluster, as those of one machine; each node is asked `choose`. Raises InputError where they are
+    not of one model."""
+    found = cluster.on_lanes(partial(_choose, choose))
     models = {device.name: host for host, device in found}
     if len(models) > 1:
         there = ", ".join(f"{name} on {host}" for name, host in sorted(models.items()))
@@ -51,19 +52,20 @@ def chosen(cluster: RayCluster, file: SpaceFile) -> Chosen:
     return Chosen(found[0][1], tuple(f"{host}/{number}" for number, (host, _) in enumerate(found)))
 
 
-def _choose(file: SpaceFile) -> tuple[str, Device]:
-    return socket.gethostname(), workbench.choose_device(file).device
+def _choose(choose: Callable[[], Chosen]) -> tuple[str, Device]:
+    return socket.gethostname(), choose().device
 
 
-def executor(cluster: RayCluster, file: SpaceFile, device: Device, built_from: str) -> Executor:
-    """Jobs on the nodes of a cluster, for a space on such a device."""
-    return cluster.executor(partial(_lane, file, built_from), partial(_line, file, device))
+def executor(cluster: RayCluster, make: Callable[[], Workbench], driver: Workbench) -> Executor:
+    """Jobs on the nodes of a cluster, on a workbench that each node has from `make`, for the driver's."""
+    line = partial(_line, driver.space.file, driver.device)
+    return cluster.executor(partial(_lane, make, driver.built_from), line)
 
 
 @contextmanager
-def _lane(file: SpaceFile, built_from: str) -> Iterator[Executor]:
+def _lane(make: Callable[[], Workbench], built_from: str) -> Iterator[Executor]:
     """The processes of this node. Raises InputError where it is not the machine that the study is about."""
-    here = workbench.Workbench(file)
+    here = make()
     if here.built_from != built_from:
         raise InputError(
             f"{socket.gethostname()} has other sources, another compiler or another PyTorch than the worker's machine: "
@@ -76,4 +78,4 @@ def _lane(file: SpaceFile, built_from: str) -> Iterator[Executor]:
 def _line(file: SpaceFile, device: Device) -> GatedLine:
     """Builds on this node, which need not have such a device."""
     family = Family.find(file.family, near=Path(file.path).resolve().parent)
-    return LineFactory(device, workbench.toolchain_for(device), family)()
+    return LineFactory(device, DEVICES[device.backend].toolchain(device), family)()

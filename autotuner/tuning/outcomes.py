@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 from statistics import median
 from typing import NamedTuple
 
-from autotuner.forge.cache import keep
-from autotuner.tuning.promotion import takes_over
+from autotuner.forge.cache import is_there, keep
 from autotuner.values.outcome import Measurement, Outcome, Timing
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
@@ -189,3 +188,18 @@ def _of_incumbent(timing: Timing) -> float:
     """Median of ln(t_incumbent / t_baseline) in a race against an incumbent."""
     pairs = zip(timing.incumbent_us, timing.baseline_us, strict=True)
     return median(math.log(incumbent / baseline) for incumbent, baseline in pairs)
+
+
+def takes_over(outcome: Outcome, incumbent: Outcome | None) -> bool:
+    """Whether a measured variant becomes the incumbent. It must have been promoted and be there still.
+
+    One that raced against an earlier incumbent must also be faster than the present one by the whole intervals of
+    their objectives.
+    """
+    new, artifact = outcome.measurement, outcome.artifact
+    if new is None or artifact is None or not new.promoted or not is_there(artifact):
+        return False
+    if incumbent is None or incumbent.measurement is None or incumbent.artifact is None:
+        return True
+    surely_faster = new.log_ratio.high < incumbent.measurement.log_ratio.low
+    return new.incumbent == incumbent.artifact.digest or surely_faster

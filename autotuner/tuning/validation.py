@@ -20,9 +20,8 @@ from autotuner.store import Store, TrialRecord, Validation, queries
 from autotuner.tuning.final_heats import TRIES, FinalHeats, calm_baselines
 from autotuner.tuning.final_rounds import GATE_BLOCKS
 from autotuner.tuning.finals import Listener, Step
-from autotuner.tuning.workbench import fresh_seeds
 from autotuner.values import config
-from autotuner.values.conditions import TIE, Conditions
+from autotuner.values.conditions import TIE, Conditions, fresh_seeds
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.outcome import Heat, Outcome
 from autotuner.values.problem import Problem

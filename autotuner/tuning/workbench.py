@@ -7,10 +7,10 @@ longer than all else they import.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from autotuner.spaces.problem_files import Asked, asked, parsed_problem, problem
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.tuning import on_nodes
 from autotuner.values import config, program
-from autotuner.values.conditions import Conditions
+from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InputError, SpaceError
 from autotuner.values.outcome import Artifact, Device
 from autotuner.values.problem import Problem
@@ -232,7 +232,11 @@ class Workbench:
         Raises SpaceError, KernelError, ToolchainError, or InputError when there is no such device.
         """
         self._cluster = cluster
-        self.chosen = choose_device(file, arch, devices) if cluster is None else on_nodes.chosen(cluster, file)
+        self.chosen = (
+            choose_device(file, arch, devices)
+            if cluster is None
+            else on_nodes.chosen(cluster, partial(choose_device, file))
+        )
         self.device = self.chosen.device
         _require_memory(file)
         self.space = Space.enumerate(file, self.device.facts)
@@ -257,7 +261,7 @@ class Workbench:
     @property
     def study_name(self) -> str:
         """Of the study of this space, begun or not."""
-        from autotuner.tuning.study_identity import study_record
+        from autotuner.tuning.plan import study_record
 
         return study_record(self.space, self.device, self.conditions, built_from=self.built_from).name
 
@@ -305,8 +309,7 @@ class Workbench:
 
         Raises StoreError when there is no such study, and InputError when it has nothing to give.
         """
-        from autotuner.tuning.plan import Start
-        from autotuner.tuning.study_identity import study_record
+        from autotuner.tuning.plan import Start, study_record
         from autotuner.tuning.transfer import start
 
         if like is not None and cold:
@@ -366,7 +369,7 @@ class Workbench:
         """Processes that judge variants for this space, on this machine or on the nodes of the cluster."""
         if self._cluster is not None:
             require_cache()
-            return on_nodes.executor(self._cluster, self.space.file, self.device, self.built_from)
+            return on_nodes.executor(self._cluster, partial(Workbench, self.space.file), self)
         return executor_for(self.chosen, self.toolchain, self.family)
 
 
@@ -435,9 +438,3 @@ def of_study(record: StudyRecord) -> Workbench:
     here = Workbench(SpaceFile.stored(record.space_document))
     require_same_device(record.device, here.device)
     return here
-
-
-def fresh_seeds() -> tuple[int, int, int, int]:
-    """Secret seeds for a new study; an old one keeps its own."""
-    a, b, c, d = (secrets.randbits(48) for _ in range(4))
-    return (a, b, c, d)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Literal
 
 from pydantic import Field, PositiveInt
@@ -45,3 +46,9 @@ class Conditions(StudyProtocol):
     )
     ceilings: Ceilings | None = Field(default=None, description="measured at calibration")
     tie: float = Field(default=TIE, ge=0, description="relative; as wide as the run's A/A races say, or wider")
+
+
+def fresh_seeds() -> tuple[int, int, int, int]:
+    """Secret seeds for inputs that no variant has seen; a study keeps its own."""
+    a, b, c, d = (secrets.randbits(48) for _ in range(4))
+    return (a, b, c, d)

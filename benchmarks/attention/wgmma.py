@@ -25,8 +25,8 @@ from typing import Any, Literal
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import Built, JudgeJob, RaceJob
-from autotuner.tuning.workbench import Workbench, fresh_seeds, load_space
-from autotuner.values.conditions import Conditions
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.outcome import Artifact, Heat, Outcome
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Fault

@@ -19,8 +19,7 @@ from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import Space
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan, Start
-from autotuner.tuning.study_identity import study_record
+from autotuner.tuning.plan import Plan, Start, study_record
 from autotuner.tuning.transfer import start
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device

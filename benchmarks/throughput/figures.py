@@ -23,7 +23,7 @@ from typing import Any
 
 from autotuner.store import Store, figures, queries
 from autotuner.tuning import covered
-from autotuner.tuning.study_identity import study_record
+from autotuner.tuning.plan import study_record
 from autotuner.values import config
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant

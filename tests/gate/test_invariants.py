@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotuner.forge.family import Claims
 from autotuner.forge.loaded_variant import Identity
 from autotuner.forge.status import DeviceErrors
 from autotuner.gate.bench import Repeats, Traces
@@ -69,7 +68,7 @@ class TensorBench:
 def launching_on(bench: TensorBench) -> Launching:
     conditions = Conditions(problems=(PROBLEM,), seeds=(1, 2, 3, 4))
     evidence = Evidence(compute_truth, lambda: Identity(1, 0, "", {}), lambda: None, lambda *_: {})
-    return Launching(artifact(64), Claims(), bench, conditions, evidence, lambda _: None)
+    return Launching(artifact(64), Matrix(PROBLEM), bench, conditions, evidence, lambda _: None)
 
 
 SCALE_V = next(of_op(each) for each in OP.invariants if each.code == "G3.scale_v")

@@ -17,8 +17,7 @@ from autotuner.spaces.space import Space
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning import transfer
 from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan, Start
-from autotuner.tuning.study_identity import study_record
+from autotuner.tuning.plan import Plan, Start, study_record
 from autotuner.tuning.workbench import load_space
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device

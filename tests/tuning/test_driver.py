@@ -27,8 +27,8 @@ from autotuner.tuning import driver as driver_module
 from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.optuna_study import OPTUNA_STATE, Told
+from autotuner.tuning.outcomes import takes_over
 from autotuner.tuning.plan import Plan, Start
-from autotuner.tuning.promotion import takes_over
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, OracleError, StoreError
 from autotuner.values.gate_report import GateReport

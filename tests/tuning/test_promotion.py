@@ -18,9 +18,8 @@ from autotuner.store import Store, queries
 from autotuner.tuning import standings
 from autotuner.tuning.device_lane import AA_EVERY
 from autotuner.tuning.driver import Budget, Driver, Event, TieFound
-from autotuner.tuning.outcomes import Outcomes
+from autotuner.tuning.outcomes import Outcomes, takes_over
 from autotuner.tuning.plan import Plan
-from autotuner.tuning.promotion import takes_over
 from autotuner.values.conditions import TIE, Conditions
 from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome, Say, Stop
 from autotuner.values.problem import Problem

@@ -21,8 +21,7 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning import standings, transfer, workbench
 from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan, Start
-from autotuner.tuning.study_identity import study_record
+from autotuner.tuning.plan import Plan, Start, study_record
 from autotuner.tuning.transfer import distance, elites, known_points, mapped, start
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
