@@ -24,7 +24,14 @@ from benchmarks.attention.cuda_pages import table
 from benchmarks.cli import commands_page
 from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
-from benchmarks.inference import after_torch, gpu_tests_pages, host_time_pages, in_a_model, torch_versions
+from benchmarks.inference import (
+    after_torch,
+    gpu_tests_pages,
+    host_time_pages,
+    in_a_model,
+    new_lengths,
+    torch_versions,
+)
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
 from benchmarks.throughput import throughput_pages
@@ -355,6 +362,8 @@ def models_drawn() -> dict[Path, str]:
         text = insert(text, f"encoder_{dtype}", in_a_model.table(if_kept(f"encoder_cuda_{dtype}")))
         text = insert(text, f"gpt_{dtype}", in_a_model.generation(if_kept(f"gpt_cuda_{dtype}")))
     text = insert(text, "host_time", host_time_pages.table(if_kept("host_time_cuda")))
+    for name in ("new_lengths_cpu", "new_lengths_cuda"):
+        text = insert(text, name, new_lengths.table(if_kept(name)))
     return {page: insert(text, "after_torch", after_torch.table(if_kept("after_torch")))}
 
 

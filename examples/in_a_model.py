@@ -171,8 +171,9 @@ def placed(model: Any, said: argparse.Namespace) -> Any:
     return model.to(said.device, getattr(torch, said.dtype))
 
 
-def recorded(run: Callable[[], object], path: Path) -> None:
-    """Runs the model, whose attention is autotuner.function("sdpa"), and writes what it called."""
+def recorded(run: Callable[[], object], path: Path, op: str) -> None:
+    """Runs the model, which calls autotuner.function(op), and writes what it called of that op."""
     with autotuner.record() as calls:
         run()
-    print(f"{len(calls)} calls; {calls.write(path)} has {len(calls.problems)} problems")
+    problems = [each for each in calls.problems if each.op == op]
+    print(f"{len(calls)} calls; {calls.write(path, op)} has {len(problems)} problems")

@@ -163,22 +163,23 @@ class Calls:
         else:
             self._refused[found] += 1
 
-    def write(self, path: str | Path = "problems.toml") -> Path:
+    def write(self, path: str | Path = "problems.toml", op: str | None = None) -> Path:
         """Writes the problems with `count`, how often each was called, and `us`, the microseconds that torch takes for
-        it here: it is run now, on made-up tensors. What cannot be tuned for stands in comments.
+        it here: it is run now, on made-up tensors. What cannot be tuned for stands in comments. A study is of one op:
+        of a model that calls several, name the one.
 
         Raises InputError where nothing was recorded that can be tuned for.
         """
         target = Path(path)
         regular_target(target, "path")
-        if not self._served:
+        served = [each for each, _ in self._served.most_common() if op in (None, each.problem.op)]
+        if not served:
             reasons = "; ".join(f"{each.call}: {each.why}" for each in list(self.refused)[:3])
             raise InputError(f"no call was recorded that can be tuned for{f' ({reasons})' if reasons else ''}")
-        served = self._served.most_common()
         # What else runs on the machine makes a call longer, and mostly not for as long as all looks take.
-        looks = [[microseconds(each) for each, _ in served] for _ in range(LOOKS)]
+        looks = [[microseconds(each) for each in served] for _ in range(LOOKS)]
         least = [min(us) for us in zip(*looks, strict=True)]
-        timed = [(each, count, us) for (each, count), us in zip(served, least, strict=True)]
+        timed = [(each, self._served[each], us) for each, us in zip(served, least, strict=True)]
         timed.sort(key=lambda entry: -entry[1] * entry[2])
         write_atomically(target, "\n".join(self._lines(timed)))
         return target

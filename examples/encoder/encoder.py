@@ -137,7 +137,7 @@ def main() -> None:
     inputs = [{name: each.to(said.device) for name, each in batch.items()} for batch in drawn]
     if said.command == "record":
         use(model, autotuner.function("sdpa"), key_lengths)
-        recorded(lambda: [forward(model, batch) for batch in inputs], said.out)
+        recorded(lambda: [forward(model, batch) for batch in inputs], said.out, "sdpa")
     else:
         write(compare(model, autotuner.load(said.export), inputs, said.rounds), said)
 

@@ -187,7 +187,7 @@ def main() -> None:
     if said.command == "record":
         use(model, autotuner.function("sdpa"), key_lengths)
         cache = cache_of(model, said.room)
-        recorded(lambda: [generate(model, each, said.new, cache) for each in inputs], said.out)
+        recorded(lambda: [generate(model, each, said.new, cache) for each in inputs], said.out, "sdpa")
     else:
         ours = autotuner.load(said.export)
         write(compare(model, ours, inputs, said.new, said.room, said.rounds), said)

@@ -257,6 +257,34 @@ def test_a_compiled_model_holds_it_as_one_node_for_all_lengths(export: Path) -> 
     assert ours.served == 0.75
 
 
+class Layer(torch.nn.Module):
+    """Attention as a model has it, with views of one projection."""
+
+    def __init__(self, attention: Any) -> None:
+        super().__init__()
+        self.project, self.attention = torch.nn.Linear(128, 384), attention
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (each.unflatten(-1, (2, 64)).transpose(1, 2) for each in self.project(x).split(128, -1))
+        found: Tensor = x + self.attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        return found
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_an_exported_model_holds_it_as_one_node_for_all_lengths(export: Path, strict: bool) -> None:
+    model = torch.nn.Sequential(Layer(loaded(export)), Layer(loaded(export))).eval()
+    lengths = torch.export.Dim("length", min=2, max=4096)
+    with torch.no_grad():
+        found = torch.export.export(model, (torch.randn(1, 20, 128),), dynamic_shapes=({1: lengths},), strict=strict)
+        nodes = [str(node.target) for node in found.graph.nodes]
+        assert sum("autotuner" in each for each in nodes) == 2
+        assert not any("dot_product" in each for each in nodes)
+        for length in (33, 7):
+            x = torch.randn(1, length, 128)
+            close(found.module()(x), model(x))
+
+
 def test_an_export_without_finals_says_what_it_lacks(export: Path) -> None:
     document = json.loads(export.read_text()) | {"table": None, "table_digest": None}
     export.write_text(json.dumps(document))

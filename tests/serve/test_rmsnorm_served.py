@@ -140,3 +140,29 @@ def test_a_program_without_python_and_torch_computes_it(tuned: Table, tmp_path: 
     subprocess.run(["g++", *objects, "-pthread", "-ldl", "-lm", "-o", "it"], cwd=tmp_path, check=True)
     done = subprocess.run([tmp_path / "it"], capture_output=True, text=True)
     assert done.stdout.strip() == "it was not tuned, and no variant is proven and timed around it"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports what torch calls deprecated
+def test_the_norms_of_a_decoder_are_recorded_and_served(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from examples.gpt import gpt as model_of
+    from examples.gpt import norms as example
+
+    model, inputs = model_of.gpt(layers=2, heads=4), model_of.texts((6,), 3)
+    example.use_norms(model, autotuner.function("rms_norm"))
+    with autotuner.record() as calls:
+        model_of.generate(model, inputs[0], 3, model_of.cache_of(model, 32))
+    counted = {str(problem): count for problem, count in calls.problems.items() if problem.op == "rmsnorm"}
+    assert counted == {"(1,256) float32": 10, "(6,256) float32": 5}
+    problems = [RmsNormProblem.parse(each) for each in counted]
+    here = Workbench(load_space("rmsnorm_cpu").model_copy(update={"problems": tuple(problems)}))
+    (made,) = here.build_all([here.space.default_index])
+    assert isinstance(made, Artifact), made
+    found = autotuner.load(
+        write(table([served(made)], [(each, made.digest) for each in problems]), tmp_path / "best.json")
+    )
+    result = example.compare(model, found, inputs, 3, 32, rounds=1)
+    for way in ("eager", "compiled"):
+        assert result[way]["served"] == 1.0
+        assert result[way]["largest_difference"] < 1e-4

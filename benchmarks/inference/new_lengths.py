@@ -1,0 +1,192 @@
+"""What calls cost whose lengths are new: each call by itself, and a decoder whose cache grows by one a step.
+
+    python -m benchmarks.inference.new_lengths best.json --out docs/results/new_lengths_cpu.json
+    python -m benchmarks.inference.new_lengths best.json --out docs/results/new_lengths_cuda.json
+
+The export is one that serves none of these calls, such as one of another head dimension: torch computes them all, and
+what is ours is what they take longer. On the device that the export is for, microseconds of the host are taken of the
+first, the second, and later calls of each of many lengths, with torch's function and through `load`; and the first and
+later ones of the export's smallest problem, which a variant serves. Then the GPT of the examples generates at batch 1
+with a cache that grows, both arms in turns at each step, in random order, each with a cache of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
+
+import autotuner
+from autotuner.devices import DEVICES, Wishes
+from benchmarks.inference.host_time import smallest
+from benchmarks.provenance import provenance
+from examples.gpt.gpt import gpt
+
+NAME = "autotuner_new_lengths"
+CALLS = ("first", "second", "third", "later")
+"""Of a length; a model's layers make the later ones."""
+LATER = 8
+Call = Callable[..., Any]
+
+
+def of_each_length(function: Call, lengths: range, device: str, dtype: torch.dtype) -> dict[str, float]:
+    """Median microseconds of the host, over the lengths, of the calls of one length in turn: a row of Q, 12 heads, 4 of
+    K and V."""
+    taken: dict[str, list[float]] = {name: [] for name in CALLS}
+    for length in lengths:
+        q = torch.randn(1, 12, 1, 64, device=device, dtype=dtype)
+        k, v = (torch.randn(1, 4, length, 64, device=device, dtype=dtype) for _ in range(2))
+        found = [host_us(partial(function, q, k, v, enable_gqa=True), device) for _ in range(3 + LATER)]
+        for name, us in zip(CALLS, [*found[:3], median(found[3:])], strict=True):
+            taken[name].append(us)
+    return {name: round(median(us), 2) for name, us in taken.items()}
+
+
+def host_us(call: Callable[[], object], device: str) -> float:
+    """Of one call, without the wait for what it launched."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    started = time.perf_counter()
+    call()
+    return 1e6 * (time.perf_counter() - started)
+
+
+def served_us(ours: Any, device: str) -> dict[str, float]:
+    """Of a problem that a variant serves, the calls in turn; on a CPU they compute it. Several functions of the same
+    export know nothing of each other's calls."""
+    from autotuner.ops import OPS
+
+    problem = smallest(ours)
+    op = OPS[problem.op]
+    assert op.call is not None
+    assert op.call.torch is not None
+    inputs = tuple(each.to(device) for each in op.tensors().inputs(problem, op.ordinary, 0))
+    args, named = op.call.torch.signature().called(inputs, op.call.torch.options(problem))
+    taken: dict[str, list[float]] = {name: [] for name in CALLS}
+    make, given = ours.made_by
+    for _ in range(50):
+        fresh = make(*given)
+        found = [host_us(partial(fresh, *args, **named), device) for _ in range(3 + LATER)]
+        for name, us in zip(CALLS, [*found[:3], median(found[3:])], strict=True):
+            taken[name].append(us)
+    return {name: round(median(us), 2) for name, us in taken.items()}
+
+
+class Decoder:
+    """The GPT, whose attention calls the function that has the turn."""
+
+    def __init__(self, layers: int, device: str, dtype: torch.dtype) -> None:
+        self.function: Call = torch.nn.functional.scaled_dot_product_attention
+        self.model: Any = gpt(layers).to(device, dtype)
+        AttentionInterface.register(NAME, self._attention)
+        AttentionMaskInterface.register(NAME, lambda **_: None)
+        self.model.set_attn_implementation(NAME)
+
+    def _attention(
+        self, module: Any, query: Tensor, key: Tensor, value: Tensor, mask: None, scaling: float | None = None, **_: Any
+    ) -> tuple[Tensor, None]:
+        """As transformers calls torch's function for one text without padding."""
+        causal, grouped = query.shape[2] > 1, query.shape[1] != key.shape[1]
+        found = self.function(query, key, value, is_causal=causal, scale=scaling, enable_gqa=grouped)
+        return found.transpose(1, 2).contiguous(), None
+
+    def step(self, function: Call, token: Tensor, cache: Any) -> float:
+        """Seconds of one token."""
+        self.function = function
+        if token.is_cuda:
+            torch.cuda.synchronize()
+        started = time.perf_counter()
+        self.model(token, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        if token.is_cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter() - started
+
+
+def growing(arms: dict[str, Call], steps: int, layers: int, device: str, dtype: torch.dtype) -> dict[str, Any]:
+    """Seconds of all steps of each arm, and how many times as long the last one's take as the first one's: over all,
+    and of each step the median and the quartiles."""
+    decoder = Decoder(layers, device, dtype)
+    caches = {name: DynamicCache() for name in arms}
+    taken: dict[str, list[float]] = {name: [] for name in arms}
+    token = torch.ones(1, 1, dtype=torch.int64, device=device)
+    for _ in range(steps):
+        for name in random.sample(list(arms), len(arms)):
+            taken[name].append(decoder.step(arms[name], token, caches[name]))
+    first, *_, last = taken.values()
+    low, middle, high = quantiles([after / before for before, after in zip(first, last, strict=True)], n=4)
+    return {
+        "seconds": {name: round(sum(each), 4) for name, each in taken.items()},
+        "times_as_long": round(sum(last) / sum(first), 4),
+        "of_a_step": {"low": round(low, 4), "median": round(middle, 4), "high": round(high, 4)},
+    }
+
+
+def table(found: dict[str, Any] | None) -> str:
+    """The result as rows of a page."""
+    if found is None:
+        return "Not kept yet."
+    lines = [f"| us of the host for a call | {' | '.join(CALLS)} |", f"| --- |{' ---: |' * len(CALLS)}"]
+    words = {"torch": "torch's function", "ours": "through `load`, torch serves it", "served": "a variant serves it"}
+    for name, said in words.items():
+        us = [f"{found['host_us'][name][call]:.1f}" for call in CALLS]
+        lines.append(f"| {said} | {' | '.join(us)} |")
+    loop, of = found["growing"], found["growing"]["of_a_step"]
+    said = (
+        f"A generation of {found['steps']} tokens, {found['layers']} layers, takes {loop['times_as_long']:.3f} times as"
+        f" long as with torch's function (a step {of['median']:.3f} times, {of['low']:.3f} to {of['high']:.3f})."
+    )
+    where = f"{found['device']}, {found['dtype']}, torch {found['torch']}, transformers {found['transformers']}"
+    return "\n".join([*lines, "", f"{said} Made by `{found['command']}` on {found['when'][:10]}; {where}."])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("export", type=Path)
+    parser.add_argument("--steps", type=int, default=2048, help="tokens that the decoder generates")
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
+    parser.add_argument("--out", type=Path)
+    said = parser.parse_args()
+    ours = autotuner.load(said.export)
+    device, dtype = ours.table.device, getattr(torch, said.dtype)
+    torchs = torch.nn.functional.scaled_dot_product_attention
+    arms: dict[str, Call] = {"torch": torchs, "ours": ours}
+    with torch.no_grad():
+        host = {"served": served_us(ours, device)}
+        ours.reset_counters()
+        for each in (torchs, ours):  # once, with other lengths: what is slow once a process
+            of_each_length(each, range(3, 40, 2), device, dtype)
+        host |= {name: of_each_length(each, range(2, 256, 2), device, dtype) for name, each in arms.items()}
+        found = growing(arms, said.steps, said.layers, device, dtype)
+    if ours.served:
+        parser.error(f"{said.export} serves some of these calls; take one that serves none")
+    document = {
+        **provenance([said.export]),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "device": DEVICES[device].choose(Wishes()).device.name,
+        "dtype": said.dtype,
+        "layers": said.layers,
+        "steps": said.steps,
+        "host_us": host,
+        "growing": found,
+    }
+    text = json.dumps(document, indent=1) + "\n"
+    if said.out is not None:
+        said.out.write_text(text)
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
