@@ -274,10 +274,10 @@ def _data(event: Judged) -> Data:
 def _outcome_line(outcome: Outcome, baseline: str) -> str:
     """A judged variant in one line."""
     if outcome.measurement is not None:
-        note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict})"
+        note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict.words})"
         micros = statistics.median(outcome.measurement.timings[0].variant_us)
         return f"{outcome.measurement.speedup:.3f}x {baseline}, {micros:.1f} us{note}  {outcome.variant}"
     why = f" {outcome.fault.code}" if outcome.fault else ""
     if outcome.fault is not None and not outcome.verdict.judges:  # not the variant's: a person can help
         why += f" ({outcome.fault.detail.partition(chr(10))[0]})"
-    return f"{outcome.verdict}{why}  {outcome.variant}"
+    return f"{outcome.verdict.words}{why}  {outcome.variant}"

@@ -11,6 +11,7 @@ from autotuner.store.figures import BaselineAt, Comparison, Costs, Improvement, 
 from autotuner.tuning.covered import Coverage
 from autotuner.tuning.standings import Quoted
 from autotuner.values.ratio import Speedup
+from autotuner.values.verdict import Verdict
 from autotuner.views.table import ESTIMATE, new_table
 from autotuner.views.words import quoted_words
 
@@ -37,7 +38,7 @@ def costs_table(found: Costs) -> RenderableType:
     for each in found.by_verdict:
         stages = (f"{seconds:.1f}" for seconds in (each.build_s, each.check_s, each.measure_s))
         share = f"{each.seconds / total:.0%}"
-        table.add_row(each.verdict, str(each.trials), f"{each.seconds:.1f}", share, *stages)
+        table.add_row(Verdict(each.verdict).words, str(each.trials), f"{each.seconds:.1f}", share, *stages)
     return Group(table, Text(_pace(found.pace))) if found.pace is not None else table
 
 

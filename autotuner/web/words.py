@@ -16,7 +16,7 @@ from autotuner.values.verdict import Verdict
 
 KINDS: Mapping[str, str] = {
     "measured": "measured",
-    "raced_out": "raced out: clearly slower, an estimate",
+    "raced_out": "stopped early: clearly slower, an estimate",
     "duplicate": "same program as another",
     "wrong": "rejected: wrong, or not the same twice",
     "build": "rejected: not built, or over a limit",

@@ -24,6 +24,7 @@ from autotuner.tuning import covered, standings
 from autotuner.tuning.standings import StudySummary
 from autotuner.tuning.workbench import load_space
 from autotuner.values.sweep import State
+from autotuner.values.verdict import Verdict
 from autotuner.web import reader
 from autotuner.web.app import create_app
 from autotuner.web.reader import FRESH_S
@@ -96,7 +97,7 @@ def test_coverage_and_costs_are_what_the_commands_say(client: TestClient, study:
     assert f"80 of {covered_now.points:,} valid points were judged" in page
     page = client.get(f"/studies/{study}/costs").text
     for each in spent.by_verdict:
-        assert each.verdict.replace("_", " ") in page
+        assert Verdict(each.verdict).words in page
     assert page.count("raced against") == sum(each.pinned for each in starts) > 0
 
 

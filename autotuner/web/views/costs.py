@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotuner.store.figures import BaselineAt, Cost, Costs, Pace
+from autotuner.values.verdict import Verdict
 from autotuner.web.figures.figure import Figure, Grid
 from autotuner.web.figures.svg import Plot, Svg
 from autotuner.web.words import cut, micros, percent, span, when
@@ -25,7 +26,7 @@ def costs(found: Costs) -> tuple[Figure, ...]:
     svg = Svg(WIDTH, ROW * len(found.by_verdict) + 8, "Seconds of builders and devices by verdict")
     for place, each in enumerate(found.by_verdict):
         y = ROW * place + 6
-        svg.text(LEFT - 12, y + 14, each.verdict.replace("_", " "), "label", "end")
+        svg.text(LEFT - 12, y + 14, Verdict(each.verdict).words, "label", "end")
         at = float(LEFT)
         for look, seconds in _parts(each).items():
             length = (WIDTH - LEFT - 190) * seconds / most
@@ -36,7 +37,7 @@ def costs(found: Costs) -> tuple[Figure, ...]:
     columns = ("verdict", "trials", "time", "of all", "each", "build", "gate", "race")
     rows = tuple(
         (
-            each.verdict.replace("_", " "),
+            Verdict(each.verdict).words,
             f"{each.trials:,}",
             span(each.seconds),
             percent(each.seconds / total, 1),

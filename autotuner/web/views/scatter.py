@@ -155,7 +155,7 @@ def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
     rows = tuple(
         (
             Link(str(each.number), links.trial(snapshot.name, each.number)),
-            each.verdict.value,
+            each.verdict.words,
             ratio(value if isinstance(value := value_of(each, "speedup", snapshot), float) else None),
             micros(each.median_us),
             point(each.parameters),

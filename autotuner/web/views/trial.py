@@ -270,7 +270,7 @@ def head(snapshot: Snapshot, page: TrialPage) -> Grid:
     """The facts on top of the page."""
     measurement = page.outcome.measurement if page.outcome.verdict.has_latency else None
     rows = [
-        ("verdict", "revoked" if page.record.revoked_at is not None else page.outcome.verdict.value),
+        ("verdict", "revoked" if page.record.revoked_at is not None else page.outcome.verdict.words),
         ("speedup (search)", "-" if measurement is None else ratio(measurement.speedup)),
         ("recorded", when(page.record.recorded_at)),
         ("device", snapshot.record.device.name),
