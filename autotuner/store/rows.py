@@ -12,8 +12,9 @@ from pydantic import TypeAdapter
 
 import autotuner.ops  # noqa: F401  # stored problems become those of their op
 from autotuner.store.records import SessionRecord, StudyRecord
-from autotuner.store.tables import SessionRow, StudyRow, TrialRow
+from autotuner.store.tables import Base, SessionRow, StudyRow, TrialRow
 from autotuner.values.errors import StoreError
+from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Device, Outcome, Timing
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
@@ -52,38 +53,21 @@ def _complete(timing: Timing) -> bool:
     return whole and all(0 < t < math.inf for t in times)
 
 
+def shared(row: Base, model: type[Model]) -> dict[str, Any]:
+    """The columns of a row that fields of the model are named as."""
+    return {name: getattr(row, name) for name in model.model_fields if name in row.__table__.columns}
+
+
 def study_row(record: StudyRecord, now: datetime) -> StudyRow:
     """A new row."""
-    return StudyRow(
-        name=record.name,
-        space_name=record.space_name,
-        space_digest=record.space_digest,
-        space_document=record.space_document,
-        problems=_PROBLEMS.dump_json(record.problems).decode(),
-        device=record.device.model_dump_json(),
-        cache=record.cache,
-        sampler=record.sampler,
-        seed=record.seed,
-        created_at=record.created_at or now,
-    )
+    documents = {"problems": _PROBLEMS.dump_json(record.problems).decode(), "device": record.device.model_dump_json()}
+    return StudyRow(**dict(record) | documents | {"created_at": record.created_at or now})
 
 
 def study_record(row: StudyRow) -> StudyRecord:
     """The study that a row stands for."""
-    return StudyRecord.model_validate(
-        {
-            "name": row.name,
-            "space_name": row.space_name,
-            "space_digest": row.space_digest,
-            "space_document": row.space_document,
-            "problems": problems_of(row),
-            "device": Device.model_validate_json(row.device),
-            "cache": row.cache,
-            "sampler": row.sampler,
-            "seed": row.seed,
-            "created_at": row.created_at,
-        }
-    )
+    device = Device.model_validate_json(row.device)
+    return StudyRecord.model_validate({**shared(row, StudyRecord), "problems": problems_of(row), "device": device})
 
 
 def problems_of(row: StudyRow) -> tuple[Problem, ...]:
@@ -106,18 +90,11 @@ def missing_op(row: StudyRow) -> str | None:
 
 def session_record(row: SessionRow, study: str) -> SessionRecord:
     """The session that a row stands for."""
-    return SessionRecord(
-        id=row.id,
-        study=study,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        calibration=Calibration.model_validate_json(row.calibration),
-        environment=json.loads(row.environment),
-        host=row.host,
-        pid=row.pid,
-        lane=row.lane,
-        builders=row.builders,
-    )
+    documents = {
+        "calibration": Calibration.model_validate_json(row.calibration),
+        "environment": json.loads(row.environment),
+    }
+    return SessionRecord.model_validate({**shared(row, SessionRecord), "study": study, **documents})
 
 
 def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, now: datetime) -> dict[str, Any]:
