@@ -7,7 +7,7 @@ docs/finals-method.md says how the method and its constants were chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from autotuner.race.statistics import deviation, holm, p_positive, student, stud
 from autotuner.race.tie import logs
 from autotuner.values.model import Model
 from autotuner.values.outcome import Heat
-from autotuner.values.ratio import LogRatio, Objective, combined
+from autotuner.values.ratio import LogRatio, Objective, combine
 
 FIRST = 2
 """Processes of every finalist, before the first look at who is still in the running."""
@@ -81,7 +81,7 @@ def confirm(heats: Sequence[Heat], tie: float, objective: Objective = "mean") ->
     `tie` is relative: a ratio of two variants within 1 + tie is a tie. An entrant with a fault or without a finite time
     in any heat is out. Finalists may have different numbers of processes; a heat without entrants says nothing here.
     """
-    return standing_of(_values(heats, objective), tie)
+    return standing_of(process_values(heats, combine(objective)), tie)
 
 
 def standing_of(values: Mapping[str, Sequence[float]], tie: float) -> Standing:
@@ -110,14 +110,15 @@ def standing_of(values: Mapping[str, Sequence[float]], tie: float) -> Standing:
     )
 
 
-def _values(heats: Sequence[Heat], objective: Objective) -> Mapping[str, list[float]]:
-    """By digest: the median over the blocks of the objective, one a process."""
+def process_values(heats: Sequence[Heat], over: Callable[[Sequence[float]], float]) -> Mapping[str, list[float]]:
+    """By digest of those who never failed: the median over the blocks, one a process, of what `over` makes of the
+    problems' ln(t_variant / t_baseline) in a block."""
     found: dict[str, list[float]] = {}
     out: set[str] = set()
     for heat in heats:
         for place, digest in enumerate(heat.entrants):
             if _sound(heat, place):
-                found.setdefault(digest, []).append(median(combined(logs(heat, place), objective)))
+                found.setdefault(digest, []).append(median(map(over, zip(*logs(heat, place), strict=True))))
             else:
                 out.add(digest)
     return {digest: values for digest, values in found.items() if digest not in out}

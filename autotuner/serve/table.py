@@ -17,8 +17,7 @@ from autotuner.serve.ranges import Lengths, Ranges, ranges_of, to_try
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import FinalsRecord, Store, StudyRecord, queries
 from autotuner.tuning import standings
-from autotuner.tuning.serving import LOSS, confirmed_on_each, proven_of_finals, servers
-from autotuner.tuning.smallest_set import Choice
+from autotuner.tuning.serving import LOSS, Choice, confirmed_on_each, proven_of_finals, servers
 from autotuner.tuning.validation import Trying
 from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.errors import AutotunerError, InputError

@@ -10,6 +10,7 @@ from autotuner.gate.recheck import AUDIT
 from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Outcome, Stop
+from autotuner.values.ratio import LogRatio
 from autotuner.values.verdict import Verdict
 
 FINALS_S = 120.0
@@ -58,10 +59,8 @@ class Searched(NamedTuple):
     artifact: str | None
     """The digest of it."""
     verdict: Verdict
-    objective: float
-    low: float
-    high: float
-    """Ends of the objective's interval."""
+    log_ratio: LogRatio
+    """The objective."""
     incumbent: str | None
     """The digest of the artifact that it raced against."""
     promoted: bool
@@ -80,9 +79,7 @@ def searched(outcomes: Iterable[tuple[Number, Outcome]]) -> dict[Number, Searche
             variant=outcome.variant.digest,
             artifact=outcome.artifact.digest if outcome.artifact is not None else None,
             verdict=outcome.verdict,
-            objective=outcome.objective,
-            low=measured.log_ratio.low,
-            high=measured.log_ratio.high,
+            log_ratio=measured.log_ratio,
             incumbent=measured.incumbent,
             promoted=measured.stopped == Stop.PROMOTED,
             costs=costs(outcome),
@@ -97,12 +94,12 @@ def contenders(right: Mapping[Number, Searched], default: str) -> tuple[Number, 
 
     What was raced out is no rival of the best, but may be among the eight. Of equal programs there is only one.
     """
-    ranked = sorted(right, key=lambda number: (right[number].objective, number))
+    ranked = sorted(right, key=lambda number: (right[number].log_ratio.mid, number))
     if not ranked:
         return ()
     best = next((number for number in ranked if right[number].verdict == Verdict.MEASURED), ranked[0])
-    limit = right[best].high
-    overlapping = [n for n in ranked if right[n].verdict == Verdict.MEASURED and right[n].low <= limit]
+    limit = right[best].log_ratio.high
+    overlapping = [n for n in ranked if right[n].verdict == Verdict.MEASURED and right[n].log_ratio.low <= limit]
     chosen = set(ranked[:TOP]) | set(overlapping[:MOST])
     chosen |= {faster for number, others in slower_than(right).items() if number in chosen for faster in others}
     chosen |= {number for number, each in right.items() if each.variant == default}
