@@ -214,7 +214,7 @@ def shared_object(
             return found
     with private_directory(folder) as private:
         made = private / f"{source.stem}.o"
-        done = _compiled([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)], private)
+        done = _compiled([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)], private, BUILD_DEADLINE_S)
         if done is None:
             raise ToolchainError(f"{toolchain.compiler} took longer than {BUILD_DEADLINE_S:.0f} s for {source}")
         if done.returncode:
@@ -253,9 +253,7 @@ def run(
     return subprocess.CompletedProcess(command, process.returncode, output)
 
 
-def _compiled(
-    command: list[str], private: Path, deadline_s: float = BUILD_DEADLINE_S
-) -> subprocess.CompletedProcess[str] | None:
+def _compiled(command: list[str], private: Path, deadline_s: float) -> subprocess.CompletedProcess[str] | None:
     """Runs a compiler, and once more where it, or a part of it, was killed: by the system perhaps, for want of memory.
     That says nothing of what it compiles. Its own files are in `private`. None where it is not done by the deadline."""
     environment = config.for_compilers(private)
