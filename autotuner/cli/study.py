@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from autotuner.store import Store
+    from autotuner.views.table import Table
 
 
 class Figures(StrEnum):
@@ -44,10 +45,14 @@ def status(
     """How far each study is, and what was rejected for what."""
     from autotuner.tuning import standings
     from autotuner.views.status_text import status_text
+    from autotuner.views.terminal import printed
 
+    document: JsonValue
+    shown: list[RenderableType]
     with stored(store) as opened:
         if show is not None:
-            document, shown = _figures(opened, named(opened, study), show)
+            table = _figures(opened, named(opened, study), show)
+            document, shown = table.json(), [printed(table)]
         else:
             of_all = study is None
             found = standings.studies(opened) if of_all else (standings.summary(opened, named(opened, study)),)
@@ -60,23 +65,19 @@ def status(
         out.print(each)
 
 
-def _figures(store: Store, study: str, wanted: Figures) -> tuple[JsonValue, list[RenderableType]]:
-    """Figures of a study, as a document and as what is printed."""
+def _figures(store: Store, study: str, wanted: Figures) -> Table:
+    """A table of a study's figures."""
     from autotuner.store import figures
     from autotuner.tuning import covered, standings
     from autotuner.views import figure_tables
 
     if wanted == Figures.HISTORY:
-        improvements, confirmed = figures.history(store, study), standings.every_confirmed(store, study)
-        return [json_of(each) for each in improvements], [figure_tables.history_table(improvements, confirmed)]
+        return figure_tables.history_table(figures.history(store, study), standings.every_confirmed(store, study))
     if wanted == Figures.COSTS:
-        costs = figures.costs(store, study)
-        return json_of(costs), [figure_tables.costs_table(costs)]
+        return figure_tables.costs_table(figures.costs(store, study))
     if wanted == Figures.COVERAGE:
-        coverage = covered.coverage(store, study)
-        return json_of(coverage), [figure_tables.coverage_table(coverage)]
-    baselines = figures.baselines(store, study)
-    return [json_of(each) for each in baselines], [figure_tables.baselines_table(baselines)]
+        return figure_tables.coverage_table(covered.coverage(store, study))
+    return figure_tables.baselines_table(figures.baselines(store, study))
 
 
 @takes(one_study)
@@ -86,24 +87,31 @@ def leaderboard(
     as_json: JsonOption = False,
 ) -> None:
     """The fastest variants that passed the gate."""
-    from autotuner.tuning import standings
-
     with of as (store, study):
         if as_json:
-            print_json([json_of(entry) for entry in standings.leaderboard(store, study, limit)])
+            print_json(leaderboard_of(store, study, limit).json())
         else:
             print_leaderboard(store, study, limit)
+
+
+def leaderboard_of(store: Store, study: str, limit: int) -> Table:
+    """The first lines of a study's leaderboard."""
+    from autotuner.store import queries
+    from autotuner.tuning import standings
+    from autotuner.views import leaderboard
+
+    return leaderboard.leaderboard(standings.leaderboard(store, study, limit), queries.study(store, study))
 
 
 def print_leaderboard(store: Store, study: str, limit: int) -> None:
     """The leaderboard, and what was not counted because the machine was disturbed."""
     from autotuner.store import queries
-    from autotuner.tuning import standings
-    from autotuner.views.leaderboard import disturbed_line, leaderboard_table
+    from autotuner.views.leaderboard import disturbed_line
+    from autotuner.views.terminal import printed
 
-    found, judged = standings.leaderboard(store, study, limit), queries.judged_and_best(store, study)[0]
-    if found:
-        out.print(leaderboard_table(found, queries.study(store, study)))
+    table, judged = leaderboard_of(store, study, limit), queries.judged_and_best(store, study)[0]
+    if table.rows:
+        out.print(printed(table))
     elif judged:
         why = "`autotuner status` counts why, `autotuner trials` lists them"
         out.print(f"{study}: of {judged} judged variants none has passed the gate yet; {why}.")

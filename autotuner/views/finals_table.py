@@ -14,8 +14,8 @@ from autotuner.race.confirm import Confirmed, Standing
 from autotuner.values.conditions import TIE as LEAST_TIE
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
-from autotuner.views.table import POINTS, STYLES, TIE, WIDE, WINNER, Fitted, beside, new_table, note
-from autotuner.views.words import ending_words, interval_words, over_words
+from autotuner.views.terminal import STYLES, WIDE, Fitted, beside, new_table, note
+from autotuner.views.words import POINTS, TIE, WINNER, ending_words, ends, over_words
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
     from autotuner.store import Finalist, FinalsRecord
@@ -76,7 +76,7 @@ def _cells(finalist: Finalist, found: Confirmed, standing: Standing, leading: Co
     return (
         f"{finalist.number}{sign}",
         f"{log.speedup.mid:.3f}x",
-        interval_words(log.speedup),
+        ends(log.speedup),
         f"{speedup_of(finalist.estimate):.3f}x",
         f"{math.expm1(log.mid - finalist.estimate):+z.1%}",
         place,

@@ -10,7 +10,7 @@ from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Calibration, Device
 from autotuner.views.meanings import meanings
-from autotuner.views.table import new_table
+from autotuner.views.terminal import new_table
 
 
 def gate_table(report: TrialReport) -> RenderableType:

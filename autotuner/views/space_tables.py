@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from autotuner.values.model import json_of
-from autotuner.views.table import new_table
+from autotuner.views.terminal import new_table
 
 if TYPE_CHECKING:  # numpy takes longer to import than a table to print
     from autotuner.spaces.dead_parameters import Knob

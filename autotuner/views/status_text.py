@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from autotuner.ops import op_of
-from autotuner.views.words import LATER, interval_words, numbers_words
+from autotuner.views.words import LATER, ends, numbers_words
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
     from autotuner.tuning.standings import FinalsSummary, StudySummary
@@ -50,7 +50,7 @@ def _finals_line(finals: FinalsSummary, baseline: str) -> str:
     head = f"{finals.finished_at:%Y-%m-%d %H:%M:%S} UTC, {finals.processes} processes x {finals.blocks} blocks"
     if finals.leader is None or finals.speedup is None:
         return f"{head}: no finalist is left"
-    confirmed = f"{finals.speedup.mid:.3f}x {baseline} ({interval_words(finals.speedup)})"
+    confirmed = f"{finals.speedup.mid:.3f}x {baseline} ({ends(finals.speedup)})"
     line = f"{head}: trial {finals.leader} leads, confirmed {confirmed}"
     others = ", ".join(str(number) for number in finals.tied if number != finals.leader)
     line += f", tied with {others}" if others else ""

@@ -11,7 +11,7 @@ from autotuner.jobs.outlook import Outlook, group_state
 from autotuner.jobs.queue import TOP
 from autotuner.store.sweep_records import DeviceRecord, EventRecord, Holder
 from autotuner.values.sweep import State
-from autotuner.views.table import new_table
+from autotuner.views.terminal import new_table
 from autotuner.views.words import quoted_words
 
 

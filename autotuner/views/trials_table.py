@@ -10,9 +10,9 @@ from rich.text import Text
 from autotuner.ops import op_of
 from autotuner.store import StudyRecord
 from autotuner.values.verdict import Verdict
-from autotuner.views.table import ESTIMATE, OURS, POINTS, REJECT, STYLES, WIDE, Fitted, beside, new_table, note
+from autotuner.views.terminal import STYLES, WIDE, Fitted, beside, new_table, note
 from autotuner.views.trial_lines import TrialLine
-from autotuner.views.words import over_words
+from autotuner.views.words import ESTIMATE, OURS, POINTS, REJECT, over_words
 
 SIGNS = {
     ESTIMATE: "the race was stopped early: an estimate from few blocks",

@@ -22,10 +22,10 @@ from autotuner.values.errors import InputError, StoreError
 from autotuner.values.model import json_of
 from autotuner.values.versions import version_of
 from autotuner.views.beliefs import StudyBeliefs
+from autotuner.views.snapshot import Snapshot
 from autotuner.views.trial_lines import trial_lines
 from autotuner.web import wire
 from autotuner.web.gate_service import GateBusy
-from autotuner.web.reader import Snapshot
 from autotuner.web.server import Server, server_of
 
 MOST = 2**31 - 1
@@ -177,7 +177,7 @@ def list_trials(
 @router.get("/studies/{study}/trials/{number}", response_model=TrialReport)
 def get_trial(request: Request, of: OfStudy, number: Number) -> Response:
     """The trial's report, as `autotuner show --report` prints it."""
-    from autotuner.web.views.trial import report
+    from autotuner.views.drawings.trial import report
 
     server_of(request).require_trial(of, number)
     return answer(report(of, number))

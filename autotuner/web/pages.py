@@ -16,14 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.web import tags, whole_page
-from autotuner.web.access import COOKIE
-from autotuner.web.api import MOST, Number
-from autotuner.web.links import Links
-from autotuner.web.reader import Snapshot
-from autotuner.web.server import Server, server_of
-from autotuner.web.templates import render
-from autotuner.web.views import (
+from autotuner.views.drawings import (
     answer,
     beliefs,
     compare,
@@ -36,7 +29,14 @@ from autotuner.web.views import (
     scatter,
     timeline,
 )
-from autotuner.web.views.trial import head, trial_page
+from autotuner.views.drawings.links import Links
+from autotuner.views.drawings.trial import head, trial_page
+from autotuner.views.snapshot import Snapshot
+from autotuner.web import tags, whole_page
+from autotuner.web.access import COOKIE
+from autotuner.web.api import MOST, Number
+from autotuner.web.server import Server, server_of
+from autotuner.web.templates import render
 
 router = APIRouter(include_in_schema=False)
 LINKS = Links()

@@ -15,11 +15,11 @@ from autotuner.tuning.standings import StudySummary
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
 from autotuner.values.variant import digest_of
+from autotuner.views.drawings import answer, history
 from autotuner.web import tags
 from autotuner.web.api import MOST, device_models
 from autotuner.web.pages import LINKS, page
 from autotuner.web.server import VERBS, Server, server_of
-from autotuner.web.views import answer, history
 from autotuner.web.wire import SweepRequest
 
 router = APIRouter(include_in_schema=False)

@@ -17,12 +17,13 @@ from autotuner.tuning.workbench import load_space
 from autotuner.values.errors import AutotunerError, InfrastructureError, InputError
 from autotuner.values.validation import no_such
 from autotuner.views.beliefs import StudyBeliefs
+from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates
 from autotuner.web.access import Access
 from autotuner.web.beliefs_process import BeliefsFinder
 from autotuner.web.gate_service import GateService
 from autotuner.web.queue_reader import QueueReader
-from autotuner.web.reader import Reader, Snapshot
+from autotuner.web.reader import Reader
 from autotuner.web.settings import Settings
 from autotuner.web.wire import SweepRequest
 

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from autotuner.jobs.outlook import Outlook
 from autotuner.store.sweep_records import DeviceRecord
-from autotuner.web.words import about
+from autotuner.views.words import about
 
 
 def of(*shown: object) -> str:

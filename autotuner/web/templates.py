@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from autotuner.web import words
-from autotuner.web.figures.figure import Link
+from autotuner.views import words
 
 STATIC = "static"
 
@@ -33,12 +33,12 @@ def environment() -> Environment:
         "micros": words.micros,
         "span": words.span,
         "about": words.about,
-        "commands": words.commands,
-        "when": words.when,
+        "commands": commands,
+        "when": when,
         "point": words.point,
         "ends": words.ends,
     }
-    made.tests["a_link"] = lambda cell: isinstance(cell, Link)
+    made.tests["a_moment"] = lambda value: isinstance(value, datetime)
     made.globals["kinds"] = words.KINDS
     made.globals["static"] = static_url
     return made
@@ -65,6 +65,20 @@ def static_url(name: str) -> str:
     """Where the server has a file. The address changes with the content, so that browsers may keep it for good."""
     digest = hashlib.sha256((resources.files("autotuner.web") / STATIC / name).read_bytes()).hexdigest()[:12]
     return f"/static/{name}?{digest}"
+
+
+def commands(text: str) -> Markup:
+    """A text whose `commands` are set as such."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one is left open
+        return escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
+
+
+def when(moment: datetime) -> Markup:
+    """A moment, in UTC; the page's script writes it in the reader's zone."""
+    utc = moment.astimezone(UTC)
+    return Markup('<time datetime="{}">{}</time>').format(utc.isoformat(timespec="seconds"), words.moment(utc))
 
 
 def json_script(value: object) -> Markup:

@@ -11,11 +11,7 @@ from markupsafe import Markup
 
 from autotuner.values.errors import InputError
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.web import templates
-from autotuner.web.figures.figure import Figure
-from autotuner.web.links import SavedLinks
-from autotuner.web.reader import Snapshot
-from autotuner.web.views import (
+from autotuner.views.drawings import (
     answer,
     beliefs,
     costs,
@@ -27,7 +23,11 @@ from autotuner.web.views import (
     scatter,
     timeline,
 )
-from autotuner.web.views.trial import head, trial_page
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.links import SavedLinks
+from autotuner.views.drawings.trial import head, trial_page
+from autotuner.views.snapshot import Snapshot
+from autotuner.web import templates
 
 SCRIPTS = ("times.js", "copy.js")
 STYLE = "pages.css"

@@ -9,7 +9,8 @@ from autotuner.jobs import queue
 from autotuner.jobs.outlook import outlook
 from autotuner.store import Store, figures, sweeps
 from autotuner.tuning import covered, standings
-from autotuner.views import figure_tables, sweep_tables
+from autotuner.views import figure_tables, sweep_tables, terminal
+from autotuner.views.table import Table
 from tests.helpers import simulated
 from tests.helpers.recorded import hold_finals, measured, record_all
 
@@ -24,10 +25,10 @@ def confirmed(store: Store, session: int) -> str:
     return STUDY
 
 
-def printed(table: RenderableType) -> str:
+def printed(table: Table | RenderableType) -> str:
     console = Console(width=120)
     with console.capture() as said:
-        console.print(table)
+        console.print(terminal.printed(table) if isinstance(table, Table) else table)
     return said.get()
 
 

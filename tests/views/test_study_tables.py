@@ -11,8 +11,10 @@ from autotuner.store import FinalsRecord, Store, queries
 from autotuner.tuning import standings
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.finals_table import finals_table
-from autotuner.views.leaderboard import disturbed_line, leaderboard_table
+from autotuner.views.leaderboard import disturbed_line
+from autotuner.views.leaderboard import leaderboard as leaderboard_table
 from autotuner.views.status_text import status_text
+from autotuner.views.terminal import printed
 from tests.helpers.recorded import (
     PROBLEM,
     artifact,
@@ -57,7 +59,7 @@ def finals_of(store: Store) -> FinalsRecord:
 
 
 def leaderboard(store: Store, limit: int = 10) -> str:
-    return shown(leaderboard_table(standings.leaderboard(store, "scalar-abc", limit), study_record()))
+    return shown(printed(leaderboard_table(standings.leaderboard(store, "scalar-abc", limit), study_record())))
 
 
 def test_before_finals_there_are_search_estimates_only(study: Store) -> None:

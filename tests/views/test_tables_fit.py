@@ -14,8 +14,9 @@ from autotuner.values.ratio import Speedup
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Verdict
 from autotuner.views.finals_table import finals_table
-from autotuner.views.leaderboard import leaderboard_table
+from autotuner.views.leaderboard import leaderboard as leaderboard_table
 from autotuner.views.points import compared
+from autotuner.views.terminal import printed
 from autotuner.views.trial_lines import trial_lines
 from autotuner.views.trials_table import trials_table
 from tests.helpers.recorded import study_record
@@ -69,13 +70,13 @@ def entries(count: int = 10) -> list[standings.Entry]:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_ten_rows_of_a_leaderboard_fit_a_screen(width: int) -> None:
-    lines = shown(leaderboard_table(entries(), study_record()), width)
+    lines = shown(printed(leaderboard_table(entries(), study_record())), width)
     assert max(map(len, lines)) <= width
     assert len(lines) < 45
     text = " ".join(" ".join(lines).split())
     assert text.count("IMPL=simd") == 1
     assert text.count(f"{NAMES[13]}=128") == 1
-    assert ("12345.6" in text, "SDPA us" in text) == (True, width == 120)
+    assert ("12,345.6" in text, "SDPA us" in text) == (True, width == 120)
     assert "~1.900x" in text
     assert "= ties for the lead." in text
 
@@ -83,10 +84,10 @@ def test_ten_rows_of_a_leaderboard_fit_a_screen(width: int) -> None:
 def test_figures_over_several_problems_are_labelled() -> None:
     several = study_record().model_copy(update={"problems": study_record().problems * 3})
     worst = several.model_copy(update={"space_document": '{"objective": "max"}'})
-    text = [" ".join(" ".join(shown(leaderboard_table(entries(), of), 80)).split()) for of in (several, worst)]
+    text = [" ".join(" ".join(shown(printed(leaderboard_table(entries(), of)), 80)).split()) for of in (several, worst)]
     assert "geometric means over 3 problems" in text[0]
     assert "those of the worst of 3 problems" in text[1]
-    assert "problems" not in " ".join(shown(leaderboard_table(entries(), study_record()), 80))
+    assert "problems" not in " ".join(shown(printed(leaderboard_table(entries(), study_record())), 80))
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -11,9 +11,9 @@ from autotuner.run.inline import InlineExecutor
 from autotuner.store import SessionRecord, StageTimes, Store
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
+from autotuner.views.drawings.lanes import Run, Stretch, busy, runs_of
+from autotuner.views.drawings.timeline import runs, timeline
 from autotuner.web.reader import Reader
-from autotuner.web.views.lanes import Run, Stretch, busy, runs_of
-from autotuner.web.views.timeline import runs, timeline
 from tests.helpers import simulated
 from tests.helpers.recorded import CALIBRATION, rejected, study_record
 
@@ -104,7 +104,7 @@ def test_a_run_without_a_length_has_no_share(trials: list[StageTimes]) -> None:
 
 def shown(store: Store, study: str) -> tuple[str, tuple[Run, ...], tuple[tuple[object, ...], ...]]:
     figure, every, _ = timeline(Reader(store).study(study))
-    return figure.note, every, figure.grid.rows
+    return figure.note, every, tuple(tuple(cell.text for cell in row.cells) for row in figure.table.rows)
 
 
 def test_a_driver_says_when_it_built_with_how_many_builders_for_which_devices(tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_a_driver_says_when_it_built_with_how_many_builders_for_which_devices(tm
         assert ", 1 builder for " in note
         assert [row[0] for row in rows] == ["builder 1", "all devices", "device 1", "device 2"]
         (line,) = runs((run,)).rows
-        assert str(line[7]).startswith("1, idle ")
-        assert str(line[8]).startswith("2, idle ")
+        assert line.cells[7].text.startswith("1, idle ")
+        assert line.cells[8].text.startswith("2, idle ")
 
 
 def test_a_study_without_a_trial_and_one_with_rejects_alone_have_a_timeline(tmp_path: Path) -> None:

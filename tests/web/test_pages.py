@@ -25,11 +25,11 @@ from autotuner.tuning.standings import StudySummary
 from autotuner.tuning.workbench import load_space
 from autotuner.values.sweep import State
 from autotuner.values.verdict import Verdict
+from autotuner.views.words import ratio
 from autotuner.web import reader
 from autotuner.web.app import create_app
 from autotuner.web.reader import FRESH_S
 from autotuner.web.settings import Settings
-from autotuner.web.words import ratio
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,
@@ -144,7 +144,7 @@ def test_the_answers_are_those_of_the_finals(client: TestClient, study: str, mad
     assert best is not None
     assert best.confirmed is not None
     text = client.get(f"/studies/{study}").text
-    assert f"{best.confirmed.mid:.3f}\u00d7" in text
+    assert f"{best.confirmed.mid:.3f}x" in text
     assert f"{best.confirmed.low:.3f} to {best.confirmed.high:.3f}" in text
     assert f"Trial {best.entry.number}, confirmed" in text
 

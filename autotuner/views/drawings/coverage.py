@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from autotuner.tuning.covered import Coverage, Covered
-from autotuner.web.figures.figure import Figure, Grid
-from autotuner.web.figures.svg import Svg
-from autotuner.web.words import cut, percent, ratio
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.svg import Svg
+from autotuner.views.figure_tables import coverage_table
+from autotuner.views.words import cut
 
 WIDTH, LEFT, CELL_W, CELL_H, ACROSS = 860, 190, 72, 40, 9
 """Pixels, and the most values in a row."""
@@ -30,14 +29,12 @@ def coverage(found: Coverage) -> Figure:
         even = sum(each.judged for each in drawn[name]) / sum(each.points > 0 for each in drawn[name])
         for column, each in enumerate(values):
             _cell(svg, LEFT + CELL_W * column, y, name, each, even)
+    table = coverage_table(found)
     note = (
-        f"{found.judged:,} of {found.points:,} valid points were judged ({percent(found.judged / found.points, 1)})."
-        if found.points
-        else "The space has no valid points."
+        f"{table.notes[0]}. Below each value is how often it was judged. The shade compares that with an even share for"
+        " each value of the parameter: outlined values were never judged."
     )
-    note += " Below each value is how often it was judged. The shade compares that with an even share for each value of"
-    note += " the parameter: outlined values were never judged."
-    return Figure("coverage", "What was tried", note, svg.render() if lines else None, _grid(exist))
+    return Figure("coverage", "What was tried", note, svg.render() if lines else None, table)
 
 
 def _cell(svg: Svg, x: float, y: float, name: str, each: Covered, even: float) -> None:
@@ -48,19 +45,3 @@ def _cell(svg: Svg, x: float, y: float, name: str, each: Covered, even: float) -
     on = f"on-{level}" if each.judged else "blank"
     svg.text(x + CELL_W / 2, y + 16, cut(str(each.value), 9), f"cell-text strong {on}", "middle")
     svg.text(x + CELL_W / 2, y + 30, f"{each.judged:,}" if each.points else "no point", f"cell-text {on}", "middle")
-
-
-def _grid(found: Mapping[str, Sequence[Covered]]) -> Grid:
-    columns = ("parameter", "value", "valid points", "judged", "right", "best")
-    rows = tuple(
-        (name, str(each.value), f"{each.points:,}", f"{each.judged:,}", f"{each.right:,}", _best(each))
-        for name, values in found.items()
-        for each in values
-    )
-    return Grid(columns, rows, frozenset({2, 3, 4, 5}))
-
-
-def _best(each: Covered) -> str:
-    """As confirmed, or with a mark as the search has it."""
-    mark = "" if each.best_confirmed or each.best_speedup is None else "~"
-    return f"{mark}{ratio(each.best_speedup)}"

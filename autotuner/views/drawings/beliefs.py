@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from autotuner.views import beliefs_text
 from autotuner.views.beliefs import StudyBeliefs
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.svg import Plot, Svg, around
 from autotuner.views.surrogate_beliefs import BeliefMap, Beliefs, ParameterEffect
-from autotuner.web.figures.figure import Figure, Grid
-from autotuner.web.figures.svg import Plot, Svg, around
-from autotuner.web.words import percent, point, ratio
+from autotuner.views.table import Table
+from autotuner.views.words import percent, point, ratio
 
 WIDTH, ROW, LEFT = 860, 26, 210
 BARS = 14
@@ -65,7 +66,7 @@ def _shares(beliefs: Beliefs) -> Figure:
         )
         at = LEFT + length * max(share, fast) / most + 8
         svg.text(at, y + 14, f"{percent(share, 1)} ({percent(fast, 1)})", "tick")
-    grid = Grid(
+    grid = Table.plain(
         ("parameter", "of the variance", "in the fastest quarter"),
         tuple((name, percent(share, 1), percent(fast, 1)) for name, share, fast, _ in every),
         frozenset({1, 2}),
@@ -101,7 +102,11 @@ def _effects(parameters: Sequence[ParameterEffect]) -> Figure:
         "Each dot is a value: how much slower its points are in the mean than those of the best value, which is named."
     )
     return Figure(
-        "effects", "What each value costs", note, svg.render(), Grid(columns, tuple(rows), frozenset(range(1, 6)))
+        "effects",
+        "What each value costs",
+        note,
+        svg.render(),
+        Table.plain(columns, tuple(rows), frozenset(range(1, 6))),
     )
 
 
@@ -130,7 +135,7 @@ def _map(found: BeliefMap) -> Figure:
             svg.text(x + cell_w / 2, y + cell_h / 2 + 4, f"{speedup:.2f}{'' if judged else ' ?'}",
                      f"cell-text on-{level}", "middle")  # fmt: skip
             rows.append((_named(found.x_values[column]), _named(value), ratio(speedup), str(judged), str(rejected)))
-    grid = Grid((found.x, found.y, "believed speedup", "judged", "rejected"), tuple(rows), frozenset({2, 3, 4}))
+    grid = Table.plain((found.x, found.y, "believed speedup", "judged", "rejected"), tuple(rows), frozenset({2, 3, 4}))
     note = "The believed speedup of the fastest point of each cell. A question mark: nothing there was judged yet."
     return Figure("map", "The two that matter most", note, svg.render(), grid)
 
@@ -154,4 +159,4 @@ def _promising(beliefs: Beliefs) -> Figure:
     ]
     columns = ("expected improvement", "believed speedup", "95 % interval", "judged", "point")
     note = "Converged: what is left is not expected to be told apart." if beliefs.converged else "Not converged."
-    return Figure("promising", "What is left to find", note, None, Grid(columns, tuple(rows), frozenset({0, 1})))
+    return Figure("promising", "What is left to find", note, None, Table.plain(columns, tuple(rows), frozenset({0, 1})))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Literal, NamedTuple
 
-from autotuner.web.reader import Snapshot
-from autotuner.web.words import ends, percent, ratio
+from autotuner.views.snapshot import Snapshot
+from autotuner.views.words import ends, percent, ratio
 
 Mood = Literal["good", "busy", "warn", "bad", "none"]
 """How a card looks; its words say the same."""

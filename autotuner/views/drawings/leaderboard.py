@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 
 from autotuner.tuning.standings import Entry
-from autotuner.web.figures.figure import Figure, Grid, Link
-from autotuner.web.figures.svg import Plot
-from autotuner.web.links import Links
-from autotuner.web.reader import Snapshot
-from autotuner.web.words import Differences, cut, ends, micros, percent, point, ratio
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.links import Links
+from autotuner.views.drawings.svg import Plot
+from autotuner.views.leaderboard import leaderboard as leaderboard_table
+from autotuner.views.snapshot import Snapshot
+from autotuner.views.words import Differences, cut, ratio
 
 ROW, WIDTH, LEFT = 30, 860, 330
 HALF, HALF_LEFT = 600, 240
@@ -22,8 +23,9 @@ def leaderboard(snapshot: Snapshot, links: Links, most: int = 20, narrow: bool =
     entries = snapshot.board[:most]
     note = f"Speedup over {snapshot.baseline} with its 95 % interval. Filled: confirmed in the finals. Hollow: the"
     note += " search's own estimate, which looks better than it is. Shaded: they tie for the lead."
+    table = leaderboard_table(entries, snapshot.record, links)
     drawing = _forest(snapshot, links, entries, narrow).svg.render() if entries else None
-    return Figure("leaderboard", "Leaderboard", note, drawing, _grid(snapshot, links, entries))
+    return Figure("leaderboard", "Leaderboard", note, drawing, table)
 
 
 def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], narrow: bool) -> Plot:
@@ -79,32 +81,3 @@ def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], narrow: 
 def _interval(plot: Plot, y: float, low: float, high: float, class_: str) -> None:
     if low > 0 and high < math.inf:
         plot.svg.line(plot.x(low), y, plot.x(high), y, class_)
-
-
-def _grid(snapshot: Snapshot, links: Links, entries: Sequence[Entry]) -> Grid:
-    columns = (
-        "rank",
-        "trial",
-        "confirmed",
-        "95 % interval",
-        "search (biased)",
-        "off by",
-        "us",
-        f"{snapshot.baseline} us",
-        "variant",
-    )
-    rows = tuple(
-        (
-            f"{entry.rank}{'=' if entry.tied else ''}",
-            Link(str(entry.number), links.trial(snapshot.name, entry.number)),
-            ratio(entry.confirmed.mid) if entry.confirmed else "-",
-            ends(entry.confirmed) if entry.confirmed else "",
-            f"{'~' if entry.censored else ''}{ratio(entry.speedup.mid)}",
-            percent(entry.difference, 1) if entry.difference is not None else "",
-            micros(entry.median_us),
-            micros(entry.baseline_us),
-            point(entry.variant.point),
-        )
-        for entry in entries
-    )
-    return Grid(columns, rows, frozenset({0, 1, 2, 4, 5, 6, 7}))

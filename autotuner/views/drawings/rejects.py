@@ -8,13 +8,14 @@ from typing import NamedTuple
 from autotuner.store import ListedTrial, Store, queries
 from autotuner.tuning import standings
 from autotuner.values.variant import Value
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.links import Links
+from autotuner.views.drawings.svg import Svg
 from autotuner.views.meanings import meanings
+from autotuner.views.snapshot import Snapshot, cause_of
+from autotuner.views.table import Table, linked
 from autotuner.views.trial_words import outcome_words
-from autotuner.web.figures.figure import Figure, Grid, Link
-from autotuner.web.figures.svg import Svg
-from autotuner.web.links import Links
-from autotuner.web.reader import Snapshot, cause_of
-from autotuner.web.words import kind, percent
+from autotuner.views.words import kind, percent
 
 SHOWN = 14
 """Causes, and values, that a figure shows; the tables have all."""
@@ -84,7 +85,7 @@ def _causes(snapshot: Snapshot, links: Links, chosen: str | None, width: float) 
         svg.link(links.cause(snapshot.name, code), bar)
     rows = tuple(
         (
-            Link(code, links.cause(snapshot.name, code)),
+            linked(code, links.cause(snapshot.name, code)),
             f"{count:,}",
             percent(count / max(1, snapshot.judged), 1),
             known[code].asserts if code in known else "",
@@ -92,7 +93,8 @@ def _causes(snapshot: Snapshot, links: Links, chosen: str | None, width: float) 
         )
         for code, count in causes.items()
     )
-    grid = Grid(("check", "rejects", "of all judged", "it asserts", "what usually breaks it"), rows, frozenset({1, 2}))
+    titles = ("check", "rejects", "of all judged", "it asserts", "what usually breaks it")
+    grid = Table.plain(titles, rows, (1, 2))
     return Figure("causes", "Causes", "The first check that failed. Choose one to see a trial.", svg.render(), grid)
 
 
@@ -161,7 +163,7 @@ def _values(snapshot: Snapshot) -> Figure:
         )
         for each in every
     )
-    grid = Grid(("value", "judged", "rejected", "share", "causes"), rows, frozenset({1, 2, 3}))
+    grid = Table.plain(("value", "judged", "rejected", "share", "causes"), rows, frozenset({1, 2, 3}))
     note = "The values that come with clearly more rejects than all variants have, the most rejects first."
     return Figure("values", "Values", note, svg.render(), grid)
 

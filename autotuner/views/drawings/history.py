@@ -8,11 +8,13 @@ from typing import Literal, NamedTuple
 
 from autotuner.store import ListedTrial
 from autotuner.values.ratio import speedup_of
-from autotuner.web.figures.figure import Figure, Grid, Link
-from autotuner.web.figures.svg import Plot, around
-from autotuner.web.links import Links
-from autotuner.web.reader import Snapshot
-from autotuner.web.words import clock, kind, micros, point, ratio, span, when
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.links import Links
+from autotuner.views.drawings.svg import Plot, around
+from autotuner.views.figure_tables import history_table
+from autotuner.views.snapshot import Snapshot
+from autotuner.views.table import Table, linked
+from autotuner.views.words import clock, kind, ratio
 
 SIZE, HALF = (860.0, 320.0), (600.0, 280.0)
 """Pixels of a drawing over the whole page, and over some half of it."""
@@ -91,24 +93,13 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float,
         title = f"trial {best.entry.number}, confirmed {ratio(confirmed.mid)}"
         svg.add("circle", cx=at, cy=y(confirmed.mid), r=5, class_="mark confirmed", title=title)
         svg.text(at - 10, y(confirmed.mid) + 26, f"confirmed {ratio(confirmed.mid)}", "label strong halo", "end")
-    rows = tuple(
-        (
-            Link(str(each.trial.number), links.trial(snapshot.name, each.trial.number)),
-            f"{each.place + 1:,}",
-            span(each.seconds),
-            when(each.trial.recorded_at),
-            ratio(each.speedup),
-            micros(each.trial.median_us),
-            point(each.trial.parameters),
-        )
-        for each in found
-    )
-    columns = ("trial", "tried until then", "after", "at", "speedup (search)", "us", "variant")
+    confirmed_of = {} if best is None or confirmed is None else {best.entry.number: confirmed}
+    table = history_table(snapshot.improvements, confirmed_of, snapshot.name, links)
     note = (
         "The line is the best estimate of the search so far. Dots are variants that passed the gate, as far as the axis"
         " reaches; strokes below it are rejects."
     )
-    return Figure(f"best-{axis.key}", axis.title, note, svg.render(), Grid(columns, rows, frozenset({0, 1, 2, 4, 5})))
+    return Figure(f"best-{axis.key}", axis.title, note, svg.render(), table)
 
 
 def _reach(places: Sequence[float]) -> tuple[float, float]:
@@ -166,9 +157,13 @@ def overlaid(snapshots: Sequence[Snapshot], links: Links) -> Figure:
             plot.svg.add("path", d=f"{path}H{end:.1f}", class_=f"best side-{letter.lower()}")
             plot.svg.text(min(end + 4, plot.x.end - 12), plot.y(found[-1].speedup) - 6, letter, "label strong")
         rows += [
-            (letter, Link(str(each.trial.number), links.trial(snapshot.name, each.trial.number)), f"{each.place + 1:,}",
-             ratio(each.speedup))
+            (
+                letter,
+                linked(str(each.trial.number), links.trial(snapshot.name, each.trial.number)),
+                f"{each.place + 1:,}",
+                ratio(each.speedup),
+            )
             for each in found
         ]  # fmt: skip
-    grid = Grid(("study", "trial", "tried until then", "speedup (search)"), tuple(rows), frozenset({1, 2, 3}))
+    grid = Table.plain(("study", "trial", "tried until then", "speedup (search)"), tuple(rows), frozenset({1, 2, 3}))
     return Figure("best-both", "Best so far", "Estimates of each search.", plot.svg.render(), grid)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
-from autotuner.web.figures.figure import Figure, Grid
-from autotuner.web.figures.svg import Svg
-from autotuner.web.links import Links
-from autotuner.web.reader import Snapshot
-from autotuner.web.words import cut, micros, percent
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.links import Links
+from autotuner.views.drawings.svg import Svg
+from autotuner.views.snapshot import Snapshot
+from autotuner.views.table import Table
+from autotuner.views.words import cut, micros, percent
 
 COLUMNS = 16
 """Variants that the map has, beside the baseline."""
@@ -94,5 +95,5 @@ def problems(snapshot: Snapshot, links: Links) -> Figure:
             )
         )
     names = ("problem", f"{snapshot.baseline} us", *(f"#{number} us" for number in columns))
-    grid = Grid(names, tuple(rows), frozenset(range(1, len(names))))
+    grid = Table.plain(names, tuple(rows), frozenset(range(1, len(names))))
     return Figure("problems", "Problems by variants", note, svg.render() if columns else None, grid)

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 from autotuner.store import ListedTrial
 from autotuner.values.ratio import speedup_of
 from autotuner.values.variant import Value
-from autotuner.web.figures.figure import Figure, Grid, Link
-from autotuner.web.figures.svg import Plot, Scale, around
-from autotuner.web.links import Links
-from autotuner.web.reader import Snapshot, cause_of
-from autotuner.web.words import KINDS, kind, micros, point, ratio
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.links import Links
+from autotuner.views.drawings.svg import Plot, Scale, around
+from autotuner.views.snapshot import Snapshot, cause_of
+from autotuner.views.table import Table, linked
+from autotuner.views.words import KINDS, kind, micros, point, ratio
 
 QUANTITIES: Mapping[str, str] = {
     "speedup": "speedup over the baseline",
@@ -154,7 +155,7 @@ def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
     fastest = sorted((each for each in shown if each.objective is not None), key=lambda each: each.objective or 0.0)
     rows = tuple(
         (
-            Link(str(each.number), links.trial(snapshot.name, each.number)),
+            linked(str(each.number), links.trial(snapshot.name, each.number)),
             each.verdict.words,
             ratio(value if isinstance(value := value_of(each, "speedup", snapshot), float) else None),
             micros(each.median_us),
@@ -162,7 +163,7 @@ def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
         )
         for each in fastest[:TABLE]
     )
-    grid = Grid(("trial", "verdict", "speedup (search)", "us", "variant"), rows, frozenset({0, 2, 3}))
+    grid = Table.plain(("trial", "verdict", "speedup (search)", "us", "variant"), rows, frozenset({0, 2, 3}))
     note = (
         f"{len(shown):,} of {len(snapshot.trials):,} variants. What has no value on an axis, as a reject has no time,"
     )

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-from autotuner.web.figures.figure import Figure, Grid
-from autotuner.web.figures.svg import Scale, Svg
-from autotuner.web.reader import Snapshot
-from autotuner.web.views.lanes import STAGES, Lane, Run, Stretch, busy, runs_of
-from autotuner.web.words import clock, percent, span, when
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.lanes import STAGES, Lane, Run, Stretch, busy, runs_of
+from autotuner.views.drawings.svg import Scale, Svg
+from autotuner.views.snapshot import Snapshot
+from autotuner.views.table import Table
+from autotuner.views.words import clock, percent, span
 
 WIDTH, LEFT, ROW = 860, 120, 30
 MOST_LANES = 16
@@ -29,8 +30,8 @@ def timeline(snapshot: Snapshot, wanted: int | None = None) -> tuple[Figure, tup
 def _figure(chosen: Run | None) -> Figure:
     title = "Who did what when"
     if chosen is None:
-        return Figure("timeline", title, "No trial was recorded yet.", None, Grid(COLUMNS, ()))
-    grid = Grid(COLUMNS, tuple(_rows(chosen)), frozenset(range(1, len(COLUMNS))))
+        return Figure("timeline", title, "No trial was recorded yet.", None, Table.plain(COLUMNS, ()))
+    grid = Table.plain(COLUMNS, tuple(_rows(chosen)), frozenset(range(1, len(COLUMNS))))
     return Figure("timeline", title, _note(chosen), _drawn(chosen), grid)
 
 
@@ -104,14 +105,14 @@ def _path(x: Scale, stretches: Sequence[Stretch], y: float) -> str:
     return "".join(f"M{x(start):.1f} {y:.0f}H{x(end):.1f}v20H{x(start):.1f}Z" for start, end in boxes)
 
 
-def runs(every: Sequence[Run]) -> Grid:
+def runs(every: Sequence[Run]) -> Table:
     """The runs of the driver: how long each took and where the time went."""
     columns = ("run", "began", "ended", "lasted", "builds", "gate", "races", "builders", "devices", "host")
     rows = tuple(
         (
             str(each.number),
-            when(each.sessions[0].started_at),
-            "" if each.sessions[0].finished_at is None else when(each.sessions[0].finished_at),
+            each.sessions[0].started_at,
+            each.sessions[0].finished_at or "",
             span(each.wall_s),
             *(span(busy((*each.builders, *each.devices), stage)) for stage in STAGES),
             _share(each.builder_idle, len(each.builders)),
@@ -120,7 +121,7 @@ def runs(every: Sequence[Run]) -> Grid:
         )
         for each in every
     )
-    return Grid(columns, rows, frozenset({0, *range(3, len(columns) - 1)}))
+    return Table.plain(columns, rows, frozenset({0, *range(3, len(columns) - 1)}))
 
 
 def _share(idle: float | None, of: int) -> str:

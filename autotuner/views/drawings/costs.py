@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotuner.store.figures import BaselineAt, Cost, Costs, Pace
+from autotuner.store.figures import BaselineAt, Cost, Costs
 from autotuner.values.verdict import Verdict
-from autotuner.web.figures.figure import Figure, Grid
-from autotuner.web.figures.svg import Plot, Svg
-from autotuner.web.words import cut, micros, percent, span, when
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.svg import Plot, Svg
+from autotuner.views.figure_tables import baselines_table, costs_table
+from autotuner.views.words import cut, micros, percent, span
 
 WIDTH, LEFT, ROW = 860, 150, 30
 STAGES = {"build": "build", "check": "gate", "measure": "race"}
@@ -34,35 +35,13 @@ def costs(found: Costs) -> tuple[Figure, ...]:
                 svg.add("rect", x=at, y=y, width=length, height=18, class_=f"lane {look}", title=f"{span(seconds)}")
             at += length
         svg.text(at + 8, y + 14, f"{span(each.seconds)} ({percent(each.seconds / total, 1)})", "tick")
-    columns = ("verdict", "trials", "time", "of all", "each", "build", "gate", "race")
-    rows = tuple(
-        (
-            Verdict(each.verdict).words,
-            f"{each.trials:,}",
-            span(each.seconds),
-            percent(each.seconds / total, 1),
-            span(each.seconds / each.trials),
-            *(span(seconds) if seconds else "" for seconds in _parts(each).values()),
-        )
-        for each in found.by_verdict
-    )
     note = "Time of builders and devices by how judging ended."
-    if found.pace is not None:
-        note += f" {_pace(found.pace)}"
-    grid = Grid(columns, rows, frozenset(range(1, len(columns))))
-    return (Figure("costs", "What it cost", note, svg.render(), grid),)
+    table = costs_table(found)
+    return (Figure("costs", "What it cost", " ".join([note, *table.notes]), svg.render(), table),)
 
 
 def _parts(cost: Cost) -> dict[str, float]:
     return {"build": cost.build_s, "check": cost.check_s, "measure": cost.measure_s}
-
-
-def _pace(pace: Pace) -> str:
-    return (
-        f"{pace.trials_an_hour:,.0f} trials an hour while it was worked on, {pace.last_trials_an_hour:,.0f} of late."
-        f" Builders and devices were busy for {percent(pace.busy_share)} of that time; several at once make more than"
-        " 100 %."
-    )
 
 
 def baselines(found: Sequence[BaselineAt]) -> tuple[Figure, ...]:
@@ -103,22 +82,4 @@ def baselines(found: Sequence[BaselineAt]) -> tuple[Figure, ...]:
             plot.svg.mark(look, at, y, 4.5, title=title)
     note = "A dot for each start of a driver. Filled: the baseline that variants race against. A cross: the machine was"
     note += " disturbed."
-    return (Figure("baselines", "Baselines at each start", note, plot.svg.render(), _baselines(found)),)
-
-
-def _baselines(found: Sequence[BaselineAt]) -> Grid:
-    columns = ("run", "began", "host", "problem", "baseline", "us", "us beside variants", "")
-    rows = tuple(
-        (
-            str(each.session),
-            when(each.at),
-            each.host,
-            str(each.problem),
-            each.baseline,
-            micros(each.median_us),
-            micros(each.beside_us),
-            each.disturbed or ("raced against" if each.pinned else ""),
-        )
-        for each in found
-    )
-    return Grid(columns, rows, frozenset({0, 5, 6}))
+    return (Figure("baselines", "Baselines at each start", note, plot.svg.render(), baselines_table(found)),)

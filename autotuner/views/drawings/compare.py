@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from autotuner.store import ListedTrial, figures
 from autotuner.values.ratio import speedup_of
-from autotuner.web.figures.figure import Cell, Figure, Grid, Link
-from autotuner.web.figures.svg import Plot, around
-from autotuner.web.links import Links
-from autotuner.web.reader import Snapshot
-from autotuner.web.views.answer import Card
-from autotuner.web.views.history import overlaid
-from autotuner.web.words import ends, percent, point, ratio
+from autotuner.views.drawings.answer import Card
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.history import overlaid
+from autotuner.views.drawings.links import Links
+from autotuner.views.drawings.svg import Plot, around
+from autotuner.views.snapshot import Snapshot
+from autotuner.views.table import Cell, Table, linked
+from autotuner.views.words import ends, percent, point, ratio
 
 DOTS = 2000
 TABLE = 40
@@ -25,8 +26,8 @@ class Comparison(NamedTuple):
     """The page."""
 
     cards: tuple[Card, ...]
-    sides: Grid
-    parameters: Grid
+    sides: Table
+    parameters: Table
     history: Figure
     shared: Figure
 
@@ -65,9 +66,9 @@ def _both(found: figures.Comparison) -> Card:
     return Card(question, ratio(found.speedup.mid), "none", (interval, larger, *lines))
 
 
-def _sides(a: Snapshot, b: Snapshot, links: Links) -> Grid:
-    rows: list[tuple[Cell | Link, ...]] = [
-        ("study", *(Link(each.name, links.study(each.name)) for each in (a, b))),
+def _sides(a: Snapshot, b: Snapshot, links: Links) -> Table:
+    rows: list[tuple[Cell | str, ...]] = [
+        ("study", *(linked(each.name, links.study(each.name)) for each in (a, b))),
         ("device", a.record.device.name, b.record.device.name),
         ("problems", *("; ".join(map(str, each.record.problems)) for each in (a, b))),
         ("cache", a.record.cache, b.record.cache),
@@ -78,14 +79,14 @@ def _sides(a: Snapshot, b: Snapshot, links: Links) -> Grid:
         ("tie band", percent(a.tie, 2), percent(b.tie, 2)),
     ]
     versions = _versions(a, b)
-    return Grid(("", "A", "B"), (*rows, *versions))
+    return Table.plain(("", "A", "B"), (*rows, *versions))
 
 
-def _best(snapshot: Snapshot, links: Links) -> Cell | Link:
+def _best(snapshot: Snapshot, links: Links) -> Cell | str:
     if snapshot.best is None:
         return "none"
     number = snapshot.best.entry.number
-    return Link(f"#{number}", links.trial(snapshot.name, number))
+    return linked(f"#{number}", links.trial(snapshot.name, number))
 
 
 def _speedup(snapshot: Snapshot) -> str:
@@ -104,14 +105,14 @@ def _versions(a: Snapshot, b: Snapshot) -> list[tuple[str, str, str]]:
     return [(name, *(each.get(name, "-") for each in both)) for name in names if both[0].get(name) != both[1].get(name)]  # type: ignore[misc]
 
 
-def _parameters(a: Snapshot, b: Snapshot) -> Grid:
+def _parameters(a: Snapshot, b: Snapshot) -> Table:
     points = [{} if each.best is None else each.best.outcome.variant.point for each in (a, b)]
     names = list(dict.fromkeys([*points[0], *points[1]]))
     rows = []
     for name in names:
         one, other = (str(each.get(name, "absent")) for each in points)
         rows.append((name, one, other, "" if one == other else "differs"))
-    return Grid(("parameter", "A", "B", ""), tuple(rows))
+    return Table.plain(("parameter", "A", "B", ""), tuple(rows))
 
 
 def _shared(a: Snapshot, b: Snapshot, links: Links) -> Figure:
@@ -121,7 +122,7 @@ def _shared(a: Snapshot, b: Snapshot, links: Links) -> Figure:
     note = f"{len(found):,} variants were measured in both. On the line both found the same speedup."
     columns = ("trial of A", "trial of B", "A", "B", "B over A", "variant")
     if not found:
-        return Figure("shared", "Variants of both", "No variant was measured in both.", None, Grid(columns, ()))
+        return Figure("shared", "Variants of both", "No variant was measured in both.", None, Table.plain(columns, ()))
     reach = around([each for pair in found for each in pair[:2]])
     plot = Plot.of((520, 460), "Speedups of the variants of both studies", reach, reach)
     plot.axes("speedup in A", "speedup in B")
@@ -129,7 +130,7 @@ def _shared(a: Snapshot, b: Snapshot, links: Links) -> Figure:
     for one, other, first, second in found[:: max(1, len(found) // DOTS)]:
         title = f"A #{first.number} {ratio(one)}, B #{second.number} {ratio(other)}"
         plot.svg.add("circle", cx=plot.x(one), cy=plot.y(other), r=2.6, class_="dot measured", title=title)
-    return Figure("shared", "Variants of both", note, plot.svg.render(), Grid(columns, _rows(a, b, found, links),
+    return Figure("shared", "Variants of both", note, plot.svg.render(), Table.plain(columns, _rows(a, b, found, links),
                   frozenset(range(5))))  # fmt: skip
 
 
@@ -139,12 +140,12 @@ def _found(trial: ListedTrial) -> float:
 
 def _rows(
     a: Snapshot, b: Snapshot, found: Sequence[tuple[float, float, ListedTrial, ListedTrial]], links: Links
-) -> tuple[tuple[Cell | Link, ...], ...]:
+) -> tuple[tuple[Cell | str, ...], ...]:
     apart = sorted(found, key=lambda each: -abs(math.log(each[1] / each[0])))[:TABLE]
     return tuple(
         (
-            Link(str(first.number), links.trial(a.name, first.number)),
-            Link(str(second.number), links.trial(b.name, second.number)),
+            linked(str(first.number), links.trial(a.name, first.number)),
+            linked(str(second.number), links.trial(b.name, second.number)),
             ratio(one),
             ratio(other),
             percent(other / one - 1, 1),

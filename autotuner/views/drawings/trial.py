@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,14 +16,15 @@ from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Outcome, Timing
+from autotuner.views.drawings.answer import command
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.rejects import words
+from autotuner.views.drawings.svg import Plot, Scale, Svg, around
 from autotuner.views.meanings import meanings
+from autotuner.views.snapshot import Snapshot
+from autotuner.views.table import Table
 from autotuner.views.trial_words import confirmed_words
-from autotuner.web.figures.figure import Figure, Grid
-from autotuner.web.figures.svg import Plot, Scale, Svg, around
-from autotuner.web.reader import Snapshot
-from autotuner.web.views.answer import command
-from autotuner.web.views.rejects import words
-from autotuner.web.words import kind_of, micros, ratio, when
+from autotuner.views.words import kind_of, micros, ratio
 
 WIDTH, ROW, LEFT = 860, 24, 130
 LONGEST_SOURCE = 200_000
@@ -44,10 +46,10 @@ class TrialPage(NamedTuple):
     kind: str
     words: tuple[str, ...]
     confirmed: str | None
-    parameters: Grid
-    built: Grid
+    parameters: Table
+    built: Table
     gate: Figure | None
-    cases: Grid
+    cases: Table
     races: tuple[Figure, ...]
     source: Source | None
     commands: tuple[tuple[str, str], ...]
@@ -82,17 +84,17 @@ def report(snapshot: Snapshot, number: int) -> TrialReport:
     return trial_report(outcome, snapshot.record.problems, device, record.session.calibration)
 
 
-def _parameters(snapshot: Snapshot, outcome: Outcome) -> Grid:
+def _parameters(snapshot: Snapshot, outcome: Outcome) -> Table:
     default, best = {} if snapshot.file is None else dict(snapshot.file.default), snapshot.best
     of_best = {} if best is None else best.outcome.variant.point
     rows = tuple(
         (name, str(value), str(default.get(name, "-")), str(of_best.get(name, "-")))
         for name, value in outcome.variant.point.items()
     )
-    return Grid(("parameter", "here", "default point", "trial to use"), rows, frozenset({1, 2, 3}))
+    return Table.plain(("parameter", "here", "default point", "trial to use"), rows, frozenset({1, 2, 3}))
 
 
-def _built(outcome: Outcome) -> Grid:
+def _built(outcome: Outcome) -> Table:
     artifact = outcome.artifact
     rows = [(f"seconds: {stage}", f"{seconds:.2f}") for stage, seconds in outcome.seconds.items()]
     if artifact is not None:
@@ -107,7 +109,7 @@ def _built(outcome: Outcome) -> Grid:
         ]
     if outcome.original is not None:
         rows.append(("measured as", outcome.original))
-    return Grid(("what", "value"), tuple(rows))
+    return Table.plain(("what", "value"), tuple(rows))
 
 
 def _worst(check: CheckResult) -> float | None:
@@ -149,7 +151,7 @@ def _gate(snapshot: Snapshot, number: int, outcome: Outcome) -> Figure | None:
         for check in report.checks
     )
     columns = ("check", "status", "ms", "launches", "cases", "worst error / tolerance", "asserts")
-    grid = Grid(columns, rows, frozenset({2, 3, 4, 5}))
+    grid = Table.plain(columns, rows, frozenset({2, 3, 4, 5}))
     note = "A dot a case: its largest error in units of its tolerance. Right of the line it is out of tolerance."
     return Figure(f"gate-{number}", "The gate, case by case", note, svg.render() if checked else None, grid)
 
@@ -169,10 +171,10 @@ def _error_scales(checked: list[CheckResult]) -> tuple[Scale, Scale]:
     return Scale(min([-2.0, *places]), max([0.4, *places]), LEFT, WIDTH - 16), Scale(0, 1, 0, 1)
 
 
-def _cases(outcome: Outcome) -> Grid:
+def _cases(outcome: Outcome) -> Table:
     columns = ("check", "case", "seed", "of tolerance", "breaks", "largest error", "allowed")
     if outcome.gate is None:
-        return Grid(columns, ())
+        return Table.plain(columns, ())
     rows = tuple(
         (
             check.code,
@@ -186,7 +188,7 @@ def _cases(outcome: Outcome) -> Grid:
         for check in outcome.gate.checks
         for case in check.cases
     )
-    return Grid(columns, rows, frozenset({2, 3, 5, 6}))
+    return Table.plain(columns, rows, frozenset({2, 3, 5, 6}))
 
 
 def _races(number: int, outcome: Outcome) -> tuple[Figure, ...]:
@@ -220,7 +222,7 @@ def _race(id: str, timing: Timing) -> Figure:
         f"Blue: the variant. Black: {timing.baseline}, in the same blocks. Orange: the best until then, where it raced."
     )
     return Figure(id, f"Raw blocks: {timing.problem}", note, plot.svg.render(),
-                  Grid(columns, rows, frozenset(range(5))))  # fmt: skip
+                  Table.plain(columns, rows, frozenset(range(5))))  # fmt: skip
 
 
 def source_of(outcome: Outcome, roots: Sequence[Path]) -> Source | None:
@@ -266,14 +268,14 @@ def _commands(
     return tuple(found)
 
 
-def head(snapshot: Snapshot, page: TrialPage) -> Grid:
+def head(snapshot: Snapshot, page: TrialPage) -> Table:
     """The facts on top of the page."""
     measurement = page.outcome.measurement if page.outcome.verdict.has_latency else None
-    rows = [
+    rows: list[tuple[str | datetime, ...]] = [
         ("verdict", "revoked" if page.record.revoked_at is not None else page.outcome.verdict.words),
         ("speedup (search)", "-" if measurement is None else ratio(measurement.speedup)),
-        ("recorded", when(page.record.recorded_at)),
+        ("recorded", page.record.recorded_at),
         ("device", snapshot.record.device.name),
         ("host", page.record.session.host),
     ]
-    return Grid(("what", "value"), tuple(rows))
+    return Table.plain(("what", "value"), tuple(rows))

@@ -1,0 +1,210 @@
+"""A study at one revision: what tables and drawings of it are made from."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from autotuner.ops import Op, op_of
+from autotuner.race.tie import tie_band
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import (
+    FinalsRecord,
+    ListedTrial,
+    ProblemTimes,
+    Revision,
+    SessionRecord,
+    StageTimes,
+    Store,
+    StudyRecord,
+    figures,
+    queries,
+    trials,
+)
+from autotuner.store.figures import BaselineAt, Costs, Improvement
+from autotuner.tuning import covered, standings
+from autotuner.tuning.covered import Coverage
+from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.standings import Best, Entry, FinalsSummary, StudySummary
+from autotuner.values.errors import InputError
+from autotuner.values.outcome import Heat
+
+BOARD = 50
+"""Entries of the leaderboard that are read at once."""
+
+T = TypeVar("T")
+
+
+class Snapshot:
+    """A study at one revision. What is asked for is read once, when it is first asked for."""
+
+    def __init__(self, store: Store, name: str, revision: Revision, trials: tuple[ListedTrial, ...] | None) -> None:
+        self.store, self.name, self.revision = store, name, revision
+        self._found: dict[str, Any] = {} if trials is None else {"trials": trials}
+        self._lock = threading.RLock()
+
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        """What `make` makes, made once."""
+        with self._lock:
+            if key not in self._found:
+                self._found[key] = make()
+            found: T = self._found[key]
+            return found
+
+    def has(self, key: str) -> bool:
+        """Whether that was made already."""
+        return key in self._found
+
+    @property
+    def trials(self) -> tuple[ListedTrial, ...]:
+        """Every recorded trial, in the order of their ends."""
+        return self.once("trials", lambda: trials.listed(self.store, self.name))
+
+    @property
+    def stages(self) -> tuple[StageTimes, ...]:
+        """Where the seconds of every trial went: read without their parameters, of which there are many more."""
+        return self.once("stages", lambda: trials.stage_times(self.store, self.name))
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Numbers of the trials."""
+        return self.once("numbers", lambda: frozenset(each.number for each in self.trials))
+
+    @property
+    def record(self) -> StudyRecord:
+        """The study as it was made."""
+        return self.once("record", lambda: queries.study(self.store, self.name))
+
+    @property
+    def op(self) -> Op:
+        """What is computed."""
+        return op_of(self.record.problems[0])
+
+    @property
+    def baseline(self) -> str:
+        """What tables call the baseline."""
+        return self.op.words.baseline
+
+    @property
+    def file(self) -> SpaceFile | None:
+        """The space file as it was when the study was made; None where this version cannot read it."""
+
+        def read() -> SpaceFile | None:
+            with suppress(InputError):
+                return SpaceFile.stored(self.record.space_document)
+            return None
+
+        return self.once("file", read)
+
+    @property
+    def summary(self) -> StudySummary:
+        """The study at a glance, for programs."""
+        return self.once("summary", lambda: standings.summary(self.store, self.name))
+
+    @property
+    def best(self) -> Best | None:
+        """The trial to use."""
+        return self.once("best", lambda: standings.best(self.store, self.name))
+
+    @property
+    def gate(self) -> GateSummary | None:
+        """What the gate found of the trial to use."""
+        best = self.best
+        return None if best is None or best.gate is None else GateSummary.of(best.gate)
+
+    @property
+    def board(self) -> tuple[Entry, ...]:
+        """The leaderboard's first lines."""
+        return self.once("board", lambda: standings.leaderboard(self.store, self.name, BOARD))
+
+    @property
+    def finals(self) -> FinalsRecord | None:
+        """The finals that came to an end last."""
+        return self.once("finals", lambda: standings.finals(self.store, self.name))
+
+    @property
+    def finals_summary(self) -> FinalsSummary | None:
+        """What they came to; None where they chose nothing."""
+        return None if self.best is None else self.best.finals
+
+    @property
+    def heats(self) -> tuple[Heat, ...]:
+        """The A/A races."""
+        return self.once("heats", lambda: queries.aa_heats(self.store, self.name))
+
+    @property
+    def tie(self) -> float:
+        """How wide a tie is, relative."""
+        if self.finals_summary is not None:
+            return self.finals_summary.tie
+        objective = "mean" if self.file is None else self.file.objective
+        return self.once("tie", lambda: tie_band(self.heats, objective))
+
+    @property
+    def sessions(self) -> tuple[SessionRecord, ...]:
+        """The runs of the driver, the first one first."""
+        return self.once("sessions", lambda: queries.sessions(self.store, self.name))
+
+    @property
+    def running(self) -> bool:
+        """Whether a driver is working on it now: not a part of the snapshot."""
+        return queries.running(self.store, self.name)
+
+    @property
+    def judged(self) -> int:
+        """Trials whose outcome says something about their variant."""
+        return sum(each.judged for each in self.trials)
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """Rejected trials by the code of the failure, the most frequent first."""
+        codes = Counter(cause for each in self.trials if (cause := cause_of(each)) is not None)
+        return dict(codes.most_common())
+
+    @property
+    def disturbed(self) -> tuple[int, ...]:
+        """Of the variants that were measured on a disturbed machine alone, the last trial of each."""
+        return self.once("disturbed", lambda: queries.disturbed(self.store, self.name))
+
+    @property
+    def costs(self) -> Costs:
+        """What its trials cost."""
+        return self.once("costs", lambda: figures.costs(self.store, self.name))
+
+    @property
+    def improvements(self) -> tuple[Improvement, ...]:
+        """Each trial that was the best until then."""
+        return self.once("improvements", lambda: figures.history(self.store, self.name))
+
+    @property
+    def baselines(self) -> tuple[BaselineAt, ...]:
+        """What the baselines took at each start."""
+        return self.once("baselines", lambda: figures.baselines(self.store, self.name))
+
+    @property
+    def coverage(self) -> Coverage:
+        """How much of its space was judged. Raises InputError where the recorded space cannot be read."""
+        return self.once("coverage", lambda: covered.coverage(self.store, self.name))
+
+    def read_ahead(self) -> None:
+        """Reads what the pages of a study show, what several of them show first. Raises StoreError."""
+        _ = self.trials, self.board, self.best, self.gate, self.tie, self.disturbed
+        _ = self.stages, self.sessions, self.costs, self.baselines
+        with suppress(InputError):
+            _ = self.coverage
+
+    def times(self, numbers: tuple[int, ...]) -> tuple[ProblemTimes, ...]:
+        """What these trials took on each problem."""
+        return self.once(f"times {numbers}", lambda: trials.problem_times(self.store, self.name, numbers))
+
+
+def cause_of(trial: ListedTrial) -> str | None:
+    """The code for which a trial was rejected; None where it was not."""
+    if trial.revoked:
+        return "store.revoked"
+    if not trial.judged or trial.verdict.has_latency:
+        return None
+    return trial.fault or trial.verdict.value

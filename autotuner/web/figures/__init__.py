@@ -1,1 +1,0 @@
-"""Figures as SVG, made here: they need no script, work in print and follow the page's colours by their classes."""
