@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -145,12 +146,23 @@ class SpaceFile(Model):
     @cached_property
     def order(self) -> tuple[str, ...]:
         """The parameters, each after those its `when` names, else in the order of the file. Needs an acyclic file."""
+        places = {name: place for place, name in enumerate(self.parameters)}
+        waits = {name: self.controllers(name) for name in self.parameters}
+        followers: dict[str, list[str]] = {name: [] for name in self.parameters}
+        for name, named in waits.items():
+            for other in named:
+                followers[other].append(name)
         done: list[str] = []
-        while len(done) < len(self.parameters):
-            ready = [name for name in self.parameters if name not in done and self.controllers(name) <= {*done}]
-            if not ready:
-                raise refuse(*self._cycle({*self.parameters} - {*done}))
-            done.append(ready[0])
+        ready = [(places[name], name) for name, named in waits.items() if not named]  # in order, and so a heap
+        while ready:
+            _, name = heappop(ready)
+            done.append(name)
+            for follower in followers[name]:
+                waits[follower].discard(name)
+                if not waits[follower]:
+                    heappush(ready, (places[follower], follower))
+        if len(done) < len(self.parameters):
+            raise refuse(*self._cycle({*self.parameters} - {*done}))
         return tuple(done)
 
     def controllers(self, name: str) -> set[str]:
