@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from autotuner.devices.bench import FILLS
 from autotuner.gate.recheck import AUDIT
@@ -28,18 +27,6 @@ class Buffers(NamedTuple):
     outputs: Tensors
     workspace: Tensors
     """None or one, of int32."""
-
-    @classmethod
-    def of(cls, inputs: Tensors, outputs: Tensors, workspace: Tensor) -> Buffers:
-        """With the words of a workspace in bytes or halves of words, of which there may be none."""
-        words = workspace[: workspace.nbytes // 4 * 4 // workspace.element_size()].view(torch.int32)
-        return cls(inputs, outputs, (words,) if words.numel() else ())
-
-    def beside(self) -> Buffers:
-        """For a baseline, whose outputs are its own: its inputs, and copies of the variant's other buffers. The same
-        refills around it say what they cost."""
-        outputs, workspace = (tuple(tensor.clone() for tensor in each) for each in (self.outputs, self.workspace))
-        return Buffers(self.inputs, outputs, workspace)
 
     @property
     def all(self) -> Tensors:

@@ -41,7 +41,7 @@ class Watched:
 
 
 def test_a_sample_on_the_cpu_finds_what_belongs_to_each_sets_inputs() -> None:
-    watched, sets = Watched(), cpu.CpuSets(PROBLEM, PLAIN, "cold", 8192, 1000)
+    watched, sets = Watched(), cpu.InputSets(PROBLEM, PLAIN, "cold", 8192, 1000)
     forward, beside = watched.baseline.forward(PROBLEM), cpu.Beside(watched.baseline, sets)
     arm = cpu.Arm(lambda index: forward(*sets.inputs[index], *beside.of[index]), sets, 1, beside.make)
     for _ in range(3):
@@ -55,7 +55,7 @@ def test_a_graph_finds_it_where_it_was_captured(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(cuda, "elapsed", lambda work: (work(), 1e-3)[1])
     monkeypatch.setattr(cuda, "make_arm", cuda.EventArm)
     monkeypatch.setattr(cuda, "own_work_s", lambda: 0.0)
-    watched, sets = Watched(), cuda.CudaSets(PROBLEM, PLAIN, "cold", 8192)
+    watched, sets = Watched(), cuda.InputSets(PROBLEM, PLAIN, "cold", 8192)
     arm = cuda.BaselineArm(watched.baseline, sets)
     for _ in range(6):
         arm()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from autotuner.devices.cpu.audit import AuditArm
-from autotuner.devices.cpu.timing import LONG_S, Arm, CpuSets
+from autotuner.devices.cpu.timing import LONG_S, Arm, InputSets
 from autotuner.devices.refills import Buffers
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs
@@ -20,7 +20,7 @@ def test_one_long_forward_is_enough_for_a_race_and_for_an_audit() -> None:
         calls.append(index)
         time.sleep(1.2 * LONG_S)
 
-    sets = CpuSets(PROBLEM, inputs(PROBLEM, "randn", 1), "warm", 0)
+    sets = InputSets(PROBLEM, inputs(PROBLEM, "randn", 1), "warm", 0)
     arm = Arm(forward, sets, 1)
     assert (arm.calls, len(calls)) == (1, 2)  # one to begin with
     buffers = Buffers(sets.inputs[0], (sets.inputs[0][0].clone(),), ())

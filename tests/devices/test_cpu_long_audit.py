@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from autotuner.devices.cpu.audit import LongAuditArm, of_variant
-from autotuner.devices.cpu.timing import LONG_S, Arm, CpuSets, VariantArm
+from autotuner.devices.cpu.timing import LONG_S, Arm, InputSets, VariantArm
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, reference
@@ -63,8 +63,8 @@ def judge(given: Tensors, written: Tensors) -> Fault | None:
     return None if bool((written[0] - right).abs().max() < 1e-4) else WRONG
 
 
-def audited(compute: Compute) -> tuple[Any, LongAuditArm, CpuSets]:
-    sets = CpuSets(PROBLEM, inputs(PROBLEM, "randn", 1), "warm", 0)
+def audited(compute: Compute) -> tuple[Any, LongAuditArm, InputSets]:
+    sets = InputSets(PROBLEM, inputs(PROBLEM, "randn", 1), "warm", 0)
     arm = VariantArm(cast(LoadedVariant, Loaded(compute)), sets, 1, lambda timed: None)
     plain, audit = of_variant(arm, judge)
     assert isinstance(audit, LongAuditArm)

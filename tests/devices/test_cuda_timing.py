@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from autotuner.devices.cuda import audit, timing, track
-from autotuner.devices.cuda.timing import BaselineArm, CudaSets, EventArm, VariantArm
+from autotuner.devices.cuda.timing import BaselineArm, EventArm, InputSets, VariantArm
 from autotuner.devices.cuda.track import CudaTrack
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import AUDIT, Timed
@@ -71,11 +71,11 @@ def without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "device_bytes", lambda device: 1 << 30)
 
 
-def sets_of(cache: str) -> CudaSets:
-    return CudaSets(PROBLEM, PLAIN, cache, 8192)
+def sets_of(cache: str) -> InputSets:
+    return InputSets(PROBLEM, PLAIN, cache, 8192)
 
 
-def arm_of(kernel: Kernel, sets: CudaSets, seen: list[Timed] | None = None) -> VariantArm:
+def arm_of(kernel: Kernel, sets: InputSets, seen: list[Timed] | None = None) -> VariantArm:
     def judge(timed: Timed) -> Fault | None:
         if seen is not None:
             seen.append(timed)
@@ -123,6 +123,19 @@ def test_work_beside_the_samples_of_the_baseline_is_the_variants(monkeypatch: py
     assert seen[-1].busy is not None
     arm_of(Kernel(), sets, seen).recheck()  # of which nothing is known yet
     assert seen[-1].busy is None
+
+
+def test_inputs_differ_from_set_to_set_and_from_sample_to_sample() -> None:
+    sets = sets_of("cold")
+    sets.renew()
+    first = [each[0].clone() for each in sets.inputs]
+    assert len(sets) > 2
+    assert not any(torch.equal(first[0], other) for other in first[1:])
+    sets.renew()
+    assert not any(torch.equal(now[0], then) for now, then in zip(sets.inputs, first, strict=True))
+    assert sets.changed() is None
+    sets.inputs[1][2].view(torch.int16)[0, 1, 2, 3] ^= 1
+    assert sets.changed() == "V of a timed set changed while it was timed"
 
 
 def finite(output: Tensor) -> bool:
@@ -176,7 +189,7 @@ def test_an_audit_sees_who_computes_less_often_on_what_is_there() -> None:
 # A device that is full ------------------------------------------------------------------------------------------------
 
 
-def no_room(forward: object, sets: CudaSets) -> None:
+def no_room(forward: object, sets: InputSets) -> None:
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
 
@@ -291,7 +304,7 @@ def baseline_arm(sample_s: float, row: Callable[[int], float], monkeypatch: pyte
     monkeypatch.setattr(timing, "make_arm", lambda forward, sets: Graph())
     monkeypatch.setattr(timing, "elapsed", elapsed)
     baseline = next(iter(op_of(PROBLEM).tensors().BASELINES.values()))
-    return BaselineArm(baseline, CudaSets(PROBLEM, PLAIN, "warm", 0))
+    return BaselineArm(baseline, InputSets(PROBLEM, PLAIN, "warm", 0))
 
 
 def test_a_row_of_forwards_outlasts_a_turn_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from time import perf_counter_ns
 
+import torch
+
 from autotuner.devices.cpu.timing import LONG_S, SAMPLE_S, Arm, VariantArm, stay_awake, still_busy
 from autotuner.devices.refills import Buffers, Refills
 from autotuner.gate import recheck
@@ -27,7 +29,7 @@ class AuditArm:
     ) -> None:
         """`seconds`: of a forward that finds no answer of another one, about."""
         sets = arm.sets
-        sets.restore()
+        sets.restore(0)
         self._arm, self._judge = arm, judge
         self._forward()
         calls = buffers.most_calls(math.ceil(SAMPLE_S / seconds))
@@ -45,7 +47,7 @@ class AuditArm:
             taken.append(self._timed())
             with on_one_thread():
                 refills.keep(call)
-        arm.sets.restore()
+        arm.sets.restore(0)
         arm.sets.rest()
         return min(taken)
 
@@ -58,7 +60,7 @@ class AuditArm:
     def recheck(self) -> Fault | None:
         self(fresh=True)
         fault = self._refills.fault(self._forward, self._judge)
-        self._arm.sets.restore()
+        self._arm.sets.restore(0)
         return fault
 
     def _forward(self) -> None:
@@ -71,8 +73,8 @@ class LongAuditArm:
     ones computes once more what the forward before it has computed."""
 
     def __init__(self, arm: VariantArm, judge: Callable[[Tensors, Tensors], Fault | None]) -> None:
-        self._arm, self._judge, self._buffers = arm, judge, _buffers(arm)
-        arm.sets.restore()
+        self._arm, self._judge, self._buffers = arm, judge, _of_variant(arm)
+        arm.sets.restore(0)
         self._refills = Refills(arm.sets.problem, self._buffers, arm.sets.plain, 1)
         self._changes = -1
         """Of the input sets, at the last forward."""
@@ -121,8 +123,8 @@ class LongAuditArm:
     def harm(self) -> Fault | None:
         """After a recheck: what was written that must not be, or goes on."""
         sets, due = self._arm.sets, self._refills.fresh_inputs(0)
-        found = recheck.harm(sets.problem, self._arm.results.damage(), due, self._buffers.inputs, still_busy())
-        sets.restore()
+        found = recheck.harm(sets.problem, self._arm.damage(), due, self._buffers.inputs, still_busy())
+        sets.restore(0)
         return found
 
 
@@ -145,7 +147,7 @@ def of_variant(
     """The audit of a variant's arm: its plain samples, and the others."""
     seconds = arm.seconds if arm.seconds >= LONG_S else max(arm.seconds, _seconds_anew(arm))
     if seconds < LONG_S:
-        return arm, AuditArm(arm, _buffers(arm), judge, seconds)
+        return arm, AuditArm(arm, _of_variant(arm), judge, seconds)
     audit = LongAuditArm(arm, judge)
     return LongPlainArm(audit), audit
 
@@ -160,10 +162,13 @@ def _seconds_anew(arm: VariantArm) -> float:
     return (perf_counter_ns() - started) / 1e9
 
 
+def _of_variant(arm: VariantArm) -> Buffers:
+    return Buffers(arm.sets.inputs[0], arm.outputs.tensors[0], (arm.workspace.bytes.view(torch.int32),))
+
+
 def of_baseline(arm: Arm, like: VariantArm) -> AuditArm:
-    """The same refills around a baseline."""
-    return AuditArm(arm, _buffers(like).beside(), lambda inputs, outputs: None, arm.seconds)
-
-
-def _buffers(arm: VariantArm) -> Buffers:
-    return Buffers.of(arm.sets.inputs[0], arm.outputs.tensors[0], arm.workspace.bytes)
+    """The same refills around a baseline, which say what they cost: its outputs are its own, so copies of the
+    variant's buffers are refilled."""
+    outputs = tuple(output.clone() for output in like.outputs.tensors[0])
+    workspace = like.workspace.bytes.view(torch.int32).clone()
+    return AuditArm(arm, Buffers(arm.sets.inputs[0], outputs, (workspace,)), lambda inputs, outputs: None, arm.seconds)

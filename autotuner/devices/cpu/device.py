@@ -10,7 +10,7 @@ import torch
 from autotuner.devices.cpu.bench import CpuBench
 from autotuner.devices.cpu.ceilings import ceilings
 from autotuner.devices.cpu.sanitizer import CpuSanitizer
-from autotuner.devices.cpu.timing import MOST_SLABS, CpuSets
+from autotuner.devices.cpu.timing import MOST_SLABS, InputSets
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cpu.track import CpuTrack
 from autotuner.forge.family import Family
@@ -58,7 +58,7 @@ class CpuProcess:
 
     def _track(self, conditions: Conditions, problem: Problem, judges: Callable[[Problem], Judges]) -> CpuTrack:
         inputs = self.truth(measured(problem), conditions.seeds[0]).inputs
-        sets = CpuSets(problem, inputs, conditions.cache, self._cache_bytes, MOST_SLABS // len(conditions.problems))
+        sets = InputSets(problem, inputs, conditions.cache, self._cache_bytes, MOST_SLABS // len(conditions.problems))
         return CpuTrack(sets, conditions.threads, judges(problem))
 
     def ceilings(self, conditions: Conditions) -> Ceilings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import perf_counter, perf_counter_ns
@@ -12,12 +13,11 @@ from torch import Tensor
 
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, PATTERN, Slab, guarded
 from autotuner.devices.cpu.witness import Witness
-from autotuner.devices.sets import FIRST, InputSets, Outputs, Results, Used, set_count
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import Timed
 from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
-from autotuner.ops.tensors import Symmetry, Tensors, on_one_thread
+from autotuner.ops.tensors import Symmetry, Tensors, on_one_thread, same_bits
 from autotuner.race.arms import Clocks
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault
@@ -48,6 +48,9 @@ ARMS = 3
 REST_S = 0.03
 """Seconds after the last call until threads must have gone to sleep, and for which they are then watched."""
 
+LOOKED_AT = 16
+"""Input sets at most that are compared after a race; after each sample the last one was."""
+
 SECOND_LOOK = 10
 """Samples a side by which other threads are looked for once more."""
 
@@ -55,51 +58,80 @@ PROBES = 64
 """Elements of an output that are made NaN before the last call of a sample, and looked at as soon as it returns."""
 
 
-class Slabs:
-    """Copies of tensors, a set each and each set a group, every tensor in a slab of its own. They are written, so that
-    no page fault is timed."""
-
-    def __init__(self, count: int, like: Tensors) -> None:
-        self._slabs: list[Slab] = []
-        self.sets = [tuple(map(self._placed, like)) for _ in range(count)]
-        self.groups = [tuple(tensor[None] for tensor in tensors) for tensors in self.sets]
-
-    def _placed(self, tensor: Tensor) -> Tensor:
-        slab, copy = guarded(tensor)
-        self._slabs.append(slab)
-        return copy
-
-    def damage(self) -> str | None:
-        """What was written before or just past a tensor, in words."""
-        return next((text for slab in self._slabs if (text := slab.damaged())), None)
+def _guarded(tensor: Tensor, slabs: list[Slab]) -> Tensor:
+    """A copy that ends at an unmapped page. It is written, so that no page fault is timed."""
+    slab, copy = guarded(tensor)
+    slabs.append(slab)
+    return copy
 
 
-class CpuSets(InputSets):
-    """Of a problem of some KiB there are only as many sets as the process may map, and some of each may still be in the
-    cache."""
+def _damaged(slabs: list[Slab]) -> str | None:
+    """What was written before or just past a tensor, in words."""
+    return next((text for slab in slabs if (text := slab.damaged())), None)
+
+
+class InputSets:
+    """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
+    last-level cache holds, so that a set has left the cache when its turn comes again; `warm`: one set. Of a problem of
+    some KiB there are only as many as the process may map, and some of each set may still be in the cache.
+
+    After every sample the sets that it used get other inputs, by a symmetry of the op: what an earlier call has
+    computed is of no use to a later one.
+    """
 
     def __init__(
         self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int, slabs: int = MOST_SLABS
     ) -> None:
         """`slabs`: that these sets may take."""
-        most = slabs // (len(inputs) + ARMS * len(op_of(problem).outputs(problem)))
-        count = min(most, set_count(problem, cache == "cold", cache_bytes))
-        super().__init__(problem, inputs, Slabs(count, inputs), cache == "cold")
+        self.problem, self.op, self.plain = problem, op_of(problem), inputs
+        most = slabs // (len(inputs) + ARMS * len(self.op.outputs(problem)))
+        count = min(most, math.ceil(5 * cache_bytes / problem.bytes) + 1) if cache == "cold" else 1
+        self._slabs: list[Slab] = []
+        self.inputs = [tuple(_guarded(x, self._slabs) for x in inputs) for _ in range(count)]
+        self.symmetries: list[Symmetry | None] = [None] * count
+        """What made the inputs of each set out of the plain ones; None: they are plain."""
+        self.changes = 0
+        """How often the inputs of some set were made anew."""
         self.baseline: Arm | None = None
         """The baseline's arm that was made last."""
-        self._next = 0
+        self._draw, self._next = random.Random(), 0
         self._idle_since = 0.0
         """When the last sample ended, by perf_counter()."""
 
     def turn(self) -> int:
         """Index of the set to use now. All arms share it: what one arm has just used would be warm for another."""
-        now, self._next = self._next, (self._next + 1) % len(self)
+        now, self._next = self._next, (self._next + 1) % len(self.inputs)
         return now
 
     @property
     def upcoming(self) -> int:
         """Index of the set whose turn comes next."""
         return self._next
+
+    def renew(self, used: Iterable[int]) -> None:
+        """Other inputs for these sets."""
+        self.changes += 1
+        tensors, device = self.op.tensors(), self.plain[0].device
+        for index in used:
+            found = tensors.symmetry(self.problem, self._draw.getrandbits(60), 1, device)
+            found.inputs(self.plain, tuple(tensor[None] for tensor in self.inputs[index]))
+            self.symmetries[index] = found
+
+    def restore(self, index: int) -> None:
+        """The plain inputs for this set."""
+        self.changes += 1
+        for tensor, plain in zip(self.inputs[index], self.plain, strict=True):
+            tensor.copy_(plain)
+        self.symmetries[index] = None
+
+    def outputs(self, index: int, plain: Tensors) -> Tensors:
+        """What the inputs of this set give, where the plain ones give `plain`."""
+        symmetry = self.symmetries[index]
+        if symmetry is None:
+            return plain
+        found = tuple(torch.empty_like(tensor)[None] for tensor in plain)
+        symmetry.outputs(plain, found)
+        return tuple(tensor[0] for tensor in found)
 
     @property
     def idle_until(self) -> float:
@@ -110,8 +142,25 @@ class CpuSets(InputSets):
         """A sample ends now."""
         self._idle_since = perf_counter()
 
+    def damage(self) -> str | None:
+        """What was written around an input, in words."""
+        return _damaged(self._slabs)
 
-def stay_awake(sets: CpuSets, threads: int) -> None:
+    def changed(self, indices: Iterable[int]) -> str | None:
+        """Which input of these sets is not what it must be, in words."""
+        for index in indices:
+            symmetry, right = self.symmetries[index], self.plain
+            if symmetry is not None:
+                made = tuple(torch.empty_like(tensor)[None] for tensor in self.plain)
+                symmetry.inputs(self.plain, made)
+                right = tuple(tensor[0] for tensor in made)
+            for given, now, then in zip(self.op.inputs(self.problem), self.inputs[index], right, strict=True):
+                if not same_bits(now, then):
+                    return f"{given.name} of a timed set changed while it was timed"
+        return None
+
+
+def stay_awake(sets: InputSets, threads: int) -> None:
     """Waits until the threads of the arm that was timed last sleep, without sleeping itself: a thread that has slept is
     often woken onto the CPU of the one that wakes the others, and samples then fall into two groups, one of them at the
     speed of a single CPU."""
@@ -120,49 +169,57 @@ def stay_awake(sets: CpuSets, threads: int) -> None:
         pass
 
 
-class ProbedOutputs(Outputs):
-    """Some elements are made NaN before the last call of a sample, and looked at as soon as it returns."""
+class Outputs:
+    """The outputs of each input set, poisoned."""
 
-    def __init__(self, sets: CpuSets) -> None:
-        poison = tuple(output.fill_(torch.nan) for output in sets.fresh_outputs())
-        super().__init__(sets, Slabs(len(sets), poison))
+    def __init__(self, sets: InputSets) -> None:
+        self._slabs: list[Slab] = []
+        self._like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
+        poison = [output.fill_(float("nan")) for output in self._like]
+        self.tensors = [tuple(_guarded(each, self._slabs) for each in poison) for _ in sets.inputs]
         self._draw()
 
     def _draw(self) -> None:
         """Other elements to look at."""
-        self._places = [tuple(torch.randint(size, (PROBES,)) for size in output.shape) for output in self.tensors[0]]
+        self._places = [tuple(torch.randint(size, (PROBES,)) for size in output.shape) for output in self._like]
 
-    def poison(self, groups: Iterable[int] = FIRST) -> None:
-        """From now on other elements are looked at."""
+    def damage(self) -> str | None:
+        """What was written around an output, in words."""
+        return _damaged(self._slabs)
+
+    def poison(self, used: Iterable[int]) -> None:
+        """Makes these outputs NaN. From now on other elements are looked at."""
         self._draw()
-        super().poison(groups)
+        for index in used:
+            for output in self.tensors[index]:
+                output.fill_(float("nan"))
 
     def spoil(self, index: int) -> None:
         """Makes a few elements of these outputs NaN."""
         for output, places in zip(self.tensors[index], self._places, strict=True):
-            output[places] = torch.nan
+            output[places] = float("nan")
 
     def probe(self, index: int) -> list[Tensor]:
         """The same elements, as they are now."""
-        return self._probed(self.tensors[index])
+        return self.probed(self.tensors[index])
 
-    def lacks(self, probed: Sequence[Tensor], index: int, plain: Tensors) -> bool:
-        """Whether what was probed is not what it must be, where the plain inputs give `plain`: 0 and -0 are equal, NaN
-        is like nothing."""
-        due = self._probed(stacked[0] for stacked in self.due(index, plain))
-        return not all(bool((one == two).all()) for one, two in zip(probed, due, strict=True))
-
-    def _probed(self, outputs: Iterable[Tensor]) -> list[Tensor]:
+    def probed(self, outputs: Iterable[Tensor]) -> list[Tensor]:
+        """The same elements of other outputs."""
         return [output[places] for output, places in zip(outputs, self._places, strict=True)]
+
+
+def _equal(some: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Whether all numbers are equal, 0 and -0 too, and none is NaN."""
+    return all(bool((one == two).all()) for one, two in zip(some, other, strict=True))
 
 
 class Beside:
     """What a baseline is given beside the inputs of each set. It is made outside the clock, for sets with other inputs
     than it was made for."""
 
-    def __init__(self, baseline: Baseline, sets: CpuSets) -> None:
+    def __init__(self, baseline: Baseline, sets: InputSets) -> None:
         self._baseline, self._sets = baseline, sets
-        self.of: list[Tensors] = [()] * len(sets)
+        self.of: list[Tensors] = [()] * len(sets.inputs)
         self._made_for: dict[int, Symmetry | None] = {}
 
     def make(self) -> None:
@@ -181,7 +238,7 @@ class Arm:
     def __init__(
         self,
         forward: Callable[[int], object],
-        sets: CpuSets,
+        sets: InputSets,
         threads: int,
         prepare: Callable[[], None] = lambda: None,
     ) -> None:
@@ -214,15 +271,6 @@ class Arm:
         self._used.add(self.last)
         self.forward(self.last)
 
-    @property
-    def used(self) -> Used:
-        """The set of the last forward, which a replay has too."""
-        return {self.last: slice(None)}
-
-    def replay(self) -> None:
-        """The last forward once more, untimed."""
-        self.forward(self.last)
-
     def __call__(self) -> float:
         """Seconds of one forward: a busy pause, untimed forwards to wake the arm's threads, then `calls` timed ones."""
         with on_one_thread():
@@ -252,12 +300,12 @@ class Arm:
         """After a sample: looks at what it left, and gives the sets it used other inputs."""
         self.sets.rest()
         with on_one_thread():
-            self._look(dict.fromkeys(self._used, slice(None)))
+            self._look(self._used)
+            self.sets.renew(self._used)
         self._used.clear()
 
-    def _look(self, used: Used) -> None:
+    def _look(self, used: set[int]) -> None:
         """Nothing of a baseline is looked at."""
-        self.sets.renew(used)
 
 
 class VariantArm(Arm):
@@ -266,16 +314,15 @@ class VariantArm(Arm):
     is_variant = True
 
     def __init__(
-        self, variant: LoadedVariant, sets: CpuSets, threads: int, judge: Callable[[Timed], Fault | None]
+        self, variant: LoadedVariant, sets: InputSets, threads: int, judge: Callable[[Timed], Fault | None]
     ) -> None:
         """`judge` is G7."""
-        problem = sets.problem
+        problem, self._judge = sets.problem, judge
         wanted = variant.workspace_bytes(problem)
         self.workspace = Slab(max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT))
         self.workspace.bytes.fill_(PATTERN)
-        self.outputs = ProbedOutputs(sets)
-        self._seen: str | None = None
-        """Which buffer was not what it must be right after a sample, in words."""
+        self.outputs = Outputs(sets)
+        self._strays: str | None = None
         workspace = self.workspace.bytes.data_ptr()
         pairs = zip(sets.inputs, self.outputs.tensors, strict=True)
         calls = [variant.prepared(problem, *pair, workspace, wanted) for pair in pairs]
@@ -283,10 +330,10 @@ class VariantArm(Arm):
         def forward(index: int) -> None:
             calls[index](0)
 
-        sets.restore()
+        sets.restore(0)
         forward(0)
-        plain = tuple(output.clone() for output in self.outputs.tensors[0])
-        self.results = Results(self.outputs, sets, plain, self.workspace.damaged, judge)
+        self.plain = tuple(output.clone() for output in self.outputs.tensors[0])
+        """What it gives on the plain inputs."""
         super().__init__(forward, sets, threads)
         self.settle()
 
@@ -302,18 +349,38 @@ class VariantArm(Arm):
         """So that what the last forward has not written when it returns is seen not to be there."""
         self.outputs.spoil(self.sets.upcoming)
 
-    def _look(self, used: Used) -> None:
-        """The last output must be there at once, and its inputs still be what they were."""
-        probed = self.outputs.probe(self.last)
-        if self.outputs.lacks(probed, self.last, self.results.plain):
-            self._seen = "when the last call of a timed sample returned, its output was not there"
-        if self._seen is None:
-            self._seen = self.sets.changed(self.used)
-        self.results.settle(used)
+    def _look(self, used: set[int]) -> None:
+        """Each output must be the one that the set's inputs make, the last one at once."""
+        sets, outputs = self.sets, self.outputs
+        first = outputs.probe(self.last)
+        due = outputs.probed(sets.outputs(self.last, self.plain))
+        if not _equal(first, due):
+            self._strays = "when the last call of a timed sample returned, its output was not there"
+        for index in used:
+            if not _equal(outputs.tensors[index], sets.outputs(index, self.plain)):
+                self._strays = "the output of a timed forward is not the one that its inputs make"
+        if self._strays is None:
+            self._strays = sets.changed([self.last])
+        outputs.poison(used)
+
+    def damage(self) -> str | None:
+        """What was written around a buffer, in words."""
+        return self.sets.damage() or self.outputs.damage() or self.workspace.damaged()
 
     def recheck(self) -> Fault | None:
         busy = _crowded(self._sides()) or still_busy()  # which may take more samples
-        return self.results.recheck(self, busy, self._seen)
+        sets, outputs, last = self.sets, self.outputs, self.last
+        some = random.sample(range(len(sets.inputs)), min(LOOKED_AT, len(sets.inputs)))
+        strays = self._strays or sets.changed(some)
+        sets.restore(last)
+        outputs.poison([last])
+        self._repeat()
+        if strays is None and not _equal(outputs.tensors[last], self.plain):
+            strays = "two timed forwards on equal inputs gave different bits"
+        return self._judge(Timed(sets.inputs[last], outputs.tensors[last], self.damage(), strays, self._repeat, busy))
+
+    def _repeat(self) -> None:
+        self.forward(self.last)
 
 
 def _crowded(sides: Sequence[Arm]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotuner.devices.cpu.audit import of_baseline, of_variant
-from autotuner.devices.cpu.timing import LONG_S, Arm, Beside, CpuSets, VariantArm
+from autotuner.devices.cpu.timing import LONG_S, Arm, Beside, InputSets, VariantArm
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import Judges
 from autotuner.race.arms import Audited, Price
@@ -15,7 +15,7 @@ class CpuTrack:
 
     drift = 0.15
 
-    def __init__(self, sets: CpuSets, threads: int, judges: Judges) -> None:
+    def __init__(self, sets: InputSets, threads: int, judges: Judges) -> None:
         self.problem = sets.problem
         self.gap = 5e-4 if threads > 1 else 5e-5
         self._sets, self._threads, self._judges = sets, threads, judges

@@ -12,7 +12,7 @@ from autotuner.devices.cuda.timing import (
     GRAPH_S,
     SINGLE_S,
     BaselineArm,
-    CudaSets,
+    InputSets,
     VariantArm,
     device_faults,
     elapsed,
@@ -30,7 +30,7 @@ class AuditArm:
         self,
         arm: VariantArm | BaselineArm,
         buffers: Buffers,
-        sets: CudaSets,
+        sets: InputSets,
         judge: Callable[[Tensors, Tensors], Fault | None],
     ) -> None:
         self._arm, self._sets, self._judge = arm, sets, judge
@@ -79,15 +79,20 @@ class AuditArm:
             return fault
 
 
-def of_variant(arm: VariantArm, sets: CudaSets, judge: Callable[[Tensors, Tensors], Fault | None]) -> AuditArm:
+def of_variant(arm: VariantArm, sets: InputSets, judge: Callable[[Tensors, Tensors], Fault | None]) -> AuditArm:
     """The audit of a variant's arm."""
-    return AuditArm(arm, _buffers(arm, sets), sets, judge)
+    return AuditArm(arm, Buffers(sets.inputs[0], arm.outputs.tensors[0], _words(arm)), sets, judge)
 
 
-def of_baseline(arm: BaselineArm, like: VariantArm, sets: CudaSets) -> AuditArm:
-    """The same refills around a baseline."""
-    return AuditArm(arm, _buffers(like, sets).beside(), sets, lambda inputs, outputs: None)
+def of_baseline(arm: BaselineArm, like: VariantArm, sets: InputSets) -> AuditArm:
+    """The same refills around a baseline, which say what they cost: its outputs are its own, so copies of the
+    variant's buffers are refilled."""
+    outputs = tuple(output.clone() for output in like.outputs.tensors[0])
+    workspace = tuple(words.clone() for words in _words(like))
+    return AuditArm(arm, Buffers(sets.inputs[0], outputs, workspace), sets, lambda inputs, outputs: None)
 
 
-def _buffers(arm: VariantArm, sets: CudaSets) -> Buffers:
-    return Buffers.of(sets.inputs[0], arm.outputs.tensors[0], arm.workspace)
+def _words(arm: VariantArm) -> Tensors:
+    """The workspace in words of 32 bits, if there is any."""
+    whole = arm.workspace[: arm.workspace.numel() // 2 * 2]
+    return (whole.view(torch.int32),) if whole.numel() else ()

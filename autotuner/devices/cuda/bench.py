@@ -15,7 +15,6 @@ from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import unless_full
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
 from autotuner.devices.cuda.instruments import NOT_READY, Instruments
-from autotuner.devices.sets import bits
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
@@ -65,7 +64,7 @@ class CudaBench:
         workspace = self._workspace(problem)
         stream = torch.cuda.current_stream().cuda_stream
         unlike = torch.zeros(count, dtype=torch.bool, device="cuda")
-        words = [(bits(output), bits(expected)) for output, expected in zip(outputs, right, strict=True)]
+        words = [(_words(output), _words(expected)) for output, expected in zip(outputs, right, strict=True)]
         for launch in range(count):
             for output in outputs:
                 output.fill_(torch.nan)
@@ -123,7 +122,7 @@ class CudaBench:
 
     def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
         bands = self._arena.bands()
-        changed = [(bits(a) != bits(b)).any() for a, b in zip(before, placed, strict=True)]
+        changed = [(_words(a) != _words(b)).any() for a, b in zip(before, placed, strict=True)]
         flags = [bool(flag) for flag in torch.stack([*changed, *(written(words) for _, words in bands)]).tolist()]
         found = damage(bands, flags[len(changed) :])
         self._arena.restore()
@@ -190,6 +189,15 @@ class CudaBench:
             seen.append(tuple(output.clone() for output in outputs))
         self._arena.restore()
         return status, tuple(seen)
+
+
+WORDS = {2: torch.int16, 4: torch.int32}
+"""Integers, by the bytes of an element."""
+
+
+def _words(tensor: Tensor) -> Tensor:
+    """The tensor's bits. It is the same memory, however it lies: who asks again sees what has been written since."""
+    return tensor.view(WORDS[tensor.element_size()])
 
 
 class Traffic:

@@ -17,7 +17,7 @@ from autotuner.devices.cuda.facts import SHOWN_BY
 from autotuner.devices.cuda.guarded_memory import Arena
 from autotuner.devices.cuda.instruments import Instruments
 from autotuner.devices.cuda.sanitizer import CudaSanitizer
-from autotuner.devices.cuda.timing import CudaSets, elapsed, require_working_device
+from autotuner.devices.cuda.timing import InputSets, elapsed, require_working_device
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.cuda.track import CudaTrack
 from autotuner.forge.family import Family
@@ -101,7 +101,7 @@ class CudaProcess:
     def _track(self, conditions: Conditions, problem: Problem, judges: Callable[[Problem], Judges]) -> CudaTrack:
         cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         inputs = self.truth(measured(problem), conditions.seeds[0]).inputs
-        sets = CudaSets(problem, inputs, conditions.cache, cache_bytes)
+        sets = InputSets(problem, inputs, conditions.cache, cache_bytes)
         return CudaTrack(sets, judges(problem), self._monitor)
 
     def ceilings(self, conditions: Conditions) -> Ceilings:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -15,11 +17,11 @@ from autotuner.devices.cuda.full import device_bytes, unless_full
 from autotuner.devices.cuda.guarded_memory import ALIGNMENT, BAND, PATTERN, Band, Segment, damage
 from autotuner.devices.cuda.overlap import CapturedForwards
 from autotuner.devices.cuda.rest import AfterBaseline, made_at_rest, own_work_s, still_busy
-from autotuner.devices.sets import InputSets, Outputs, Results, Used, set_count
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import Timed
+from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
-from autotuner.ops.tensors import Tensors, full_is_no_refusal, lying_in, span
+from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits, full_is_no_refusal, lying_in, span
 from autotuner.race.arms import ArmError, Clocks
 from autotuner.values import codes
 from autotuner.values.errors import FULL_PAUSES_S, DeviceFullError, InfrastructureError
@@ -44,36 +46,43 @@ Forward = Callable[[int], None]
 
 
 class Rows:
-    """Sets of tensors, a set a row of one allocation and all one group. Each tensor lies between bands that hold a
-    pattern:
+    """Sets of tensors, a set a row of one allocation, each tensor between bands that hold a pattern:
 
     | band | first | band | second | band | ...
     """
 
     def __init__(self, count: int, like: Sequence[Tensor]) -> None:
+        self._like = tuple(like)
         self._spans = _spans([-(-span(tensor) * tensor.element_size() // 2) * 2 for tensor in like])
         period = -(-(self._spans[-1][1] + BAND) // ALIGNMENT) * ALIGNMENT
         self._memory = torch.full((count, period // 2), PATTERN, dtype=torch.int16, device=like[0].device)
-        words = [self._memory[:, start // 2 : stop // 2] for start, stop in self._spans]
-        pairs = tuple(zip(words, like, strict=True))
-        self.sets = [tuple(lying_in(each[row], tensor) for each, tensor in pairs) for row in range(count)]
-        self.groups = [tuple(_stacked(*pair) for pair in pairs)]
+        self.count = count
 
-    def damage(self) -> str | None:
-        """Which band around the tensors was written, in words."""
-        return damage(self._bands())
+    def words(self, place: int) -> Tensor:
+        """The tensor of that place in every set, as words; (sets, words)."""
+        start, stop = self._spans[place]
+        return self._memory[:, start // 2 : stop // 2]
 
-    def _bands(self) -> list[Band]:
+    def tensors(self, place: int) -> list[Tensor]:
+        """The tensor of that place, a set each."""
+        like, words = self._like[place], self.words(place)
+        return [lying_in(words[row], like) for row in range(self.count)]
+
+    @cached_property
+    def stacked(self) -> Tensors:
+        """The tensors of each place in all sets; the sets are the first dimension."""
+        return tuple(self._stacked(place, like) for place, like in enumerate(self._like))
+
+    def _stacked(self, place: int, like: Tensor) -> Tensor:
+        words = self.words(place).view(like.dtype)
+        strides = (words.stride(0), *like.stride())
+        return words.as_strided((self.count, *like.shape), strides, words.storage_offset())
+
+    def bands(self) -> list[Band]:
         """What lies around the tensors of each set."""
         edges = [0, *(edge for span in self._spans for edge in span), 2 * self._memory.shape[1]]
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return [(start > 0, self._memory[:, start // 2 : stop // 2]) for start, stop in pairs]
-
-
-def _stacked(words: Tensor, like: Tensor) -> Tensor:
-    """Tensors like that one as one, each in its row of the words."""
-    typed = words.view(like.dtype)
-    return typed.as_strided((len(words), *like.shape), (typed.stride(0), *like.stride()), typed.storage_offset())
 
 
 def _spans(sizes: list[int]) -> list[tuple[int, int]]:
@@ -85,16 +94,86 @@ def _spans(sizes: list[int]) -> list[tuple[int, int]]:
     return spans
 
 
-class CudaSets(InputSets):
-    """Sets that are written at once, with what empties the second-level cache."""
+class InputSets:
+    """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
+    second-level cache holds, so that a set has left it when its turn comes again; `warm`: one set.
+
+    After every sample all sets get other inputs, by symmetries of the op: what an earlier call has computed is of no
+    use to a later one.
+    """
 
     def __init__(self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int) -> None:
-        count = set_count(problem, cache == "cold", cache_bytes)
-        super().__init__(problem, inputs, Rows(count, inputs), cache == "cold")
+        self.cold = cache == "cold"
+        count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
+        self.problem, self.op, self.plain = problem, op_of(problem), inputs
+        self.rows = Rows(count, inputs)
+        self.inputs = list(zip(*(self.rows.tensors(place) for place in range(len(inputs))), strict=True))
         self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=inputs[0].device)
+        self._draw = random.Random()
+        self._symmetry: Symmetry | None = None
         self.after_baseline = AfterBaseline()
         """What worked on behind the baselines' samples since the last variant's arm was made."""
         self.restore()
+
+    def __len__(self) -> int:
+        return self.rows.count
+
+    def renew(self) -> None:
+        """Other inputs for every set."""
+        seed, device = self._draw.getrandbits(60), self.plain[0].device
+        self._symmetry = self.op.tensors().symmetry(self.problem, seed, len(self), device)
+        self._symmetry.inputs(self.plain, self.rows.stacked)
+
+    def restore(self) -> None:
+        """The plain inputs for every set."""
+        for stacked, plain in zip(self.rows.stacked, self.plain, strict=True):
+            stacked.copy_(plain.expand_as(stacked))
+        self._symmetry = None
+
+    def outputs(self, plain: Tensors, into: Tensors) -> None:
+        """What the inputs of the sets give, where the plain ones give `plain`."""
+        if self._symmetry is None:
+            for stacked, tensor in zip(into, plain, strict=True):
+                stacked.copy_(tensor.expand_as(stacked))
+        else:
+            self._symmetry.outputs(plain, into)
+
+    def changed(self) -> str | None:
+        """Which input is not what it must be, in words."""
+        right = tuple(torch.empty_like(stacked) for stacked in self.rows.stacked)
+        if self._symmetry is None:
+            right = tuple(plain.expand_as(stacked) for plain, stacked in zip(self.plain, right, strict=True))
+        else:
+            self._symmetry.inputs(self.plain, right)
+        pairs = zip(self.rows.stacked, right, strict=True)
+        flags = torch.stack([(now.view(torch.int16) != then.view(torch.int16)).any() for now, then in pairs])
+        given = self.op.inputs(self.problem)
+        names = [each.name for each, flag in zip(given, flags.tolist(), strict=True) if flag]
+        return f"{names[0]} of a timed set changed while it was timed" if names else None
+
+
+class Outputs:
+    """The outputs of each input set, poisoned."""
+
+    def __init__(self, sets: InputSets) -> None:
+        like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
+        self._sets, self.rows = sets, Rows(len(sets), like)
+        self.tensors = list(zip(*(self.rows.tensors(place) for place in range(len(like))), strict=True))
+        self._due = tuple(
+            torch.empty(stacked.shape, dtype=stacked.dtype, device=stacked.device) for stacked in self.rows.stacked
+        )
+
+    def poison(self) -> None:
+        """Makes all outputs NaN."""
+        for stacked in self.rows.stacked:
+            stacked.fill_(torch.nan)
+
+    def unlike(self, plain: Tensors, used: slice) -> Tensor:
+        """Whether an output of these sets is not the one that the set's inputs make, where the plain ones give `plain`:
+        a tensor, so that nobody waits for it. 0 and -0 are equal, NaN is like nothing."""
+        self._sets.outputs(plain, self._due)
+        pairs = zip(self.rows.stacked, self._due, strict=True)
+        return torch.stack([(now[used] != then[used]).any() for now, then in pairs]).any()
 
 
 def elapsed(work: Callable[[], object]) -> float:
@@ -110,7 +189,7 @@ def elapsed(work: Callable[[], object]) -> float:
 class GraphArm:
     """Replays of a graph of forwards, each on the next input set. `overlap`: one begins before the last has ended."""
 
-    def __init__(self, forward: Forward, sets: CudaSets, seconds: float) -> None:
+    def __init__(self, forward: Forward, sets: InputSets, seconds: float) -> None:
         least = max(1, math.ceil(GRAPH_S / seconds))
         self.calls = max(len(sets), least) if sets.cold else least
         self._graph, forwards = torch.cuda.CUDAGraph(), CapturedForwards()
@@ -120,7 +199,7 @@ class GraphArm:
                 forwards.end()
             self.overlap = forwards.overlap()
         self.last = (self.calls - 1) % len(sets)
-        self.used: Used = {0: slice(0, min(self.calls, len(sets)))}
+        self.used = slice(0, min(self.calls, len(sets)))
         for _ in range(math.ceil(WARM_S / (seconds * self.calls)) if seconds * self.calls < WARM_S else 0):
             self._graph.replay()
 
@@ -137,17 +216,13 @@ class EventArm:
 
     overlap = False
 
-    def __init__(self, forward: Forward, sets: CudaSets) -> None:
+    def __init__(self, forward: Forward, sets: InputSets) -> None:
         self._forward, self._sets = forward, sets
-        self.calls, self.last = 1, 0
-
-    @property
-    def used(self) -> Used:
-        """The set of the last sample."""
-        return {0: slice(self.last, self.last + 1)}
+        self.calls, self.last, self.used = 1, 0, slice(0, 1)
 
     def __call__(self) -> float:
         self.last = (self.last + 1) % len(self._sets)
+        self.used = slice(self.last, self.last + 1)
         if self._sets.cold:
             self._sets.flush.zero_()
         return elapsed(self.replay)
@@ -157,7 +232,7 @@ class EventArm:
         self._forward(self.last)
 
 
-def make_arm(forward: Forward, sets: CudaSets) -> GraphArm | EventArm:
+def make_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
     """The arm that suits the forward's duration. Raises RuntimeError when a short forward cannot be captured."""
     forward(0)
     torch.cuda.synchronize()
@@ -206,7 +281,7 @@ class BaselineArm:
     place, which torch takes for what was just let go, only the variant's outputs would be cold.
     """
 
-    def __init__(self, baseline: Baseline, sets: CudaSets) -> None:
+    def __init__(self, baseline: Baseline, sets: InputSets) -> None:
         """Raises RuntimeError when the baseline does not take the problem, and DeviceFullError when the device has no
         memory left for it."""
         self._baseline, self._sets = baseline, sets
@@ -257,15 +332,15 @@ class BaselineArm:
 class VariantArm:
     """The arm of a built variant, with guarded outputs and a guarded workspace of its own."""
 
-    def __init__(self, variant: LoadedVariant, sets: CudaSets, judge: Callable[[Timed], Fault | None]) -> None:
+    def __init__(self, variant: LoadedVariant, sets: InputSets, judge: Callable[[Timed], Fault | None]) -> None:
         """`judge` is G7. Raises ArmError when the variant cannot be launched or captured, and DeviceFullError when the
         device has no memory left."""
-        self._sets, self.outputs = sets, Outputs(sets, Rows(len(sets), sets.fresh_outputs()))
+        self._sets, self.outputs, self._judge = sets, Outputs(sets), judge
         sets.after_baseline.forget()
         wanted = variant.workspace_bytes(sets.problem)
         _require_possible(wanted, sets)
-        around = Segment.around(wanted, sets.flush.device)
-        words = around.take(wanted)
+        self._workspace = Segment.around(wanted, sets.flush.device)
+        words = self._workspace.take(wanted)
         assert words is not None
         self.workspace = words
         workspace = words.data_ptr()
@@ -285,16 +360,26 @@ class VariantArm:
                 raise ArmError(Fault(verdict=Verdict.IMPOSSIBLE, code="measure.overlap", detail=OVERLAP))
             self.outputs.poison()
             self._arm.replay()
-            plain = tuple(output.clone() for output in self.outputs.tensors[self._arm.last])
-            self._results = Results(self.outputs, sets, plain, lambda: damage(around.bands()), judge)
-            self._results.settle(self._arm.used)
+            self._plain = tuple(output.clone() for output in self.outputs.tensors[self._arm.last])
+            self._strays = torch.zeros((), dtype=torch.bool, device=sets.flush.device)
+            self._settle()
         self.calls = self._arm.calls
 
     def __call__(self) -> float:
         with device_faults():
             seconds = self._arm()
-            self._results.settle(self._arm.used)
+            self._settle()
             return seconds
+
+    def _settle(self) -> None:
+        """After a sample: each of its outputs must be the one that its inputs make. Then outputs are poisoned, and all
+        sets get other inputs."""
+        self._strays |= self.outputs.unlike(self._plain, self._arm.used)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self.outputs.poison()
+        self._sets.renew()
 
     def clocks(self, seconds: float) -> Clocks:
         with device_faults():
@@ -308,16 +393,29 @@ class VariantArm:
             started = time.perf_counter()
             device = elapsed(replays)
             clocks = Clocks(host=time.perf_counter() - started, device=device)
-            self._results.settle(self._arm.used)
+            self._settle()
             return clocks
 
     def recheck(self) -> Fault | None:
         with device_faults():
-            busy = self._sets.after_baseline.busy or still_busy(self._arm.replay, own_work_s)
-            return self._results.recheck(self._arm, busy)
+            arm, sets, outputs = self._arm, self._sets, self.outputs
+            busy = sets.after_baseline.busy or still_busy(arm.replay, own_work_s)
+            self._prepare()
+            arm.replay()
+            self._strays |= outputs.unlike(self._plain, arm.used)
+            strays = "the output of a timed forward is not the one that its inputs make" if self._strays else None
+            strays = sets.changed() or strays
+            sets.restore()
+            outputs.poison()
+            arm.replay()
+            last = outputs.tensors[arm.last]
+            if strays is None and not all_same_bits(last, self._plain):
+                strays = "two timed launches on equal inputs gave different bits"
+            found = damage([*sets.rows.bands(), *outputs.rows.bands(), *self._workspace.bands()])
+            return self._judge(Timed(sets.inputs[arm.last], last, found, strays, arm.replay, busy))
 
 
-def _require_possible(wanted: int, sets: CudaSets) -> None:
+def _require_possible(wanted: int, sets: InputSets) -> None:
     """Raises ArmError where no device of this size has that many bytes of workspace, whoever else uses it."""
     if wanted <= 0:
         return
@@ -327,7 +425,7 @@ def _require_possible(wanted: int, sets: CudaSets) -> None:
         raise ArmError(Fault(verdict=Verdict.OVER_LIMITS, code=codes.WORKSPACE, detail=detail))
 
 
-def _variant_arm(forward: Forward, sets: CudaSets) -> GraphArm | EventArm:
+def _variant_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
     try:
         return make_arm(forward, sets)
     except (torch.AcceleratorError, torch.OutOfMemoryError):  # without memory the variant was not even asked

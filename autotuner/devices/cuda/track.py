@@ -6,7 +6,7 @@ import time
 
 from autotuner.devices.cuda.audit import of_baseline, of_variant
 from autotuner.devices.cuda.clocks import ClockMonitor
-from autotuner.devices.cuda.timing import BaselineArm, CudaSets, VariantArm
+from autotuner.devices.cuda.timing import BaselineArm, InputSets, VariantArm
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import Judges
 from autotuner.race.arms import Audited, Price
@@ -29,7 +29,7 @@ class CudaTrack:
     gap = 5e-6
     """A kernel that follows another of its kind starts some microseconds sooner than behind one with other needs."""
 
-    def __init__(self, sets: CudaSets, judges: Judges, monitor: ClockMonitor) -> None:
+    def __init__(self, sets: InputSets, judges: Judges, monitor: ClockMonitor) -> None:
         self.problem = sets.problem
         self._sets, self._judges, self._monitor = sets, judges, monitor
         self._baselines: dict[str, BaselineArm] = {}
