@@ -65,7 +65,7 @@ def test_the_form_has_short_words(typed: str, printed: str) -> None:
         ("(2,6,197,64) flaot32", "did you mean float32?"),
         (
             "(2,6,197,64) float32 attn_mask=m",
-            "attn_mask is not supported: the masks are full and causal, at either corner",
+            "attn_mask is not supported: the masks are full, causal (bottom_right: the last query sees all keys)",
         ),
         ("(2,32:5,197,64) float32", "heads is 32, expected a multiple of heads_kv, 5"),
         ("(2,6,197,64) float32 bottom_right", "corner is bottom_right, but the mask is not causal"),
@@ -83,7 +83,7 @@ def test_what_is_refused_says_why(typed: str, said: str) -> None:
 def test_a_file_that_asks_for_what_is_not_served_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "space.toml"
     path.write_text(SPACE.replace('dtype = "float32"', 'dtype = "float32"\nattn_mask = "m"'))
-    with pytest.raises(SpaceError, match=r"problems\[0\]: attn_mask is not supported: the masks are full and causal"):
+    with pytest.raises(SpaceError, match=r"problems\[0\]: attn_mask is not supported: the masks are full, causal"):
         load_space(str(path))
 
 
