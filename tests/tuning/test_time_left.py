@@ -240,8 +240,8 @@ class Heard:
     @property
     def left(self) -> str:
         """What is said of the time left."""
-        lines = [line for line in self._written.getvalue().splitlines() if "time left" in line]
-        return lines[-1].split("time left ")[1]
+        lines = [line for line in self._written.getvalue().splitlines() if " left" in line]
+        return "about " + lines[-1].rsplit("about ", 1)[1]
 
 
 def test_the_time_left_is_that_of_the_trials_or_of_the_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
