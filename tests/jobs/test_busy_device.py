@@ -19,17 +19,19 @@ from autotuner.values.sweep import State
 
 
 @pytest.fixture
-def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def busy() -> Iterator[None]:
     """The CPU, with a lock as GPUs have it, which somebody holds."""
     name, kind = f"test-{uuid.uuid4()}", DEVICES["cpu"]
 
     def choose(wishes: Wishes) -> Chosen:
         return kind.choose(wishes)._replace(locks=(name,))
 
-    locked, load = kind._replace(choose=choose), DEVICES._load
-    monkeypatch.setattr(DEVICES, "_load", lambda wanted: locked if wanted == "cpu" else load(wanted))
-    with held([name], "a device", 0, lambda _: None):
-        yield
+    DEVICES["cpu"] = kind._replace(choose=choose)
+    try:
+        with held([name], "a device", 0, lambda _: None):
+            yield
+    finally:
+        del DEVICES["cpu"]
 
 
 def worked_on(store: Store) -> int:
