@@ -115,7 +115,7 @@ def test_the_pages_of_sweeps_and_what_is_not_there_have_no_serious_finding(
     watched = Watched(context)
     found = {path: watched.findings(sweeps_server.url + path) for path in ("/queue", "/sweeps/1", "/sweeps/2")}
     assert watched.complaints == []
-    missing = {path: watched.findings(sweeps_server.url + path) for path in ("/nothing", "/sweeps/3", "/studies/none")}
+    missing = {path: watched.findings(sweeps_server.url + path) for path in ("/nothing", "/sweeps/99", "/studies/none")}
     context.close()
     assert {path: bad for path, bad in (found | missing).items() if bad} == {}
     # The browser itself says that there is nothing, and nothing else is said.
