@@ -83,9 +83,7 @@ def problems(snapshot: Snapshot, links: Links) -> Figure:
             level = shade(loss)
             svg.add("rect", x=x + 1, y=y + 1, width=CELL_W - 2, height=CELL_H - 2, rx=2,
                     class_=f"cell heat-{level}", title=title)  # fmt: skip
-            words = (
-                "best" if loss == 0 else f"+{100 * loss:.1f}" if loss < 1 else f"\N{MULTIPLICATION SIGN}{loss + 1:.1f}"
-            )
+            words = _words(loss)
             svg.text(x + CELL_W / 2, y + CELL_H / 2 + 4, words, f"cell-text on-{level}", "middle")
         rows.append(
             (
