@@ -116,13 +116,15 @@ class Study:
         from autotuner.serve import table as tables
         from autotuner.store import queries
         from autotuner.tuning import workbench
+        from autotuner.tuning.validation import Validator
 
         hear, patience_s = _told(callbacks), 60 * patience_minutes
         with _main_is_not_imported(), _opened(self.store) as opened:
             wanted = tables.to_validate(opened, self.name, lengths, vary)
             here = workbench.of_study(queries.study(opened, self.name))
             with here.held(patience_s, hear), closing(here.executor()) as executor:
-                here.validator(opened, self.name, executor, hear, 60 * minutes, patience_s).run(wanted)
+                trials = here.retrials(opened, self.name, executor, hear, 60 * minutes, patience_s)
+                Validator(trials).run(wanted)
             return tables.table_of(opened, [self.name]).ranges
 
     def export(self, path: str | Path = "best.json", format: str = "json") -> Path:

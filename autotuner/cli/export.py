@@ -27,7 +27,7 @@ from autotuner.values.errors import InputError, StoreError
 from autotuner.values.files import regular_target, write_atomically
 
 if TYPE_CHECKING:
-    from autotuner.tuning.finals import Step
+    from autotuner.tuning.retrials import Step
     from autotuner.views.beliefs import StudyBeliefs
 
 LossOption = Annotated[
@@ -59,6 +59,7 @@ def validate(
     from autotuner.serve.ranges import lengths_of
     from autotuner.store import queries
     from autotuner.tuning import workbench
+    from autotuner.tuning.validation import Validator
     from autotuner.views.table_words import ranges_words
 
     asked = None if lengths is None else lengths_of(lengths)
@@ -71,7 +72,8 @@ def validate(
             heard.print(step.text)
 
         with here.held(60 * patience, say_waiting), closing(here.executor()) as executor:
-            here.validator(opened, name, executor, listen, 60 * minutes, 60 * patience).run(wanted)
+            trials = here.retrials(opened, name, executor, listen, 60 * minutes, 60 * patience)
+            Validator(trials).run(wanted)
         table = tables.table_of(opened, [name], loss)
     if as_json:
         print_json(json_of(table))

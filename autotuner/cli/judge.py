@@ -53,6 +53,7 @@ def finals(
     """
     from autotuner.store import queries
     from autotuner.tuning import workbench
+    from autotuner.tuning.finals import Finals
     from autotuner.views.finals_progress import FinalsProgress
     from autotuner.views.finals_table import finals_table
 
@@ -67,7 +68,8 @@ def finals(
             closing(here.executor()) as executor,
             FinalsProgress(err if as_json else out, 60 * minutes) as shown,
         ):
-            found = here.finals(store, study, executor, shown.hear, 60 * minutes, 60 * patience).run()
+            trials = here.retrials(store, study, executor, shown.hear, 60 * minutes, 60 * patience)
+            found = Finals(trials, here.default_digest).run()
     if as_json:
         print_json(json_of(found))
     else:

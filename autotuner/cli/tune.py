@@ -19,8 +19,8 @@ from autotuner.values.files import regular_target, write_atomically
 if TYPE_CHECKING:
     from autotuner.store import Store
     from autotuner.tuning.driver import Event
-    from autotuner.tuning.finals import Step
     from autotuner.tuning.plan import Start
+    from autotuner.tuning.retrials import Step
     from autotuner.tuning.workbench import Workbench
     from autotuner.values.sweep import SweepRequest
     from autotuner.views.finals_progress import FinalsProgress
@@ -130,7 +130,7 @@ class _Shown:
 
     def hears(self, event: Event | Step) -> None:
         from autotuner.tuning.calm import Waiting
-        from autotuner.tuning.finals import Step
+        from autotuner.tuning.retrials import Step
 
         if self._is_searching and not isinstance(event, Step):
             self.progress.hear(event)

@@ -18,8 +18,9 @@ from autotuner.store.sweep_records import SweepRecord
 from autotuner.store.sweeps import Claim, Data
 from autotuner.tuning.calm import Calm, Caution, Protest, Waiting
 from autotuner.tuning.driver import Budget, Converged, Event, Judged, Started, TieFound, UnderWay
-from autotuner.tuning.finals import Step, due
+from autotuner.tuning.finals import Finals, due
 from autotuner.tuning.plan import Start
+from autotuner.tuning.retrials import Step
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import AutotunerError, InfrastructureError, LeaseLostError
 from autotuner.values.outcome import Outcome
@@ -182,7 +183,8 @@ class SweepRun:
         self._listener.confirms()
         try:
             seconds, patience_s = 60 * request.finals_minutes, 60 * request.patience_minutes
-            finals = here.finals(self._store, study, executor, self._hear, seconds, patience_s, self.beat)
+            trials = here.retrials(self._store, study, executor, self._hear, seconds, patience_s, self.beat)
+            finals = Finals(trials, here.default_digest)
             self._clock.leave_out(lambda: finals.waited_s)
             finals.run()
         except LeaseLostError:

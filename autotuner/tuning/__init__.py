@@ -11,6 +11,7 @@
 | `transfer` | where a new study starts: related studies in the store |
 | `finals`, `standings` | the best again in fresh processes, and which trial is the one to use |
 | `validation` | variants on problems that were not tuned |
+| `retrials` | trials judged and timed again, as finals and validation do |
 | `gate_one`, `race_again` | one variant through the gate, or timed again |
 | `gate_summary`, `trial_report` | what the gate found, for those who use a variant and for programs |
 | `time_left` | how long a run will still take |

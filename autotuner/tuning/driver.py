@@ -25,6 +25,7 @@ from autotuner.tuning.flights import Flights, Landed, deadly
 from autotuner.tuning.optuna_study import OptunaStudy
 from autotuner.tuning.outcomes import Outcomes
 from autotuner.tuning.plan import Plan
+from autotuner.tuning.retrials import leased
 from autotuner.values import program
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Outcome
@@ -109,14 +110,9 @@ class Driver:
         `beat` is called whenever the lease is renewed. What it raises ends the run in good order: what is in flight is
         judged by the next one, under the same numbers.
         """
-        with self._store.lease(self.name) as lease:
+        with leased(self._store, self.name, beat) as renew:
             until = time.monotonic() + budget.seconds
-
-            def renew() -> None:
-                lease.beat()
-                beat()
-
-            run = _Run(self._store, self._executor, self._plan, caution or Caution(), self._listen, Heartbeat(renew))
+            run = _Run(self._store, self._executor, self._plan, caution or Caution(), self._listen, renew)
             run.begin(budget)
             try:
                 run.loop(budget, until)

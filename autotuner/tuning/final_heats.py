@@ -7,19 +7,16 @@ calm, and whether it is a finalist that makes the baseline beside it slow or fas
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from statistics import median
 
 from autotuner.race.confirm import FINAL_BLOCKS
-from autotuner.run.ask import Beat, ask
-from autotuner.run.executor import Executor
+from autotuner.run.ask import ask
 from autotuner.run.jobs import RaceJob
 from autotuner.tuning.calm import pause, pause_s
+from autotuner.tuning.retrials import TRIES, Retrials
 from autotuner.tuning.steady import Steady, words
-from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
-from autotuner.values.outcome import Artifact, Calibration, Heat
-from autotuner.values.problem import Problem
+from autotuner.values.outcome import Artifact, Heat
 from autotuner.values.verdict import Fault, Verdict
 
 DRIFT, WITNESS = "measure.drift", "measure.witness"
@@ -29,35 +26,15 @@ Baselines of some ten microseconds differ from process to process, so two or thr
 OFF = 0.1
 """A baseline alone that takes less than on a calm machine by more than this share shows that the machine was none; one
 that takes more is slower."""
-TRIES = 5
-"""Tries of a process that is lost for reasons that are nobody's, or beside which the device throttles."""
-
-
-def calm_baselines(calibration: Calibration, before: Mapping[Problem, float]) -> tuple[float, ...]:
-    """Microseconds of the pinned baselines on a calm machine, one a problem: now, or `before` where that is less."""
-    problems = dict.fromkeys(timing.problem for timing in calibration.timings)
-    pairs = zip(problems, calibration.baseline_us, strict=True)
-    return tuple(min(us, before.get(problem, us)) for problem, us in pairs)
 
 
 class FinalHeats:
     """Runs heats, and waits while the machine is disturbed."""
 
-    def __init__(
-        self,
-        executor: Executor,
-        conditions: Conditions,
-        say: Callable[[str], None],
-        beat: Beat,
-        patience_s: float,
-        who: Callable[[], str] = str,
-        in_vain: str = "nobody is crowned",
-    ) -> None:
-        """`conditions`: with what the baselines take on a calm machine. `patience_s`: how long is waited for one, in
-        all. `who` says who disturbs now, in words; "" where nobody can be seen. `in_vain`: what comes of it where the
-        machine stays disturbed."""
-        self._executor, self._conditions, self._say, self._beat = executor, conditions, say, beat
-        self._patience_s, self._who, self._in_vain, self._steady = patience_s, who, in_vain, Steady(OFF)
+    def __init__(self, trials: Retrials, in_vain: str) -> None:
+        """`trials`: calibrated. `in_vain`: what comes of it where the machine stays disturbed."""
+        self._trials, self._conditions = trials, trials.conditions
+        self._in_vain, self._steady = in_vain, Steady(OFF)
         self.waited_s = 0.0
         """For a calm machine, in all."""
 
@@ -100,23 +77,23 @@ class FinalHeats:
         while not isinstance(found := self._race(), Heat):
             if found.code != DRIFT:
                 raise InfrastructureError(f"the baseline cannot be timed: {found.detail}")
-            who = self._who()
+            who = self._trials.who()
             said = "; ".join(filter(None, [found.detail, who]))
             if at_once:
-                self._say(f"{said}; waiting for a calm machine, which comes on top of the time")
+                self._trials.say(f"{said}; waiting for a calm machine, which comes on top of the time")
             at_once = False
             self.waited_s += time.monotonic() - started
-            if self.waited_s >= self._patience_s:
+            if self.waited_s >= self._trials.patience_s:
                 raise InfrastructureError(
                     f"{said}, after a wait of {self.waited_s:.0f} s: {self._in_vain}; stop what else runs"
                 )
             seconds = pause_s(self.waited_s - before_s)
-            pause(seconds, self._beat)
+            pause(seconds, self._trials.beat)
             self.waited_s += seconds
             self._look(who, seconds)
             started = time.monotonic()
         if not at_once:
-            self._say(f"the machine is calm again; waited {self.waited_s:.0f} s so far")
+            self._trials.say(f"the machine is calm again; waited {self.waited_s:.0f} s so far")
         return found, not self._lowered(found) and at_once
 
     def _look(self, who: str, waited_s: float) -> None:
@@ -127,11 +104,11 @@ class FinalHeats:
         started = time.monotonic()
         seen = self._race(thermometer=False)
         self.waited_s += time.monotonic() - started
-        if not isinstance(seen, Heat) or self._who():
+        if not isinstance(seen, Heat) or self._trials.who():
             return
         slow = self._steady.look([median(now) for now in seen.baseline_us], self._conditions.baseline_us, waited_s)
         if slow and slow != self._conditions.slow_baseline_us:
-            self._say(words(slow))
+            self._trials.say(words(slow))
             self._conditions = self._conditions.model_copy(update={"slow_baseline_us": slow})
 
     def _lowered(self, witness: Heat) -> bool:
@@ -149,7 +126,7 @@ class FinalHeats:
         conditions = self._conditions if thermometer else self._conditions.model_copy(update={"baseline_us": ()})
         for _ in range(TRIES):
             job = RaceJob(artifacts=artifacts, conditions=conditions, blocks=FINAL_BLOCKS, audits=audits, fresh=True)
-            result = ask(self._executor, job, self._beat)
+            result = ask(self._trials.executor, job, self._trials.beat)
             if isinstance(result, Heat):
                 return result
             if isinstance(result, Fault) and (result.code == DRIFT or result.verdict.judges):

@@ -9,28 +9,24 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
 
 from autotuner.race.confirm import FIRST, PROCESSES, Standing, confirm
-from autotuner.run.ask import Beat, ask
-from autotuner.run.executor import Executor
-from autotuner.run.jobs import Built, JudgeJob
-from autotuner.store import Ending, Finalist, FinalsRecord, Lineup, Proof, Store
+from autotuner.run.jobs import Built
+from autotuner.store import Ending, Finalist, FinalsRecord, Lineup, Proof
 from autotuner.tuning import finals_plan
 from autotuner.tuning.choice import choice
-from autotuner.tuning.final_heats import TRIES, FinalHeats
-from autotuner.tuning.finals_plan import MANY, PROVING, Number
+from autotuner.tuning.final_heats import FinalHeats
+from autotuner.tuning.finals_plan import PROVING, Number
+from autotuner.tuning.retrials import Retrials
 from autotuner.tuning.serving import confirmed_on_each, servers
 from autotuner.values import codes
-from autotuner.values.conditions import Conditions, fresh_seeds
-from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.values.conditions import fresh_seeds
+from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Heat, Measurement, Outcome
 from autotuner.values.verdict import Fault
 
-GATE_BLOCKS = 2
-"""Timed blocks where a finalist is judged: G7 needs some. The heats say how fast it is."""
 PROVEN = (codes.MANY, codes.MEMORY)
 """The checks of those that are chosen, beside those of every finalist."""
 
@@ -75,45 +71,19 @@ class Entrant:
         )
 
 
-class Say(Protocol):
-    """Hears what the finals do: a step with the seconds left, or what is of interest only while it lasts."""
-
-    def __call__(self, text: str, left_s: float | None = None, passing: bool = False) -> None: ...
-
-
-class Hall(NamedTuple):
-    """Where the rounds are run, and what they need there."""
-
-    store: Store
-    study: str
-    executor: Executor
-    conditions: Conditions
-    """With the pinned baselines."""
-    say: Say
-    beat: Beat
-    until: float
-    """When the finals should be over on a calm machine, on the monotonic clock."""
-    seconds: float
-    """That they may take in all."""
-    patience_s: float
-    """Seconds that they wait for a calm machine, on top of that."""
-    who: Callable[[], str] = str
-    """Says who disturbs now; "" where nobody can be seen."""
-
-    @property
-    def proving_s(self) -> float:
-        """Seconds of these that are kept for the gate on the one that is chosen."""
-        return PROVING * self.seconds
-
-
 class FinalRounds:
     """One finals, from the first heat to the end."""
 
-    def __init__(self, hall: Hall, finals_id: int, lineup: Lineup, entrants: Sequence[Entrant]) -> None:
-        self._hall, self._id, self._lineup = hall, finals_id, lineup
+    def __init__(
+        self, trials: Retrials, until: float, finals_id: int, lineup: Lineup, entrants: Sequence[Entrant]
+    ) -> None:
+        """`until`: when they should be over on a calm machine, on the monotonic clock."""
+        self._trials, self._until, self._id, self._lineup = trials, until, finals_id, lineup
         self._entrants = {entrant.digest: entrant for entrant in entrants}
         self._heats: list[Heat] = []
-        self._runner = FinalHeats(hall.executor, hall.conditions, hall.say, hall.beat, hall.patience_s, hall.who)
+        self._runner = FinalHeats(trials, "nobody is crowned")
+        self._proving_s = PROVING * trials.seconds
+        """Kept for the gate on the one that is chosen."""
         self._witness_s = finals_plan.START_S
         self._judged_s = 0.0
         """Seconds that the gate took the last time."""
@@ -134,7 +104,7 @@ class FinalRounds:
             self._race()
             chosen = self._chosen()
             if chosen is None:
-                raise InputError(f"no finalist of {self._hall.study} passed here; `autotuner status` says why")
+                raise InputError(f"no finalist of {self._trials.study} passed here; `autotuner status` says why")
             unproven = self._unproven(chosen)
             if unproven is None:
                 break
@@ -142,7 +112,7 @@ class FinalRounds:
         alive = {entrant.digest: entrant for entrant in self._alive()}
         proofs = tuple(proof for digest, proof in self._proofs.items() if digest in alive)
         audits = {digest: entrant.audit for digest, entrant in alive.items() if entrant.audit is not None}
-        self._hall.store.finish_finals(self._id, Ending(**dict(self._standing()), proofs=proofs, audits=audits))
+        self._trials.store.finish_finals(self._id, Ending(**dict(self._standing()), proofs=proofs, audits=audits))
 
     # Rounds -----------------------------------------------------------------------------------------------------
 
@@ -153,11 +123,11 @@ class FinalRounds:
             running, waiting = self._running(), self._unjudged()
             if running and not self._is_late(running):
                 self._round(running)
-            elif waiting and self._left_s() >= self._hall.proving_s:
+            elif waiting and self._left_s() >= self._proving_s:
                 self._judge(waiting[0])
             else:
                 if running:
-                    self._hall.say("no time for another process")
+                    self._trials.say("no time for another process")
                 return
 
     def _alive(self) -> list[Entrant]:
@@ -187,11 +157,11 @@ class FinalRounds:
     def _gates_s(self) -> float:
         """Seconds that the gate will take, about: of those who may still lead, and of the one that is chosen."""
         judging = math.fsum(max(entrant.judging_s, self._judged_s) for entrant in self._unjudged())
-        return judging + self._hall.proving_s
+        return judging + self._proving_s
 
     def _left_s(self) -> float:
         """Seconds that are left; what was waited for a calm machine comes on top."""
-        return self._hall.until + self._runner.waited_s - time.monotonic()
+        return self._until + self._runner.waited_s - time.monotonic()
 
     def _round_s(self, running: Sequence[Entrant]) -> float:
         return self._witness_s + math.fsum(entrant.next_s for entrant in running)
@@ -203,7 +173,7 @@ class FinalRounds:
         expected = (PROCESSES - number + 1) * self._round_s(running) + self._gates_s()
         left = max(0.0, min(expected, self._left_s()))
         said = f"process {number} of {PROCESSES}: {count}, each alone beside the baseline"
-        self._hall.say(said, left)
+        self._trials.say(said, left)
         self._runner.draw(fresh_seeds())
         started = time.monotonic()
         self._record(self._runner.witness())
@@ -212,7 +182,7 @@ class FinalRounds:
             self._heat(entrant)
 
     def _heat(self, entrant: Entrant) -> None:
-        self._hall.say(f"timing trial {entrant.number}, process {entrant.heats + 1}", passing=True)
+        self._trials.say(f"timing trial {entrant.number}, process {entrant.heats + 1}", passing=True)
         started, waited_s = time.monotonic(), self._runner.waited_s
         heat, fault = self._runner.of(entrant.built.artifact, audits=entrant.audit is None)
         entrant.heat_s = time.monotonic() - started - (self._runner.waited_s - waited_s)
@@ -227,7 +197,7 @@ class FinalRounds:
 
     def _record(self, heat: Heat) -> None:
         self._heats.append(heat)
-        self._hall.store.record_heat(self._hall.study, "finals", heat, finals_id=self._id)
+        self._trials.store.record_heat(self._trials.study, "finals", heat, finals_id=self._id)
 
     # The gate ---------------------------------------------------------------------------------------------------
 
@@ -238,9 +208,9 @@ class FinalRounds:
     def _judge(self, entrant: Entrant) -> None:
         """The gate on fresh seeds, with a longer soak."""
         entrant.is_judged = True
-        self._hall.say(f"judging trial {entrant.number} on fresh inputs", max(0.0, self._left_s()))
+        self._trials.say(f"judging trial {entrant.number} on fresh inputs", max(0.0, self._left_s()))
         started = time.monotonic()
-        self._passes(entrant, "finalist")
+        self._passes(entrant)
         self._judged_s = time.monotonic() - started
 
     def _chosen(self) -> Entrant | None:
@@ -258,7 +228,7 @@ class FinalRounds:
         if not left or self._left_s() >= self._proof_s:
             return next(iter(left), None)
         numbers = ", ".join(str(entrant.number) for entrant in left)
-        self._hall.say(f"no time to judge trial {numbers} as well, faster on a problem: the table does without")
+        self._trials.say(f"no time to judge trial {numbers} as well, faster on a problem: the table does without")
         return None
 
     def _serving(self, chosen: Entrant) -> list[Entrant]:
@@ -273,58 +243,28 @@ class FinalRounds:
         """The longest soak. One that fails it is out."""
         use = "the one to use" if entrant is chosen else "the best on a problem"
         said = f"judging trial {entrant.number}, {use}, through as many launches as fit in some seconds"
-        self._hall.say(said, min(self._hall.proving_s, max(0.0, self._left_s())))
+        self._trials.say(said, min(self._proving_s, max(0.0, self._left_s())))
         started = time.monotonic()
-        outcome = self._passes(entrant, "chosen")
+        outcome = self._passes(entrant, is_chosen=True)
         self._proof_s = time.monotonic() - started
         if outcome is not None:
             assert outcome.gate is not None  # it passed
             found = tuple(check for check in outcome.gate.checks if check.code in PROVEN)
             self._proofs[entrant.digest] = Proof(number=entrant.number, digest=entrant.digest, checks=found)
 
-    def _passes(self, entrant: Entrant, soak: finals_plan.Soak) -> Outcome | None:
+    def _passes(self, entrant: Entrant, is_chosen: bool = False) -> Outcome | None:
         """The outcome of one that passes the gate on fresh seeds; None of one that does not, and is out."""
-        short = {"min_blocks": GATE_BLOCKS, "max_blocks": GATE_BLOCKS, "seeds": fresh_seeds()}
-        # No latency of this race is used, so no thermometer: the gate says the same on a busy machine.
-        conditions = self._hall.conditions.model_copy(update={**short, "baseline_us": ()})
-        job = JudgeJob(
-            built=entrant.built,
-            conditions=conditions,
-            soak=soak,
-            audited=entrant.audit is not None,
-            many_s=MANY * self._hall.seconds,
-            fresh=soak == "chosen",
-        )
-        outcome = self._judged(job)
+        audited, settle = entrant.audit is not None, self._runner.witness  # which waits for a calm machine
+        outcome = self._trials.judged(entrant.number, entrant.built, is_chosen, audited, settle)
         if outcome.verdict.has_latency:
             return outcome
         assert outcome.fault is not None  # whatever has no latency has one
         self._fails(entrant, outcome.fault)
         return None
 
-    def _judged(self, job: JudgeJob) -> Outcome:
-        """Raises InfrastructureError when the machine does not let it be judged."""
-        why = ""
-        for _ in range(TRIES):
-            outcome = ask(self._hall.executor, job, self._hall.beat)
-            if not isinstance(outcome, Outcome):
-                raise InfrastructureError(f"a finalist's job gave no outcome: {outcome}")
-            if outcome.verdict.judges:
-                return outcome
-            why = outcome.fault.detail if outcome.fault is not None else outcome.verdict.value
-            self._runner.witness()  # waits for a calm machine
-        raise InfrastructureError(f"a finalist cannot be judged: {why}")
-
     def _fails(self, entrant: Entrant, fault: Fault) -> None:
-        """A finalist is out. If it is the very binary of the search, and the fault is its own, its trial is revoked."""
         entrant.is_out = True
-        said = f"trial {entrant.number}: {fault.code}, {fault.detail}"
-        if entrant.is_as_searched and fault.verdict.judges:
-            reason = f"in the finals: {fault.code}, {fault.detail}"
-            self._hall.store.revoke(self._hall.study, entrant.number, reason)
-            self._hall.say(f"{said}; revoked")
-        else:
-            self._hall.say(f"{said}; left out")
+        self._trials.refuse(entrant.number, fault, "in the finals", entrant.is_as_searched)
 
 
 def audits_of(records: Iterable[FinalsRecord]) -> dict[str, CheckResult]:

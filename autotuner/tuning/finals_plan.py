@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from autotuner.gate.recheck import AUDIT
 from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES
@@ -13,12 +13,8 @@ from autotuner.values.outcome import Outcome, Stop
 from autotuner.values.ratio import LogRatio
 from autotuner.values.verdict import Verdict
 
-FINALS_S = 120.0
-"""Seconds that finals may take on a calm machine, unless the user says otherwise: calibration, gate, heats, proof."""
 PROVING = 0.25
-"""The share of these that is kept for the gate on the one that is chosen, 0..1."""
-MANY = 1 / 12
-"""The share of these in which it is launched as often as fits, 0..1: ten seconds, unless the user says otherwise."""
+"""The share of the seconds of finals that is kept for the gate on the one that is chosen, 0..1."""
 TOP = 8
 """Best trials by the search's estimate that are always worth a place."""
 MOST = 32
@@ -38,8 +34,6 @@ MOST_SCALED = 4.0
 
 Number = int
 """Of a trial."""
-Soak = Literal["finalist", "chosen"]
-"""How long a finalist is soaked: because it stays in the running, or because it is the one to use."""
 
 
 class Costs(NamedTuple):

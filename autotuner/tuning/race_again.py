@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from autotuner.race.statistics import median_interval
 from autotuner.race.tie import logs, ratios_between, tie_band
 from autotuner.run.ask import ask
-from autotuner.run.jobs import BuildJob, Built, RaceJob
+from autotuner.run.jobs import RaceJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, TrialRecord, queries
 from autotuner.tuning import standings
+from autotuner.tuning.retrials import rebuilt
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
@@ -64,16 +65,9 @@ def race(
     found = _best(store, name) if trial is None else _timed(store, name, trial)
     workbench = Workbench(SpaceFile.stored(queries.study(store, name).space_document))
     conditions = workbench.conditions.model_copy(update={"baselines": found.session.calibration.baselines})
-    variant, artifact = found.outcome.variant, found.outcome.artifact
-    assert artifact is not None  # what was measured was built
     with held(workbench), closing(workbench.executor()) as executor:
-        built = ask(executor, BuildJob(variant=variant, conditions=conditions))
-        if isinstance(built, Built) and built.artifact.digest == artifact.digest:
-            artifacts = (built.artifact,) * (2 if itself else 1)
-            heat = ask(executor, RaceJob(artifacts=artifacts, conditions=conditions, blocks=blocks, fresh=True))
-        else:
-            said = "its sources or its compiler have changed since it passed the gate; tune again"
-            raise InputError(f"trial {found.number} of {name} cannot be timed again: {said}")
+        artifacts = (rebuilt(executor, found, conditions).artifact,) * (2 if itself else 1)
+        heat = ask(executor, RaceJob(artifacts=artifacts, conditions=conditions, blocks=blocks, fresh=True))
     if isinstance(heat, Fault):
         raise InputError(f"trial {found.number} of {name} cannot be timed again: {heat.detail}")
     if not isinstance(heat, Heat):
@@ -86,7 +80,7 @@ def race(
     return Race(
         study=name,
         trial=found.number,
-        variant=variant,
+        variant=found.outcome.variant,
         against=against,
         problems=conditions.problems,
         objective=conditions.objective,

@@ -46,9 +46,8 @@ if TYPE_CHECKING:
     from autotuner.store import Store, StudyRecord
     from autotuner.tuning.calm import Waiting
     from autotuner.tuning.driver import Driver, Listener
-    from autotuner.tuning.finals import Finals, Step
     from autotuner.tuning.plan import Start
-    from autotuner.tuning.validation import Validator
+    from autotuner.tuning.retrials import Retrials, Step
 
 program.consists_of(__name__)
 
@@ -329,7 +328,7 @@ class Workbench:
 
         return held(self.chosen.locks, self.device.name, patience_s, listen)
 
-    def finals(
+    def retrials(
         self,
         store: Store,
         study: str,
@@ -338,27 +337,13 @@ class Workbench:
         seconds: float,
         patience_s: float,
         beat: Beat = lambda: None,
-    ) -> Finals:
-        """The finals of a study of this space, which may take so long and wait so long for a calm machine."""
-        from autotuner.tuning.finals import Finals
-
-        where = (store, study, self.conditions, executor, self.device.environment, self.default_digest)
-        return Finals(*where, listen, seconds, patience_s, beat, self._who_disturbs)
-
-    def validator(
-        self,
-        store: Store,
-        study: str,
-        executor: Executor,
-        listen: Callable[[Step], None],
-        seconds: float,
-        patience_s: float,
-    ) -> Validator:
-        """What tries variants of a study of this space on problems that were not tuned."""
-        from autotuner.tuning.validation import Validator
+    ) -> Retrials:
+        """A study of this space whose trials are judged again, which may take so long and wait so long for a calm
+        machine."""
+        from autotuner.tuning.retrials import Retrials
 
         where = (store, study, self.conditions, executor, self.device.environment)
-        return Validator(*where, listen, seconds, patience_s, self._who_disturbs)
+        return Retrials(*where, listen, seconds, patience_s, beat, self._who_disturbs)
 
     def _who_disturbs(self) -> str:
         if self._cluster is not None:

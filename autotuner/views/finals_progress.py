@@ -9,7 +9,7 @@ from typing import Self
 from rich.console import Console
 
 from autotuner.tuning.calm import Waiting
-from autotuner.tuning.finals import Step
+from autotuner.tuning.retrials import Step
 from autotuner.views.two_lines import TwoLines, left, with_bar
 
 

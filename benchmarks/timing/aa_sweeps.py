@@ -34,6 +34,7 @@ from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.driver import Budget, Driver, Event, TieFound
 from autotuner.tuning.finals import Finals
 from autotuner.tuning.plan import Plan
+from autotuner.tuning.retrials import Retrials
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
@@ -149,7 +150,8 @@ def sweep(workbench: Workbench, store: Store, executor: Executor, trials: int, s
     driver = Driver(store, executor, plan, listen)
     driver.run(Budget(trials=trials))
     environment = workbench.device.environment
-    finals = Finals(store, driver.name, workbench.conditions, executor, environment, workbench.default_digest).run()
+    again = Retrials(store, driver.name, workbench.conditions, executor, environment)
+    finals = Finals(again, workbench.default_digest).run()
     measured = [o.measurement for o in store.judged_numbers(driver.name).values() if o.measurement is not None]
     return {**searched(measured, ties), **confirmed(finals)}
 

@@ -34,6 +34,7 @@ from autotuner.tuning.calm import Calm, Caution, Protest
 from autotuner.tuning.driver import Budget, Event
 from autotuner.tuning.finals import Finals
 from autotuner.tuning.plan import Start
+from autotuner.tuning.retrials import Retrials
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import InfrastructureError, InputError
@@ -111,7 +112,8 @@ def finals_of(workbench: Workbench, store: Store, study: str, executor: Any) -> 
     """What finals confirm of each finalist; nothing where they cannot be held."""
     environment = workbench.device.environment
     try:
-        found = Finals(store, study, workbench.conditions, executor, environment, workbench.default_digest).run()
+        trials = Retrials(store, study, workbench.conditions, executor, environment)
+        found = Finals(trials, workbench.default_digest).run()
     except (InfrastructureError, InputError) as error:
         print(f"finals: {error}", flush=True)
         return {}

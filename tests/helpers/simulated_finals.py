@@ -9,8 +9,9 @@ from autotuner.run.fake import Deviations, FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.finals import Finals, Step
+from autotuner.tuning.finals import Finals
 from autotuner.tuning.plan import Plan
+from autotuner.tuning.retrials import Retrials, Step
 from autotuner.values.outcome import Outcome
 from autotuner.values.ratio import LogRatio
 from autotuner.values.variant import Variant
@@ -41,7 +42,7 @@ def confirmed(
     store: Store, study: str, by: InlineExecutor, listen: Callable[[Step], None] = lambda _: None
 ) -> FinalsRecord:
     """Holds the finals of a study."""
-    return Finals(store, study, simulated.conditions(), by, {"os": "none"}, DEFAULT, listen).run()
+    return Finals(Retrials(store, study, simulated.conditions(), by, {"os": "none"}, listen), DEFAULT).run()
 
 
 def flatter(raw: sqlite3.Connection, number: int) -> None:

@@ -18,6 +18,7 @@ from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.finals import Finals
 from autotuner.tuning.plan import Plan, Start
+from autotuner.tuning.retrials import Retrials
 from autotuner.values.outcome import Measurement, Stop
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
@@ -133,7 +134,8 @@ def sweep(store: Store, regime: str, better: bool, seed: int) -> Sweep:
     )
     driver = Driver(store, executor, plan)
     driver.run(Budget(trials=CANDIDATES))
-    finals = Finals(store, driver.name, conditions, executor, {}, Variant.of("sdpa", "cpu", DEFAULT).digest).run()
+    trials = Retrials(store, driver.name, conditions, executor, {})
+    finals = Finals(trials, Variant.of("sdpa", "cpu", DEFAULT).digest).run()
     outcomes = store.judged_numbers(driver.name).values()
     truths = {o.artifact.digest: land.truth(o.variant) for o in outcomes if o.artifact is not None}
     raced = [(land.truth(o.variant), o.measurement) for o in outcomes if o.measurement is not None]

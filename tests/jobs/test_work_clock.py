@@ -18,7 +18,7 @@ from autotuner.store import Store, sweeps
 from autotuner.tuning import device_lock, final_heats
 from autotuner.tuning.calm import Calm, Protest, Waiting
 from autotuner.tuning.device_lock import held
-from autotuner.tuning.finals import Finals
+from autotuner.tuning.retrials import Retrials
 from autotuner.values.errors import DeviceBusyError
 from tests.helpers import simulated
 from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, swept
@@ -129,10 +129,10 @@ def test_waiting_in_finals_is_no_work(
     monkeypatch.setattr(final_heats, "pause", pause)
     by = Spoilt(FakeLine(simulated.truth, deviations=DEVIATIONS), lambda job: bool(busy) and busy.pop(0))
 
-    def finals(store: Store, study: str, executor: Spoilt, *rest: Any) -> Finals:
-        return Finals(store, study, simulated.conditions(), executor, {"os": "none"}, DEFAULT, *rest)
+    def retrials(store: Store, study: str, executor: Spoilt, *rest: Any) -> Retrials:
+        return Retrials(store, study, simulated.conditions(), executor, {"os": "none"}, *rest)
 
-    here: Any = SimpleNamespace(finals=finals, default_digest=DEFAULT)
+    here: Any = SimpleNamespace(retrials=retrials, default_digest=DEFAULT)
     before, spent_s = time.monotonic(), run.spent_s
     if is_stopped:
         with pytest.raises(KeyboardInterrupt):

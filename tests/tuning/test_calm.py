@@ -25,6 +25,7 @@ from autotuner.tuning.device_lane import WARMED, DeviceLane
 from autotuner.tuning.driver import Started
 from autotuner.tuning.finals import Finals
 from autotuner.tuning.finals_plan import contenders, searched
+from autotuner.tuning.retrials import Retrials
 from autotuner.tuning.steady import STEADY_S
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import BackendTiming, Calibration, Measurement
@@ -192,9 +193,9 @@ def test_a_study_that_never_saw_a_calm_machine_has_nothing_to_export(
     assert (summary.judged, len(summary.disturbed)) == (0, 4)
     assert standings.best(store, name) is None
     assert CliRunner().invoke(app, ["export", name, "--store", str(path), "--out", "-"]).exit_code != 0
-    finals = Finals(store, name, simulated.conditions(), InlineExecutor(simulated.backend()), {}, "")
+    trials = Retrials(store, name, simulated.conditions(), InlineExecutor(simulated.backend()), {})
     with pytest.raises(InputError, match="no right variant"):
-        finals.run()
+        Finals(trials, "").run()
 
 
 @pytest.mark.parametrize(("job_s", "calm_after_s"), [(1.0, 50), (5.0, 100)], ids=["at the end", "on the way"])

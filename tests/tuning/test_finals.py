@@ -23,9 +23,10 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.finals import Finals, Step, due
+from autotuner.tuning.finals import Finals, due
 from autotuner.tuning.finals_plan import LEAST, contenders, searched
 from autotuner.tuning.plan import Plan
+from autotuner.tuning.retrials import Retrials, Step
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult, GateReport
@@ -240,7 +241,7 @@ def test_who_serves_a_problem_beside_the_one_to_use_has_a_proof_too(store: Store
 
     driver = Driver(store, executor(truth), Plan(space, simulated.DEVICE, conditions))
     driver.run(Budget(trials=25))
-    found = Finals(store, driver.name, conditions, executor(truth), {"os": "none"}, DEFAULT).run()
+    found = Finals(Retrials(store, driver.name, conditions, executor(truth), {"os": "none"}), DEFAULT).run()
     assert found.standing is not None
     finalists = found.by_digest
     blocks = [finalists[proof.digest].variant.point["BLOCK"] for proof in found.standing.proofs]
@@ -268,10 +269,8 @@ def test_finals_without_a_proof_of_the_one_to_use_are_due_again(store: Store) ->
 def test_finals_with_little_time_have_fewer_finalists_and_processes_and_say_so(store: Store) -> None:
     study = swept(store, equal, 25)
     said: list[str] = []
-    runner = Finals(
-        store, study, simulated.conditions(), executor(equal), {}, DEFAULT, lambda step: said.append(step.text), 0.0
-    )
-    found = runner.run()
+    where = (store, study, simulated.conditions(), executor(equal))
+    found = Finals(Retrials(*where, {}, lambda step: said.append(step.text), 0.0), DEFAULT).run()
     assert len(found.finalists) == LEAST
     assert found.standing is not None
     assert [each.processes for each in found.standing.finalists] == [FIRST] * LEAST

@@ -14,6 +14,7 @@ from autotuner.run.inline import InlineExecutor
 from autotuner.store import FinalsRecord, Store, queries
 from autotuner.tuning import final_heats, standings
 from autotuner.tuning.finals import Finals
+from autotuner.tuning.retrials import Retrials
 from autotuner.tuning.steady import STEADY_S
 from autotuner.values import config
 from autotuner.values.errors import InfrastructureError
@@ -74,8 +75,9 @@ def two_speeds(slow_us: float) -> InlineExecutor:
 
 
 def finals_of(store: Store, study: str, by: InlineExecutor, said: list[str], who: str) -> FinalsRecord:
-    arguments = (store, study, simulated.conditions(), by, {"os": "none"}, DEFAULT, lambda step: said.append(step.text))
-    return Finals(*arguments, who=lambda: who).run()
+    where = (store, study, simulated.conditions(), by, {"os": "none"})
+    trials = Retrials(*where, lambda step: said.append(step.text), who=lambda: who)
+    return Finals(trials, DEFAULT).run()
 
 
 def test_a_baseline_that_is_slower_in_every_process_is_believed_where_nobody_disturbs(

@@ -16,6 +16,7 @@ from autotuner.tuning import optuna_marks, standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.finals import Finals
 from autotuner.tuning.plan import Plan
+from autotuner.tuning.retrials import Retrials
 from tests.helpers import simulated
 from tests.helpers.stores import sample_store
 
@@ -32,7 +33,7 @@ def test_a_study_tells_what_became_of_each_trial(path: Path) -> None:
         driver = Driver(store, executor, plan)
         driver.run(Budget(trials=12))
         during = {trial.number: trial.user_attrs for trial in read(path, driver.name).trials}
-        Finals(store, driver.name, simulated.conditions(), executor, {}, "").run()
+        Finals(Retrials(store, driver.name, simulated.conditions(), executor, {}), "").run()
         confirmed, outcomes = standings.every_confirmed(store, driver.name), store.judged_numbers(driver.name)
         optuna_marks.mark(store, driver.name)  # a second time changes nothing
     study = read(path, driver.name)

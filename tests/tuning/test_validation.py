@@ -16,6 +16,7 @@ from autotuner.store import Store, ValidationRecord, queries
 from autotuner.tuning import final_heats
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
+from autotuner.tuning.retrials import Retrials
 from autotuner.tuning.validation import LEAST, Trying, Validator, confirmed_at
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.variant import Variant
@@ -59,7 +60,7 @@ def validated(store: Store, study: str, by: InlineExecutor, seconds: float = 60.
     trying = Trying((0,), OTHERS, ("seq_q", "seq_k"))
     said: list[str] = []
     where = (store, study, simulated.conditions(), by, {"os": "none"})
-    Validator(*where, lambda step: said.append(step.text), seconds).run([trying])
+    Validator(Retrials(*where, lambda step: said.append(step.text), seconds)).run([trying])
     assert any("judging trial 0" in each for each in said)
     return queries.validations(store, study)[-1]
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from autotuner.tuning.calm import Calm, Waiting
 from autotuner.tuning.driver import Judged, Started, UnderWay
-from autotuner.tuning.finals import Step
+from autotuner.tuning.retrials import Step
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from autotuner.views.finals_progress import FinalsProgress
