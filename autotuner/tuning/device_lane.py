@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from autotuner.race.tie import aa_ratio, band
@@ -15,8 +15,6 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome
 from autotuner.values.verdict import Fault, Verdict
 
-AHEAD = 2
-"""Variants at most that are on a device or next in its queue. More would be judged by knowledge that is too old."""
 AA_EVERY = 20
 """Variants judged on a lane between two A/A races there."""
 AA_BLOCKS = 40
@@ -35,8 +33,6 @@ class DeviceLane:
         self.number = number
         self.session = 0
         """The number of its session in the store."""
-        self.judging: dict[int, str] = {}
-        """The program of each judging job, by the job's number."""
         self.racing: int | None = None
         """The number of the A/A race under way."""
         self.since_aa = 0
@@ -122,6 +118,9 @@ class DeviceLanes:
     def __len__(self) -> int:
         return len(self._lanes)
 
+    def __iter__(self) -> Iterator[DeviceLane]:
+        return iter(self._lanes)
+
     @property
     def first(self) -> DeviceLane:
         """The lane that calibrates the baselines for all."""
@@ -164,16 +163,6 @@ class DeviceLanes:
         for lane in self._lanes:
             self._store.finish_session(lane.session)
 
-    def free(self, alone: bool = False) -> DeviceLane | None:
-        """The lane with the fewest variants, if it can take one more. `alone`: only if it has none. Where nothing leads
-        yet whatever is measured is promoted, audited and soaked: the next one should rather race against the first."""
-        lane = min(self._lanes, key=lambda each: len(each.judging))
-        return lane if len(lane.judging) < (1 if alone else AHEAD) else None
-
-    def is_judging(self, program: str) -> bool:
-        """Whether a variant with that program is being judged anywhere."""
-        return any(program in lane.judging.values() for lane in self._lanes)
-
     def judge(self, lane: DeviceLane, built: Built, best: Artifact | None, ratios: tuple[float, ...]) -> int:
         """Submits the judging of a variant, and before it the A/A race of the best one when it is due; the number of
         the judging job. `ratios`: ln(t / t_baseline) of the best one, one a problem."""
@@ -182,24 +171,12 @@ class DeviceLanes:
             lane.since_aa, lane.racing = 0, self._executor.submit(race, lane.number)
         conditions = lane.conditions_with(self.tie)
         job = JudgeJob(built=built, conditions=conditions, incumbent=best, incumbent_ratios=ratios)
-        number = self._executor.submit(job, lane.number)
-        lane.judging[number] = built.artifact.program_hash
         lane.since_aa += 1
-        return number
-
-    def has(self, number: int) -> bool:
-        """Whether the job is a variant's on some device."""
-        return any(number in lane.judging for lane in self._lanes)
+        return self._executor.submit(job, lane.number)
 
     def racing(self, number: int) -> DeviceLane | None:
         """The lane whose A/A race the job is."""
         return next((lane for lane in self._lanes if lane.racing == number), None)
-
-    def judged(self, number: int) -> DeviceLane:
-        """The lane on which the job was judged, which is free of it now; the first one for a job of none."""
-        lane = next((each for each in self._lanes if number in each.judging), self.first)
-        lane.judging.pop(number, None)
-        return lane
 
     def raced(self, lane: DeviceLane, result: Result) -> bool:
         """Takes in the result of a lane's A/A race; whether the tie band was found anew. A race that a disturbed

@@ -6,6 +6,7 @@ was measured meanwhile: then it shares that measurement.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,12 +22,19 @@ from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 
+AHEAD = 2
+"""Variants at most that are on a device or next in its queue. More would be judged by knowledge that is too old."""
+
 
 class Flight(NamedTuple):
     """A trial without an outcome yet."""
 
     trial: Trial
     variant: Variant
+    lane: DeviceLane | None = None
+    """The device that judges it; None before."""
+    program: str = ""
+    """Known once it is built."""
 
 
 class Landed(NamedTuple):
@@ -58,10 +66,9 @@ class Flights:
     @property
     def stages(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The trials that are built now, and those that are on a device or next in its queue."""
-        judging = {number for number in self._under_way if self._lanes.has(number)}
-        flights = {number: flight.trial.number for number, flight in self._under_way.items()}
-        building = tuple(sorted(trial for number, trial in flights.items() if number not in judging))
-        return building, tuple(flights[number] for number in sorted(judging))
+        building = sorted(flight.trial.number for flight in self._under_way.values() if flight.lane is None)
+        judging = (flight.trial.number for _, flight in sorted(self._under_way.items()) if flight.lane is not None)
+        return tuple(building), tuple(judging)
 
     @property
     def are_under_way(self) -> bool:
@@ -83,22 +90,30 @@ class Flights:
         for flight, built in waiting:
             program = built.artifact.program_hash
             original, incumbent = self._outcomes.measured(program), self._outcomes.opponent()
-            lane = self._lanes.free(alone=incumbent is None)
+            lane = self._free(alone=incumbent is None)
             if original is not None:
                 yield Landed(flight.trial, _duplicate(built, original), self._lanes.first)
-            elif lane is not None and not self._lanes.is_judging(program):
+            elif lane is not None and all(each.program != program for each in self._under_way.values()):
                 best = incumbent.artifact if incumbent is not None else None
-                ratios = self._outcomes.opponent_ratios()
-                self._under_way[self._lanes.judge(lane, built, best, ratios)] = flight
+                number = self._lanes.judge(lane, built, best, self._outcomes.opponent_ratios())
+                self._under_way[number] = flight._replace(lane=lane, program=program)
             else:
                 self._built.append((flight, built))
+
+    def _free(self, alone: bool) -> DeviceLane | None:
+        """The lane with the fewest variants, if it can take one more. `alone`: only if it has none. Where nothing leads
+        yet whatever is measured is promoted, audited and soaked: the next one should rather race against the first."""
+        has = Counter(flight.lane.number for flight in self._under_way.values() if flight.lane is not None)
+        lane = min(self._lanes, key=lambda each: has[each.number])
+        return lane if has[lane.number] < (1 if alone else AHEAD) else None
 
     def take(self, number: int, result: Result) -> Landed | None:
         """Takes in the result of a variant's job; its outcome, or None when it was built and is still to be judged.
 
         Raises InfrastructureError for a result that is neither.
         """
-        flight, lane = self._under_way.pop(number), self._lanes.judged(number)
+        flight = self._under_way.pop(number)
+        lane = flight.lane or self._lanes.first
         if isinstance(result, Built):
             self._built.append((flight, result))
             return None
