@@ -65,7 +65,7 @@ class Cage(NamedTuple):
     tools: bool = True
     """A process that runs a sanitizer has the walls on files, network and system calls too."""
     references: bool = False
-    """References are drawn up, and kept in the cache, by a process beside it that runs no variant."""
+    """References are kept in the cache: those that it will ask for are drawn up before it enters."""
 
 
 class Packaging(NamedTuple):

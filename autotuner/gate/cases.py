@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from autotuner.forge.family import Claims
 from autotuner.gate.bench import Neighbours
@@ -69,6 +69,32 @@ class Matrix:
         own = (OpCase(case.shape, case.distribution, "own ") for case in self.claims.policy.cases)
         return self._wanted((*self.op.cases.full(self._like, tile), *own))
 
+    def copied(self) -> Case:
+        """The one on which the outputs are compared with those of the baselines."""
+        shape = self.op.cases.copied
+        return self.case(shape, label=next((c.label for c in self.op.cases.quick(self._like) if c.shape == shape), ""))
+
+    def thorough(self, tile: tuple[int, ...], problems: Iterable[Problem]) -> Iterator[tuple[Case, int]]:
+        """The whole matrix, and the tuned lengths with less work, with the places of two of the four seeds for each;
+        the quick cases have had one."""
+        for place, case in enumerate(self.quick()):
+            yield case, place + 1
+        tuned = [self.case(self.op.cases.tuned(problem), label="tuned ") for problem in problems]
+        for place, case in enumerate((*self.full(tile), *tuned)):
+            yield case, place
+            yield case, place + 2
+
+    def asked(self, tile: tuple[int, ...], problems: Sequence[Problem]) -> Iterator[tuple[Case, int]]:
+        """What the checks ask for that every device has, with the places of the seeds, as far as it is worth knowing
+        before they begin."""
+        cases = self.op.cases
+        yield from ((case, place) for place, case in enumerate(self.quick()))
+        yield from self.thorough(tile, problems)
+        yield from ((case, 0) for case in (self.case(cases.smoke), self.copied(), self.case(cases.soak, label="soak ")))
+        for shape in (cases.invariant, cases.repeated, *(each.shape for each in self.op.invariants)):
+            yield self.case(shape, label="invariant "), 0
+        yield from ((case, 0) for case in self.refused())
+
     def _wanted(self, cases: Iterable[OpCase]) -> tuple[Case, ...]:
         """Each case once, without the distributions that the family's policy leaves out."""
         kept = (
@@ -91,6 +117,11 @@ class Matrix:
         cases = (*self.op.cases.quick(self._like), *self.op.cases.full(self._like, tile))
         refused = (problem for case in cases if not self.claims.serve(problem := self._like.sized(case.shape)))
         return tuple(dict.fromkeys(refused))[:REFUSED]
+
+    def refused(self) -> Iterator[Case]:
+        """The cases of these."""
+        for problem in self.outside():
+            yield Case(name=f"outside the domain {problem}", problem=problem, distribution=self.op.ordinary)
 
     def _beside(self, problem: Problem) -> Iterator[Problem]:
         """One length more in each, and one less in the first."""

@@ -145,11 +145,7 @@ def _quick(launching: Launching) -> None:
 
 def _copied(launching: Launching) -> str | None:
     """The output is the variant's own: bitwise equality with a baseline is no coincidence."""
-    shape = launching.op.cases.copied
-    label = next(
-        (case.label for case in launching.op.cases.quick(launching.conditions.compiled_for) if case.shape == shape), ""
-    )
-    case = launching.matrix.case(shape, label=label)
+    case = launching.matrix.copied()
     outputs = launching.launch(case, launching.inputs(case))
     answers = launching.evidence.baselines(case, launching.seed(0))
     same = next((name for name, answer in answers.items() if launching.same(outputs, answer)), None)
@@ -163,13 +159,8 @@ def _copied(launching: Launching) -> str | None:
 
 def _matrix(launching: Launching) -> None:
     """The whole matrix, two of the four seeds a case, and the tuned lengths with less work."""
-    matrix, op = launching.matrix, launching.op
-    tuned = [matrix.case(op.cases.tuned(problem), label="tuned ") for problem in launching.conditions.problems]
-    for index, case in enumerate(matrix.quick()):
-        launching.judge("G5", case, index + 1)
-    for index, case in enumerate((*matrix.full(launching.tile), *tuned)):
-        launching.judge("G5", case, index)
-        launching.judge("G5", case, index + 2)
+    for case, place in launching.matrix.thorough(launching.tile, launching.conditions.problems):
+        launching.judge("G5", case, place)
 
 
 def _soak(launches: int, launching: Launching) -> None:

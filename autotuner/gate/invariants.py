@@ -167,19 +167,18 @@ def _misaligned(launching: Launching) -> None:
 def _domain(launching: Launching) -> None:
     """Lengths that the variant does not serve are refused before anything is launched."""
     bench = launching.bench
-    for problem in launching.matrix.outside():
-        other = Case(name=f"outside the domain {problem}", problem=problem, distribution=launching.op.ordinary)
+    for other in launching.matrix.refused():
         tensors = launching.inputs(other)
         inputs = tuple(bench.place(tensor) for tensor in tensors)
         outputs = tuple(bench.place(output) for output in launching.outputs(other, tensors))
-        status = launching.in_time(other, partial(bench.launch, problem, inputs, outputs))
+        status = launching.in_time(other, partial(bench.launch, other.problem, inputs, outputs))
         if bench.errors.is_sticky(status):
             launching.require_ok(status, other)
         written = not all(bool(output.isnan().all()) for output in outputs)
         launching.require_no_traces(other, tensors, inputs)
         if status != OUTSIDE_DOMAIN or written:
             said = bench.errors.text(status)
-            raise Failed(f"{problem} is outside what the variant serves, but was answered ({said})", other)
+            raise Failed(f"{other.problem} is outside what the variant serves, but was answered ({said})", other)
 
 
 REPEAT = Check(

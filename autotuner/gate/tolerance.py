@@ -211,33 +211,23 @@ def _expected(output: Output, exact: Tensor, emulated: _Emulated, peer: float) -
 
 
 def truth(case: Case, seed: int) -> Truth:
-    """The case's truth from the cache, computed on first use. The cache is keyed by everything that determines it."""
-    identity = f"{FORMAT} {torch.__version__} {op_of(case.problem).digest} {case.model_dump_json()} {seed}"
-    path = config.cache_dir() / "references" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.truth"
+    """The case's truth from the cache, computed on first use."""
+    path = kept_at(case, seed)
     try:
         inputs, outputs = kept.read(path)
         with contextlib.suppress(OSError):  # a cache that can be read alone serves all the same
             os.utime(path)  # used now: what is pruned is what was used longest ago
         return Truth(tuple(inputs), tuple(Expected(*each) for each in outputs))
     except (OSError, RuntimeError, KeyError, TypeError, ValueError):
-        if _elsewhere is not None and (ask := _elsewhere)(case, seed):
-            draw_up_elsewhere(None)  # where it cannot be read all the same, it is computed here
-            try:
-                return truth(case, seed)
-            finally:
-                draw_up_elsewhere(ask)
         found = compute_truth(case, seed)
         _save(found, path)
         return found
 
 
-_elsewhere: Callable[[Case, int], bool] | None = None
-
-
-def draw_up_elsewhere(ask: Callable[[Case, int], bool] | None) -> None:
-    """From now on `truth` has what is not in the cache drawn up there by another process, which says whether it did."""
-    global _elsewhere
-    _elsewhere = ask
+def kept_at(case: Case, seed: int) -> Path:
+    """Where the cache keeps a truth: by everything that determines it."""
+    identity = f"{FORMAT} {torch.__version__} {op_of(case.problem).digest} {case.model_dump_json()} {seed}"
+    return config.cache_dir() / "references" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.truth"
 
 
 def _save(found: Truth, path: Path) -> None:

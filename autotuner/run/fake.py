@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from pydantic import Field
 
+from autotuner.gate.cases import Case
 from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
 from autotuner.race.arms import Audited, Clocks, Price, Tracks
@@ -118,6 +119,9 @@ class FakeLine:
             resources={},
             build_seconds=0.0,
         )
+
+    def references(self, conditions: Conditions, artifact: Artifact | None) -> list[tuple[Case, int]]:
+        return []
 
     def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         say("fake gate")

@@ -7,23 +7,26 @@ import ctypes
 import os
 import pickle
 import resource
+import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.run import cage, reference_process
+from autotuner.gate.cases import Case
+from autotuner.run import cage
 from autotuner.run.cage import CageParts
 from autotuner.run.jobs import JudgeJob, RaceJob, perform
 from autotuner.run.line import MakeLine
 from autotuner.run.messages import Message, send
-from autotuner.run.reference_process import close_others, die_with_parent
 from autotuner.values.errors import AutotunerError, InfrastructureError, InputError, OracleError
+from autotuner.values.outcome import Say
 
+HIGHEST_FILE = 1 << 16
 BUILDERS_NICE = 10
 """Compilers give way to what launches and times on a device: a launch that waits for a CPU is an idle device."""
 
@@ -68,10 +71,13 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
     line = cache(role.factory)
     outside = [role.cage] if role.cage is not None else []
 
-    def enter(job: JudgeJob | RaceJob) -> None:
+    def enter(job: JudgeJob | RaceJob, say: Say) -> None:
         if outside:
             parts = outside.pop()
-            enter_cage(parts, folder, _runs_tools(parts, job))
+            if parts.kind.references:
+                artifact = job.built.artifact if isinstance(job, JudgeJob) else None
+                draw_up(line().references(job.conditions, artifact), say)
+            cage.enter(parts, folder, _runs_tools(parts, job))
 
     for _ in range(role.jobs):
         try:
@@ -86,11 +92,32 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
     os._exit(0)  # what a variant left behind (threads, exit handlers) must not run
 
 
-def enter_cage(parts: CageParts, folder: Path, sanitizes: bool = False) -> None:
-    """Enters the cage as `cage.enter` does. What is to be outside of it is started first."""
-    if parts.kind.references:
-        reference_process.start()
-    cage.enter(parts, folder, sanitizes)
+def draw_up(asked: Sequence[tuple[Case, int]], say: Say) -> None:
+    """Has the truths that are not kept yet drawn up and kept: this process will only read them. That is done by another
+    one, forked from this, which ends before a variant is loaded here: what it needed is no part of the variant's
+    surroundings."""
+    from autotuner.gate.tolerance import kept_at, truth  # imports torch, which the driver does without
+
+    missing = [(case, seed) for case, seed in dict.fromkeys(asked) if not kept_at(case, seed).is_file()]
+    if not missing:
+        return
+    done, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            die_with_parent()
+            for case, seed in missing:
+                truth(case, seed)
+                os.write(tell, b".")
+        finally:
+            os._exit(0)
+    os.close(tell)
+    for case, _ in missing:
+        say(f"reference case {case.name}")
+        if not os.read(done, 1):  # it has ended: the rest is computed where it is asked for, and not kept
+            break
+    os.close(done)
+    os.waitpid(child, 0)
 
 
 def _runs_tools(parts: CageParts, job: JudgeJob | RaceJob) -> bool:
@@ -101,23 +128,42 @@ def _do(
     number: int,
     pickled: bytes,
     line: MakeLine,
-    enter: Callable[[JudgeJob | RaceJob], None],
+    enter: Callable[[JudgeJob | RaceJob, Say], None],
     tell: Callable[[Message], None],
 ) -> Message:
     """How the job ended. An InfrastructureError is for the driver only when there is no line: nothing can be judged
     then; raised later, it is about this job."""
+
+    def say(step: str) -> None:
+        tell(Message(number, step))
+
     for_driver: tuple[type[AutotunerError], ...] = (InputError, OracleError, InfrastructureError)
     try:
         made, job = line(), pickle.loads(pickled)
         if isinstance(job, JudgeJob | RaceJob):
-            enter(job)
+            enter(job, say)
         for_driver = (InputError, OracleError)
-        return Message(number, result=perform(job, made, lambda step: tell(Message(number, step))))
+        return Message(number, result=perform(job, made, say))
     except for_driver as error:
         return Message(number, error=error)
     except BaseException as error:
         traceback.print_exc()
         return Message(number, failure=f"{type(error).__name__}: {error}")
+
+
+def close_others(*keep: int) -> None:
+    """Closes every file but these and the standard ones."""
+    first = 3
+    for kept in (*sorted(keep), HIGHEST_FILE):
+        os.closerange(first, kept)
+        first = kept + 1
+
+
+def die_with_parent() -> None:
+    """The system kills this process when its parent ends."""
+    with contextlib.suppress(OSError, AttributeError):
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def _isolate(*keep: int) -> None:

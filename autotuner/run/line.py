@@ -65,6 +65,9 @@ class Line(Protocol):
     def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
         """The variant's artifact, or why there is none."""
 
+    def references(self, conditions: Conditions, artifact: Artifact | None) -> list[tuple[Case, int]]:
+        """The cases and seeds whose truths will be asked for, and kept, where an artifact is judged, or races."""
+
     def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         """The gate, G0 to G5; or, after a pass of that, one more level, appended to its report."""
 
@@ -161,19 +164,29 @@ class GatedLine:
 
     # The gate ---------------------------------------------------------------------------------------------------
 
+    def references(self, conditions: Conditions, artifact: Artifact | None) -> list[tuple[Case, int]]:
+        asked = [(measured(problem), place) for problem in conditions.problems for place in range(2)]
+        if artifact is not None:
+            matrix = self._matrix(artifact, conditions)
+            tile = matrix.op.cases.tile(artifact.variant.parameters, artifact.resources)
+            asked += matrix.asked(tile, conditions.problems)
+        return [(case, conditions.seeds[place % len(conditions.seeds)]) for case, place in asked]
+
+    def _matrix(self, artifact: Artifact, conditions: Conditions) -> Matrix:
+        like = conditions.compiled_for
+        return Matrix(like, like.fixed_in(artifact.macros), self._family.claims(artifact.variant, like))
+
     def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         self._device.prepare(conditions)
-        claims = self._family.claims(artifact.variant, conditions.compiled_for)
+        matrix = self._matrix(artifact, conditions)
         if passed is not None and passed.level in SANITIZERS:
             levels = SANITIZERS[passed.level]
-            return passed.report.extended(*self._sanitized(artifact, conditions, claims, say, levels))
-        like = conditions.compiled_for
-        matrix = Matrix(like, like.fixed_in(artifact.macros), claims)
-        subject = Subject(like, self._device.streams, matrix.bounded)
+            return passed.report.extended(*self._sanitized(artifact, conditions, matrix.claims, say, levels))
+        subject = Subject(conditions.compiled_for, self._device.streams, matrix.bounded)
         try:
             variant = LoadedVariant(artifact)
         except ImportError as error:
-            return gate.not_loaded(artifact, claims, subject, error)
+            return gate.not_loaded(artifact, matrix.claims, subject, error)
         launching = self._launching(artifact, variant, matrix, conditions, say)
         report = self._judged(launching, subject, passed)
         return report if report.fault is None else self._settled(report, report.fault)

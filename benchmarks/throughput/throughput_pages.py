@@ -6,7 +6,7 @@ import textwrap
 from typing import Any
 
 from benchmarks.attention.cuda_pages import table
-from benchmarks.throughput.cage_cost import WAYS, best
+from benchmarks.throughput.cage_cost import WAY, best
 
 Document = dict[str, Any]
 
@@ -18,11 +18,10 @@ def made(document: Document) -> str:
 
 def cage_cost(document: Document) -> str:
     """docs/isolation.md: what it takes a process to enter its cage."""
-    with_scribe, walls = (document["ms"][name] for name in WAYS)
+    walls = document["ms"][WAY]
     told = (
-        f"Entering takes a process {best(with_scribe):.1f} ms of the CPU, with the fork of the process that draws up"
-        f" references, and {best(walls):.1f} ms without it; {best(with_scribe, 'passed'):.1f} ms and"
-        f" {best(walls, 'passed'):.1f} ms passed. These are medians of {document['processes']} processes that had"
+        f"Entering takes a process {best(walls):.1f} ms of the CPU; {best(walls, 'passed'):.1f} ms passed. These are"
+        f" medians of {document['processes']} processes that had"
         f" {document['resident_bytes'] / 2**20:.0f} MiB, of {len(walls)} rounds the quietest;"
         f" the machine had a load of {document['load']:.1f}."
     )

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from autotuner.devices import DEVICES
+from autotuner.gate.cases import Case
 from autotuner.race.arms import Arm, Audited, Track, Tracks, VariantArm
 from autotuner.run.executor import Executor
 from autotuner.run.line import Line, LineFactory, Passed
@@ -80,6 +81,9 @@ class OneBinary:
             before = passed and passed._replace(report=passed.report.model_copy(update={"artifact": one.digest}))
             kept.write_text(self._inner.check(one, conditions, say, before).model_dump_json())
         return GateReport.model_validate_json(kept.read_bytes()).model_copy(update={"artifact": artifact.digest})
+
+    def references(self, conditions: Conditions, artifact: Artifact | None) -> list[tuple[Case, int]]:
+        return self._inner.references(conditions, artifact)
 
     def tracks(self, conditions: Conditions) -> Tracks:
         one = self._original(conditions)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
+from autotuner.devices.cpu import device
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.family import Claims, Family
-from autotuner.gate.cases import Matrix
+from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.tolerance import Truth, truth
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import KernelError
-from autotuner.values.outcome import Outcome
+from autotuner.values.outcome import Artifact, Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import preload
@@ -167,3 +172,29 @@ def test_a_domain_that_cannot_be_read_is_told_in_one_line(
         Family.load(tmp_path)
     assert str(raised.value).startswith(f"{tmp_path}/kernel.toml: ")
     assert "\n" not in str(raised.value)
+
+
+def test_what_a_variant_is_judged_by_is_known_before(
+    toolchain: CpuToolchain, kernel: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is drawn up before the cage, where nothing can be kept: the rest would be computed for each variant anew."""
+    asked: set[tuple[Case, int]] = set()
+
+    def noted(case: Case, seed: int) -> Truth:
+        asked.add((case, seed))
+        return truth(case, seed)
+
+    cpus, threads = os.sched_getaffinity(0), torch.get_num_threads()
+    monkeypatch.setattr(device, "truth", noted)
+    line = cpu_line(toolchain, kernel)()
+    artifact = line.build(variant("refused"), CONDITIONS)
+    assert isinstance(artifact, Artifact), artifact
+    known = line.references(CONDITIONS, artifact)
+    report = line.check(artifact, CONDITIONS, lambda _: None)
+    assert report.passed, report.fault
+    assert line.check(artifact, CONDITIONS, lambda _: None, Passed(report, "soak")).passed
+    line.tracks(CONDITIONS)
+    os.sched_setaffinity(0, cpus)
+    torch.set_num_threads(threads)
+    assert len(asked) > 30
+    assert asked <= {*known}
