@@ -21,7 +21,7 @@ from autotuner.forge.build import shared_object
 from autotuner.forge.build_inputs import abi_dir, source_digests
 from autotuner.forge.linkable import PLAIN, compiled, tool
 from autotuner.ops import OPS
-from autotuner.ops.op import TorchFunction
+from autotuner.ops.op import TorchFunction, shape_of
 from autotuner.serve.elf import python_symbols, versions_needed
 from autotuner.serve.folder import Source, fresh, linked, name_of, packaged
 from autotuner.serve.runtime import whole
@@ -29,7 +29,7 @@ from autotuner.serve.table import digest_of_table
 from autotuner.serve.table_source import signature_lines, table_lines
 from autotuner.store.records import StudyRecord
 from autotuner.values.errors import InputError
-from autotuner.values.problem import Problem
+from autotuner.values.problem import Problem, Shape
 from autotuner.values.table import Entry, Table
 from autotuner.values.variant import digest_of
 from autotuner.values.versions import version_of
@@ -201,6 +201,7 @@ def _write_metadata(table: Table, module: str, variant: Path, library: str, need
         "proven_on": table.proven_on,
         "instructions": kind.instructions(),
         "variants": [str(each.variant) for each in table.variants],
+        "first_tensors": _first_tensors(table),
         "warm": [_call(table, each.problem) for each in _smallest(table)] if kind.accelerator else [],
         "estimates": table.estimates,
         "table": table.model_dump(mode="json"),
@@ -219,6 +220,16 @@ def _write_metadata(table: Table, module: str, variant: Path, library: str, need
         "autotuner-digest": whole.digest_of(json.dumps(export, sort_keys=True).encode()),
     }
     (variant / "metadata.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _first_tensors(table: Table) -> list[tuple[str, Shape, Shape]]:
+    """Of the problems that the table speaks of: the first tensor's element type, and the least and the largest of each
+    of its sizes. A call with another one is torch's, whatever its other tensors are."""
+    alone = [*(each.problem for each in table.entries), *(each.problem for each in table.left_out)]
+    found = list(zip(alone, alone, strict=True))
+    found += [(each.like.sized(each.low), each.like.sized(each.high)) for each in table.ranges]
+    first = OPS[table.op].inputs(found[0][0])[0]
+    return list(dict.fromkeys((low.dtype, shape_of(first, low), shape_of(first, high)) for low, high in found))
 
 
 def _smallest(table: Table) -> list[Entry]:

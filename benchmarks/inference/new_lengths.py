@@ -64,19 +64,19 @@ def host_us(call: Callable[[], object], device: str) -> float:
 
 def served_us(ours: Any, device: str) -> dict[str, float]:
     """Of a problem that a variant serves, the calls in turn; on a CPU they compute it. Several functions of the same
-    export know nothing of each other's calls."""
+    export know nothing of each other's calls. All are made before: that reading its files fills the processor's caches
+    is no part of a call."""
     from autotuner.ops import OPS
 
     problem = smallest(ours)
     op = OPS[problem.op]
     assert op.call is not None
     assert op.call.torch is not None
-    inputs = tuple(each.to(device) for each in op.tensors().inputs(problem, op.ordinary, 0))
-    args, named = op.call.torch.signature().called(inputs, op.call.torch.options(problem))
     taken: dict[str, list[float]] = {name: [] for name in CALLS}
     make, given = ours.made_by
-    for _ in range(50):
-        fresh = make(*given)
+    for seed, fresh in enumerate([make(*given) for _ in range(50)]):
+        inputs = tuple(each.to(device) for each in op.tensors().inputs(problem, op.ordinary, seed))
+        args, named = op.call.torch.signature().called(inputs, op.call.torch.options(problem))
         found = [host_us(partial(fresh, *args, **named), device) for _ in range(3 + LATER)]
         for name, us in zip(CALLS, [*found[:3], median(found[3:])], strict=True):
             taken[name].append(us)

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from .surroundings import must_see_an_op
+
 SIZES, LAST = 256, 3
 """Sizes of the first tensor for which something is remembered, at most, then all is forgotten; and of each the last."""
 PLAIN = (Tensor, torch.nn.Parameter)
@@ -77,6 +79,28 @@ class Alike:
             and not (self._grad_is_off and _grad_is_on())
             and (self._threads is None or _threads() == self._threads)
             and (self._shared is None or shared(given) == self._shared)
+        )
+
+
+class AnyLengths:
+    """Calls that torch serves whatever the other tensors are: that of the first says it. A cache that grows leaves Q as
+    it is. Like Alike, with no more around the call."""
+
+    __slots__ = ("_first", "_given")
+
+    is_guarded = True
+
+    def __init__(self, first: Tensor, given: int) -> None:
+        self._first, self._given = (first.shape, first.dtype, first.device, type(first)), given
+
+    def are(self, *given: Any) -> bool:
+        """Whether it is the first tensor of such a call."""
+        first = given[0]
+        return (
+            (first.shape, first.dtype, first.device, type(first)) == self._first
+            and len(given) == self._given
+            and not (_grad_is_on() and any(getattr(each, "requires_grad", False) for each in given))
+            and not must_see_an_op()
         )
 
 

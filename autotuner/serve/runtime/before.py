@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .alike import Alike
+from .alike import Alike, AnyLengths
 from .forward import Forward, Tally
 
 
@@ -46,12 +46,17 @@ class Before:
         self._order = [place for each in tensors for place, one in enumerate(given) if one is each]
         self.in_order = not self._names and self._places is None and self._order == [*range(len(args))]
         """Whether the op's tensors are what is given without a name, in that order."""
-        self._alike = Alike(given) if len(self._order) == len(tensors) else None
+        self._alike: Alike | AnyLengths | None = Alike(given) if len(self._order) == len(tensors) else None
 
     @property
     def is_guarded(self) -> bool:
         """Whether it can come again at all."""
         return self._alike is not None and self._alike.is_guarded
+
+    def forget_lengths(self, first: Tensor) -> None:
+        """From now on it is the same call whatever the tensors behind the first one are."""
+        if self._order[0] == 0:
+            self._alike = AnyLengths(first, len(self._order))
 
     def comes_again(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether a call is answered in the same way, but for what guards do not see (surroundings.py)."""

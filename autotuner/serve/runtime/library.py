@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +18,8 @@ from .forward import Forward, Tally, empty_as, forward
 from .stated import COPIES, STRICT, Stated
 
 GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
+NOT_TUNED, ELSEWHERE, OTHER_MODEL = -1, -3, -4
+"""Reasons why no variant serves a call, in the place of one in the table; dispatch.h has the same numbers."""
 NO_GRADIENT = f'{GRADIENT}, or load with gradients="torch"'
 
 
@@ -44,8 +46,9 @@ class Tallies(dict[str, Tally]):
 class Library:
     """The package's own library: its ops are registered with torch, once a process."""
 
-    def __init__(self, path: Path, namespace: str, variants: list[str], signature: ModuleType) -> None:
-        """Raises ImportError where torch does not take its ops."""
+    def __init__(self, path: Path, export: Mapping[str, Any], signature: ModuleType) -> None:
+        """`export`: what the package says of itself. Raises ImportError where torch does not take its ops."""
+        namespace = export["namespace"]
         self._library = ctypes.CDLL(str(path))
         for function in ("register", "why"):
             self._function(function).restype = ctypes.c_char_p
@@ -55,7 +58,9 @@ class Library:
         self._launcher.restype, self._launcher.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p]
         self.last: Callable[[], int] = self._function("last")
         """The place in the table of what has served the last call of this thread."""
-        self.variants, self.signature, self.stated = variants, signature, Stated(signature)
+        self.variants: list[str] = export["variants"]
+        self.signature, self.stated = signature, Stated(signature)
+        self._first_tensors: list[tuple[str, list[int], list[int]]] = export["first_tensors"]
         self.tallies = Tallies()
         failed = self._function("register")()
         if failed:
@@ -76,6 +81,17 @@ class Library:
         """What a place of the table says."""
         use: int = self._function("use")(place)
         return Explanation(self.variants[use] if use >= 0 else None, self._function("why")(place).decode())
+
+    def is_torchs(self, place: int, first: Tensor) -> bool:
+        """Whether a call at that place of the table, and every other one with such a first tensor, is torch's whatever
+        their other tensors are."""
+        if place != NOT_TUNED:
+            return place in (ELSEWHERE, OTHER_MODEL)
+        dtype, shape = str(first.dtype).removeprefix("torch."), [*first.shape]
+        return len(shape) == len(self._first_tensors[0][1]) and not any(
+            dtype == of and all(map(int.__le__, low, shape)) and all(map(int.__le__, shape, high))
+            for of, low, high in self._first_tensors
+        )
 
     def choice(self, tensors: tuple[Tensor, ...], how: int, numbers: list[float], *kept: object) -> int:
         """The place in the table of what would serve a call."""

@@ -150,17 +150,19 @@ class Served:
         options: Mapping[str, Any],
     ) -> bool:
         """Finds out how a call that was just made is answered; whether it need not be asked about again."""
-        why = self._why_not(tensors, options)
+        why, place = self._why_not(tensors, options), self._library.last()
         if why is None:
-            said = self._library.explained(self._library.last())
+            said = self._library.explained(place)
             if said.variant is not None:
                 how, numbers = self._stated.how(options)
                 before.forward = self._library.launched(tensors, self._always | how, numbers)
                 return before.forward is not None
-            why = said.why
         if self.strict or why in (GRADIENT, FOREIGN):
             return False
-        before.tally = self._library.tallies[why]
+        before.tally = self._library.tallies[why or said.why]
+        if why is None and self._library.is_torchs(place, tensors[0]):
+            before.forget_lengths(tensors[0])
+            return True
         plain = len(tensors) <= self._required and self._stated.added.isdisjoint(options)
         if plain and all(isinstance(each, Tensor) for each in args):
             before.named = {name: value for name, value in options.items() if not isinstance(value, Tensor)}
@@ -266,7 +268,7 @@ def opened(folder: Path, signature: ModuleType, machine: ModuleType) -> Callable
     """The package's function `load`, its library loaded. Raises ImportError, one line, for another torch than it is
     made for."""
     export = _read(folder)
-    library = Library(folder / export["library"], export["namespace"], export["variants"], signature)
+    library = Library(folder / export["library"], export, signature)
     if not export["accelerator"]:
         why = _another_cpu(export, machine)
         if why is not None:
