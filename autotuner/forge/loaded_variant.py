@@ -99,30 +99,6 @@ class LoadedVariant:
         launch = self._module.launch
         return lambda stream: int(launch(call, stream))
 
-    @property
-    def has_launcher(self) -> bool:
-        """Whether it was built with a binding that makes launchers: in a cache may lie builds of earlier versions."""
-        return hasattr(self._module, "launcher")
-
-    def launcher(
-        self,
-        problem: Problem,
-        inputs: tuple[Lies, ...],
-        outputs: tuple[Lies, ...],
-        workspace_bytes: int,
-        name: str,
-    ) -> Callable[[tuple[int, ...], int], bool]:
-        """The same forward on any tensors that lie as these do: a function of the addresses of the inputs, then of the
-        outputs, then of the workspace if it has any bytes, and of the stream. Raises as `run` does, now.
-
-        The function says whether the variant took the call: it does not where an address is not aligned. RuntimeError:
-        it broke the device; it says so by that `name`. Calls of several threads wait for each other.
-        """
-        sizes, scalars = problem.shape, problem.scalars
-        launch: Callable[[tuple[int, ...], int], bool]
-        launch = self._module.launcher(inputs, outputs, sizes, scalars, workspace_bytes, name)
-        return launch
-
     def command(self, numbers: tuple[int, ...], stream: int) -> int:
         """A call without tensors, for the harness's own instruments; each number is at least 1."""
         return int(self._module.run((), (), numbers, (), 0, 0, stream))

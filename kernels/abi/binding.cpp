@@ -5,19 +5,14 @@
  *   run(inputs, outputs, dims, scalars, workspace, workspace_bytes, stream)  -> status of variant_run
  *   prepare(inputs, outputs, dims, scalars, workspace, workspace_bytes)      -> a call that is checked once
  *   launch(call, stream)                                                     -> status of variant_run
- *   launcher(inputs, outputs, dims, scalars, workspace_bytes, name)          -> what launches on tensors that lie so
  *
  * inputs, outputs: tuples of tensors, or of what has their data_ptr(), dtype, device, shape and stride(); dims, scalars:
- * tuples of numbers; workspace: an address. A launcher is a function of a tuple of addresses, those of the inputs, the
- * outputs and, where there is one, the workspace, and of a stream (python_launch.h). The module's name is given at link
- * time: -Wl,--defsym=PyInit_<name>=PyInit_variant. The interpreter's lock is released while the variant runs.
+ * tuples of numbers; workspace: an address. The module's name is given at link time:
+ * -Wl,--defsym=PyInit_<name>=PyInit_variant. The interpreter's lock is released while the variant runs.
  *
  * Tensors must be as the build's signature says (tensors.h): a TypeError or a ValueError says what is not, and nothing
  * has been launched. */
-#include <threads.h>
-
 #include "identity.h"
-#include "python_launch.h"
 #include "tensors.h"
 
 namespace {
@@ -134,45 +129,12 @@ PyObject *launch(PyObject *, PyObject *arguments) {
   return launched(&prepared->call);
 }
 
-/* A variant takes one call at a time (variant.h). Programs launch from several threads; all that load this library under
- * one path share its image. The mutex is C's: of a variant of one thread the build asks that it calls nothing of
- * pthread. */
-mtx_t turn;
-once_flag turn_is_made = ONCE_FLAG_INIT;
-
-void make_turn() { mtx_init(&turn, mtx_plain); }
-
-int launch_at(const void *prepared, void *const *addresses, void *stream) {
-  at_call call;
-  memcpy(&call, prepared, sizeof call);
-  if (!signature().place(addresses, &call)) return AT_OUTSIDE_DOMAIN;
-  if (call.workspace_bytes) call.workspace = addresses[signature().count()];
-  if ((unsigned long long)call.workspace % 64) return AT_NO_WORKSPACE;
-  call.stream = stream;
-  mtx_lock(&turn);
-  const int status = variant_identity.run(&call);
-  mtx_unlock(&turn);
-  return status;
-}
-
-PyObject *launcher(PyObject *, PyObject *arguments) {
-  PyObject *inputs, *outputs, *dims, *scalars;
-  long long workspace_bytes;
-  const char *name;
-  at_call call = {};
-  if (!PyArg_ParseTuple(arguments, "OOOOLs", &inputs, &outputs, &dims, &scalars, &workspace_bytes, &name)) return nullptr;
-  if (!read_call(inputs, outputs, dims, scalars, 0, workspace_bytes, &call)) return nullptr;
-  call_once(&turn_is_made, make_turn);
-  return at_python_launcher<launch_at>(&call, sizeof call, signature().count() + (workspace_bytes > 0), name);
-}
-
 PyMethodDef methods[] = {
     {"identity", identity, METH_NOARGS, "What the binary says it is: (abi_version, call_size, build_id, macros)."},
     {"workspace", workspace, METH_VARARGS, "Bytes of workspace for (dims, scalars)."},
     {"run", run, METH_VARARGS, "Runs the variant; returns its status."},
     {"prepare", prepare, METH_VARARGS, "Checks the tensors of a call, to be launched often."},
     {"launch", launch, METH_VARARGS, "Runs the variant on a prepared call; returns its status."},
-    {"launcher", launcher, METH_VARARGS, "Checks how tensors lie; what launches wherever they do."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -75,14 +75,6 @@ class Expected {
            read_address(tensor, address);
   }
 
-  /* Whether a tensor may lie there; false with a Python error. */
-  bool takes(unsigned long long address) const { return address && address % align_ == 0; }
-
-  bool aligned(unsigned long long address) const {
-    if (takes(address)) return true;
-    return PyErr_Format(PyExc_ValueError, "%s is not aligned to %d bytes", name_, align_), false;
-  }
-
  private:
   /* Copies what stands before the next tab, and goes on behind it. */
   static char *field(const char *&from, const char *end, char *to, size_t room) {
@@ -197,7 +189,8 @@ class Expected {
     const unsigned long long value = PyLong_AsUnsignedLongLong(found.get());
     if (PyErr_Occurred()) return false;
     *address = (void *)value;
-    return aligned(value);
+    if (value && value % align_ == 0) return true;
+    return PyErr_Format(PyExc_ValueError, "%s is not aligned to %d bytes", name_, align_), false;
   }
 
   char name_[32], dtype_[16];
@@ -234,18 +227,6 @@ class Signature {
     for (int i = 0; i < outs_; i++)
       if (!out_[i]->read(PyTuple_GetItem(outputs, i), device_, first, call, &call->out[i], call->out_stride[i]))
         return false;
-    return true;
-  }
-
-  int count() const { return ins_ + outs_; }
-
-  /* Other addresses into a call that was read: those of the inputs, then of the outputs. False where one is not aligned:
-   * it needs no lock of Python, and says no more. */
-  bool place(void *const *addresses, at_call *call) const {
-    for (int i = 0; i < ins_; i++) call->in[i] = addresses[i];
-    for (int i = 0; i < outs_; i++) call->out[i] = addresses[ins_ + i];
-    for (int i = 0; i < count(); i++)
-      if (!(i < ins_ ? in_[i] : out_[i - ins_])->takes((unsigned long long)addresses[i])) return false;
     return true;
   }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -77,39 +76,6 @@ def test_a_forward_reads_and_writes_the_given_memory(variant: LoadedVariant, buf
     assert wanted == 3 * PROBLEM.seq_k
     assert variant.run(PROBLEM, buffers.inputs, buffers.outputs, buffers.workspace, wanted) == 0
     assert float(buffers.outputs[0].view(-1)[0]) == 7.0  # (3 + 1/2) * 2
-
-
-def test_a_launcher_runs_at_any_address(variant: LoadedVariant, buffers: Buffers) -> None:
-    size = variant.workspace_bytes(PROBLEM)
-    launch = variant.launcher(PROBLEM, buffers.inputs, buffers.outputs, size, "N=1")
-    (q, k, v), out = (each.clone() for each in buffers.inputs), buffers.outputs[0].clone()
-    addresses = (*(each.data_ptr() for each in (q, k, v, out)), buffers.workspace)
-    assert launch(addresses, 0) is True
-    assert float(out.view(-1)[0]) == 7.0
-    assert not buffers.outputs[0].any()
-    out.zero_()
-    for place in range(5):  # none of them is aligned
-        elsewhere = (*addresses[:place], addresses[place] + 4, *addresses[place + 1 :])
-        assert launch(elsewhere, 0) is False
-    assert launch((0, *addresses[1:]), 0) is False
-    with pytest.raises(ValueError, match="found 4 addresses, expected 5"):
-        launch(addresses[:4], 0)
-    assert not out.any()
-    with pytest.raises(ValueError, match="shape"):
-        variant.launcher(PROBLEM, (q, k, v[:, :, :1]), (out,), size, "N=1")
-    assert variant.launcher(PROBLEM, (q, k, v), (out,), size - 1, "N=1")(addresses, 0) is False
-
-
-def test_launches_of_several_threads_take_turns(kernel_root: Path, toolchain: CpuToolchain, buffers: Buffers) -> None:
-    """Whoever has loaded the library: the loader gives one image to all, and a variant takes one call at a time."""
-    built_alone = build(Family.load(kernel_root / "tiny"), tiny("alone", SIZE=3), PROBLEM, toolchain)
-    assert isinstance(built_alone, Artifact)
-    loads = [LoadedVariant(built_alone) for _ in range(2)]
-    launches = [each.launcher(PROBLEM, buffers.inputs, buffers.outputs, 0, "SIZE=3") for each in loads * 2]
-    addresses = tuple(each.data_ptr() for each in (*buffers.inputs, *buffers.outputs))
-    with ThreadPoolExecutor(len(launches)) as threads:
-        served = threads.map(lambda launch: [launch(addresses, 0) for _ in range(10)], launches)
-    assert all(all(each) for each in served)
 
 
 def test_a_prepared_call_runs_often(variant: LoadedVariant, buffers: Buffers) -> None:
