@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.jobs import AnyJob, BuildJob, Result, perform
 from autotuner.search.point_sampler import PointSampler
 from autotuner.search.samplers import SAMPLERS
@@ -26,6 +25,7 @@ from autotuner.values.outcome import Device
 from autotuner.values.variant import Variant
 from benchmarks.search.replay_score import Trace, Yardstick
 from benchmarks.search.replay_spaces import PROBLEM, RECORDED, Recorded
+from tests.helpers.fake_line import FakeLine, Truth
 
 BASELINE_US = 1000.0
 """What stands for the baseline: the objective is the logarithm of milliseconds."""

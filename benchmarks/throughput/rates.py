@@ -42,8 +42,6 @@ from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.executor import Executor
-from autotuner.run.fake import FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
@@ -58,6 +56,8 @@ from autotuner.values.versions import version_of
 from benchmarks.provenance import command_line
 from benchmarks.throughput import kernel_tuner_side as kernel_tuner
 from benchmarks.throughput.sweep_watch import Ear, Stopwatch, WatchedExecutor, medians_ms, rounded, stage_sums
+from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 
 Document = dict[str, Any]
 

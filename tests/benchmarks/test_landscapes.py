@@ -18,8 +18,6 @@ import numpy as np
 import pytest
 
 from autotuner.devices.cuda.architecture import architecture
-from autotuner.run.fake import FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, Built, JudgeJob, RaceJob, Result
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store
@@ -38,6 +36,8 @@ from benchmarks.search.replay_spaces import Landscape, LandscapePoint, Recorded,
 from tests.helpers import simulated
 from tests.helpers.command_line import SPACE as MUTANT_SPACE
 from tests.helpers.command_line import lay_out
+from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 
 ROOT = Path(__file__).parent.parent.parent
 KEPT = sorted(landscapes.LANDSCAPES.glob("*.json.gz"))

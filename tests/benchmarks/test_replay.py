@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotuner.run.fake import Truth
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
 from autotuner.store import Store
 from autotuner.values.errors import InputError
@@ -28,6 +27,7 @@ from benchmarks.search.replay_run import Clock, Spent, VirtualExecutor, load, re
 from benchmarks.search.replay_score import BOOTSTRAPS, Axis, Trace, Yardstick, mean_score
 from benchmarks.search.replay_spaces import Landscape, LandscapePoint, Recorded, read, write_json, write_t4
 from tests.helpers import simulated
+from tests.helpers.fake_line import Truth
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "tests" / "data" / "replay"

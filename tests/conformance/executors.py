@@ -22,7 +22,6 @@ import pytest
 
 from autotuner.race.arms import Audited, Tracks
 from autotuner.run.executor import Executor
-from autotuner.run.fake import FakeArm, FakeLine, FakeTrack, Truth
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.run.line import Passed
 from autotuner.run.messages import Message
@@ -32,6 +31,7 @@ from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.fake_line import FakeArm, FakeLine, FakeTrack, Truth
 from tests.helpers.families import PROBLEM
 
 CONDITIONS = Conditions(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baselines=("fake",), min_blocks=2, max_blocks=2)

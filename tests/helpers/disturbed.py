@@ -9,8 +9,6 @@ import pytest
 
 from autotuner.race import thermometer
 from autotuner.race.arms import Tracks
-from autotuner.run.fake import FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import Result
 from autotuner.run.line import Passed
 from autotuner.store import Store
@@ -24,6 +22,8 @@ from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Calibration, Say
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 
 BASELINE_US = 100.0
 SHARE = 0.3

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import optuna
 import pytest
 
-from autotuner.run.fake import FakeLine
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, Result
 from autotuner.store import Store
 from autotuner.tuning.driver import Driver, Event
 from autotuner.tuning.plan import Plan
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine
+from tests.helpers.inline_executor import InlineExecutor
 
 SPACE = simulated.space()
 SMALL = simulated.small_space()

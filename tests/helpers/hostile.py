@@ -25,12 +25,12 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from autotuner.jobs import queue
-from autotuner.run.inline import InlineExecutor
 from autotuner.store import Store, device_health
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.values import config
 from tests.helpers import hostile_commands, simulated
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,

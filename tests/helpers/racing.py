@@ -9,12 +9,12 @@ from autotuner.race.arms import Arm
 from autotuner.race.blocks import Blocks
 from autotuner.race.long_step import LongStep
 from autotuner.race.race import Incumbent, measure
-from autotuner.run.fake import Deviations, FakeLine, FakeTrack, Truth
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
 from tests.helpers import simulated
+from tests.helpers.fake_line import Deviations, FakeLine, FakeTrack, Truth
 
 PROBLEM = simulated.conditions().problems[0]
 

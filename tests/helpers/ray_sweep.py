@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from autotuner.run.executor import Executor
-from autotuner.run.fake import FakeLine
 from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
 from autotuner.run.ray_cluster import RayCluster
@@ -24,6 +23,7 @@ from autotuner.values.outcome import Artifact, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine
 from tests.helpers.ray_nodes import Nodes
 
 UNIT = "autotuner_test"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from autotuner.run.fake import FakeLine, Truth
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
+from tests.helpers.fake_line import FakeLine, Truth
 
 TOML = """
 title = "simulated"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from autotuner.run.fake import Deviations, FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.finals import Finals
@@ -16,6 +14,8 @@ from autotuner.values.outcome import Outcome
 from autotuner.values.ratio import LogRatio
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
+from tests.helpers.fake_line import Deviations, FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 
 SPACE = simulated.space()
 DEFAULT = Variant.of("sdpa", "cpu", SPACE.point(SPACE.default_index)).digest

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autotuner.run.fake import FakeLine
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, RaceJob, Result
 from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.fake_line import FakeLine
+from tests.helpers.inline_executor import InlineExecutor
 
 
 class Spoilt(InlineExecutor):

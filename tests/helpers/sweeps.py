@@ -1,6 +1,6 @@
 """Whole simulated sweeps of which the truth is known: the driver's search, its finals, and what became of everyone.
 
-`Deviations` lie between the truth and a sample. All is the stack's own code but the samples (run/fake.py).
+`Deviations` lie between the truth and a sample. All is the stack's own code but the samples (fake_line.py).
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.run.fake import Deviations, FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.driver import Budget, Driver
@@ -22,6 +20,8 @@ from autotuner.tuning.retrials import Retrials
 from autotuner.values.outcome import Measurement, Stop
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
+from tests.helpers.fake_line import Deviations, FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 
 ORDINARY = Deviations(noise=0.005, spikes=0.02, process=0.002, drift=0.03, throttling=0.002)
 REGIMES: dict[str, Deviations] = {

@@ -13,12 +13,12 @@ from contextlib import closing
 
 import torch
 
-from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.local import LocalExecutor
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
+from tests.helpers.fake_line import FakeLine, Truth
 
 IMPORTED_IN = os.getpid()
 TORCH = torch.__version__

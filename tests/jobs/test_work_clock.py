@@ -13,7 +13,6 @@ import pytest
 
 from autotuner.jobs import queue
 from autotuner.jobs.sweep_run import SweepRun, WorkClock
-from autotuner.run.fake import FakeLine
 from autotuner.store import Store, sweeps
 from autotuner.tuning import device_lock, final_heats
 from autotuner.tuning.calm import Calm, Protest, Waiting
@@ -21,6 +20,7 @@ from autotuner.tuning.device_lock import held
 from autotuner.tuning.retrials import Retrials
 from autotuner.values.errors import DeviceBusyError
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine
 from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, swept
 from tests.helpers.spoilt import Spoilt
 

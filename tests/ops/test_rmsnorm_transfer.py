@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from autotuner.ops import OPS
-from autotuner.run.fake import FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning import transfer
@@ -23,6 +21,8 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 
 pytest.importorskip("autotuner.ops.rmsnorm")
 FACTS = {"THREADS_ALLOWED": 2, "CPU_VECTOR_BYTES": 32, "CPU_FMA": True, "CPU_BF16_DOT": False}

@@ -15,11 +15,11 @@ from autotuner.race.arms import Arm, AuditArm, Audited, Price
 from autotuner.race.audit import MOST_ROUNDS, ROUNDS, Raced, Times, audit, looked_at
 from autotuner.race.long_step import LongStep
 from autotuner.race.race import measure
-from autotuner.run.fake import Deviations, FakeLine, Truth
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
+from tests.helpers.fake_line import Deviations, FakeLine, Truth
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=128, seq_k=128, head_dim=64, dtype="float32")
 GAP = 5e-5

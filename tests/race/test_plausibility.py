@@ -17,10 +17,10 @@ from autotuner.race.arms import Clocks
 from autotuner.race.blocks import Blocks
 from autotuner.race.plausible import MARGIN, clocks_disagree, floor_us, too_fast
 from autotuner.race.thermometer import ATTEMPTS, Drifted, Thermometer, take_calm, undisturbed
-from autotuner.run.fake import FakeArm, FakeTrack
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings
 from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.fake_line import FakeArm, FakeTrack
 from tests.helpers.racing import PROBLEM, race, raced, track
 
 # Plausibility -------------------------------------------------------------------------------------------------------

@@ -26,11 +26,11 @@ from autotuner.race.statistics import (
     trimmed_interval,
 )
 from autotuner.race.thermometer import ATTEMPTS
-from autotuner.run.fake import Deviations, FakeArm, FakeLine, FakeTrack, Truth
 from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Artifact, Measurement, Stop
 from autotuner.values.ratio import combined
 from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.fake_line import Deviations, FakeArm, FakeLine, FakeTrack, Truth
 from tests.helpers.racing import fakes, race, raced, track
 
 

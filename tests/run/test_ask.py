@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from autotuner.run import ask
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, BuildJob, Built, CalibrationJob, Result
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
+from tests.helpers.inline_executor import InlineExecutor
 
 SPACE = simulated.space()
 

@@ -26,7 +26,6 @@ from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.run import job_process
 from autotuner.run.executor import Executor
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values import config
@@ -38,6 +37,7 @@ from tests.conformance.executors import Contract, PlayBackend, build_job, judge_
 from tests.helpers import conduct_driver, preload, zygote_witness
 from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
 from tests.helpers.families import runs, tiny, wrapper
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_line
 from tests.helpers.processes import gone, using, wait_for

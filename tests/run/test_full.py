@@ -14,8 +14,6 @@ import torch
 
 from autotuner.race.arms import Tracks
 from autotuner.run import jobs
-from autotuner.run.fake import FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import CalibrationJob, perform
 from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
@@ -30,6 +28,8 @@ from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say
 from autotuner.values.verdict import Fault, Verdict
 from tests.conformance.executors import CONDITIONS, PlayBackend, judge_job, outcome, race_job
 from tests.helpers import preload, simulated
+from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 
 SMALL = simulated.small_space()
 OURS = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nand more")

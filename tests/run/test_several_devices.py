@@ -21,7 +21,6 @@ from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.devices.environment import usable_cpus
 from autotuner.forge.family import Family
 from autotuner.run.executor import Executor
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.job_process import JobProcess
 from autotuner.run.jobs import AnyJob, Built
 from autotuner.run.local import Deadlines, LocalExecutor
@@ -41,6 +40,7 @@ from tests.conformance.executors import (
     play,
 )
 from tests.helpers import preload, simulated
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.processes import gone
 
 pytestmark = pytest.mark.timed

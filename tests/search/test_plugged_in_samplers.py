@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.run.inline import InlineExecutor
 from autotuner.search.samplers import SAMPLERS
 from autotuner.serve.best import FORMATS
 from autotuner.store import Store
@@ -15,6 +14,7 @@ from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InputError
 from tests.helpers import simulated
+from tests.helpers.inline_executor import InlineExecutor
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
 

@@ -18,7 +18,6 @@ from optuna.distributions import CategoricalDistribution, IntDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState
 from threadpoolctl import threadpool_limits
 
-from autotuner.run.inline import InlineExecutor
 from autotuner.search.point_sampler import Seen
 from autotuner.search.repaired import View, axes
 from autotuner.search.samplers import SAMPLERS
@@ -29,6 +28,7 @@ from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Value
 from tests.helpers import simulated
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.searching import ask, simulated_variant
 
 SPACE = simulated.space()

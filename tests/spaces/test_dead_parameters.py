@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotuner.run.fake import FakeLine, Truth
 from autotuner.spaces.dead_parameters import Knob, diagnose
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.fake_line import FakeLine, Truth
 
 TEXT = """
 title = "knobs"

@@ -14,8 +14,6 @@ from rich.console import Console
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.facts import cuda_device
 from autotuner.devices.cuda.probe import CudaFacts
-from autotuner.run.fake import FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.search.covariance import Floats, Hypers, Indices
 from autotuner.search.evolution import EvolutionarySampler
 from autotuner.search.settings import DEFAULT
@@ -32,6 +30,8 @@ from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.views import space_tables
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.searching import ask, study_of
 
 DERIVED = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\n'

@@ -15,7 +15,6 @@ from optuna.trial import TrialState
 from typer.testing import CliRunner
 
 from autotuner.cli.app import app
-from autotuner.run.inline import InlineExecutor
 from autotuner.search.point_sampler import Seen
 from autotuner.store import Store, queries
 from autotuner.store.undisturbed import fastest_baselines
@@ -33,6 +32,7 @@ from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
 from tests.helpers.disturbed import BASELINE_US, SHARE, Machine
 from tests.helpers.driven import trials_of
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import measurement
 
 PATIENT = Caution(patience_s=300)

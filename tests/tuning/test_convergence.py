@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.run.inline import InlineExecutor
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Converged, Driver, Event, Judged
 from autotuner.tuning.plan import Plan, Start
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
+from tests.helpers.inline_executor import InlineExecutor
 
 SPACE = simulated.space()
 

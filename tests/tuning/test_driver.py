@@ -17,8 +17,6 @@ from optuna.trial import TrialState
 
 from autotuner.run import ask
 from autotuner.run.ask import BEAT_S
-from autotuner.run.fake import FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
 from autotuner.run.line import Passed
 from autotuner.search.samplers import SAMPLERS, RandomPointSampler
@@ -37,6 +35,8 @@ from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
 from tests.helpers.driven import SMALL, SPACE, WIDE, Shuffled, at_any_width, driver, trials_of
+from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 
 
 @pytest.fixture

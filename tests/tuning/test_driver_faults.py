@@ -13,8 +13,6 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from autotuner.run.fake import FakeLine
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
 from autotuner.store import Store
 from autotuner.store.optuna_storage import DriverStorage
@@ -28,6 +26,8 @@ from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
 from tests.helpers.driven import SMALL, SPACE, WIDE, Shuffled, at_any_width, driver, trials_of
+from tests.helpers.fake_line import FakeLine
+from tests.helpers.inline_executor import InlineExecutor
 
 
 @pytest.fixture

@@ -13,8 +13,6 @@ import optuna
 import pytest
 
 from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES
-from autotuner.run.fake import LAUNCHES, FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
 from autotuner.run.line import Passed
 from autotuner.search.evolution import EvolutionarySampler
@@ -34,6 +32,8 @@ from autotuner.values.outcome import Artifact, Outcome, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
+from tests.helpers.fake_line import LAUNCHES, FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, SPACE, confirmed, executor, flatter, swept
 
 SECOND = """

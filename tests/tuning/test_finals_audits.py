@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from autotuner.gate.recheck import AUDIT
-from autotuner.run.fake import FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
 from autotuner.store import Store, queries
 from autotuner.tuning import standings
 from autotuner.tuning.finals_plan import audited
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, Truths, confirmed, swept
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.run.fake import FakeLine
-from autotuner.run.inline import InlineExecutor
 from autotuner.store import FinalsRecord, Store, queries
 from autotuner.tuning import final_heats, standings
 from autotuner.tuning.finals import Finals
@@ -19,6 +17,8 @@ from autotuner.tuning.steady import STEADY_S
 from autotuner.values import config
 from autotuner.values.errors import InfrastructureError
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, confirmed, executor, swept
 from tests.helpers.spoilt import Spoilt
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from autotuner.run.fake import FakeLine
 from autotuner.run.jobs import AnyJob, JudgeJob
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from tests.helpers import simulated
 from tests.helpers.driven import SPACE, WIDE, Shuffled
+from tests.helpers.fake_line import FakeLine
 
 
 def test_all_but_the_first_race_against_an_incumbent(tmp_path: Path) -> None:

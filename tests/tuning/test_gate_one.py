@@ -18,8 +18,6 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.run.fake import FakeLine
-from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store
 from autotuner.tuning import gate_one as single
@@ -36,6 +34,8 @@ from autotuner.values.verdict import Verdict
 from autotuner.views import gate_tables
 from tests.helpers import simulated
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
+from tests.helpers.fake_line import FakeLine
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import CALIBRATION, case_errors, study_record
 
 pytestmark = pytest.mark.timed

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import pytest
 
-from autotuner.run.inline import InlineExecutor
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.finals_plan import contenders, searched
 from autotuner.tuning.plan import Plan
 from autotuner.values.outcome import Artifact, Measurement, Outcome
 from tests.helpers import simulated
+from tests.helpers.inline_executor import InlineExecutor
 
 MOST_A_TRIAL = 6_000
 """Bytes that may stay of a trial: Optuna's trial and its point take half of them, an outcome of the fake line 14,000

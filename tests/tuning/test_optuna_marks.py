@@ -9,8 +9,6 @@ import optuna
 import pytest
 from optuna.storages import RDBStorage
 
-from autotuner.run.fake import FakeLine
-from autotuner.run.inline import InlineExecutor
 from autotuner.store import Store
 from autotuner.tuning import optuna_marks, standings
 from autotuner.tuning.driver import Budget, Driver
@@ -18,6 +16,8 @@ from autotuner.tuning.finals import Finals
 from autotuner.tuning.plan import Plan
 from autotuner.tuning.retrials import Retrials
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.stores import sample_store
 
 

@@ -11,12 +11,12 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from autotuner.run.inline import InlineExecutor
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.values.outcome import Outcome
 from tests.helpers import simulated
+from tests.helpers.inline_executor import InlineExecutor
 
 TRIALS = 25
 

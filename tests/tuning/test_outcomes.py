@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from autotuner.race.arms import Tracks
-from autotuner.run.fake import FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.line import Passed
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
@@ -23,6 +21,8 @@ from autotuner.values.outcome import Artifact, Outcome, Say, Stop
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import deduplicated, measured, measurement, raced, raced_out
 from tests.helpers.simulated_finals import DEFAULT, SPACE
 

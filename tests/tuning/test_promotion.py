@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from autotuner.race.arms import Tracks
-from autotuner.run.fake import Deviations, FakeLine, FakeTrack, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.store import Store, queries
 from autotuner.tuning import standings
@@ -27,6 +25,8 @@ from autotuner.values.ratio import Objective, combine
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
+from tests.helpers.fake_line import Deviations, FakeLine, FakeTrack, Truth
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import artifact, measured, measurement
 
 SPACE = simulated.space()

@@ -6,8 +6,6 @@ import math
 
 import pytest
 
-from autotuner.run.fake import FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, trials
 from autotuner.tuning import race_again, standings
@@ -17,6 +15,8 @@ from autotuner.values.conditions import TIE, Conditions
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.outcome import Heat
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 
 
 def _on_the_fake_device(

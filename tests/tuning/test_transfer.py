@@ -15,8 +15,6 @@ from typer.testing import CliRunner
 from autotuner.cli.app import app
 from autotuner.devices import Chosen
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.run.fake import FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning import standings, transfer, workbench
@@ -29,6 +27,8 @@ from autotuner.values.outcome import Device
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 
 SPACE = simulated.space()
 PROBLEM = SPACE.file.problems[0]

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from autotuner.race.confirm import FINAL_BLOCKS, PROCESSES
-from autotuner.run.fake import Deviations, FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.store import Store, ValidationRecord, queries
 from autotuner.tuning import final_heats
 from autotuner.tuning.driver import Budget, Driver
@@ -22,6 +20,8 @@ from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
+from tests.helpers.fake_line import Deviations, FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.spoilt import Spoilt
 
 SPACE = simulated.space()

@@ -14,8 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotuner.run.fake import FakeLine, Truth
-from autotuner.run.inline import InlineExecutor
 from autotuner.search.settings import SearchSettings
 from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
@@ -34,6 +32,8 @@ from autotuner.views.importance import share_alone, share_together
 from autotuner.views.rejects import rejected_where
 from autotuner.views.surrogate_beliefs import Beliefs
 from tests.helpers import simulated
+from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import measured, rejected
 
 SPACE = simulated.space()

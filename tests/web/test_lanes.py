@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.run.inline import InlineExecutor
 from autotuner.store import SessionRecord, StageTimes, Store
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
@@ -15,6 +14,7 @@ from autotuner.views.drawings.lanes import Run, Stretch, busy, runs_of
 from autotuner.views.drawings.timeline import runs, timeline
 from autotuner.web.reader import Reader
 from tests.helpers import simulated
+from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import CALIBRATION, rejected, study_record
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from autotuner.devices.cpu.device import CpuProcess
 from autotuner.gate.recheck import Judges
 from autotuner.race.arms import Tracks
-from autotuner.run.fake import Deviations, FakeLine, Truth
 from autotuner.values.conditions import Conditions
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from drawn_cpu import BASELINE_US, microseconds
+from tests.helpers.fake_line import Deviations, FakeLine, Truth
 
 DEVIATIONS = Deviations(noise=0.005, spikes=0.02, process=0.002)
 

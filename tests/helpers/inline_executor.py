@@ -1,4 +1,4 @@
-"""Jobs in this very process: for backends that run no foreign code (fake.py), in tests and replays."""
+"""Jobs in this very process: for backends that run no foreign code (fake_line.py), in tests and replays."""
 
 from __future__ import annotations
 
