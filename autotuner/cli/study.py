@@ -193,7 +193,8 @@ def show(
             raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
         record = best.record if best is not None else queries.trial(opened, name, number or 0)
         of = queries.study(opened, name)
-        confirmed, outcome = standings.confirmed(opened, name, record.number), standings.proven(opened, record)
+        confirmed = standings.every_confirmed(opened, name).get(record.number)
+        outcome = standings.proven(opened, record)
     if report:
         device = of.device.model_copy(update={"environment": record.session.environment})
         print_json(json_of(trial_report(outcome, of.problems, device, record.session.calibration)))

@@ -6,12 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from autotuner.gate import checks, invariants, streams
-from autotuner.gate.check import Check, Failed, Subject, Unavailable
+from autotuner.gate import checks, invariants, recheck, sanitizer
+from autotuner.gate.check import LAUNCH_FAULTS, Check, Failed, Subject, Unavailable
 from autotuner.ops import Op, op_of
+from autotuner.values import codes
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact
-from autotuner.values.verdict import Fault
+from autotuner.values.verdict import Fault, Meaning
 
 if TYPE_CHECKING:
     from autotuner.forge.family import Claims
@@ -31,8 +32,8 @@ def checks_of(op: Op) -> tuple[Check, ...]:
         invariants.OFFSET,
         invariants.MISALIGNED,
         invariants.DOMAIN,
-        streams.STREAM,
-        streams.CAPTURE,
+        invariants.STREAM,
+        invariants.CAPTURE,
         checks.MATRIX,
         invariants.SYMMETRY,
     )
@@ -96,3 +97,13 @@ def not_loaded(artifact: Artifact, claims: Claims, subject: Subject, error: Impo
     return GateReport(
         artifact=artifact.digest, required=required(subject), policy=claims.policy, checks=(failed,), fault=fault
     )
+
+
+def meanings(op: Op) -> dict[str, Meaning]:
+    """What each stable code of the gate asserts and what usually breaks it: of every check on a variant of the op, and
+    of every fault that one may end with."""
+    found = dict(LAUNCH_FAULTS)
+    for check in (*checks_of(op), checks.soak(), checks.many(0.0)):
+        found |= {check.code: Meaning(check.asserts, check.cause), **check.faults}
+    found[codes.LIMITS] = Meaning("registers, shared memory and block size fit the device")
+    return {**found, **recheck.MEANINGS, **{level.code: level.meaning for level in sanitizer.LEVELS}}

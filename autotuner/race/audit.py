@@ -17,7 +17,7 @@ from statistics import median
 from typing import NamedTuple
 
 from autotuner.race.arms import Audited, Track, Tracks
-from autotuner.race.long_step import LongStep
+from autotuner.race.blocks import LongStep
 from autotuner.race.statistics import trimmed_bound
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Say

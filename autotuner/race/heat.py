@@ -6,8 +6,7 @@ import random
 from collections.abc import Sequence
 
 from autotuner.race.arms import Arm, ArmError, Tracks, VariantArm
-from autotuner.race.blocks import MOST_DISCARDED, Blocks
-from autotuner.race.long_step import LongStep
+from autotuner.race.blocks import MOST_DISCARDED, Blocks, LongStep
 from autotuner.race.thermometer import take_calm, thermometer
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions

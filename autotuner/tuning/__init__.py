@@ -3,10 +3,10 @@
 | module | does |
 |---|---|
 | `workbench` | one space on this machine: device, valid points, compiler, executor |
-| `plan`, `study_identity` | what a run is to do, and what makes a study the one it is |
+| `plan` | what a run is to do, and what makes a study the one it is |
 | `driver` | a run: propose, find, submit, wait, record, tell |
 | `flights`, `device_lane` | the variants in flight, and the devices that judge them |
-| `outcomes`, `promotion` | what the study has found so far, and which variant the others race against |
+| `outcomes` | what the study has found so far, and which variant the others race against |
 | `optuna_study` | the same study as Optuna keeps it |
 | `transfer` | where a new study starts: related studies in the store |
 | `finals`, `standings` | the best again in fresh processes, and which trial is the one to use |

@@ -15,11 +15,11 @@ from autotuner.race.confirm import FIRST, PROCESSES, Standing, confirm
 from autotuner.run.jobs import Built
 from autotuner.store import Ending, Finalist, FinalsRecord, Lineup, Proof
 from autotuner.tuning import finals_plan
-from autotuner.tuning.choice import choice
 from autotuner.tuning.final_heats import FinalHeats
 from autotuner.tuning.finals_plan import PROVING, Number
 from autotuner.tuning.retrials import Retrials
 from autotuner.tuning.serving import confirmed_on_each, servers
+from autotuner.tuning.standings import choice
 from autotuner.values import codes
 from autotuner.values.conditions import fresh_seeds
 from autotuner.values.errors import InputError

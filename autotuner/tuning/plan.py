@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from autotuner.spaces.space import Space
 from autotuner.store import StudyRecord
-from autotuner.values.conditions import Conditions, StudyProtocol
+from autotuner.values.conditions import Conditions
 from autotuner.values.known_points import KnownPoints
 from autotuner.values.outcome import Device, study_name
 from autotuner.values.variant import Value
@@ -45,31 +45,19 @@ class Plan(NamedTuple):
 
     @property
     def record(self) -> StudyRecord:
-        """The study as the store keeps it from its start."""
-        return study_record(self.space, self.device, self.conditions, self.sampler, self.seed, self.built_from)
-
-
-def study_record(
-    space: Space,
-    device: Device,
-    protocol: StudyProtocol,
-    sampler: str = "evolution",
-    seed: int = 0,
-    built_from: str = "",
-) -> StudyRecord:
-    """The study of a space on a device. `built_from` stands for sources, compiler and reference: a study with others is
-    another study. The sampler and its seed are noted but are no part of its name.
-    """
-    problems = [problem.model_dump(mode="json") for problem in protocol.problems]
-    file = space.file.model_copy(update={"path": str(Path(space.file.path).resolve())})
-    return StudyRecord(
-        name=study_name(space.name, [space.digest, problems, device.name, protocol.cache, built_from]),
-        space_name=space.name,
-        space_digest=space.digest,
-        space_document=file.model_dump_json(),
-        problems=protocol.problems,
-        device=device,
-        cache=protocol.cache,
-        sampler=sampler,
-        seed=seed,
-    )
+        """The study as the store keeps it from its start. The sampler and its seed are noted but are no part of its
+        name."""
+        problems = [problem.model_dump(mode="json") for problem in self.conditions.problems]
+        file = self.space.file.model_copy(update={"path": str(Path(self.space.file.path).resolve())})
+        told = [self.space.digest, problems, self.device.name, self.conditions.cache, self.built_from]
+        return StudyRecord(
+            name=study_name(self.space.name, told),
+            space_name=self.space.name,
+            space_digest=self.space.digest,
+            space_document=file.model_dump_json(),
+            problems=self.conditions.problems,
+            device=self.device,
+            cache=self.conditions.cache,
+            sampler=self.sampler,
+            seed=self.seed,
+        )

@@ -7,14 +7,15 @@ trials. Finals put theirs before these; what was revoked since is out of them, a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from pydantic import Field
 
-from autotuner.race.confirm import Confirmed
+from autotuner.race.confirm import Confirmed, Standing, confirm
 from autotuner.store import (
     Ending,
+    Finalist,
     FinalsRecord,
     MeasuredTrial,
     Proof,
@@ -23,14 +24,16 @@ from autotuner.store import (
     TrialRecord,
     queries,
 )
-from autotuner.tuning.choice import alike, choice, rivals, standing
 from autotuner.values.errors import StoreError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
-from autotuner.values.outcome import Outcome
+from autotuner.values.outcome import Heat, Outcome
 from autotuner.values.ratio import Speedup, speedup_of
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
+
+NONE = Ending(finalists=(), leader=None, crowned=False, processes=0, tie=0.0)
+"""Of a study without finals."""
 
 
 class FinalsSummary(Model):
@@ -150,13 +153,10 @@ def leaderboard(store: Store, study: str, limit: int = 10) -> tuple[Entry, ...]:
     objective and then number. Trials that were raced out are in it, marked censored: theirs is an estimate. Duplicates
     share their original's figures, the confirmed ones too.
     """
-    found = _result(store, study)
-    if found is None:
-        trials = queries.measured(store, study, limit)
-        return tuple(_entry(rank, trial) for rank, trial in enumerate(trials, start=1))
-    confirmed = _confirmed_entries(queries.measured(store, study, artifacts=found.searched), found)
+    found = _LastFinals(store, study)
+    confirmed = found.entries()
     rest = queries.measured(store, study, max(0, limit - len(confirmed)), without=found.searched)
-    return (*confirmed[:limit], *(_entry(rank, trial) for rank, trial in enumerate(rest, start=len(confirmed) + 1)))
+    return (*confirmed[:limit], *(found.entry(rank, trial) for rank, trial in enumerate(rest, len(confirmed) + 1)))
 
 
 def best(store: Store, study: str) -> Best | None:
@@ -165,40 +165,23 @@ def best(store: Store, study: str) -> Best | None:
     Where there were none, the fastest of the search that was measured to the end and stands; None when there is none.
     Raises StoreError.
     """
-    found = _result(store, study)
-    trial = _best(store, study, found)
+    found = _LastFinals(store, study)
+    trial = found.best()
     if trial is None:
         return None
-    entry, record = _entry(1, trial, found), queries.trial(store, study, trial.number)
-    confirmed = None if found is None else found.of(trial)
-    if found is None or confirmed is None:
+    entry, record, confirmed = found.entry(1, trial), queries.trial(store, study, trial.number), found.of(trial)
+    if confirmed is None:
         return Best(entry=entry, record=record)
-    proof = next((each for each in found.proofs if each.digest == confirmed.digest), None)
-    return Best(
-        entry=entry,
-        record=record,
-        finals=found.summary(store),
-        raced=confirmed.digest,
-        audit=found.standing.audits.get(confirmed.digest),
-        proof=proof,
-    )
-
-
-def confirmed(store: Store, study: str, number: int) -> Speedup | None:
-    """A trial's t_baseline / t_variant in the last finals; None where it was not in them. Raises StoreError."""
-    return every_confirmed(store, study).get(number)
+    audit, proof = found.proven(confirmed.digest)
+    return Best(entry=entry, record=record, finals=found.summary(), raced=confirmed.digest, audit=audit, proof=proof)
 
 
 def proven(store: Store, record: TrialRecord) -> Outcome:
     """A trial's outcome whose gate has what the last finals found of it: the audit of each finalist, and the proof of
     those that were chosen. Raises StoreError."""
-    found = _result(store, record.study)
-    finalists = () if found is None else found.record.finalists
-    digest = next((each.digest for each in finalists if each.number == record.number), None)
-    if found is None or digest is None:
-        return record.outcome
-    proof = next((each for each in found.proofs if each.digest == digest), None)
-    return _extended(record.outcome, found.standing.audits.get(digest), proof)
+    found = _LastFinals(store, record.study)
+    digests = (digest for digest, each in found.finalists.items() if each.number == record.number)
+    return _extended(record.outcome, *found.proven(next(digests, None)))
 
 
 def _extended(outcome: Outcome, audit: CheckResult | None, proof: Proof | None) -> Outcome:
@@ -215,26 +198,24 @@ def corrections(store: Store, study: str) -> dict[int, float]:
     """Objectives that stand in the place of the search's estimates, by trial: those that finals confirmed; +inf where
     the trial was revoked. Raises StoreError."""
     revoked = dict.fromkeys(queries.revoked(store, study), math.inf)
-    return revoked | {number: one.log_ratio.mid for number, one in _every_confirmed(store, study).items()}
+    confirmed = _LastFinals(store, study).confirmed()
+    return revoked | {trial.number: one.log_ratio.mid for one, trial in confirmed}
 
 
 def every_confirmed(store: Store, study: str) -> dict[int, Speedup]:
     """t_baseline / t_variant of every trial that the last finals confirmed and that stands. Raises StoreError."""
-    return {number: one.log_ratio.speedup for number, one in _every_confirmed(store, study).items()}
+    return {trial.number: one.log_ratio.speedup for one, trial in _LastFinals(store, study).confirmed()}
 
 
 def confirmed_entries(store: Store, study: str) -> tuple[Entry, ...]:
     """Every trial that the last finals confirmed and that stands, those that may lead first. Raises StoreError."""
-    found = _result(store, study)
-    if found is None:
-        return ()
-    return _confirmed_entries(queries.measured(store, study, artifacts=found.searched), found)
+    return _LastFinals(store, study).entries()
 
 
 def quoted(store: Store, study: str) -> Quoted | None:
     """The speedup of the trial to use; None where there is none. Raises StoreError."""
-    found = _result(store, study)
-    return _quoted(_best(store, study, found), found)
+    found = _LastFinals(store, study)
+    return found.quoted(found.best())
 
 
 def summary(store: Store, study: str) -> StudySummary:
@@ -247,6 +228,20 @@ def studies(store: Store) -> tuple[StudySummary, ...]:
     return tuple(_summary(store, each) for each in queries.every_progress(store))
 
 
+def _summary(store: Store, progress: StudyProgress) -> StudySummary:
+    found = _LastFinals(store, progress.name)
+    top = found.best()
+    quoted = found.quoted(top)
+    return StudySummary(
+        **dict(progress),
+        best_number=None if top is None else top.number,
+        best_speedup=None if quoted is None else quoted.speedup,
+        best_confirmed=quoted is not None and quoted.confirmed,
+        best_us=None if top is None else top.median_us,
+        finals=found.summary(),
+    )
+
+
 def finals(store: Store, study: str) -> FinalsRecord | None:
     """The finals that came to an end last; None when none did. Raises StoreError.
 
@@ -256,39 +251,104 @@ def finals(store: Store, study: str) -> FinalsRecord | None:
     return None if record is None else record.model_copy(update={"standing": standing(record)})
 
 
+# Which finalist to use: what the finals and the races of the search know of each, put together ----------------------
+
+
+def preference(number: int, outcome: Outcome) -> tuple[float, int, int, int]:
+    """Sorts trials that are as fast as each other: the smallest is preferred.
+
+    Accuracy first, as the largest error in tolerances over all cases of the gate, in tenths; then registers and shared
+    memory, of which a small need leaves room for other work beside it, or on the CPU the stack; then the number.
+    """
+    cases = [case for check in (outcome.gate.checks if outcome.gate else ()) for case in check.cases]
+    worst = max((case.errors.worst_ratio for case in cases), default=math.inf)
+    resources = outcome.artifact.resources if outcome.artifact else {}
+    memory = resources.get("shared_bytes", resources.get("stack_bytes", 0))
+    return round(worst, 1), resources.get("registers", 0), memory, number
+
+
+def rivals(finalists: Sequence[Finalist], standing: Standing) -> tuple[Confirmed, ...]:
+    """The finalists that may be the fastest by all that is known, the fastest in the finals first.
+
+    They tie for the lead in the finals, and no race of the search has shown another one that ties to be faster. What
+    the finals, with their several processes, have shown to be slower counts no more for a race that it won.
+    """
+    by_digest = {finalist.digest: finalist for finalist in finalists}
+    tied = sorted((each for each in standing.finalists if each.tied), key=lambda each: each.log_ratio.mid)
+    numbers = {by_digest[each.digest].number for each in tied}
+    left = [each for each in tied if not numbers.intersection(by_digest[each.digest].slower_than)]
+    return tuple(left or tied)  # races may contradict each other
+
+
+def alike(found: Sequence[Confirmed], standing: Standing) -> tuple[Confirmed, ...]:
+    """Of rivals those that are known to be as fast as the first, so that something else may decide."""
+    if not found or found[0].digest != standing.leader:
+        return tuple(found[:1])
+    return tuple(each for each in found if each.alike)
+
+
+def choice(finalists: Sequence[Finalist], standing: Standing, outcome_of: Callable[[int], Outcome]) -> int | None:
+    """Number of the finalist to use, None when none is left: the fastest; of those that are shown to be as fast the
+    preferred one. What the finals cannot tell apart is not taken to be equal."""
+    by_digest = {finalist.digest: finalist.number for finalist in finalists}
+    numbers = [by_digest[each.digest] for each in alike(rivals(finalists, standing), standing)]
+    return min(numbers, key=lambda number: preference(number, outcome_of(number)), default=None)
+
+
+def standing(record: FinalsRecord) -> Ending | None:
+    """The standing of finals, drawn anew from the heats of those that are left: who ties with whom depends on all of
+    them. None while the finals are not over."""
+    if record.standing is None or not record.revoked:
+        return record.standing
+    gone = {finalist.digest for finalist in record.finalists if finalist.number in record.revoked}
+    drawn = confirm([_heat_without(heat, gone) for heat in record.heats], record.tie, record.objective)
+    return Ending(**dict(drawn), proofs=record.standing.proofs, audits=record.standing.audits)
+
+
+def _heat_without(heat: Heat, gone: set[str]) -> Heat:
+    kept = [place for place, digest in enumerate(heat.entrants) if digest not in gone]
+    return heat.model_copy(
+        update={
+            "entrants": tuple(heat.entrants[place] for place in kept),
+            "us": tuple(heat.us[place] for place in kept),
+            "faults": {new: heat.faults[old] for new, old in enumerate(kept) if old in heat.faults},
+        }
+    )
+
+
 # Of the last finals ---------------------------------------------------------------------------------------------------
 
 
-class _Result:
-    """What finals that came to an end say of the study's trials."""
+class _LastFinals:
+    """What the finals that came to an end last say of the study's trials: nothing of any where none did."""
 
-    def __init__(self, record: FinalsRecord, standing: Ending) -> None:
-        self.record, self.standing, self.proofs = record, standing, standing.proofs
-        finalists = record.by_digest
-        self._by_searched = {finalists[each.digest].searched: each for each in standing.finalists}
-        found = rivals(record.finalists, standing)
-        numbers = [finalists[each.digest].number for each in found]
-        self.leader = numbers[0] if numbers else None
-        self._leading = frozenset(each.digest for each in found)
-        self.tied = tuple(sorted(numbers))
-        """Numbers of the finalists that tie for the lead, the leader among them."""
-        self.alike = tuple(sorted(finalists[each.digest].number for each in alike(found, standing)))
-        """Numbers of those that are known to be as fast as the leader."""
+    def __init__(self, store: Store, study: str) -> None:
+        """Raises StoreError, also where they say something of a variant that was not in them."""
+        self._store, self._study = store, study
+        self._record = record = finals(store, study)
+        self._standing = NONE if record is None or record.standing is None else record.standing
+        self.finalists = {} if record is None else record.by_digest
+        try:
+            self._by_searched = {self.finalists[each.digest].searched: each for each in self._standing.finalists}
+        except KeyError as error:
+            why = f"finals {record.id if record else 0} of {study} confirm {error}, which was not in them"
+            raise StoreError(f"the store holds a record that cannot be read ({why}): restore a copy") from None
+        found = rivals(tuple(self.finalists.values()), self._standing)
         self._fastest = found[0] if found else None
+        self._leading = frozenset(each.digest for each in found)
+        self._tied = self._numbers(found)
+        """Those that tie for the lead, the leader among them."""
+        self._alike = self._numbers(alike(found, self._standing))
+        """Those that are known to be as fast as the leader."""
+        leads = self._fastest is not None and self._fastest.digest == self._standing.leader
+        self._is_crowned = leads and self._standing.crowned
 
-    def ties(self, one: Confirmed) -> bool:
-        """Whether it may be the fastest by all that is known."""
-        return one.digest in self._leading
-
-    def lost(self, one: Confirmed) -> bool:
-        """Whether the finals do not tell it from the leader, but a race of the search does."""
-        return one.tied and not self.ties(one)
+    def _numbers(self, some: Sequence[Confirmed]) -> tuple[int, ...]:
+        return tuple(sorted(self.finalists[each.digest].number for each in some))
 
     @property
-    def crowned(self) -> bool:
-        """Whether the leader is the winner."""
-        leads = self._fastest is not None and self._fastest.digest == self.standing.leader
-        return self.standing.crowned and leads
+    def _leader(self) -> int | None:
+        return None if self._fastest is None else self.finalists[self._fastest.digest].number
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -299,11 +359,71 @@ class _Result:
         """What was confirmed of the trial; a duplicate shares its original's."""
         return None if trial.artifact is None else self._by_searched.get(trial.artifact)
 
-    def summary(self, store: Store) -> FinalsSummary:
-        """All of it in short."""
-        record, standing = self.record, self.standing
-        assert record.finished_at is not None
-        leader = self._fastest
+    def confirmed(self) -> list[tuple[Confirmed, MeasuredTrial]]:
+        """What they say of each trial that was in them and stands, the fastest first; those that tie for the lead come
+        before all others. One that is not known well may tie with the leader although it looks slower than one that
+        does not."""
+        trials = queries.measured(self._store, self._study, artifacts=self.searched) if self._by_searched else ()
+        found = [(one, trial) for trial in trials if (one := self.of(trial)) is not None]
+        return sorted(found, key=lambda pair: (not self._ties(pair[0]), pair[0].log_ratio.mid, pair[1].number))
+
+    def _ties(self, one: Confirmed) -> bool:
+        """Whether it may be the fastest by all that is known."""
+        return one.digest in self._leading
+
+    def entries(self) -> tuple[Entry, ...]:
+        """The lines of these; those that tie for the lead share a rank."""
+        pairs = enumerate(self.confirmed(), start=1)
+        return tuple(self.entry(1 if self._ties(one) else rank, trial) for rank, (one, trial) in pairs)
+
+    def best(self) -> MeasuredTrial | None:
+        """The trial to use."""
+        trials = {trial.number: trial for _, trial in self.confirmed()}
+        finalists = tuple(self.finalists.values())
+        number = choice(finalists, self._standing, lambda each: queries.trial(self._store, self._study, each).outcome)
+        if number in trials:
+            return trials[number]
+        # Duplicates share their original's figures; the original has the proof, so it is the one.
+        return next(iter(queries.measured(self._store, self._study, 1, fully=True)), None)
+
+    def entry(self, rank: int, trial: MeasuredTrial) -> Entry:
+        """The trial's line in the leaderboard."""
+        confirmed, estimate = self.of(trial), trial.log_ratio.speedup
+        in_finals = None if confirmed is None else confirmed.log_ratio.speedup
+        return Entry(
+            rank=rank,
+            number=trial.number,
+            variant=trial.variant,
+            verdict=trial.verdict,
+            median_us=trial.median_us,
+            baseline_us=trial.baseline_us,
+            speedup=estimate,
+            censored=trial.censored,
+            confirmed=in_finals,
+            difference=None if in_finals is None else estimate.mid / in_finals.mid - 1,
+            tied=trial.number in self._tied and len(self._tied) > 1,
+            beaten=confirmed is not None and confirmed.tied and not self._ties(confirmed),
+            crowned=self._is_crowned and self._leader == trial.number,
+        )
+
+    def quoted(self, top: MeasuredTrial | None) -> Quoted | None:
+        """Its speedup, as every command quotes it."""
+        if top is None:
+            return None
+        confirmed = self.of(top)
+        objective = top.log_ratio.mid if confirmed is None else confirmed.log_ratio.mid
+        return Quoted(speedup=speedup_of(objective), confirmed=confirmed is not None)
+
+    def proven(self, digest: str | None) -> tuple[CheckResult | None, Proof | None]:
+        """The audit that a finalist passed, and what was found of it once it was chosen."""
+        proof = next((each for each in self._standing.proofs if each.digest == digest), None)
+        return self._standing.audits.get(digest or ""), proof
+
+    def summary(self) -> FinalsSummary | None:
+        """All of it in short; None where there were none."""
+        record, standing = self._record, self._standing
+        if record is None or record.finished_at is None or standing is NONE:
+            return None
         return FinalsSummary(
             id=record.id,
             finished_at=record.finished_at,
@@ -312,101 +432,10 @@ class _Result:
             blocks=record.blocks,
             tie=standing.tie,
             resolution=standing.resolution,
-            leader=self.leader,
-            speedup=None if leader is None else leader.log_ratio.speedup,
-            tied=self.tied,
-            alike=self.alike,
-            crowned=self.crowned,
-            judged_since=queries.judged_since(store, record.study, record.started_at),
+            leader=self._leader,
+            speedup=None if self._fastest is None else self._fastest.log_ratio.speedup,
+            tied=self._tied,
+            alike=self._alike,
+            crowned=self._is_crowned,
+            judged_since=queries.judged_since(self._store, record.study, record.started_at),
         )
-
-
-def _result(store: Store, study: str) -> _Result | None:
-    """Of the finals that came to an end last; None when none did. Raises StoreError where they say something of a
-    variant that was not in them."""
-    record = finals(store, study)
-    if record is None or record.standing is None:
-        return None
-    try:
-        return _Result(record, record.standing)
-    except KeyError as error:
-        why = f"finals {record.id} of {study} confirm {error}, which was not in them"
-        raise StoreError(f"the store holds a record that cannot be read ({why}): restore a copy") from None
-
-
-def _every_confirmed(store: Store, study: str) -> dict[int, Confirmed]:
-    """What the last finals say of each trial that was in them; a duplicate shares its original's."""
-    found = _result(store, study)
-    if found is None:
-        return {}
-    pairs = [(trial.number, found.of(trial)) for trial in queries.measured(store, study, artifacts=found.searched)]
-    return {number: one for number, one in pairs if one is not None}
-
-
-def _confirmed_entries(trials: Sequence[MeasuredTrial], found: _Result) -> tuple[Entry, ...]:
-    """What was in the finals, the fastest first; those that tie for the lead come before all others and share a rank.
-
-    One that is not known well may tie with the leader although it looks slower than one that does not.
-    """
-
-    def place(pair: tuple[Confirmed, MeasuredTrial]) -> tuple[bool, float, int]:
-        confirmed, trial = pair
-        return not found.ties(confirmed), confirmed.log_ratio.mid, trial.number
-
-    pairs = [(confirmed, trial) for trial in trials if (confirmed := found.of(trial)) is not None]
-    return tuple(
-        _entry(1 if found.ties(confirmed) else rank, trial, found)
-        for rank, (confirmed, trial) in enumerate(sorted(pairs, key=place), start=1)
-    )
-
-
-def _best(store: Store, study: str, found: _Result | None) -> MeasuredTrial | None:
-    if found is not None:
-        trials = {each.number: each for each in queries.measured(store, study, artifacts=found.searched)}
-        number = choice(found.record.finalists, found.standing, lambda each: queries.trial(store, study, each).outcome)
-        if number in trials:
-            return trials[number]
-    # Duplicates share their original's figures; the original has the proof, so it is the one.
-    return next(iter(queries.measured(store, study, 1, fully=True)), None)
-
-
-def _entry(rank: int, trial: MeasuredTrial, found: _Result | None = None) -> Entry:
-    confirmed = None if found is None else found.of(trial)
-    estimate, in_finals = trial.log_ratio.speedup, None if confirmed is None else confirmed.log_ratio.speedup
-    return Entry(
-        rank=rank,
-        number=trial.number,
-        variant=trial.variant,
-        verdict=trial.verdict,
-        median_us=trial.median_us,
-        baseline_us=trial.baseline_us,
-        speedup=estimate,
-        censored=trial.censored,
-        confirmed=in_finals,
-        difference=None if in_finals is None else estimate.mid / in_finals.mid - 1,
-        tied=found is not None and trial.number in found.tied and len(found.tied) > 1,
-        beaten=found is not None and confirmed is not None and found.lost(confirmed),
-        crowned=found is not None and found.crowned and found.leader == trial.number,
-    )
-
-
-def _quoted(top: MeasuredTrial | None, found: _Result | None) -> Quoted | None:
-    if top is None:
-        return None
-    confirmed = None if found is None else found.of(top)
-    objective = top.log_ratio.mid if confirmed is None else confirmed.log_ratio.mid
-    return Quoted(speedup=speedup_of(objective), confirmed=confirmed is not None)
-
-
-def _summary(store: Store, progress: StudyProgress) -> StudySummary:
-    found = _result(store, progress.name)
-    top = _best(store, progress.name, found)
-    quoted = _quoted(top, found)
-    return StudySummary(
-        **dict(progress),
-        best_number=None if top is None else top.number,
-        best_speedup=None if quoted is None else quoted.speedup,
-        best_confirmed=quoted is not None and quoted.confirmed,
-        best_us=None if top is None else top.median_us,
-        finals=None if found is None else found.summary(store),
-    )

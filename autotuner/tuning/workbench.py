@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from autotuner.store import Store, StudyRecord
     from autotuner.tuning.calm import Waiting
     from autotuner.tuning.driver import Driver, Listener
-    from autotuner.tuning.plan import Start
+    from autotuner.tuning.plan import Plan, Start
     from autotuner.tuning.retrials import Retrials, Step
 
 program.consists_of(__name__)
@@ -85,14 +85,10 @@ def load_space(
     """The space file of that name or path. `threads` replaces what it allows, and its problems are replaced by
     `problems`, in the form in which the op writes them, and those of `problems_file`. Raises SpaceError or InputError.
     """
-    path = find_space_file(name)
-    file = SpaceFile.load(path, find_limits)
-    merged = asked(_problems(file, problems, problems_file))
-    if merged:
-        # Of several groups all problems, so that the refusal names the field in which they differ.
-        one = merged[0] if len(merged) == 1 else Asked([each for group in merged for each in group.problems])
-        file = _for_all_lengths(SpaceFile.load(path, find_limits, one))
-    return _with_threads(file, threads)
+    files = load_spaces(name, threads, problems, problems_file)
+    if len(files) > 1:  # refused, with the field in which they differ
+        SpaceFile.load(find_space_file(name), find_limits, Asked([each for file in files for each in file.problems]))
+    return files[0]
 
 
 def load_spaces(
@@ -102,9 +98,8 @@ def load_spaces(
     path = find_space_file(name)
     file = SpaceFile.load(path, find_limits)
     groups = asked(_problems(file, problems, problems_file))
-    if not groups:
-        return (_with_threads(file, threads),)
-    return tuple(_with_threads(_for_all_lengths(SpaceFile.load(path, find_limits, each)), threads) for each in groups)
+    files = [_for_all_lengths(SpaceFile.load(path, find_limits, each)) for each in groups] or [file]
+    return tuple(_with_threads(each, threads) for each in files)
 
 
 def load_each(
@@ -257,12 +252,23 @@ class Workbench:
         """Digest of the variant at the space's default point."""
         return self.variant(self.space.default_index).digest
 
-    @property
-    def study_name(self) -> str:
-        """Of the study of this space, begun or not."""
-        from autotuner.tuning.plan import study_record
+    def plan(self, sampler: str = "evolution", seed: int = 0, start: Start | None = None) -> Plan:
+        """What a run on the study of this space is to do. A new study has what it starts from, of `start.first` the
+        points that are valid here."""
+        from autotuner.tuning.plan import Plan, Start
 
-        return study_record(self.space, self.device, self.conditions, built_from=self.built_from).name
+        given = start or Start()
+        return Plan(
+            self.space,
+            self.device,
+            self.conditions,
+            sampler,
+            seed,
+            self.built_from,
+            start=given._replace(first=[point for point in given.first if self.space.index_of(point) is not None]),
+            environments=self.chosen.environments,
+            who_disturbs=self._who_disturbs,
+        )
 
     def build_all(self, points: Sequence[int]) -> list[Artifact | Fault]:
         """The variants at these points, built side by side on all CPUs. Raises InputError when nothing can be kept."""
@@ -283,24 +289,10 @@ class Workbench:
         listen: Listener = lambda _: None,
         start: Start | None = None,
     ) -> Driver:
-        """The driver of this space's study. A new study has what it starts from, of `start.first` the points that are
-        valid here."""
+        """The driver of this space's study, as `plan` says."""
         from autotuner.tuning.driver import Driver
-        from autotuner.tuning.plan import Plan, Start
 
-        given = start or Start()
-        valid = given._replace(first=[point for point in given.first if self.space.index_of(point) is not None])
-        where = (self.space, self.device, self.conditions)
-        plan = Plan(
-            *where,
-            sampler,
-            seed,
-            self.built_from,
-            start=valid,
-            environments=self.chosen.environments,
-            who_disturbs=self._who_disturbs,
-        )
-        return Driver(store, executor, plan, listen)
+        return Driver(store, executor, self.plan(sampler, seed, start), listen)
 
     def start(self, store: Store, sampler: str, like: str | None = None, cold: bool = False) -> Start:
         """What a new study of this space starts from, nothing where it has begun: the known points of the nearest
@@ -308,15 +300,14 @@ class Workbench:
 
         Raises StoreError when there is no such study, and InputError when it has nothing to give.
         """
-        from autotuner.tuning.plan import Start, study_record
+        from autotuner.tuning.plan import Start
         from autotuner.tuning.transfer import start
 
         if like is not None and cold:
             raise InputError("--from starts from a study and --cold from none; leave one of them out")
         if cold or (like is None and sampler != LEARNS):
             return Start()
-        record = study_record(self.space, self.device, self.conditions, built_from=self.built_from)
-        return start(store, record, self.space, like)
+        return start(store, self.plan().record, self.space, like)
 
     def held(self, patience_s: float, listen: Callable[[Waiting], None]) -> AbstractContextManager[None]:
         """Holds the devices against other autotuners of this machine, whoever's they are, while the block runs; waits

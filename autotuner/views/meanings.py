@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotuner.forge import build as build_faults
-from autotuner.gate.meanings import meanings as gate_meanings
+from autotuner.gate.gate import meanings as gate_meanings
 from autotuner.ops import Op
 from autotuner.race import faults as measure_faults
 from autotuner.run import faults as run_faults

@@ -18,7 +18,7 @@ from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import Space
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan, Start, study_record
+from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.transfer import start
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device
@@ -237,7 +237,7 @@ def search(
             "built_from": f"{recorded.name} {name} {executor.width} {seed}",
         }
         device = Device(backend="cuda", name=RECORDED, facts=space.facts, environment={})
-        record = study_record(space, device, conditions, **named)
+        record = Plan(space, device, conditions, **named).record
         found = start(store, record, space) if warm else Start()
         driver = Driver(store, executor, Plan(space, device, conditions, start=found, **named))
         try:

@@ -27,9 +27,9 @@ from autotuner.gate.gate import required
 from autotuner.race.confirm import confirm
 from autotuner.spaces.space import Space
 from autotuner.store import Ending, Finalist, Lineup, Proof, Store
-from autotuner.tuning.plan import study_record
+from autotuner.tuning.plan import Plan
 from autotuner.tuning.workbench import load_space
-from autotuner.values.conditions import StudyProtocol
+from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CaseErrors, CaseResult, CheckResult, GateReport
 from autotuner.values.outcome import (
     Artifact,
@@ -74,8 +74,8 @@ class MadeUp:
         self.space = Space.enumerate(load_space(SPACE, problems=problems), facts)
         self.problems = self.space.file.problems
         self.device = Device(backend="cuda", name=name, facts=facts, environment={"torch": "2.13.0"})
-        protocol = StudyProtocol(problems=self.problems, cache="cold")
-        self.record = study_record(self.space, self.device, protocol, seed=seed)
+        conditions = Conditions(problems=self.problems, seeds=(1, 2, 3, 4))
+        self.record = Plan(self.space, self.device, conditions, seed=seed).record
         self._weights = {
             (name, value): self.random.gauss(0, 0.09)
             for name in self.space.parameters

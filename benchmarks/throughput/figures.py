@@ -23,7 +23,7 @@ from typing import Any
 
 from autotuner.store import Store, figures, queries
 from autotuner.tuning import covered
-from autotuner.tuning.plan import study_record
+from autotuner.tuning.plan import Plan
 from autotuner.values import config
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
@@ -53,7 +53,7 @@ def fill(store: Store, trials: int, device: str) -> str:
     """A study of `trials`; its name."""
     space, draw = simulated.space(), random.Random(7)
     device_of = simulated.DEVICE.model_copy(update={"name": device})
-    record = study_record(space, device_of, simulated.conditions())
+    record = Plan(space, device_of, simulated.conditions()).record
     store.ensure_study(record)
     session = 0
     for number in range(trials):

@@ -32,8 +32,8 @@ from autotuner.devices import versions
 from autotuner.gate.references import names
 from autotuner.race.arms import ArmError, Audited
 from autotuner.race.audit import Raced, Times, looked_at
+from autotuner.race.blocks import LongStep
 from autotuner.race.calibrate import fastest, time_baselines
-from autotuner.race.long_step import LongStep
 from autotuner.race.statistics import trimmed_interval
 from autotuner.run.line import Line, LineFactory
 from autotuner.tuning.workbench import Workbench, load_space

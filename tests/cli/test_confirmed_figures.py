@@ -73,7 +73,7 @@ def test_every_command_quotes_the_confirmed_figure_and_explain_believes_it(study
     exported = json.loads(said(folder, "export", "--format", "json", "--out", "-"))
     assert exported["confirmed"]["mid"] == pytest.approx(figure)
 
-    true = standings.confirmed(store, name, lucky.entry.number)
+    true = standings.every_confirmed(store, name).get(lucky.entry.number)
     assert true is not None
     assert f"Confirmed by the last finals: {true.mid:.3f} times as fast" in said(folder, "show", number)
     after = told(folder, "explain")

@@ -11,7 +11,7 @@ from autotuner.devices.cpu import ceilings as module
 from autotuner.devices.cpu.ceilings import COPY_BYTES, ceilings, copy_past_the_caches
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import usable_cpus
-from autotuner.race.plausible import MARGIN
+from autotuner.race.race import MARGIN
 
 
 @pytest.mark.timed

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from autotuner.race.arms import Arm
-from autotuner.race.blocks import Blocks
-from autotuner.race.long_step import LongStep
+from autotuner.race.blocks import Blocks, LongStep
 from autotuner.race.race import Incumbent, measure
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Measurement

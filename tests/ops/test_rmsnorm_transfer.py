@@ -15,7 +15,7 @@ from autotuner.spaces.space import Space
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning import transfer
 from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan, Start, study_record
+from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.workbench import load_space
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device
@@ -52,7 +52,7 @@ def conditions_of(space: Space) -> Conditions:
 
 
 def record_of(space: Space) -> StudyRecord:
-    return study_record(space, DEVICE, conditions_of(space), built_from="")
+    return Plan(space, DEVICE, conditions_of(space), built_from="").record
 
 
 def cost(variant: Variant) -> float:

@@ -13,7 +13,7 @@ import pytest
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.race.arms import Arm, AuditArm, Audited, Price
 from autotuner.race.audit import MOST_ROUNDS, ROUNDS, Raced, Times, audit, looked_at
-from autotuner.race.long_step import LongStep
+from autotuner.race.blocks import LongStep
 from autotuner.race.race import measure
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.variant import Variant
@@ -217,7 +217,7 @@ def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
 @pytest.mark.parametrize("every_s", [0.0, 3600.0])
 def test_an_audit_is_announced_as_it_goes_on(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through all its looks, so that its deadline is one for a sample."""
-    monkeypatch.setattr("autotuner.race.long_step.EVERY_S", every_s)
+    monkeypatch.setattr("autotuner.race.blocks.EVERY_S", every_s)
     monkeypatch.setattr("autotuner.race.audit.ROUND_S", math.inf)
     said: list[str] = []
     looked_at(

@@ -15,7 +15,7 @@ import pytest
 from autotuner.race import thermometer
 from autotuner.race.arms import Clocks
 from autotuner.race.blocks import Blocks
-from autotuner.race.plausible import MARGIN, clocks_disagree, floor_us, too_fast
+from autotuner.race.race import MARGIN, clocks_disagree, floor_us, too_fast
 from autotuner.race.thermometer import ATTEMPTS, Drifted, Thermometer, take_calm, undisturbed
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings

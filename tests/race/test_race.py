@@ -419,7 +419,7 @@ def test_calibration_pins_the_fastest_backend_that_takes_the_problem() -> None:
 @pytest.mark.parametrize("every_s", [0.0, 3600.0])
 def test_a_race_or_a_heat_is_announced_as_it_goes_on(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that its deadline is one for a sample; short races say nothing but that they begin."""
-    monkeypatch.setattr("autotuner.race.long_step.EVERY_S", every_s)
+    monkeypatch.setattr("autotuner.race.blocks.EVERY_S", every_s)
     backend, artifacts, conditions = fakes([77, 80], None)
     said: list[str] = []
     tracks, again = backend.tracks(conditions), every_s == 0
@@ -433,7 +433,7 @@ def test_a_race_or_a_heat_is_announced_as_it_goes_on(every_s: float, monkeypatch
 
 
 def test_every_attempt_of_a_race_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotuner.race.long_step.EVERY_S", 0.0)
+    monkeypatch.setattr("autotuner.race.blocks.EVERY_S", 0.0)
     monkeypatch.setattr("autotuner.race.thermometer.PAUSE_S", 0.0)
     backend, artifacts, conditions = fakes([77, 80], None, baseline_us=(50.0,))
     said: list[str] = []

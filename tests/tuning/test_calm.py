@@ -19,13 +19,12 @@ from autotuner.search.point_sampler import Seen
 from autotuner.store import Store, queries
 from autotuner.store.undisturbed import fastest_baselines
 from autotuner.tuning import standings
-from autotuner.tuning.calm import LONGEST_PAUSE_S, Calm, Caution, Protest, Waiting, pause_s
+from autotuner.tuning.calm import LONGEST_PAUSE_S, STEADY_S, Calm, Caution, Protest, Waiting, pause_s
 from autotuner.tuning.device_lane import WARMED, DeviceLane
 from autotuner.tuning.driver import Started
 from autotuner.tuning.finals import Finals
 from autotuner.tuning.finals_plan import contenders, searched
 from autotuner.tuning.retrials import Retrials
-from autotuner.tuning.steady import STEADY_S
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import BackendTiming, Calibration, Measurement
 from autotuner.values.verdict import Verdict

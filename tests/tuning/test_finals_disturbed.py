@@ -11,9 +11,9 @@ import pytest
 
 from autotuner.store import FinalsRecord, Store, queries
 from autotuner.tuning import final_heats, standings
+from autotuner.tuning.calm import STEADY_S
 from autotuner.tuning.finals import Finals
 from autotuner.tuning.retrials import Retrials
-from autotuner.tuning.steady import STEADY_S
 from autotuner.values import config
 from autotuner.values.errors import InfrastructureError
 from tests.helpers import simulated

@@ -252,8 +252,8 @@ def test_what_was_confirmed_or_revoked_stands_in_the_place_of_the_estimate(store
     store.revoke("scalar-abc", 2, "it was wrong")
     found = standings.corrections(store, "scalar-abc")
     assert found == pytest.approx({0: math.log(0.52), 1: math.log(0.5), 2: math.inf}, abs=0.005)
-    assert standings.confirmed(store, "scalar-abc", 3) is None
-    one = standings.confirmed(store, "scalar-abc", 1)
+    assert standings.every_confirmed(store, "scalar-abc").get(3) is None
+    one = standings.every_confirmed(store, "scalar-abc").get(1)
     assert one is not None
     assert math.log(one.mid) == pytest.approx(-found[1])
 

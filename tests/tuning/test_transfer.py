@@ -19,7 +19,7 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning import standings, transfer, workbench
 from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan, Start, study_record
+from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.transfer import distance, elites, known_points, mapped, start
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
@@ -54,7 +54,7 @@ def space_of(problem: Problem = PROBLEM, text: str = simulated.TOML, name: str =
 
 def record_of(space: Space, device: Device = simulated.DEVICE, built_from: str = "") -> StudyRecord:
     conditions = simulated.conditions().model_copy(update={"problems": space.file.problems})
-    return study_record(space, device, conditions, built_from=built_from)
+    return Plan(space, device, conditions, built_from=built_from).record
 
 
 def backend(microseconds: Microseconds) -> FakeLine:

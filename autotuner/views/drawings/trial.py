@@ -59,7 +59,7 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
     """`roots`: folders with the families whose sources may be shown. Raises StoreError: no such trial."""
     record = queries.trial(snapshot.store, snapshot.name, number)
     outcome = standings.proven(snapshot.store, record)
-    confirmed = standings.confirmed(snapshot.store, snapshot.name, number)
+    confirmed = standings.every_confirmed(snapshot.store, snapshot.name).get(number)
     return TrialPage(
         record=record,
         outcome=outcome,
