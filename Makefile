@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRIALS ?= 60
 MINUTES ?= 5
+# The processes that tests start find compiled modules beside the sources; without them each would compile all of torch.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto --dist worksteal --durations 10
 
 .PHONY: tune test lint slow ci proof clean
 
@@ -11,19 +13,20 @@ tune: $(VENV)/ready
 	@$(BIN)/autotuner tune --trials $(TRIALS) --minutes $(MINUTES) --out best.json
 
 # The linters, then the fast tests.
-test: $(VENV)/ready
-	@$(BIN)/python -m tests lint fast
+test: lint
+	@$(PYTEST)
 
 lint: $(VENV)/ready
-	@$(BIN)/python -m tests lint
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports && $(BIN)/python -m tests.lines
+	@$(BIN)/mypy
 
-# The tests that take long, with another sample of the many every day; SAMPLE=DATE takes that of another day.
+# The tests that take long.
 slow: $(VENV)/ready
-	@$(BIN)/python -m tests slow
+	@$(PYTEST) -m slow
 
 # All that every change must pass.
-ci: $(VENV)/ready
-	@$(BIN)/python -m tests lint fast slow
+ci: lint
+	@$(PYTEST) -m ""
 
 # What is too much for every change: each part writes what it found to docs/results/. Without PART it lists the parts.
 proof: $(VENV)/ready

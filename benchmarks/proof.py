@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from autotuner.devices.cuda.probe import probe
 from autotuner.values import config
-from benchmarks import tuned
+from benchmarks import tests_run, tuned
 from benchmarks.attention import counters, elsewhere
 from benchmarks.cli import hostile, make_tune
 from benchmarks.driver import chaos, kills, ray_nodes, restarts, store_locked, workers
@@ -212,15 +212,15 @@ PARTS = {
         (step(hostile, "--json", kept("hostile")),),
     ),
     "tests": Part(
-        "every test of the rotating sample",
+        "every test, those too of which each run takes a sample",
         30,
-        (Step("tests", ("fast", "slow", "--sample", "all", "--json", kept("tests"))),),
+        (step(tests_run, kept("tests"), "-m", "", "--all"),),
     ),
     "gpu": Part(
         "the tests that need a GPU; every mutant is rejected on CUDA",
         20,
         (
-            Step("tests", ("gpu", "--json", kept("tests_gpu"))),
+            step(tests_run, kept("tests_gpu"), "-m", "gpu"),
             step(mutants, kept("mutants_cuda"), "--backend", "cuda", "--jobs", "8", "--hold"),
             step(mutants, kept("mutants_clock_cuda"), "--backend", "cuda", "--only", "clock", "--hold"),
             step(op_mutants, kept("mutants_ops_cuda"), "--backend", "cuda", "--hold"),

@@ -9,72 +9,75 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from alembic.script import ScriptDirectory
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.environment import usable_cpus
 from autotuner.store import Store
 from autotuner.store.database import Database
 from autotuner.values import config
-from tests.helpers import sample, stores, timed
+from tests.helpers import stores, turns
 from tests.helpers.recorded import CALIBRATION, study_record
-from tests.helpers.recorder import ALONE, Recorder
+from tests.helpers.turns import Turns
 
 CHECK_FILE = Database._check_file
 
 # What a run takes ---------------------------------------------------------------------------------------------------
 
+TURNS = Turns(Path(__file__), Path(turns.__file__))
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    today = datetime.now(UTC).date().isoformat()
-    group = parser.getgroup("autotuner")
-    group.addoption("--sample", default=today, help=f"seed of the rotating sample; {sample.ALL} takes all of it")
-    group.addoption("--builds", type=Path, help="keep builds and references in this folder, so that runs share them")
-    group.addoption("--record", type=Path, help="write what became of each test to this file")
+    parser.getgroup("autotuner").addoption("--all", action="store_true", help="every test of those marked `sampled`")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:  # as nohup has it; what the tests start would inherit that
             signal.signal(number, signal.default_int_handler)
-    record = config.getoption("--record")
-    if record is not None and "PYTEST_XDIST_WORKER" not in os.environ:
-        config.pluginmanager.register(Recorder(record))
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    return f"rotating sample: --sample {config.getoption('--sample')}"
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are CPUs, as tests wait: for a process to start or end, or for a deadline."""
+    return usable_cpus() + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = {*sample.left_out(items, config.getoption("--sample")), *sample.without_gpu(items)}
+    sampled = [] if config.getoption("--all") else turns.left_out(items)
+    left_out = {*sampled, *turns.without_gpu(items)}
     config.hook.pytest_deselected(items=[*left_out])
-    items[:] = [item for item in items if item not in left_out]
-    if hasattr(config, "workeroutput"):  # of pytest-xdist, for the run that follows
-        config.workeroutput[ALONE] = [item.nodeid for item in items if item.get_closest_marker("alone") is not None]
+    items[:] = turns.in_order(item for item in items if item not in left_out)
+    for item in items:
+        if item.get_closest_marker("timed") is not None:
+            item.add_marker(pytest.mark.flaky(reruns=turns.RERUNS))
 
 
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    return timed.protocol(item, nextitem)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    TURNS.begin(item)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    TURNS.end(nextitem)
 
 
 # Fixtures -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Path]:
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Builds and references of the tests, apart from the user's own: one folder for all processes of a run, as an entry
     of the cache appears by one rename."""
     base = tmp_path_factory.getbasetemp()
-    here = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
-    folder: Path = pytestconfig.getoption("--builds") or here
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
     folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(config.CACHE, str(folder.absolute()))
-        yield folder.absolute()
+        patch.setenv(config.CACHE, str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,12 +6,10 @@ from typing import Any
 
 
 def said(found: dict[str, Any] | None) -> str:
-    """How many ran and what became of them. `found`: what `python -m tests gpu --json` wrote."""
+    """How many ran and what became of them. `found`: what `benchmarks.tests_run` kept."""
     if found is None:
         return "Not kept yet."
-    parts = found["parts"]
-    counts = {name: sum(part["counts"].get(name, 0) for part in parts) for name in ("passed", "failed", "skipped")}
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    told = ", ".join(f"{count} {name}" for name, count in found["counts"].items() if count)
     return (
         f"{told} on {found['device']}, torch {found['torch']} ([kept](results/tests_gpu.json)). Made by"
         f" `{found['command']}` on {found['when'][:10]}."

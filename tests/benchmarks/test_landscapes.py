@@ -295,7 +295,7 @@ def test_the_second_judging_has_the_number_and_the_lane_of_the_first() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timed
-@pytest.mark.rotating(2, of="whole sweeps")
+@pytest.mark.sampled(2, of="whole sweeps")
 def test_the_command_on_real_variants(tmp_path: Path) -> None:
     lay_out(tmp_path)
     (tmp_path / "space.toml").write_text(MUTANT_SPACE)
@@ -397,7 +397,7 @@ def mean_score(recorded: Recorded, sampler: str, seeds: int, folder: Path) -> fl
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
 def test_evolution_reaches_the_floor_of_a_kept_landscape(path: Path) -> None:
     assert landscapes.not_held(landscapes.held(path)) == []

@@ -100,7 +100,7 @@ def test_what_must_hold_of_the_pairs_is_told_where_it_does_not(ratio: float, una
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("pair", list(permutations(KEPT, 2)), ids=lambda pair: " to ".join(path.stem for path in pair))
 def test_a_related_study_shortens_a_search(pair: tuple[Path, Path], tmp_path: Path) -> None:
     """Few searches of one pair; `make proof PART=transfer` has a hundred of each."""

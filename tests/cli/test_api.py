@@ -44,7 +44,7 @@ print(len(heard), "events")
 """
 
 
-@pytest.mark.rotating(2, of="whole sweeps")
+@pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.slow
 @pytest.mark.timed
 def test_a_script_without_a_main_guard_tunes(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ assert study.export("mine.json").exists()
 """
 
 
-@pytest.mark.rotating(2, of="whole sweeps")
+@pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.slow
 @pytest.mark.timed
 def test_problems_that_no_variant_serves_together_are_a_study_each(tmp_path: Path) -> None:

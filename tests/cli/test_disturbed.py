@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 
-pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.rotating(2, of="whole sweeps")]
+pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.sampled(2, of="whole sweeps")]
 
 
 def remember_a_faster_machine(store: Path) -> None:

@@ -130,7 +130,7 @@ def test_the_report_of_the_assembler_is_read(kernel: Family, nvcc: CudaToolchain
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("table", ["numeric", "systemic", "clock", "right"])
 def test_every_mutant_is_a_program_of_its_own(nvcc: CudaToolchain, table: str) -> None:
     wanted = [group[-1] for group in expectations("cuda", table)]

@@ -84,7 +84,7 @@ def test_a_mutant_that_cheats_the_clock_is_rejected(judges: dict[str, LocalExecu
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("expectation", [group[0] for group in expectations("cpu", "right")], ids=str)
 def test_a_right_implementation_is_not_accused_of_cheating(
     judges: dict[str, LocalExecutor], expectation: Expectation
@@ -102,7 +102,7 @@ def test_a_right_implementation_passes(judges: dict[str, LocalExecutor], expecta
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("expectation", [group[0] for group in expectations("cpu", "right")], ids=str)
 def test_a_right_implementation_passes_under_any_seeds(
     judges: dict[str, LocalExecutor], expectation: Expectation

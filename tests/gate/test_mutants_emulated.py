@@ -24,14 +24,14 @@ def all_of(table: str) -> list[Expectation]:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(8)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("expectation", [each for each in all_of("numeric") if seen(each)], ids=str)
 def test_a_numeric_mutant_breaks_the_rule_that_is_expected(expectation: Expectation) -> None:
     assert first_failure(expectation) in expectation.codes
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("expectation", all_of("right"), ids=str)
 def test_a_right_implementation_is_within_the_tolerances(expectation: Expectation) -> None:
     assert first_failure(expectation) == "pass"

@@ -133,7 +133,7 @@ def test_the_shipped_cpu_kernels_pass(toolchain: Toolchain) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(3))
 @pytest.mark.parametrize("space", ["sdpa_cpu", "sdpa_cpu_bf16", "sdpa_cpu_causal"])
 def test_random_points_of_the_shipped_cpu_kernels_pass(space: str, part: int, toolchain: Toolchain) -> None:

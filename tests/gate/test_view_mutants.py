@@ -26,7 +26,7 @@ FAST = {"group_modulo", "lse_of_blind_rows_0"}
 
 def marked(view: View) -> object:
     """A few are fast; of the others a sample runs."""
-    marks = [] if view.name in FAST else [pytest.mark.slow, pytest.mark.rotating(4, "views")]
+    marks = [] if view.name in FAST else [pytest.mark.slow, pytest.mark.sampled(4, "views")]
     return pytest.param(view, id=view.name, marks=marks)
 
 
@@ -52,7 +52,7 @@ def test_there_are_enough_and_each_is_in_the_source() -> None:
 
 @pytest.mark.skipif(cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and g++")
 @pytest.mark.slow
-@pytest.mark.rotating(3, "emulated_views")
+@pytest.mark.sampled(3, "emulated_views")
 @pytest.mark.parametrize("view", VIEWS, ids=str)
 def test_a_mutant_of_views_for_cuda_is_seen_by_a_quick_case(view: View) -> None:
     source, like = MUTANTS / "views" / "views.cu", conditions("cuda").problems[0]

@@ -36,7 +36,7 @@ def test_there_are_enough_of_them_and_each_fits_the_sources(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and g++")
 @pytest.mark.parametrize(
     "mutant", [each for each in mutants() if each.emulator is not None], ids=lambda each: each.name

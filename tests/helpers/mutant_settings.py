@@ -12,7 +12,7 @@ SECOND = 2
 
 def settings(backend: Backend, table: str, every: int = 1, together: int | None = None) -> list[object]:
     """All settings of all entries. Of one in `every` entries one is fast, and of the others of all of these entries
-    SECOND rotate; of the settings of each other entry, one rotates. With `together` that number of all the others do.
+    SECOND are drawn; of the settings of each other entry, one is. With `together` that number of all the others are.
 
     benchmarks/gate/mutants.py judges all settings.
     """
@@ -20,12 +20,12 @@ def settings(backend: Backend, table: str, every: int = 1, together: int | None 
     for index, group in enumerate(expectations(backend, table)):
         fast = (index // every) % len(group) if index % every == 0 else None
         if together is not None:
-            rotating = pytest.mark.rotating(together)
+            sampled = pytest.mark.sampled(together)
         elif fast is not None:  # judged in every run already
-            rotating = pytest.mark.rotating(SECOND, "second settings")
+            sampled = pytest.mark.sampled(SECOND, "second settings")
         else:
-            rotating = pytest.mark.rotating(1, group[0].name)
+            sampled = pytest.mark.sampled(1, group[0].name)
         for place, each in enumerate(group):
-            marks = [] if place == fast else [pytest.mark.slow, rotating]
+            marks = [] if place == fast else [pytest.mark.slow, sampled]
             found.append(pytest.param(each, id=str(each), marks=marks))
     return found

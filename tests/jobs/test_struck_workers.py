@@ -69,7 +69,7 @@ def is_over(store: Store, number: int) -> bool:
     return sweeps.one(store, number).state.is_over
 
 
-@pytest.mark.rotating(1, of="struck workers")
+@pytest.mark.sampled(1, of="struck workers")
 def test_a_worker_that_judges_hands_back_when_it_is_told_to_end(tmp_path: Path) -> None:
     lay_out_drawn(tmp_path)
     with at_work(tmp_path) as chaos, Store.open(str(tmp_path / "studies.db")) as store:
@@ -87,7 +87,7 @@ def test_a_worker_that_judges_hands_back_when_it_is_told_to_end(tmp_path: Path) 
         assert require_whole(store, sweeps.one(store, number), [before]) == 5
 
 
-@pytest.mark.rotating(1, of="struck workers")
+@pytest.mark.sampled(1, of="struck workers")
 def test_a_build_whose_compiler_was_killed_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(config.CACHE, str(tmp_path / "cache"))  # else nothing may have to be built
     lay_out_drawn(tmp_path)
@@ -115,7 +115,7 @@ with Store.open("studies.db") as store:
 """A worker that takes over from a stopped one after a second."""
 
 
-@pytest.mark.rotating(1, of="struck workers")
+@pytest.mark.sampled(1, of="struck workers")
 def test_a_worker_that_stood_still_for_longer_than_its_lease_judges_nothing_twice(tmp_path: Path) -> None:
     """It had a trial in flight, which the next worker judges under its number, and goes on in the middle of that."""
     lay_out_drawn(tmp_path)
@@ -141,7 +141,7 @@ def test_a_worker_that_stood_still_for_longer_than_its_lease_judges_nothing_twic
         assert "its worker had gone" in [event.text for event in events if event.kind == "begun"][1]
 
 
-@pytest.mark.rotating(1, of="struck workers")
+@pytest.mark.sampled(1, of="struck workers")
 def test_two_workers_on_one_file_do_two_sweeps_at_once(tmp_path: Path) -> None:
     lay_out(tmp_path)
     lay_out_drawn(tmp_path)
@@ -181,7 +181,7 @@ with Store.open("studies.db") as store:
 """A worker whose device is well again when it probes it, and that tries again after half a second."""
 
 
-@pytest.mark.rotating(1, of="struck workers")
+@pytest.mark.sampled(1, of="struck workers")
 def test_a_sweep_goes_on_where_a_probe_finds_the_device_well(tmp_path: Path) -> None:
     sick = tmp_path / "sick"
     space = str(PLUGINS / "rowsum" / "kernels" / "rowsum_other.toml")

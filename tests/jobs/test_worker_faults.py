@@ -48,7 +48,7 @@ def work(folder: Path, around: dict[str, str], script: str = IMPATIENT) -> None:
     subprocess.run(command, cwd=folder, env={**os.environ, **around}, check=True, timeout=600)
 
 
-@pytest.mark.rotating(1, of="struck workers")
+@pytest.mark.sampled(1, of="struck workers")
 def test_a_sweep_waits_for_space_to_build(tmp_path: Path, small_disk: Path) -> None:
     """The disk is full amid the first build. The sweep stays in the queue, and goes on once there is space."""
     lay_out(tmp_path)
@@ -93,7 +93,7 @@ with Store.open("studies.db") as store:
 """A worker whose device goes as soon as a trial is judged, before the process for the next one has begun."""
 
 
-@pytest.mark.rotating(1, of="struck workers")
+@pytest.mark.sampled(1, of="struck workers")
 def test_a_device_that_goes_in_the_middle_costs_no_trial(tmp_path: Path) -> None:
     """It goes after the first trial: quarantine, and the sweep in the queue. Once it is back the sweep is ended."""
     sick = tmp_path / "sick"

@@ -22,7 +22,7 @@ POINTS = [
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(8)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("distribution", ["gaps", "huge"])
 @pytest.mark.parametrize(("impl", "text"), POINTS)
 def test_outputs_are_within_tolerance(impl: str, text: str, distribution: str) -> None:

@@ -77,7 +77,7 @@ def test_the_default_and_random_points_pass_the_gate(workbench: Workbench) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 def test_many_random_points_pass_the_gate(workbench: Workbench) -> None:
     """benchmarks/timing/audits.py judges hundreds of each space."""
     for outcome in outcomes(workbench, drawn(workbench, 2, THOROUGH)):
@@ -85,7 +85,7 @@ def test_many_random_points_pass_the_gate(workbench: Workbench) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.sampled(2)
 def test_the_scalar_source_passes_too(workbench: Workbench) -> None:
     column = workbench.space.parameters.index("IMPL")
     scalar = workbench.space.file.parameters["IMPL"].values.index("scalar")

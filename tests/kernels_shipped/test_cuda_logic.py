@@ -134,7 +134,7 @@ def variants() -> list[object]:
         found += [pytest.param(impl, {}, on, id=f"{impl}-default-{on}") for on in PROBLEMS]
         for number, change in enumerate(CHANGES[impl]):
             assert change.keys() <= default.keys()
-            sample = [pytest.mark.slow, pytest.mark.rotating(1, "wgmma")] if impl == "wgmma" else []
+            sample = [pytest.mark.slow, pytest.mark.sampled(1, "wgmma")] if impl == "wgmma" else []
             for on, marks in ((FULL, sample), (CAUSAL, sample or [pytest.mark.slow])):
                 found.append(pytest.param(impl, change, on, id=f"{impl}-{number}-{on}", marks=marks))
     return found
@@ -146,7 +146,7 @@ def test_an_implementation_is_right(impl: str, change: Point, on: SdpaProblem) -
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("change", [each for each in CHANGES["wgmma"] if "EARLY_START" not in each], ids=str)
 def test_consumers_that_see_less_stay_in_step(change: Point) -> None:
     """Several hidden tiles, rings of one slot, a last block of a single row."""
@@ -155,7 +155,7 @@ def test_consumers_that_see_less_stay_in_step(change: Point) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("softmax", ["exact", "spec", "spec_rounded"])
 @pytest.mark.parametrize("distribution", ["slopes", "sink"])
 @pytest.mark.parametrize("on", [problem(150, 300), problem(300, 150, dtype="bfloat16", causal=True)], ids=str)

@@ -70,7 +70,7 @@ def test_the_first_variant_of_every_implementation_is_built(workbench: Workbench
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_valid_points_are_built(workbench: Workbench, part: int) -> None:
     """RANDOM points are in parts: nvcc takes a second of CPU for each."""
@@ -138,7 +138,7 @@ def test_products_that_are_serialised_are_a_fault_of_the_build() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("head_dim", [64, 128])
@@ -161,7 +161,7 @@ VIEWS_OF_HOPPER = (
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("text", VIEWS_OF_HOPPER)
 def test_random_points_of_warpgroup_products_on_views_are_built(text: str, part: int) -> None:

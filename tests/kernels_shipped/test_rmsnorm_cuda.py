@@ -39,7 +39,7 @@ def name(value: Any) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("parameters", "dtype", "shapes"), POINTS, ids=name)
 def test_rows_are_right_under_every_schedule(parameters: dict[str, int], dtype: str, shapes: list[str]) -> None:
     """Compared with the reference by the gate's rules, and from schedule to schedule bit by bit."""

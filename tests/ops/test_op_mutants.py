@@ -52,7 +52,7 @@ def judges(toolchain: CpuToolchain) -> Iterator[Judge]:
 
 @pytest.mark.timed
 @pytest.mark.slow
-@pytest.mark.rotating(4)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("setting", all_of("wrong"), ids=str)
 def test_a_mutant_is_rejected_for_the_right_reason(judges: Judge, setting: Setting) -> None:
     outcome = setting.judge(judges(setting))
@@ -61,7 +61,7 @@ def test_a_mutant_is_rejected_for_the_right_reason(judges: Judge, setting: Setti
 
 @pytest.mark.timed
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("setting", all_of("right"), ids=str)
 def test_a_right_implementation_passes(judges: Judge, setting: Setting) -> None:
     outcome = setting.judge(judges(setting))
@@ -69,7 +69,7 @@ def test_a_right_implementation_passes(judges: Judge, setting: Setting) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("setting", [*all_of("wrong", "cuda"), *all_of("right", "cuda")], ids=str)
 def test_what_is_for_cuda_compiles(setting: Setting) -> None:
     if config.nvcc() is None:

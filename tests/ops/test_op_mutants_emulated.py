@@ -30,13 +30,13 @@ def all_of(table: str) -> list[Setting]:
     return [each for op in folders() for group in settings(op, "cuda", table) for each in group]
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("setting", [each for each in all_of("wrong") if seen(each)], ids=str)
 def test_a_mutant_breaks_the_rule_that_is_expected(setting: Setting) -> None:
     assert first_failure_of(setting) in setting.codes
 
 
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("setting", all_of("right"), ids=str)
 def test_a_right_implementation_is_within_the_tolerances(setting: Setting) -> None:
     assert first_failure_of(setting) == "pass"

@@ -19,7 +19,7 @@ from tests.helpers.tables import served, table, write
 pytest.importorskip("transformers")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.rotating(1, of="models"),
+    pytest.mark.sampled(1, of="models"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's compiler imports what torch calls deprecated
 ]
 

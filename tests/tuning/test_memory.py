@@ -67,7 +67,7 @@ def _swept(store: Store, at: tuple[int, int]) -> tuple[list[Seen], str]:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("at", [(40, 200), (300, 1000)])
 def test_a_long_sweep_keeps_what_decisions_need_and_no_outcome(tmp_path: Path, at: tuple[int, int]) -> None:
     before = _alive()

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from concurrent.futures import BrokenExecutor
-from multiprocessing import active_children
+from multiprocessing import active_children, connection
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
@@ -106,8 +106,8 @@ def test_beliefs_that_are_being_found_do_not_keep_a_server_from_its_end(made: Pa
     finder.ask(study, "now")
     (process,) = (each for each in active_children() if each not in before)
     finder.close()
-    process.join()
-    assert process.exitcode == -SIGTERM
+    assert connection.wait([process.sentinel], 60)
+    assert process.exitcode in (-SIGTERM, None)  # None where the pool's own thread has waited for it before
 
 
 def test_beliefs_are_found_after_their_process_was_lost(made: Path, study: str) -> None:

@@ -93,7 +93,7 @@ class Watched:
         return [(each["id"], each["nodes"][0]["html"][:160]) for each in bad]
 
 
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("look", ["light", "dark"])
 def test_every_page_has_no_error_and_no_serious_finding(chromium: Any, server: Served, study: str, look: str) -> None:
     context = chromium.new_context(color_scheme=look, viewport={"width": 1280, "height": 900}, bypass_csp=False)
@@ -106,7 +106,7 @@ def test_every_page_has_no_error_and_no_serious_finding(chromium: Any, server: S
     assert watched.complaints == []
 
 
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("look", ["light", "dark"])
 def test_the_pages_of_sweeps_and_what_is_not_there_have_no_serious_finding(
     chromium: Any, sweeps_server: Served, look: str
@@ -123,7 +123,7 @@ def test_the_pages_of_sweeps_and_what_is_not_there_have_no_serious_finding(
     assert all("404" in each for each in watched.complaints)
 
 
-@pytest.mark.rotating(1)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("look", ["light", "dark"])
 def test_a_saved_page_opens_from_its_file(chromium: Any, saved: Path, look: str) -> None:
     context = chromium.new_context(color_scheme=look, viewport={"width": 360, "height": 740})
@@ -256,7 +256,7 @@ def test_many_tabs_at_once_all_follow(chromium: Any, server: Served) -> None:
     context.close()
 
 
-@pytest.mark.rotating(2, of="whole sweeps")
+@pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.timed
 def test_a_sweep_is_asked_for_and_watched_to_its_end(chromium: Any, server: Served) -> None:
     context = chromium.new_context()
@@ -306,7 +306,7 @@ def test_a_killed_server_leaves_its_worker_at_work(made: Path, tmp_path: Path) -
                 subprocess.run(["kill", pid], check=False)
 
 
-@pytest.mark.rotating(2, of="whole sweeps")
+@pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.timed
 def test_a_sweep_comes_to_its_end_when_the_server_is_killed(tmp_path: Path) -> None:
     """It is killed while the sweep runs."""
