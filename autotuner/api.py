@@ -263,12 +263,11 @@ def tune_like(op: str, *inputs: Any, **options: Any) -> Study:
 
     if op not in OPS:
         raise InputError(no_such("op", op, OPS))
-    call = OPS[op].call
-    if call is None:
+    if OPS[op].call is None:
         raise InputError(
             f"{op} does not say what a call of it computes; name the problem: tune({OPS[op].problem.FORM!r})"
         )
-    own = {name: options.pop(name) for name in call.names & options.keys()}
+    own = {name: options.pop(name) for name in OPS[op].call_names & options.keys()}
     return tune(problem_of(OPS[op], inputs, own), **options)
 
 

@@ -1,14 +1,16 @@
-"""What an op says of itself: a record of small parts. Only `Op.tensors` and `Baseline.answer` import torch, when they
-are called."""
+"""What an op says of itself: a record of small parts. Only `Op.tensors`, `Op.signature` and `Baseline.answer` import
+torch, when they are asked for."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from autotuner.values.problem import Problem, Shape
 from autotuner.values.variant import Value
@@ -148,13 +150,13 @@ class Baseline(NamedTuple):
 
 
 class OpTensors(Protocol):
-    """The op in tensors. Every method may be called on tensors of any device."""
+    """The op in tensors: a module with these functions, which take tensors of any device."""
 
-    BASELINES: ClassVar[Mapping[str, Baseline]]
+    BASELINES: Mapping[str, Baseline]
     """By name; the fastest that takes a problem becomes what variants are compared with."""
-    PEER: ClassVar[str]
+    PEER: str
     """The baseline whose error is shown beside a variant's."""
-    BETWEEN: ClassVar[Mapping[str, str]]
+    BETWEEN: Mapping[str, str]
     """By kind of torch device: the baseline that runs between two launches that are compared."""
 
     def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
@@ -201,46 +203,31 @@ class Words(NamedTuple):
     a tail was dropped."""
 
 
-class TorchFunction(NamedTuple):
-    """The function of torch that computes the op: what models call, and what exports serve (docs/packages.md)."""
+class OpCall(NamedTuple):
+    """The function of torch that computes the op, and which problem a call of it is: what models call, what is recorded
+    of them, and what exports serve (docs/packages.md)."""
 
-    signature: Callable[[], ModuleType]
-    """The op's module `signature`: names, types and defaults of the function's arguments, stated once. It imports
-    torch."""
-    path: Path
-    """Its file, which packages have a copy of."""
+    problem: Callable[[tuple[Tensor, ...], Mapping[str, Any]], Problem]
+    """Of the tensors and the options of a call. Raises ValueError where it is none of the op's problems."""
     options: Callable[[Problem], dict[str, Any]]
     """Of a problem: with them the function computes it."""
     reasons: tuple[str, ...]
     """Words for AT_SHAPES, AT_STRIDES and the op's own reasons (kernels/abi/dispatch.h), in that order."""
+    more: frozenset[str] = frozenset()
+    """Names of options of a problem that no argument of the function says."""
     strided: bool = False
     """Whether its tensors may lie otherwise than dense."""
     made_once: Callable[[Problem, Tensors], dict[str, Tensor]] = lambda problem, tensors: {}
     """Of the tensors: what is for torch alone, and a model makes once for many calls."""
 
 
-class OpCall(NamedTuple):
-    """What a call of the op in torch computes."""
-
-    options: frozenset[str]
-    """Names of the call's arguments beside the tensors."""
-    problem: Callable[[tuple[Tensor, ...], Mapping[str, Any]], Problem]
-    """Of the tensors and the options. Raises ValueError where it is none of the op's problems."""
-    torch: TorchFunction | None = None
-    """How such calls are recorded in a model, and replaced (`record` and `load` of the Python interface). None: the op
-    is exported as json alone."""
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Of all that a call may be given by name."""
-        own = {} if self.torch is None else signature(self.torch.signature().arguments).parameters
-        return self.options.union(own)
-
-
 class Op(NamedTuple):
     """All that the other rooms ask of an op."""
 
     name: str
+    package: str
+    """The op's own package of Python, with two modules that import torch: `tensors`, which is an OpTensors; and, where
+    it has a call, `signature`, the one statement of the names, types and defaults of its arguments."""
     problem: type[Problem]
     inputs: Callable[[Problem], tuple[Input, ...]]
     """In the order of at_call.in (kernels/abi/variant.h)."""
@@ -256,24 +243,46 @@ class Op(NamedTuple):
     usual: Callable[[Mapping[str, str]], Problem]
     """A problem to judge a variant on that is compiled with these macros."""
     words: Words
-    tensors: Callable[[], OpTensors]
-    """Imports torch."""
     abi: Callable[[], Path]
     """The folder of the op's own part of the ABI: headers, and launch.cpp where a device's variants need a launcher."""
     default_spaces: Mapping[str, str]
     """By kind of device: the space that is tuned when none is named."""
-    digest: str
-    """Of the op's sources: what is remembered of its references is keyed by it."""
     preload: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """By kind of device: modules of its baselines that take seconds to import; every process of a sweep has them."""
     call: OpCall | None = None
-    """How a problem is read from a call (`tune_like` of the Python interface)."""
+    """None: models are not asked for calls of it (`record`, `load`, `tune_like`), and it is exported as json alone."""
+
+    @property
+    def digest(self) -> str:
+        """Of the op's sources: what is remembered of its references is keyed by it."""
+        return digest_of_folder(Path(str(import_module(self.package).__file__)).parent)
+
+    def tensors(self) -> OpTensors:
+        """The op in tensors. Imports torch."""
+        return cast(OpTensors, import_module(f"{self.package}.tensors"))
+
+    @property
+    def signature(self) -> ModuleType:
+        """Of an op with a call: its arguments, as packages have a copy of the file. Imports torch."""
+        return import_module(f"{self.package}.signature")
+
+    @property
+    def torch(self) -> OpCall:
+        """The call of an op that has one."""
+        assert self.call is not None
+        return self.call
+
+    @property
+    def call_names(self) -> frozenset[str]:
+        """Of all that a call may be given by name."""
+        return self.torch.more.union(signature(self.signature.arguments).parameters)
 
     def place(self, index: tuple[int, ...]) -> str:
         """Where an element, a row or a slice of an output is, in words."""
         return ", ".join(f"{name} {i}" for name, i in zip(self.words.axes, index, strict=False))
 
 
+@cache
 def digest_of_folder(folder: Path) -> str:
     """SHA-256, in hex, of the Python sources of an op's folder."""
     digest = hashlib.sha256()

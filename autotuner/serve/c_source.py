@@ -61,9 +61,8 @@ def _filled(template: str, said: Mapping[str, str]) -> str:
 
 def _of_signature(table: Table, name: str) -> dict[str, str]:
     """What the templates have of the op: the call's fields, and how its tensors and options are read from them."""
-    op, (function, _) = OPS[table.op], packaged(table)
-    signature = function.signature()
-    stated = Stated(signature)
+    op, strided = OPS[table.op], OPS[table.op].torch.strided
+    stated = Stated(op.signature)
     like = table.entries[0].problem.model_copy(update=dict.fromkeys(stated.more, True))
     tensors = dict(zip((*stated.required, *stated.more), op.inputs(like), strict=True))
     out, more = op.outputs(like)[0], {each: tensors[each] for each in stated.more}
@@ -72,13 +71,13 @@ def _of_signature(table: Table, name: str) -> dict[str, str]:
     fields.append(f"  void *out; /* {_sizes(out)} */")
     sizes = dict.fromkeys(str(size) for each in tensors.values() for size in each.shape)
     fields.append(f"  int64_t {', '.join(sizes)};")
-    read = [_read(f"in[{place}]", each, tensors[each], function.strided) for place, each in enumerate(stated.required)]
+    read = [_read(f"in[{place}]", each, tensors[each], strided) for place, each in enumerate(stated.required)]
     read += [
         f"  if (c.{each}) {_read(f'in[{place}]', each, tensors[each], False).strip()}"
         for place, each in enumerate(stated.more, len(stated.required))
     ]
-    read.append(_read("out", "out", out, function.strided))
-    if function.strided:
+    read.append(_read("out", "out", out, strided))
+    if strided:
         ranks = {**{each: len(tensors[each].shape) for each in stated.required}, "out": len(out.shape)}
         strides = ", ".join(f"{each}_stride[{rank - 1}]" for each, rank in ranks.items())
         fields.append(f"  int64_t {strides};")
@@ -89,7 +88,7 @@ def _of_signature(table: Table, name: str) -> dict[str, str]:
     fields += [f"  {'int32_t' if each.values else 'double'} {each.name};" for each in stated.options]
     words = [each for option in stated.options for each in enumerate(option.values) if isinstance(each[1], str)]
     return {
-        "TITLE": signature.TITLE,
+        "TITLE": op.signature.TITLE,
         "CONSTANTS": "".join(f"#define {name}_{str(word).upper()} {place}\n" for place, word in words),
         "FIELDS": "\n".join(fields),
         "TENSORS": "\n".join(read),

@@ -18,8 +18,7 @@ from autotuner.forge.build_inputs import BuildInputs
 from autotuner.forge.family import Family
 from autotuner.forge.linkable import isolated
 from autotuner.forge.toolchain import Toolchain
-from autotuner.ops import OPS
-from autotuner.ops.op import TorchFunction
+from autotuner.ops import OPS, Op
 from autotuner.serve.table_source import symbol
 from autotuner.spaces.space import SpaceFile
 from autotuner.store.records import StudyRecord
@@ -60,19 +59,19 @@ def name_of(target: Path) -> str:
     return name.replace("-", "_")
 
 
-def packaged(table: Table) -> tuple[TorchFunction, Packaging]:
-    """What the table's op and its kind of device say of exports that are machine code.
+def packaged(table: Table) -> tuple[Op, Packaging]:
+    """The table's op, and what its kind of device says of exports that are machine code.
 
     Raises InputError where they say nothing, or the table has no variants, or too many.
     """
     op, kind = OPS[table.op], DEVICES[table.device]
-    if op.call is None or op.call.torch is None or kind.packaging is None:
+    if op.call is None or kind.packaging is None:
         raise InputError(f"variants of {table.op} for {table.device} are exported as json alone")
     if not table.variants:
         raise InputError("the table leaves every problem to torch: there is nothing to carry away; tune on")
     if len(table.variants) > MOST_VARIANTS:
         raise InputError(f"the table has {len(table.variants)} variants, a package at most {MOST_VARIANTS}")
-    return op.call.torch, kind.packaging
+    return op, kind.packaging
 
 
 def linked(table: Table, source: Source, name: str, into: Path) -> list[Path]:

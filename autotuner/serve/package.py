@@ -21,7 +21,7 @@ from autotuner.forge.build import shared_object
 from autotuner.forge.build_inputs import abi_dir, source_digests
 from autotuner.forge.linkable import PLAIN, compiled, tool
 from autotuner.ops import OPS
-from autotuner.ops.op import TorchFunction, shape_of
+from autotuner.ops.op import Op, shape_of
 from autotuner.serve.elf import python_symbols, versions_needed
 from autotuner.serve.folder import Source, fresh, linked, name_of, packaged
 from autotuner.serve.runtime import whole
@@ -97,7 +97,7 @@ def write_package(table: Table | None, study: StudyRecord, target: Path) -> str:
 
 def write_folder(table: Table, source: Source, target: Path) -> str:
     """The same for a table and where its variants are built from."""
-    function, kind = packaged(table)
+    op, kind = packaged(table)
     module = f"autotuner_{name_of(target)}"
     with fresh(target) as private:
         scratch = private / "scratch"
@@ -107,41 +107,36 @@ def write_folder(table: Table, source: Source, target: Path) -> str:
         shutil.rmtree(scratch)
         _write_project(table, module, inside, private, needs)
     place = target if target.is_absolute() else f"./{target}"  # a bare name is looked for in the index
-    return f"pip install {place}, then: from {module} import {function.signature().NAME}"
+    return f"pip install {place}, then: from {module} import {op.signature.NAME}"
 
 
 def write_module(table: Table, source: Source, module: str, inside: Path, scratch: Path) -> dict[str, str]:
     """Makes the folder `inside`, which is the module itself; what its library needs of the system."""
-    function, kind = packaged(table)
+    op, kind = packaged(table)
     library = _library(table, source, module, scratch)
     needs = versions_needed(library)
     inside.mkdir(parents=True)
     shutil.move(library, inside / library.name)
-    for name, copied in _copied(function, kind).items():
+    for name, copied in _copied(op, kind).items():
         shutil.copyfile(copied, inside / name)
-    (inside / "__init__.py").write_text(_init(function))
+    (inside / "__init__.py").write_text(INIT.format(title=op.signature.TITLE, name=op.signature.NAME))
     _write_metadata(table, module, inside, library.name, needs)
     return needs
 
 
-def _init(function: TorchFunction) -> str:
-    signature = function.signature()
-    return INIT.format(title=signature.TITLE, name=signature.NAME)
-
-
-def _copied(function: TorchFunction, kind: Packaging) -> dict[str, Path]:
+def _copied(op: Op, kind: Packaging) -> dict[str, Path]:
     """Python of every package, by file name."""
     files = sorted(Path(whole.__file__).parent.glob("[!_]*.py"))
-    return {**{each.name: each for each in files}, **kind.copied, "signature.py": function.path}
+    return {**{each.name: each for each in files}, **kind.copied, "signature.py": Path(str(op.signature.__file__))}
 
 
 def package_digest(table: Table) -> str:
     """What a package in the cache is called: a digest of all that it is made of, as far as that is known without a
     compiler. Raises InputError as `packaged` does."""
-    function, kind = packaged(table)
-    op_dir = OPS[table.op].abi()
+    op, kind = packaged(table)
+    op_dir = op.abi()
     sources = source_digests([op_dir / SOURCE, abi_dir() / "package.h"], (abi_dir(), op_dir))
-    python = {name: path.read_text() for name, path in _copied(function, kind).items()}
+    python = {name: path.read_text() for name, path in _copied(op, kind).items()}
     here = [platform.machine(), platform.system(), version_of("autotuner"), OLDEST_TORCH]
     return digest_of([digest_of_table(table), sources, python, INIT, here])
 
@@ -244,7 +239,7 @@ def _smallest(table: Table) -> list[Entry]:
 def _call(table: Table, problem: Problem) -> dict[str, Any]:
     """A call of the problem: elements and element type of each memory, of each tensor the number of its memory, sizes,
     strides and where it begins; and the options."""
-    op, (function, _) = OPS[table.op], packaged(table)
+    op, _ = packaged(table)
     memory: dict[int, tuple[int, str]] = {}
     tensors = []
     for each in op.tensors().inputs(problem, op.ordinary, 0):
@@ -252,16 +247,14 @@ def _call(table: Table, problem: Problem) -> dict[str, Any]:
         memory[storage.data_ptr()] = storage.nbytes() // each.element_size(), str(each.dtype).removeprefix("torch.")
         place = [*memory].index(storage.data_ptr())
         tensors.append((place, [*each.shape], [*each.stride()], each.storage_offset()))
-    return {"memory": [*memory.values()], "tensors": tensors, "options": function.options(problem)}
+    return {"memory": [*memory.values()], "tensors": tensors, "options": op.torch.options(problem)}
 
 
 def _write_project(table: Table, module: str, variant: Path, folder: Path, needs: dict[str, str]) -> None:
     """What makes a wheel of it, and a page for people."""
-    function, _ = packaged(table)
-    signature = function.signature()
     digest = digest_of_table(table)[:8]
     project = PROJECT.format(
-        title=signature.TITLE,
+        title=OPS[table.op].signature.TITLE,
         dist=module.replace("_", "-"),
         version=f"1.0+{digest}",
         torch=OLDEST_TORCH,
@@ -275,8 +268,7 @@ def _write_project(table: Table, module: str, variant: Path, folder: Path, needs
 
 
 def _readme(table: Table, module: str, needs: dict[str, str]) -> Iterator[str]:
-    function, _ = packaged(table)
-    signature = function.signature()
+    signature = OPS[table.op].signature
     yield f"# {module}\n"
     yield f"{signature.TITLE} as autotuner tuned it. `{signature.NAME}` takes what torch's function takes.\n"
     yield f"```python\nfrom {module} import {signature.NAME}\n```\n"

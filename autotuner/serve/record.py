@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 from torch.utils.benchmark import Timer
 
 from autotuner.ops import OPS
-from autotuner.ops.op import Op, TorchFunction
+from autotuner.ops.op import Op
 from autotuner.ops.tensors import Tensors
 from autotuner.serve.runtime.library import GRADIENT
 from autotuner.serve.runtime.surroundings import computed_in, needs_gradient
@@ -39,12 +39,11 @@ class TorchsOwn:
 
     def __init__(self, op: str) -> None:
         """`function` makes one. Raises InputError where there is no such op, or torch has no function for it."""
-        known = {each.name: each.call.torch for each in OPS.values() if each.call and each.call.torch}
-        known |= {each.signature().NAME: each for each in known.values()}
+        known = {each.name: each.signature for each in OPS.values() if each.call}
+        known |= {each.NAME: each for each in known.values()}
         if op not in known:
             raise InputError(f"torch has no function of {op!r} that is served; there are {', '.join(known)}")
-        self._op, self._signature = op, known[op].signature()
-        self._arguments, self._compute = self._signature.arguments, self._signature.compute
+        self._op, self._arguments, self._compute = op, known[op].arguments, known[op].compute
         self.__signature__ = signature(self._arguments)
         self.__doc__ = self._arguments.__doc__
 
@@ -77,17 +76,14 @@ def function(op: str) -> TorchsOwn:
 def problem_of(op: Op, args: Sequence[Any], named: Mapping[str, Any]) -> Problem:
     """The problem of one call as torch computes it here: with the arguments of torch's function, where it has one, and
     the op's own options by name. Raises InputError where no kernel serves such a call."""
-    assert op.call is not None
     try:
-        given = (args, named) if op.call.torch is None else _sorted(op.call.torch, args, named)
-        return op.call.problem(*given)
+        return op.torch.problem(*_sorted(op.signature, args, named))
     except ValueError as error:
         raise InputError(f"{op.name}: {why_not(error, op.problem)}") from None
 
 
-def _sorted(function: TorchFunction, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Tensors, dict[str, Any]]:
+def _sorted(stated: ModuleType, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Tensors, dict[str, Any]]:
     """The tensors and the options of a call. Raises ValueError where the function does not take it."""
-    stated = function.signature()
     known = signature(stated.arguments)
     own = {name: value for name, value in named.items() if name not in known.parameters}
     try:
@@ -199,15 +195,12 @@ class Calls:
 
 def _read(op: Op, args: Sequence[Any], named: Mapping[str, Any], dense: bool) -> Served | Refused:
     """The problem of a call as torch computes it here, or why it has none."""
-    assert op.call is not None
-    assert op.call.torch is not None
-    stated = op.call.torch.signature()
-    given, options, _ = stated.arguments(*args, **named)
-    tensors = _cast(stated, given)
+    given, options, _ = op.signature.arguments(*args, **named)
+    tensors = _cast(op.signature, given)
     if needs_gradient(given):
         return Refused(described(tensors, options), GRADIENT)
     try:
-        problem = op.call.problem(as_dense(tensors) if dense else tensors, options)
+        problem = op.torch.problem(as_dense(tensors) if dense else tensors, options)
     except ValueError as error:
         return Refused(described(tensors, options), why_not(error, op.problem))
     return Served(problem, given[0].device.type)
@@ -221,9 +214,8 @@ class _Recorder(TorchFunctionMode):
         self._calls, self._dense = calls, dense
         self._ops: dict[Any, Op] = {}
         for op in OPS.values():
-            if op.call is not None and op.call.torch is not None:
-                stated = op.call.torch.signature()
-                for each in (stated.FUNCTION, function(op.name), function(stated.NAME)):
+            if op.call is not None:
+                for each in (op.signature.FUNCTION, function(op.name), function(op.signature.NAME)):
                     self._ops[each] = op
 
     def __torch_function__(
@@ -251,12 +243,10 @@ def record(*, dense: bool = False) -> Iterator[Calls]:
 def microseconds(served: Served) -> float:
     """What torch takes for a problem, as it chooses itself how to compute it: the least of some runs on one device."""
     op = OPS[served.problem.op]
-    assert op.call is not None
-    assert op.call.torch is not None
     drawn = op.tensors().inputs(served.problem, op.ordinary, seed=0)
     inputs = tuple(each.to(served.device) for each in drawn)
-    args, kwargs = op.call.torch.signature().called(inputs, op.call.torch.options(served.problem))
-    given = kwargs | op.call.torch.made_once(served.problem, inputs)
+    args, kwargs = op.signature.called(inputs, op.torch.options(served.problem))
+    given = kwargs | op.torch.made_once(served.problem, inputs)
     scope = {"function": function(op.name), "args": args, "given": given}
     timer = Timer("function(*args, **given)", globals=scope, num_threads=torch.get_num_threads())
     with torch.no_grad():

@@ -50,7 +50,6 @@ def table_lines(table: Table, name: str) -> Iterator[str]:
     ranges += [f"{{{problem_in_c(each.problem)}, {_list(each.problem.shape)}, 0, -1}}" for each in table.left_out]
     yield from _array("at_range", "ranges", ranges)
     yield from _array("char *const", "why", [json.dumps(each) for each in reasons(table)])
-    dims = len(OPS[table.op].problem.DIMS)
     dims, fixed = len(OPS[table.op].problem.DIMS), len(_fixed(table))
     counts = f"{len(entries)}, {len(ranges)}, {len(places)}, {dims}, {fixed}"
     yield f"#define AT_TABLE {{entries, ranges, variants, why, {counts}}}"
@@ -64,22 +63,17 @@ def reasons(table: Table) -> list[str]:
 
 
 def _fixed(table: Table) -> list[str]:
-    call = OPS[table.op].call
-    assert call is not None
-    assert call.torch is not None
     proven = ", ".join(f"{name} {value}" for name, value in table.proven_on.items())
     threads = table.proven_on.get("THREADS_ALLOWED")
     return [
         *(each.format(device=table.device, proven=proven, threads=threads) for each in REASONS),
-        *call.torch.reasons,
+        *OPS[table.op].torch.reasons,
     ]
 
 
 def signature_lines(op: Op) -> Iterator[str]:
     """The macro AT_SIGNATURE that initialises an `at_signature`. It needs the op's header NAME_call.h."""
-    assert op.call is not None
-    assert op.call.torch is not None
-    stated = Stated(op.call.torch.signature())
+    stated = Stated(op.signature)
     for place, option in enumerate(stated.options):
         said = f"{op.name}_SAID_{option.name}".upper()
         yield f'static_assert({said} == {place}, "the options are in the order of the signature");'

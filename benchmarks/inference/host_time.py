@@ -65,12 +65,9 @@ def smallest(ours: Any) -> Problem:
 def arms(ours: Any, problem: Problem) -> dict[str, Callable[[], object]]:
     """Of each arm a call."""
     op = OPS[problem.op]
-    assert op.call is not None
-    function = op.call.torch
-    assert function is not None
-    signature = function.signature()
+    signature = op.signature
     inputs = tuple(each.to(ours.table.device) for each in op.tensors().inputs(problem, op.ordinary, 0))
-    options = function.options(problem)
+    options = op.torch.options(problem)
     given, named = signature.called(inputs, options)
     through, (made, defined) = autotuner.function(op.name), nothing()
     torchs = signature.FUNCTION if Stated(signature).added.isdisjoint(named) else through

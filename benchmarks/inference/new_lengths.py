@@ -70,13 +70,11 @@ def served_us(ours: Any, device: str) -> dict[str, float]:
 
     problem = smallest(ours)
     op = OPS[problem.op]
-    assert op.call is not None
-    assert op.call.torch is not None
     taken: dict[str, list[float]] = {name: [] for name in CALLS}
     make, given = ours.made_by
     for seed, fresh in enumerate([make(*given) for _ in range(50)]):
         inputs = tuple(each.to(device) for each in op.tensors().inputs(problem, op.ordinary, seed))
-        args, named = op.call.torch.signature().called(inputs, op.call.torch.options(problem))
+        args, named = op.signature.called(inputs, op.torch.options(problem))
         found = [host_us(partial(fresh, *args, **named), device) for _ in range(3 + LATER)]
         for name, us in zip(CALLS, [*found[:3], median(found[3:])], strict=True):
             taken[name].append(us)

@@ -10,7 +10,7 @@ from autotuner.devices.cpu import timing as cpu
 from autotuner.devices.cuda import timing as cuda
 from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.sdpa.tensors import SdpaTensors, inputs
+from autotuner.ops.sdpa.tensors import BASELINES, inputs
 from autotuner.ops.tensors import Tensors
 from autotuner.values.problem import Problem
 from tests.helpers.operations import operations
@@ -71,7 +71,7 @@ def test_a_graph_finds_it_where_it_was_captured(monkeypatch: pytest.MonkeyPatch)
 def test_attention_makes_its_mask_there_and_not_in_its_forward(name: str, text: str) -> None:
     problem = SdpaProblem.parse(text)
     assert isinstance(problem, SdpaProblem)
-    baseline, given = SdpaTensors.BASELINES[name], inputs(problem, "randn", 1)
+    baseline, given = BASELINES[name], inputs(problem, "randn", 1)
     beside = baseline.beside(problem, given)
     forward = baseline.forward(problem)
     assert "aten.arange.default" in operations(lambda: baseline.beside(problem, given))

@@ -50,7 +50,7 @@ class Kernel:
         output = written[0]
         self._calls += 1
         if self._conduct(self._calls, q, output):
-            output.copy_(reference(PROBLEM, q, k, v)[0].half())
+            output.copy_(reference(PROBLEM, (q, k, v))[0].half())
         return 0
 
 
@@ -154,7 +154,7 @@ def test_an_audit_hands_out_fresh_inputs_and_checks_the_outputs() -> None:
     sets, asked = sets_of("warm"), []
 
     def judge(given: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
-        asked.append(torch.equal(reference(PROBLEM, *given)[0].half(), outputs[0]))
+        asked.append(torch.equal(reference(PROBLEM, given)[0].half(), outputs[0]))
 
     arm = arm_of(Kernel(), sets)
     made = audit.of_variant(arm, sets, judge)

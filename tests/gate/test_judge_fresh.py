@@ -9,14 +9,14 @@ from autotuner.gate import tolerance
 from autotuner.gate.cases import measured
 from autotuner.gate.recheck import AUDIT, judge_fresh
 from autotuner.gate.tolerance import OWN, compute_truth
+from autotuner.ops.sdpa import tensors
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.sdpa.tensors import SdpaTensors
 from autotuner.values.verdict import Verdict
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=48, seq_k=48, head_dim=64, dtype="float32")
 PLAIN = compute_truth(measured(PROBLEM), 3)
-FRESH = SdpaTensors().fresh(PROBLEM, PLAIN.inputs, 5)
-RIGHT = tuple(each.float() for each in SdpaTensors().reference(PROBLEM, FRESH))
+FRESH = tensors.fresh(PROBLEM, PLAIN.inputs, 5)
+RIGHT = tuple(each.float() for each in tensors.reference(PROBLEM, FRESH))
 KNOWN = [output.leeway for output in PLAIN.outputs]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import cast
 
 import pytest
 import torch
@@ -16,8 +15,9 @@ from autotuner.gate.cases import Matrix
 from autotuner.gate.references import answers, names
 from autotuner.gate.tolerance import compute_truth
 from autotuner.ops.op import Baseline
+from autotuner.ops.sdpa import tensors
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.sdpa.tensors import SdpaTensors, inputs, reference
+from autotuner.ops.sdpa.tensors import inputs, reference
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.gate_report import ReferenceCheck
@@ -32,7 +32,7 @@ def test_a_baseline_is_not_asked_about_what_lies_past_a_length() -> None:
     problem = SdpaProblem(batch=3, heads=2, seq_q=7, seq_k=20, head_dim=64, dtype="float32", key_lengths=True)
     given = inputs(problem, "ragged", 0)
     assert math.isnan(sum(float(each.sum()) for each in given[1:3]))
-    (expected,) = reference(problem, *given)
+    (expected,) = reference(problem, given)
     found = dict(answers(problem, given, names(problem, "cpu")))
     assert found
     for answer in found.values():
@@ -43,7 +43,7 @@ def test_a_baseline_is_not_asked_about_what_lies_past_a_length() -> None:
 def test_a_baseline_that_is_wrong_is_no_baseline(toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the fastest. The run goes on with those that are right, and says so."""
     careless = Baseline(lambda problem: lambda q, k, v: (q,), frozenset({"cpu"}))
-    monkeypatch.setitem(cast(dict[str, Baseline], SdpaTensors.BASELINES), "careless", careless)
+    monkeypatch.setitem(tensors.BASELINES, "careless", careless)
     problem = SdpaProblem(batch=1, heads=2, seq_q=32, seq_k=32, head_dim=16, dtype="float32")
     found = cpu_line(toolchain, Family.find("sdpa"))().calibrate(
         Conditions(problems=(problem,), seeds=(1, 2, 3, 4)), print
@@ -62,8 +62,8 @@ def test_a_baseline_for_which_there_is_no_memory_is_not_one_that_refuses(monkeyp
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nand more")
 
     full = Baseline(lambda problem: no_room, frozenset({"cpu"}))
-    known = cast(dict[str, Baseline], SdpaTensors.BASELINES)
-    monkeypatch.setitem(known, SdpaTensors.PEER, full)
+    known = tensors.BASELINES
+    monkeypatch.setitem(known, tensors.PEER, full)
     problem = SdpaProblem(batch=1, heads=2, seq_q=4, seq_k=4, head_dim=16, dtype="float32")
     said = r"^the memory of the device is full: CUDA out of memory\. Tried to allocate 2\.00 GiB\.$"
     with pytest.raises(InfrastructureError, match=said):
@@ -98,17 +98,17 @@ def test_a_row_that_sees_no_key_is_not_what_a_baseline_is_judged_by(monkeypatch:
     )
 
     def nan_where_blind(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        found = [each.float() for each in reference(problem, *given)]
+        found = [each.float() for each in reference(problem, given)]
         for each in found:
             each[:, :, :4] = math.nan  # 9 rows, 5 keys: the last row sees all, the first four none
         return tuple(found)
 
-    mine = SdpaTensors.BASELINES["flash"]._replace(forward=lambda _: nan_where_blind, beside=lambda *_: ())
-    monkeypatch.setitem(cast(dict[str, Baseline], SdpaTensors.BASELINES), "flash", mine)
+    mine = tensors.BASELINES["flash"]._replace(forward=lambda _: nan_where_blind, beside=lambda *_: ())
+    monkeypatch.setitem(tensors.BASELINES, "flash", mine)
     given = inputs(problem, "randn", 0)
     ((_, answer),) = answers(problem, given, ["flash"])
     assert answer is not None
-    for found, expected in zip(answer, reference(problem, *given), strict=True):
+    for found, expected in zip(answer, reference(problem, given), strict=True):
         torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
 
 
@@ -127,8 +127,8 @@ def test_between_launches_another_baseline_runs_where_the_named_one_does_not_tak
 
         return Baseline(lambda _: forward, frozenset({"cpu"}))
 
-    known = cast(dict[str, Baseline], SdpaTensors.BASELINES)
-    monkeypatch.setitem(known, SdpaTensors.BETWEEN["cpu"], baseline("named", takes=False))
+    known = tensors.BASELINES
+    monkeypatch.setitem(known, tensors.BETWEEN["cpu"], baseline("named", takes=False))
     monkeypatch.setitem(known, "flash", baseline("flash", takes=True))
     run_foreign(problem, "cpu", inputs(problem, "randn", 0))
     assert ran == ["flash"]
@@ -146,11 +146,11 @@ def test_a_baseline_that_is_made_for_each_problem_is_asked_for_the_timed_ones_al
         def right(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
             if problem not in made:
                 made.append(problem)
-            return SdpaTensors.BASELINES["flash"].forward(problem)(*given)
+            return tensors.BASELINES["flash"].forward(problem)(*given)
 
         return right
 
-    known = cast(dict[str, Baseline], SdpaTensors.BASELINES)
+    known = tensors.BASELINES
     monkeypatch.setitem(known, "slow to make", Baseline(forward, frozenset({"cpu"}), made_for_each=True))
     small = SdpaProblem(batch=1, heads=2, seq_q=32, seq_k=32, head_dim=16, dtype="float32")
     problems = (small, small.model_copy(update={"seq_q": 48, "seq_k": 48}))

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 import autotuner
 from autotuner.ops.sdpa import signature
-from autotuner.ops.sdpa.call import FUNCTION
+from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.serve import record
 from autotuner.serve.record import Served
@@ -60,8 +60,8 @@ def test_lengths_of_keys_and_a_corner_are_recorded() -> None:
     rows = functional.scaled_dot_product_attention(q, k[:, :, :7], v[:, :, :7], enable_gqa=True)
     torch.testing.assert_close(found, rows)
     (problem,) = calls.problems
-    args, given = signature.called((q, k, v, lengths), FUNCTION.options(problem))
-    made = FUNCTION.made_once(problem, (q, k, v, lengths))  # what is timed has the mask already
+    args, given = signature.called((q, k, v, lengths), CALL.options(problem))
+    made = CALL.made_once(problem, (q, k, v, lengths))  # what is timed has the mask already
     torch.testing.assert_close(attention(*args, **given, **made), attention(*args, **given))
     with pytest.raises(InputError, match=r"no function of 'conv' that is served; there are .*sdpa, .*attention"):
         autotuner.function("conv")

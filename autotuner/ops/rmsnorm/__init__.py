@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from autotuner.ops.op import Input, Op, Output, digest_of_folder
+from autotuner.ops.op import Input, Op, Output
 from autotuner.ops.rmsnorm.call import CALL
 from autotuner.ops.rmsnorm.cases import CASES
 from autotuner.ops.rmsnorm.invariants import INVARIANTS
@@ -14,9 +12,6 @@ from autotuner.ops.rmsnorm.problem import RmsNormProblem, distance
 from autotuner.ops.rmsnorm.words import WORDS
 from autotuner.values import config
 from autotuner.values.problem import Problem
-
-if TYPE_CHECKING:
-    from autotuner.ops.op import OpTensors
 
 USUAL_TOKENS, USUAL_HIDDEN_SIZE = 512, 4096
 """Of the problem that a library is judged on that was built for any sizes."""
@@ -38,14 +33,9 @@ def _usual(macros: Mapping[str, str]) -> Problem:
     )
 
 
-def _tensors() -> OpTensors:
-    from autotuner.ops.rmsnorm.tensors import RmsNormTensors
-
-    return RmsNormTensors()
-
-
 OP = Op(
     name="rmsnorm",
+    package=__name__,
     problem=RmsNormProblem,
     inputs=_inputs,
     outputs=_outputs,
@@ -55,10 +45,8 @@ OP = Op(
     distance=distance,
     usual=_usual,
     words=WORDS,
-    tensors=_tensors,
     abi=lambda: config.kernels_dir() / "rmsnorm" / "abi",
     default_spaces={},
-    digest=digest_of_folder(Path(__file__).parent),
     call=CALL,
     preload={"cuda": (f"{__name__}.compiler",)},  # for a CPU what it makes is a library that needs no compiler
 )

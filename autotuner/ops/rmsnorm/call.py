@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotuner.ops.op import OpCall, TorchFunction
+from autotuner.ops.op import OpCall
 from autotuner.ops.rmsnorm.problem import USUAL_EPS, RmsNormProblem
 from autotuner.values.problem import Problem
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from torch import Tensor
 
 
@@ -40,22 +37,11 @@ def _options(problem: Problem) -> dict[str, Any]:
     return {"eps": problem.eps}
 
 
-def _signature() -> ModuleType:
-    from autotuner.ops.rmsnorm import signature
-
-    return signature
-
-
 CALL = OpCall(
-    frozenset({"eps"}),
-    problem_of,
-    TorchFunction(
-        signature=_signature,
-        path=Path(__file__).with_name("signature.py"),
-        options=_options,
-        reasons=(
-            "expected X of (..., hidden_size) and W of (hidden_size,)",
-            "X and W must be dense; call .contiguous() first",
-        ),
+    problem=problem_of,
+    options=_options,
+    reasons=(
+        "expected X of (..., hidden_size) and W of (hidden_size,)",
+        "X and W must be dense; call .contiguous() first",
     ),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import ClassVar, cast
+from collections.abc import Callable, Iterator
+from typing import cast
 
 import numpy as np
 import torch
@@ -61,47 +61,52 @@ class RmsNormSymmetry:
         torch.mul(plain[self._rows], signs.unsqueeze(1).to(plain.dtype), out=into)
 
 
-class RmsNormTensors:
-    """The record of this module's functions that the other rooms use."""
+BASELINES = {
+    "rms_norm": Baseline(_plain, frozenset({"cpu", "cuda"})),
+    "compiled": Baseline(compiled.forward, frozenset({"cpu", "cuda"}), made_for_each=True),
+}
+PEER = "rms_norm"
+BETWEEN = {"cpu": "rms_norm", "cuda": "rms_norm"}
 
-    BASELINES: ClassVar[Mapping[str, Baseline]] = {
-        "rms_norm": Baseline(_plain, frozenset({"cpu", "cuda"})),
-        "compiled": Baseline(compiled.forward, frozenset({"cpu", "cuda"}), made_for_each=True),
-    }
-    PEER: ClassVar[str] = "rms_norm"
-    BETWEEN: ClassVar[Mapping[str, str]] = {"cpu": "rms_norm", "cuda": "rms_norm"}
 
-    def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
-        return inputs(cast(RmsNormProblem, problem), distribution, seed)
+def fresh(problem: Problem, inputs: Tensors, seed: int) -> Tensors:
+    """Other inputs, drawn as these."""
+    return shifted(inputs, seed)
 
-    def fresh(self, problem: Problem, inputs: Tensors, seed: int) -> Tensors:
-        return shifted(inputs, seed)
 
-    def symmetry(self, problem: Problem, seed: int, sets: int, device: torch.device) -> Symmetry:
-        return RmsNormSymmetry(cast(RmsNormProblem, problem), seed, sets, device)
+def symmetry(problem: RmsNormProblem, seed: int, sets: int, device: torch.device) -> Symmetry:
+    """Of each set one."""
+    return RmsNormSymmetry(problem, seed, sets, device)
 
-    def outputs(self, problem: Problem, inputs: Tensors) -> Tensors:
-        return (torch.empty_like(inputs[0]),)
 
-    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
-        x, w = (each.double() for each in inputs)
-        mean = x.square().mean(-1, keepdim=True)
-        return (x / (mean + cast(RmsNormProblem, problem).eps).sqrt() * w,)
+def outputs(problem: Problem, inputs: Tensors) -> Tensors:
+    """An empty Y."""
+    return (torch.empty_like(inputs[0]),)
 
-    def emulation(self, problem: Problem, inputs: Tensors) -> Tensors:
-        return (emulation(cast(RmsNormProblem, problem), *inputs),)
 
-    def reordered(
-        self, problem: Problem, inputs: Tensors, exact: Tensors
-    ) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
-        """Only in float32 the sums are what rounds; in rows all over the case."""
-        if problem.dtype != "float32":
-            return
-        x, w = inputs
-        rows = torch.linspace(0, x.shape[0] - 1, min(ROWS, x.shape[0]), device=x.device).long()
-        for order in range(1, ORDERS):
-            columns = torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(order))
-            yield 0, (rows,), emulation(cast(RmsNormProblem, problem), x[rows], w, columns.to(x.device))
+def reference(problem: RmsNormProblem, inputs: Tensors) -> Tensors:
+    """Y in float64."""
+    x, w = (each.double() for each in inputs)
+    mean = x.square().mean(-1, keepdim=True)
+    return (x / (mean + problem.eps).sqrt() * w,)
+
+
+def emulation(problem: RmsNormProblem, inputs: Tensors) -> Tensors:
+    """What the textbook algorithm gives, in float64."""
+    return (_emulated(problem, *inputs),)
+
+
+def reordered(
+    problem: RmsNormProblem, inputs: Tensors, exact: Tensors
+) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
+    """Only in float32 the sums are what rounds; in rows all over the case."""
+    if problem.dtype != "float32":
+        return
+    x, w = inputs
+    rows = torch.linspace(0, x.shape[0] - 1, min(ROWS, x.shape[0]), device=x.device).long()
+    for order in range(1, ORDERS):
+        columns = torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(order))
+        yield 0, (rows,), _emulated(problem, x[rows], w, columns.to(x.device))
 
 
 def inputs(problem: RmsNormProblem, distribution: str, seed: int) -> Tensors:
@@ -128,7 +133,7 @@ def inputs(problem: RmsNormProblem, distribution: str, seed: int) -> Tensors:
     return x.to(dtype).contiguous(), w.to(dtype)
 
 
-def emulation(problem: RmsNormProblem, x: Tensor, w: Tensor, order: Tensor | None = None) -> Tensor:
+def _emulated(problem: RmsNormProblem, x: Tensor, w: Tensor, order: Tensor | None = None) -> Tensor:
     """What the textbook algorithm gives, in float64: squares and their sum in float32, in the order of the columns or
     another one; X times the reciprocal root is rounded to the dtype, and so is its product with W."""
     dtype = DTYPES[problem.dtype]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from autotuner.ops.op import Input, Op, Output, digest_of_folder
+from autotuner.ops.op import Input, Op, Output
 from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.cases import CASES
 from autotuner.ops.sdpa.invariants import INVARIANTS
@@ -14,9 +13,6 @@ from autotuner.ops.sdpa.problem import SdpaProblem, distance
 from autotuner.ops.sdpa.words import WORDS
 from autotuner.values import config
 from autotuner.values.problem import Problem
-
-if TYPE_CHECKING:
-    from autotuner.ops.op import OpTensors
 
 USUAL_LENGTH = 512
 """Queries and keys of the problem that a library is judged on that was built for any length."""
@@ -61,14 +57,9 @@ def _usual(macros: Mapping[str, str]) -> Problem:
     )
 
 
-def _tensors() -> OpTensors:
-    from autotuner.ops.sdpa.tensors import SdpaTensors
-
-    return SdpaTensors()
-
-
 OP = Op(
     name="sdpa",
+    package=__name__,
     problem=SdpaProblem,
     inputs=_inputs,
     outputs=_outputs,
@@ -78,9 +69,7 @@ OP = Op(
     distance=distance,
     usual=_usual,
     words=WORDS,
-    tensors=_tensors,
     abi=lambda: config.kernels_dir() / "sdpa" / "abi",
     default_spaces={"cpu": "sdpa_cpu", "cuda": "sdpa_cuda"},
-    digest=digest_of_folder(Path(__file__).parent),
     call=CALL,
 )

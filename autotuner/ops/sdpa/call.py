@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotuner.ops.op import OpCall, TorchFunction
+from autotuner.ops.op import OpCall
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.problem import Problem
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from torch import Tensor
 
 USUAL: Mapping[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "scale": None}
@@ -83,16 +80,10 @@ def _mask(problem: Problem, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
     return {} if mask is None else {"attn_mask": mask}
 
 
-def _signature() -> ModuleType:
-    from autotuner.ops.sdpa import signature
-
-    return signature
-
-
-FUNCTION = TorchFunction(
-    signature=_signature,
-    path=Path(__file__).with_name("signature.py"),
+CALL = OpCall(
+    problem=problem_of,
     options=_options,
+    more=frozenset(OURS),
     reasons=(
         "expected three tensors Q, K and V of (batch, heads, length, head_dim) that fit together",
         "rows must be dense, and the other strides multiples of 16 bytes; call .contiguous() first",
@@ -103,4 +94,3 @@ FUNCTION = TorchFunction(
     strided=True,
     made_once=_mask,
 )
-CALL = OpCall(frozenset({"is_causal", "enable_gqa", *OURS, *USUAL}), problem_of, FUNCTION)

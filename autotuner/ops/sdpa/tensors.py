@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -145,53 +145,46 @@ class SdpaSymmetry:
         torch.mul(self._permuted(plain, heads), signs.to(plain.dtype), out=into)
 
 
-class SdpaTensors:
-    """The record of this module's functions that the other rooms use."""
+BASELINES = {
+    "flash": _baseline("flash", "cpu", "cuda"),
+    "efficient": _baseline("efficient", "cuda"),
+    "cudnn": _baseline("cudnn", "cuda"),
+    "math": _baseline("math", "cpu", "cuda"),
+}
+PEER = "flash"
+BETWEEN = {"cpu": "math", "cuda": "efficient"}
 
-    BASELINES: ClassVar[Mapping[str, Baseline]] = {
-        "flash": _baseline("flash", "cpu", "cuda"),
-        "efficient": _baseline("efficient", "cuda"),
-        "cudnn": _baseline("cudnn", "cuda"),
-        "math": _baseline("math", "cpu", "cuda"),
-    }
-    PEER: ClassVar[str] = "flash"
-    BETWEEN: ClassVar[Mapping[str, str]] = {"cpu": "math", "cuda": "efficient"}
 
-    def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
-        return inputs(cast(SdpaProblem, problem), distribution, seed)
+def fresh(problem: SdpaProblem, inputs: Tensors, seed: int) -> Tensors:
+    """Other Q, K and V, drawn as these; the same lengths."""
+    return (*shifted(inputs[:3], seed), *inputs[3:])
 
-    def fresh(self, problem: Problem, inputs: Tensors, seed: int) -> Tensors:
-        return (*shifted(inputs[:3], seed), *inputs[3:])
 
-    def symmetry(self, problem: Problem, seed: int, sets: int, device: torch.device) -> Symmetry:
-        return SdpaSymmetry(cast(SdpaProblem, problem), seed, sets, device)
+def symmetry(problem: SdpaProblem, seed: int, sets: int, device: torch.device) -> Symmetry:
+    """Of each set one."""
+    return SdpaSymmetry(problem, seed, sets, device)
 
-    def outputs(self, problem: Problem, inputs: Tensors) -> Tensors:
-        q = inputs[0]
-        of = cast(SdpaProblem, problem)
-        lse = (torch.empty(q.shape[:3], dtype=torch.float32, device=q.device),) if of.lse else ()
-        return (output_like(of, q), *lse)
 
-    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
-        return reference(cast(SdpaProblem, problem), *inputs)
+def outputs(problem: SdpaProblem, inputs: Tensors) -> Tensors:
+    """An empty O, and empty log-sum-exps where they are wanted."""
+    q = inputs[0]
+    lse = (torch.empty(q.shape[:3], dtype=torch.float32, device=q.device),) if problem.lse else ()
+    return (output_like(problem, q), *lse)
 
-    def emulation(self, problem: Problem, inputs: Tensors) -> Tensors:
-        return emulation(cast(SdpaProblem, problem), *inputs)
 
-    def reordered(
-        self, problem: Problem, inputs: Tensors, exact: Tensors
-    ) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
-        """Of O only in float32 the sums are what rounds, in the rows where that shows most. Log-sum-exps are float32
-        whatever the dtype."""
-        of = cast(SdpaProblem, problem)
-        if of.dtype == "float32":
-            rows = sensitive_rows(of, inputs, exact[0])
-            for again in reordered(of, inputs, rows):
-                yield 0, rows.unbind(1), again
-        if of.lse:
-            heads = sensitive_heads(of, inputs, exact[1])
-            for again in reordered_lse(of, inputs, heads):
-                yield 1, heads.unbind(1), again
+def reordered(
+    problem: SdpaProblem, inputs: Tensors, exact: Tensors
+) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
+    """Of O only in float32 the sums are what rounds, in the rows where that shows most. Log-sum-exps are float32
+    whatever the dtype."""
+    if problem.dtype == "float32":
+        rows = sensitive_rows(problem, inputs, exact[0])
+        for again in reordered_rows(problem, inputs, rows):
+            yield 0, rows.unbind(1), again
+    if problem.lse:
+        heads = sensitive_heads(problem, inputs, exact[1])
+        for again in reordered_lse(problem, inputs, heads):
+            yield 1, heads.unbind(1), again
 
 
 def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -269,6 +262,12 @@ def _without_past(problem: SdpaProblem, x: Tensor, lengths: Tensor | None) -> Te
     return x if lengths is None else x.masked_fill(_past(problem, lengths), 0)
 
 
+def _with_lengths(inputs: Tensors) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Q, K, V and the lengths, None where there are none."""
+    q, k, v, *lengths = inputs
+    return q, k, v, lengths[0] if lengths else None
+
+
 FULL_LENGTHS = ("randn", "gaps", "expanded")
 """The distributions with which every length is that of the tensor: what is timed is drawn so."""
 
@@ -333,9 +332,10 @@ def _pieces(problem: SdpaProblem, device: str) -> Iterator[slice]:
     return (slice(first, first + step) for first in range(0, problem.seq_q, step))
 
 
-def reference(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> Tensors:
+def reference(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     """r: attention of the exact low-precision inputs, computed in float64; (batch, heads, seq_q, head_dim). A row that
     sees no key gives 0. Where they are wanted, the log-sum-exps (batch, heads, seq_q), of such a row -inf."""
+    q, k, v, lengths = _with_lengths(inputs)
     k, v = (_of_heads(problem, _without_past(problem, x, lengths)).double() for x in (k, v))
     seen = visible(problem, lengths, q.device)
     if seen is not None:
@@ -352,7 +352,7 @@ def reference(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, lengths: Te
     return (o, lse) if problem.lse else (o,)
 
 
-def emulation(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> Tensors:
+def emulation(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     """P: what the textbook algorithm gives in the problem's dtype, with sums in float32; returned in float64.
 
     k * scale, the scores, the probabilities and the output are each rounded to the dtype. In a 16-bit dtype those
@@ -360,6 +360,7 @@ def emulation(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, lengths: Te
     which compare with an implementation in the low precision (Dao et al., 2022).
     """
     dtype = DTYPES[problem.dtype]
+    q, k, v, lengths = _with_lengths(inputs)
     k, v = (_without_past(problem, x, lengths) for x in (k, v))
     v = _of_heads(problem, v)
     scaled_k = _of_heads(problem, (k.float() * problem.scale).to(dtype))
@@ -395,10 +396,9 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
     """The ROWS rows, or all if there are fewer, whose outputs move most when scores are off in their last digit: large
     scores of which none has all the weight. (rows, 3): batch, head and query of each.
     """
-    q, k, v, *lengths = inputs
-    length = lengths[0] if lengths else None
-    k, v = (_without_past(problem, x, length) for x in (k, v))
-    scores = _scores(problem, q, k, length)
+    q, k, v, lengths = _with_lengths(inputs)
+    k, v = (_without_past(problem, x, lengths) for x in (k, v))
+    scores = _scores(problem, q, k, lengths)
     weights = _softmax(scores)
     largest = _of_heads(problem, v).abs().amax((-1, -2)).unsqueeze(-1)
     moves = (weights * (1 - weights) * scores.clamp_min(-torch.finfo(torch.float64).max).abs()).sum(-1) * largest
@@ -408,17 +408,16 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
     return torch.stack((found // (heads * queries), found // queries % heads, found % queries), dim=1)
 
 
-def reordered(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Iterator[Tensor]:
+def reordered_rows(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Iterator[Tensor]:
     """P in float32 at some rows, (n, 3) as above, with the terms of all sums in other orders: ORDERS - 1 times (n, D),
     in float64."""
-    q, k, v, *lengths = inputs
-    length = lengths[0] if lengths else None
-    k, v = (_without_past(problem, x, length) for x in (k, v))
+    q, k, v, lengths = _with_lengths(inputs)
+    k, v = (_without_past(problem, x, lengths) for x in (k, v))
     batch, head, query = rows.unbind(1)
     of_kv = head // problem.group
     q, v = q[batch, head, query].unsqueeze(1), v[batch, of_kv]
     scaled_k = (k * problem.scale).transpose(-1, -2)[batch, of_kv].contiguous()
-    seen = visible(problem, length, q.device)
+    seen = visible(problem, lengths, q.device)
     if seen is not None:
         seen = seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)[batch, 0, query].unsqueeze(1)
     for order in range(1, ORDERS):
@@ -433,11 +432,10 @@ def reordered(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Iterator[T
 def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
     """The heads, of ROWS queries together or one, whose log-sum-exps move most when scores are off in their last digit:
     those are sums of large terms. (heads, 2): batch and head of each."""
-    q, k, _, *lengths = inputs
-    length = lengths[0] if lengths else None
-    k = _without_past(problem, k, length)
+    q, k, _, lengths = _with_lengths(inputs)
+    k = _without_past(problem, k, lengths)
     terms = q.double().abs() @ _of_heads(problem, k).double().abs().transpose(-1, -2)
-    moves = (_softmax(_scores(problem, q, k, length)) * terms).sum(-1)
+    moves = (_softmax(_scores(problem, q, k, lengths)) * terms).sum(-1)
     moves = (moves / exact.abs().clamp_min(1)).amax(-1)  # of a row that sees nothing 0
     found = moves.flatten().topk(min(max(1, ROWS // problem.seq_q), moves.numel())).indices
     return torch.stack((found // problem.heads, found % problem.heads), dim=1)
@@ -446,12 +444,11 @@ def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Ten
 def reordered_lse(problem: SdpaProblem, inputs: Tensors, heads: Tensor) -> Iterator[Tensor]:
     """The log-sum-exps of some heads, (n, 2) as above, with the terms of all sums in other orders, and of a Q that was
     scaled before: each of its numbers is rounded once more then. ORDERS - 1 times (n, seq_q), in float64."""
-    q, k, _, *lengths = inputs
-    length = lengths[0] if lengths else None
-    k = _without_past(problem, k, length)
+    q, k, _, lengths = _with_lengths(inputs)
+    k = _without_past(problem, k, lengths)
     batch, head = heads.unbind(1)
     q, k = q[batch, head].float() * _base_2(problem), k[batch, head // problem.group].float().transpose(-1, -2)
-    seen = visible(problem, length, q.device)
+    seen = visible(problem, lengths, q.device)
     hidden = None if seen is None else ~seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)[batch, 0]
     for order in range(1, ORDERS):
         generator = torch.Generator().manual_seed(order)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
 from pydantic import PositiveInt
 
-from autotuner.ops.op import Cases, Input, Invariant, Op, OpCase, Output, Relation, Words, digest_of_folder
+from autotuner.ops.op import Cases, Input, Invariant, Op, OpCase, Output, Relation, Words
 from autotuner.values.problem import ITEM_BYTES, Dtype, Problem, Shape
 from autotuner.values.variant import Value
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from autotuner.ops.op import OpTensors
     from autotuner.ops.tensors import Tensors
 
 HERE = Path(__file__).parent
@@ -113,12 +112,6 @@ def _usual(macros: Mapping[str, str]) -> Problem:
     return RowSumProblem.model_validate({"rows": 64, "columns": 512, "dtype": macros["DTYPE"]})
 
 
-def _tensors() -> OpTensors:
-    from rowsum.tensors import RowSumTensors
-
-    return RowSumTensors()
-
-
 WORDS = Words(
     baseline="torch.sum",
     axes=("row",),
@@ -132,6 +125,7 @@ WORDS = Words(
 
 OP = Op(
     name="rowsum",
+    package=__name__,
     problem=RowSumProblem,
     inputs=lambda problem: (Input("X", problem.dtype, ("rows", "columns")),),
     outputs=lambda problem: (Output("Y", problem.dtype, ("rows",), row=1, slice=1),),
@@ -141,8 +135,6 @@ OP = Op(
     distance=_distance,
     usual=_usual,
     words=WORDS,
-    tensors=_tensors,
     abi=lambda: HERE / "kernels" / "rowsum" / "abi",
     default_spaces={},
-    digest=digest_of_folder(HERE),
 )

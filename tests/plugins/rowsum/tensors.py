@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -39,42 +38,45 @@ class RowSumSymmetry:
         torch.mul(plain[self._rows], signs.to(plain.dtype), out=into)
 
 
-class RowSumTensors:
-    """The op in tensors."""
+BASELINES = {"sum": Baseline(lambda problem: _sum, frozenset({"cpu"}))}
+PEER = "sum"
+BETWEEN = {"cpu": "sum"}
 
-    BASELINES: ClassVar[Mapping[str, Baseline]] = {"sum": Baseline(lambda problem: _sum, frozenset({"cpu"}))}
-    PEER: ClassVar[str] = "sum"
-    BETWEEN: ClassVar[Mapping[str, str]] = {"cpu": "sum"}
 
-    def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
-        drawn = torch.randn(problem.shape, generator=torch.Generator().manual_seed(seed))
-        return ((drawn * (1e4 if distribution == "huge" else 1)).to(DTYPES[problem.dtype]),)
+def inputs(problem: Problem, distribution: str, seed: int) -> Tensors:
+    drawn = torch.randn(problem.shape, generator=torch.Generator().manual_seed(seed))
+    return ((drawn * (1e4 if distribution == "huge" else 1)).to(DTYPES[problem.dtype]),)
 
-    def fresh(self, problem: Problem, inputs: Tensors, seed: int) -> Tensors:
-        return shifted(inputs, seed)
 
-    def symmetry(self, problem: Problem, seed: int, sets: int, device: torch.device) -> Symmetry:
-        return RowSumSymmetry(problem, seed, sets)
+def fresh(problem: Problem, inputs: Tensors, seed: int) -> Tensors:
+    return shifted(inputs, seed)
 
-    def outputs(self, problem: Problem, inputs: Tensors) -> Tensors:
-        return (torch.empty_like(inputs[0][:, 0]),)
 
-    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
-        return (inputs[0].double().sum(-1),)
+def symmetry(problem: Problem, seed: int, sets: int, device: torch.device) -> Symmetry:
+    return RowSumSymmetry(problem, seed, sets)
 
-    def emulation(self, problem: Problem, inputs: Tensors) -> Tensors:
-        return (self._summed(inputs[0], range(inputs[0].shape[1])),)
 
-    def reordered(
-        self, problem: Problem, inputs: Tensors, exact: Tensors
-    ) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
-        for order in range(1, ORDERS):
-            places = torch.randperm(inputs[0].shape[1], generator=torch.Generator().manual_seed(order))
-            yield 0, (), self._summed(inputs[0], places.tolist())
+def outputs(problem: Problem, inputs: Tensors) -> Tensors:
+    return (torch.empty_like(inputs[0][:, 0]),)
 
-    def _summed(self, x: Tensor, order: range | list[int]) -> Tensor:
-        """One number after the other, in float32."""
-        total = torch.zeros(x.shape[0])
-        for place in order:
-            total += x[:, place].float()
-        return total.double()
+
+def reference(problem: Problem, inputs: Tensors) -> Tensors:
+    return (inputs[0].double().sum(-1),)
+
+
+def emulation(problem: Problem, inputs: Tensors) -> Tensors:
+    return (_summed(inputs[0], range(inputs[0].shape[1])),)
+
+
+def reordered(problem: Problem, inputs: Tensors, exact: Tensors) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
+    for order in range(1, ORDERS):
+        places = torch.randperm(inputs[0].shape[1], generator=torch.Generator().manual_seed(order))
+        yield 0, (), _summed(inputs[0], places.tolist())
+
+
+def _summed(x: Tensor, order: range | list[int]) -> Tensor:
+    """One number after the other, in float32."""
+    total = torch.zeros(x.shape[0])
+    for place in order:
+        total += x[:, place].float()
+    return total.double()
