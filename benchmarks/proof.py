@@ -182,7 +182,7 @@ PARTS = {
     ),
     "restarts": Part(
         "a server of the store that is restarted twenty times on new databases ends no worker, and nothing is lost",
-        12,
+        20,
         (step(restarts, "--json", kept("restarts")),),
     ),
     "ray": Part(

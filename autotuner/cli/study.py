@@ -238,15 +238,15 @@ Named = Annotated[str, typer.Argument(metavar="STUDY", help="a study, by name or
 
 def compare(first: Named, second: Named, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Two studies, such as those of two devices, by the variants that both have judged."""
-    from autotuner.store import figures
     from autotuner.tuning import standings
+    from autotuner.tuning.compared import comparison
     from autotuner.views import figure_tables
 
     with stored(store) as opened:
         names = named(opened, first), named(opened, second)
         if names[0] == names[1]:
             raise InputError(f"{first} and {second} are the same study; name another one")
-        found = figures.comparison(opened, *names)
+        found = comparison(opened, *names)
         best = standings.quoted(opened, names[0]), standings.quoted(opened, names[1])
     if as_json:
         print_json({"first": names[0], "second": names[1], **json_of(found)})

@@ -225,7 +225,7 @@ def worker(
     SIGTERM and SIGUSR1 hand back what it works on within ten seconds.
     """
     from autotuner.cli.cache import size_in_bytes
-    from autotuner.jobs.signals import Stop
+    from autotuner.jobs.signals import Stop, Stopping
 
     def say(line: str) -> None:
         if as_json:
@@ -235,13 +235,18 @@ def worker(
 
     stop = Stop()
     with stop.listening():  # before what takes long to import
-        from autotuner.jobs.worker import Worker
-        from autotuner.store import Store
+        from autotuner.jobs.worker import Worker, open_patiently
 
         ends = None if until is None else moment(until, datetime.now().astimezone())
         limit = size_in_bytes(cache, "--cache")
-        with _serving(devices, ray) as serves, closing(Store.open(store or config.store_url())) as opened:
-            say(Worker(opened, serves, say, limit, stop).run(ends, idle_exit))
+        with _serving(devices, ray) as serves:
+            try:
+                opened = open_patiently(store or config.store_url(), say, stop, ends)
+            except Stopping as stopping:
+                say(f"stopped by {stopping}")
+                return
+            with closing(opened):
+                say(Worker(opened, serves, say, limit, stop).run(ends, idle_exit))
 
 
 @contextmanager

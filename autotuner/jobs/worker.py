@@ -25,6 +25,7 @@ from autotuner.jobs.sweep_run import Interrupted, Listener, SweepRun
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.lease import Lease
+from autotuner.store.patience import Patience
 from autotuner.store.sweep_records import SweepRecord
 from autotuner.store.sweeps import WISHED, Claim
 from autotuner.tuning import on_nodes
@@ -58,6 +59,7 @@ HURRY_S = 2.0
 """Seconds that a worker which has to go waits for a locked store."""
 PRUNE_EVERY_S = 600.0
 """Seconds between two looks at the size of the cache."""
+LATE = "the end of its time"
 CACHE_BYTES = 20 << 30
 """What the cache may take unless the user says otherwise."""
 
@@ -129,6 +131,26 @@ def served_by(cluster: RayCluster, kind: DeviceKind) -> ServedDevices:
     return ServedDevices(kind, None, f"{cluster.lanes} nodes' {kind.name}", names, cluster=cluster)
 
 
+def open_patiently(url: str, say: Callable[[str], None], stop: Stop, until: datetime | None) -> Store:
+    """The store that a worker is to serve: where it cannot be reached, it is waited for until a signal or the moment
+    `until` comes, which raises Stopping. A service may be started together with its database."""
+
+    def pulse() -> None:
+        tell_manager("EXTEND_TIMEOUT_USEC=60000000")  # it is not ready yet, and no manager is to take it for stuck
+        stop.check()
+        if _is_late(until):
+            raise Stopping(LATE)
+
+    patience = Patience()
+    patience.seconds, patience.say, patience.pulse = float("inf"), say, pulse
+    with stop.in_hand():
+        return Store.open(url, patience=patience)
+
+
+def _is_late(until: datetime | None) -> bool:
+    return until is not None and datetime.now(until.tzinfo) >= until
+
+
 class Worker:
     """Serves devices from one store."""
 
@@ -185,15 +207,12 @@ class Worker:
             claim = self._next()
             if claim is not None:
                 self._work_on(claim)
-            elif self._is_late():
+            elif _is_late(self._until):
                 return "its time is over"
             elif idle_exit:
                 return "nothing is left to do"
             else:
                 time.sleep(POLL_S)
-
-    def _is_late(self) -> bool:
-        return self._until is not None and datetime.now(self._until.tzinfo) >= self._until
 
     def _beat(self) -> None:
         """Says that it lives. Raises Stopping when it has to go."""
@@ -208,8 +227,8 @@ class Worker:
     def _beat_at_work(self) -> None:
         self._beat()
         self._prune()
-        if self._is_late():
-            raise Stopping("the end of its time")
+        if _is_late(self._until):
+            raise Stopping(LATE)
 
     def _prune(self) -> None:
         """Keeps the cache within its budget. What was used within the last hour stays."""
@@ -228,7 +247,7 @@ class Worker:
     def _next(self) -> Claim | None:
         """The sweep that is due and that these devices can do; None while there is none, or they are in quarantine."""
         settle_abandoned(self._store)
-        if self._is_late() or self._is_sick():
+        if _is_late(self._until) or self._is_sick():
             return None
         for each in sweeps.due(self._store):
             if self._serves.fits(each):
@@ -264,7 +283,7 @@ class Worker:
             self._settle(run, WISHED[interrupted.wish], "by a user")
         except Stopping as stopping:
             self._settle(run, State.QUEUED, f"handed back: {stopping}", kind="handed_back")
-            if not self._is_late() or self._stop.why is not None:
+            if not _is_late(self._until) or self._stop.why is not None:
                 raise
         except LeaseLostError as error:
             self._say(f"sweep {sweep.id}: {error}")

@@ -46,9 +46,10 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> LogRatio:
     return LogRatio(low=low, mid=median(ordered), high=high, level=level)
 
 
-def normal_interval(mean: float, deviation: float, count: int) -> LogRatio:
-    """The 95 % interval of a mean of many values, by the normal distribution; the value itself where there is one."""
-    width = SIGMAS * deviation / math.sqrt(count - 1) if count > 1 else 0.0
+def normal_interval(values: Sequence[float]) -> LogRatio:
+    """The mean of many values and its 95 % interval by the normal distribution; of one value the value itself."""
+    mean = fmean(values)
+    width = SIGMAS * deviation(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
     return LogRatio(low=mean - width, mid=mean, high=mean + width)
 
 

@@ -141,14 +141,14 @@ def label_of(url: URL) -> str:
 class Database:
     """One database: `read` and `write` are transactions, each whole or not at all."""
 
-    def __init__(self, url: URL, *, create: bool, read_only: bool = False) -> None:
+    def __init__(self, url: URL, *, create: bool, read_only: bool = False, patience: Patience | None = None) -> None:
         self.url, self._read_only = url, read_only
         self.label = label_of(url)
         if self.is_sqlite and read_only:
             _check_readable(Path(self.label))
         elif self.is_sqlite:
             self._check_file(Path(self.label), create)
-        self.patience = Patience()
+        self.patience = patience or Patience()
         self.wait_s = BUSY_SECONDS
         """Seconds that a transaction waits for another program's lock."""
         self.fences: dict[str, str] = {}
@@ -158,9 +158,7 @@ class Database:
         self._engine = self._build_engine()
         self._writer = self._engine.execution_options(autotuner_write=True)
         try:
-            with self.errors():
-                self._check_whole(create)
-                self._check_schema(create)
+            self.attempt(lambda: self._check(create))
         except BaseException:
             self.close()
             raise
@@ -342,6 +340,10 @@ class Database:
                 locked = isinstance(error.orig, sqlite3.Error) and _is(error.orig, "SQLITE_BUSY", "SQLITE_LOCKED")
                 if not locked or time.monotonic() >= until:
                     raise
+
+    def _check(self, create: bool) -> None:
+        self._check_whole(create)
+        self._check_schema(create)
 
     def _check_whole(self, create: bool) -> None:
         """Raises StoreError where SQLite's own structures are damaged: much of such a file may still be read, and what

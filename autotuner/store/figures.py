@@ -6,7 +6,6 @@ None reads an outcome, so that each takes milliseconds on a study of ten thousan
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -16,15 +15,17 @@ from sqlalchemy import ColumnElement, Integer, and_, case, cast, func, select
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.functions import FunctionElement
 
-from autotuner.race.statistics import normal_interval
 from autotuner.store import rows
 from autotuner.store.database import reads
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import ParameterRow, SessionRow, TrialRow
 from autotuner.values.model import Model
 from autotuner.values.problem import Problem
-from autotuner.values.ratio import Speedup, speedup_of
+from autotuner.values.ratio import speedup_of
 from autotuner.values.variant import Value
+
+Judged = tuple[float, float] | None
+"""ln(t_variant / t_baseline), and the variant's microseconds; None where it has no latency that stands."""
 
 
 class Improvement(Model):
@@ -72,19 +73,6 @@ class ValueCoverage(Model):
     judged: int
     right: int = Field(description="with a latency")
     best_speedup: float | None
-
-
-class Comparison(Model):
-    """Two studies: of two devices, say, or of two versions of a compiler."""
-
-    shared: int = Field(description="variants with a latency in both")
-    faster: int = Field(description="of them those with a larger speedup in the second")
-    speedup: Speedup | None = Field(
-        description="geometric mean of speedup in the second over speedup in the first, variants taken as independent"
-    )
-    variant_ratio: float | None = Field(description="geometric mean of microseconds in the second over the first")
-    only_right_in_first: int = Field(description="rejected in the second")
-    only_right_in_second: int
 
 
 class BaselineAt(Model):
@@ -202,44 +190,19 @@ def coverage(store: Store, session: Session, study: str) -> dict[str, tuple[Valu
 
 
 @reads
-def comparison(store: Store, session: Session, first: str, second: str) -> Comparison:
-    """What two studies say of the variants that both have judged. Raises StoreError."""
+def in_both(store: Store, session: Session, first: str, second: str) -> list[tuple[Judged, Judged]]:
+    """Of each variant that two studies have judged, what they say of it. Raises StoreError."""
     one, other = aliased(TrialRow), aliased(TrialRow)
-    right_in = [and_(each.objective.is_not(None), each.revoked_at.is_(None)) for each in (one, other)]
-    both, gain = and_(*right_in), other.objective - one.objective
-    micros = func.ln(other.median_us) - func.ln(one.median_us)
-
-    def count(condition: ColumnElement[bool]) -> ColumnElement[int]:
-        return func.sum(case((condition, 1), else_=0))
-
-    def mean(value: ColumnElement[Any]) -> ColumnElement[Any]:
-        return func.avg(case((both, value)))
-
+    columns = [(case((each.revoked_at.is_(None), each.objective)), each.median_us) for each in (one, other)]
     ids = [study_id(session, store, name) for name in (first, second)]
     same = and_(other.study_id == ids[1], one.variant_digest == other.variant_digest, other.judged)
-    query = (
-        select(
-            count(both),
-            count(and_(both, gain < 0)),
-            mean(gain),
-            mean(gain * gain),
-            mean(micros),
-            count(and_(right_in[0], ~right_in[1])),
-            count(and_(right_in[1], ~right_in[0])),
-        )
-        .select_from(one)
-        .join(other, same)
-        .where(one.study_id == ids[0], one.judged)
-    )
-    shared, faster, log, square, log_us, only_first, only_second = session.execute(query).one()
-    return Comparison(
-        shared=shared or 0,
-        faster=faster or 0,
-        speedup=normal_interval(log, math.sqrt(max(0.0, square - log * log)), shared).speedup if shared else None,
-        variant_ratio=None if log_us is None else math.exp(log_us),
-        only_right_in_first=only_first or 0,
-        only_right_in_second=only_second or 0,
-    )
+    query = select(*columns[0], *columns[1]).select_from(one).join(other, same)
+    found = session.execute(query.where(one.study_id == ids[0], one.judged))
+    return [(_judged(*row[:2]), _judged(*row[2:])) for row in found]
+
+
+def _judged(objective: float | None, us: float | None) -> Judged:
+    return None if objective is None or us is None else (float(objective), float(us))
 
 
 @reads

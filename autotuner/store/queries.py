@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import statistics
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
@@ -21,7 +20,6 @@ from autotuner.store.records import (
     MeasuredTrial,
     Revision,
     SessionRecord,
-    Spread,
     StudyProgress,
     StudyRecord,
     TrialRecord,
@@ -31,9 +29,12 @@ from autotuner.store.store import Store, study_id
 from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow
 from autotuner.store.trials import points_of
 from autotuner.values.errors import StoreError
-from autotuner.values.outcome import Heat, Outcome
+from autotuner.values.outcome import Device, Heat, Outcome
 from autotuner.values.ratio import LogRatio, speedup_of
 from autotuner.values.verdict import Verdict
+
+LOOKED_AT = 50
+"""Runs on such a device, at most, that are looked at for what baselines take there."""
 
 
 @reads
@@ -70,6 +71,29 @@ def sessions(store: Store, session: Session, study: str) -> tuple[SessionRecord,
     owner = study_id(session, store, study)
     found = session.scalars(select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id))
     return tuple(rows.session_record(row, study) for row in found)
+
+
+@reads
+def sessions_like(store: Store, session: Session, study: StudyRecord) -> list[tuple[SessionRecord, list[float]]]:
+    """The last runs on such a device, with such facts (threads are one of them), under the study's cache policy, the
+    last one first; and what the baseline took beside each of the run's variants, microseconds."""
+
+    def alike(device: Device) -> tuple[object, ...]:
+        return device.backend, device.name, device.facts
+
+    studies = session.execute(select(StudyRow.id, StudyRow.name, StudyRow.device).where(StudyRow.cache == study.cache))
+    names = {
+        row.id: row.name for row in studies if alike(Device.model_validate_json(row.device)) == alike(study.device)
+    }
+    last = select(SessionRow).where(SessionRow.study_id.in_(names)).order_by(SessionRow.id.desc()).limit(LOOKED_AT)
+    times = select(TrialRow.baseline_us).where(TrialRow.objective.is_not(None), TrialRow.baseline_us > 0)
+    return [
+        (
+            rows.session_record(row, names[row.study_id]),
+            [float(us or 0) for us in session.scalars(times.where(TrialRow.session_id == row.id))],
+        )
+        for row in session.scalars(last)
+    ]
 
 
 @reads
@@ -141,6 +165,15 @@ def measured(
     if fully:
         query = query.where(TrialRow.verdict == Verdict.MEASURED.value, TrialRow.censored.is_(False))
     return tuple(_measured(row) for row in session.scalars(query.limit(limit)))
+
+
+@reads
+def latencies(store: Store, session: Session, study: str) -> list[tuple[float, float]]:
+    """ln(t_variant / t_baseline) and microseconds of what was raced and stands, best first; of duplicates the original
+    alone. Raises StoreError."""
+    query = _standing(study_id(session, store, study)).where(TrialRow.verdict != Verdict.DEDUPLICATED.value)
+    found = session.execute(query.with_only_columns(TrialRow.objective, TrialRow.median_us))
+    return [(float(_number(log)), float(_number(us))) for log, us in found]
 
 
 @reads
@@ -320,7 +353,6 @@ def _progress(session: Session, row: StudyRow) -> StudyProgress:
         by_fault=_by_fault(session, row.id),
         revoked=session.scalar(revoked) or 0,
         disturbed=_disturbed(session, row.id),
-        spread=_spread(session, row.id),
     )
 
 
@@ -347,20 +379,6 @@ def _by_fault(session: Session, owner: int) -> dict[str, int]:
     )
     counts = [(code or "", count) for code, count in session.execute(query.group_by(TrialRow.fault_code))]
     return dict(sorted(counts, key=lambda each: (-each[1], each[0])))
-
-
-def _spread(session: Session, owner: int) -> Spread | None:
-    query = _standing(owner).where(TrialRow.verdict != Verdict.DEDUPLICATED.value)
-    found = session.execute(query.with_only_columns(TrialRow.objective, TrialRow.median_us)).all()
-    if not found:
-        return None
-    return Spread(
-        measured=len(found),
-        best_us=_number(found[0][1]),
-        median_us=statistics.median(_number(median_us) for _, median_us in found),
-        worst_us=_number(found[-1][1]),
-        worst_to_best=math.exp(_number(found[-1][0]) - _number(found[0][0])),
-    )
 
 
 def _last_activity(session: Session, row: StudyRow) -> datetime:

@@ -254,15 +254,6 @@ class StageTimes(Model):
     build_began: datetime | None = Field(description="None: nothing was built")
 
 
-class ProblemTimes(Model):
-    """One trial on one problem: medians over its blocks, microseconds of one forward."""
-
-    number: int
-    problem: int = Field(description="place among the study's problems")
-    variant_us: float
-    baseline_us: float
-
-
 class Revision(Model):
     """Changes whenever something of a study changes. Two that are equal: nothing has happened between them."""
 
@@ -279,16 +270,6 @@ class Revision(Model):
     def tag(self) -> str:
         """The revision as a word."""
         return "-".join(format(number, "x") for number in self.model_dump().values())
-
-
-class Spread(Model):
-    """How far apart the right variants of a study are; the slow ones by the estimate at which they were stopped."""
-
-    measured: int
-    best_us: float
-    median_us: float
-    worst_us: float
-    worst_to_best: float = Field(description="t_worst / t_best, from the objectives")
 
 
 class StudyProgress(Model):
@@ -310,7 +291,6 @@ class StudyProgress(Model):
     disturbed: tuple[int, ...] = Field(
         default=(), description="trials of variants that were measured on a disturbed machine alone: they do not count"
     )
-    spread: Spread | None
 
     @property
     def rejected(self) -> int:

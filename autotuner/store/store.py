@@ -18,6 +18,7 @@ from autotuner.race.confirm import Standing
 from autotuner.store import lease, rows, unwritten
 from autotuner.store.database import Database, connect_args, label_of, parse, reads, writes
 from autotuner.store.lease import Lease
+from autotuner.store.patience import Patience
 from autotuner.store.records import HeatKind, Lineup, StudyRecord, Validation
 from autotuner.store.tables import (
     BlockRow,
@@ -69,13 +70,17 @@ class Store:
         """Of the sessions that were started here: a store that is locked cannot be asked."""
 
     @classmethod
-    def open(cls, url_or_path: str, *, create: bool = True, read_only: bool = False) -> Self:
+    def open(
+        cls, url_or_path: str, *, create: bool = True, read_only: bool = False, patience: Patience | None = None
+    ) -> Self:
         """Opens the store at the path of a SQLite file or at a SQLAlchemy URL, and brings its tables up to date.
 
         With `create` false a missing file, or one without our tables, is refused instead of made. With `read_only`
-        nothing is written to it, and tables of an older version are refused. Raises StoreError.
+        nothing is written to it, and tables of an older version are refused. `patience`: how long it is waited for,
+        now and later; without, the first failure is raised. Raises StoreError.
         """
-        return cls(Database(parse(url_or_path), create=create and not read_only, read_only=read_only))
+        url = parse(url_or_path)
+        return cls(Database(url, create=create and not read_only, read_only=read_only, patience=patience))
 
     @staticmethod
     def label_of(url_or_path: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections import defaultdict
 from collections.abc import Collection
 from typing import Any
@@ -12,7 +11,7 @@ from sqlalchemy import ColumnElement, Text, case, cast, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from autotuner.store.database import reads
-from autotuner.store.records import ListedTrial, ProblemTimes, StageTimes
+from autotuner.store.records import ListedTrial, StageTimes
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import BlockRow, ParameterRow, TrialRow
 from autotuner.values.variant import Value
@@ -85,24 +84,19 @@ def stage_times(store: Store, session: Session, study: str) -> tuple[StageTimes,
 
 
 @reads
-def problem_times(store: Store, session: Session, study: str, numbers: Collection[int]) -> tuple[ProblemTimes, ...]:
-    """What these trials took on each problem; those without blocks of their own are left out. Raises StoreError."""
+def blocks(
+    store: Store, session: Session, study: str, numbers: Collection[int]
+) -> dict[tuple[int, int], list[tuple[float, float]]]:
+    """Microseconds of the variant and of the baseline in each block of these trials, by the problem's place among the
+    study's and the trial's number. Those without blocks of their own are left out. Raises StoreError."""
     owner = study_id(session, store, study)
     query = (
-        select(TrialRow.number, BlockRow.problem, BlockRow.variant_us, BlockRow.baseline_us)
-        .join(BlockRow, BlockRow.trial_id == TrialRow.id)
+        select(BlockRow.problem, TrialRow.number, BlockRow.variant_us, BlockRow.baseline_us)
+        .join(TrialRow, BlockRow.trial_id == TrialRow.id)
         .where(TrialRow.study_id == owner, TrialRow.number.in_(numbers), TrialRow.objective.is_not(None))
     )
-    blocks: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-    for number, problem, variant_us, baseline_us in session.execute(query):
-        blocks[number, problem].append((variant_us, baseline_us))
-    # Still within: SQLite may hold a text where a number belongs, and then this is a damaged record.
-    return tuple(
-        ProblemTimes(
-            number=number,
-            problem=problem,
-            variant_us=statistics.median(us for us, _ in pairs),
-            baseline_us=statistics.median(us for _, us in pairs),
-        )
-        for (number, problem), pairs in sorted(blocks.items())
-    )
+    found: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    for problem, number, variant_us, baseline_us in session.execute(query):
+        # SQLite may hold a text where a number belongs, and then this is a damaged record.
+        found[problem, number].append((float(variant_us), float(baseline_us)))
+    return found

@@ -11,11 +11,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from statistics import median
 from typing import Protocol
 
 from pydantic import Field
 
 from autotuner.run.ask import BEAT_S, Beat
+from autotuner.store import Store, StudyRecord, queries
 from autotuner.values import config
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration
@@ -25,6 +27,8 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
 """Seconds between two looks. Between these a pause is a quarter of the time waited so far: a calm that begins right
 after a look costs a quarter more waiting at most. What disturbs may come again and again: no calm of some seconds is
 slept through."""
+NO_MATTER = frozenset({"autotuner", "device", "optuna", "python"})
+"""What of a session's environment the time of a baseline does not depend on; devices of one name count as one."""
 
 STEADY_S, LOOKS, OF, ALIKE = 20.0, 4, 8, 0.03
 """Seconds of waiting, how many looks of how many last ones, and their largest difference, relative, by which such a
@@ -66,6 +70,31 @@ class Protest(Model):
 
     detail: str
     waited_s: float = Field(description="of waiting that no other event has told of")
+
+
+def fastest_baselines(store: Store, study: StudyRecord, environment: Mapping[str, str]) -> dict[Problem, float]:
+    """Microseconds of the fastest baseline on each of the study's problems that was calibrated before: in any study on
+    such a device with the same cache policy and threads, under the same versions, while nobody disturbed.
+
+    Of a study with one problem the typical time beside its variants counts as well, should it be shorter; of several,
+    trials keep one figure. What came before a session that the user called calm is left out.
+    """
+    best: dict[Problem, float] = {}
+    for session, times in queries.sessions_like(store, study):
+        found = session.calibration
+        if found.disturbed is not None or _matter(session.environment) != _matter(environment):
+            continue
+        beside_us = median(times) if times and len({timing.problem for timing in found.timings}) == 1 else math.inf
+        for timing in found.timings:
+            if timing.problem in study.problems:
+                best[timing.problem] = min(timing.median_us, beside_us, best.get(timing.problem, math.inf))
+        if found.anew:
+            break
+    return best
+
+
+def _matter(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in NO_MATTER}
 
 
 class Lanes(Protocol):

@@ -17,9 +17,8 @@ from autotuner.run.ask import Beat, Heartbeat, next_answer
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import Result
 from autotuner.store import Store
-from autotuner.store.undisturbed import fastest_baselines
 from autotuner.tuning import optuna_marks
-from autotuner.tuning.calm import Calm, CalmWatch, Caution, Protest, Waiting
+from autotuner.tuning.calm import Calm, CalmWatch, Caution, Protest, Waiting, fastest_baselines
 from autotuner.tuning.device_lane import DeviceLanes
 from autotuner.tuning.flights import Flights, Landed, deadly
 from autotuner.tuning.optuna_study import OptunaStudy

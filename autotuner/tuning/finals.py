@@ -15,8 +15,8 @@ from autotuner.race.tie import tie_band
 from autotuner.run.ask import ask_all
 from autotuner.run.jobs import BuildJob, Built
 from autotuner.store import FinalsRecord, Lineup, Store, queries
-from autotuner.store.undisturbed import fastest_baselines
 from autotuner.tuning import finals_plan, optuna_marks, standings
+from autotuner.tuning.calm import fastest_baselines
 from autotuner.tuning.final_rounds import Entrant, FinalRounds, audits_of, lineup_of
 from autotuner.tuning.finals_plan import PROVING, Number, Searched, contenders, searched
 from autotuner.tuning.retrials import Retrials

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from statistics import median
 
 from pydantic import Field
 
@@ -133,9 +134,20 @@ class Quoted(Model):
     confirmed: bool = Field(description="by the finals; else it is the search estimate")
 
 
+class Spread(Model):
+    """How far apart the right variants of a study are; the slow ones by the estimate at which they were stopped."""
+
+    measured: int
+    best_us: float
+    median_us: float
+    worst_us: float
+    worst_to_best: float = Field(description="t_worst / t_best, from the objectives")
+
+
 class StudySummary(StudyProgress):
     """A study at a glance."""
 
+    spread: Spread | None
     best_number: int | None = Field(description="trial number of the best; None when nothing is fully measured")
     best_speedup: float | None = Field(description="confirmed by the finals, where it is; else the search estimate")
     best_confirmed: bool = Field(default=False, description="whether `best_speedup` is confirmed")
@@ -234,11 +246,25 @@ def _summary(store: Store, progress: StudyProgress) -> StudySummary:
     quoted = found.quoted(top)
     return StudySummary(
         **dict(progress),
+        spread=_spread(queries.latencies(store, progress.name)),
         best_number=None if top is None else top.number,
         best_speedup=None if quoted is None else quoted.speedup,
         best_confirmed=quoted is not None and quoted.confirmed,
         best_us=None if top is None else top.median_us,
         finals=found.summary(),
+    )
+
+
+def _spread(latencies: Sequence[tuple[float, float]]) -> Spread | None:
+    if not latencies:
+        return None
+    (best, best_us), (worst, worst_us) = latencies[0], latencies[-1]
+    return Spread(
+        measured=len(latencies),
+        best_us=best_us,
+        median_us=median(us for _, us in latencies),
+        worst_us=worst_us,
+        worst_to_best=math.exp(worst - best),
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from autotuner.store.figures import BaselineAt, Comparison, Cost, Costs, Improvement, Pace
+from autotuner.store.figures import BaselineAt, Cost, Costs, Improvement, Pace
+from autotuner.tuning.compared import StudyComparison
 from autotuner.tuning.covered import Coverage, Covered
 from autotuner.tuning.standings import Quoted
 from autotuner.values.ratio import Speedup
@@ -99,7 +100,9 @@ def baselines_table(found: Sequence[BaselineAt]) -> Table:
     return Table.of(columns, found)
 
 
-def comparison_lines(names: tuple[str, str], found: Comparison, best: tuple[Quoted | None, Quoted | None]) -> list[str]:
+def comparison_lines(
+    names: tuple[str, str], found: StudyComparison, best: tuple[Quoted | None, Quoted | None]
+) -> list[str]:
     """Two studies, in some lines: the variants of both by the searches, and the trial to use of each."""
     first, second = names
     if found.speedup is None or found.variant_ratio is None:

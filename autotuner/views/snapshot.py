@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from statistics import median
 from typing import Any, TypeVar
 
 from autotuner.ops import Op, op_of
@@ -14,7 +15,6 @@ from autotuner.spaces.space import SpaceFile
 from autotuner.store import (
     FinalsRecord,
     ListedTrial,
-    ProblemTimes,
     Revision,
     SessionRecord,
     StageTimes,
@@ -196,9 +196,11 @@ class Snapshot:
         with suppress(InputError):
             _ = self.coverage
 
-    def times(self, numbers: tuple[int, ...]) -> tuple[ProblemTimes, ...]:
-        """What these trials took on each problem."""
-        return self.once(f"times {numbers}", lambda: trials.problem_times(self.store, self.name, numbers))
+    def times(self, numbers: tuple[int, ...]) -> dict[tuple[int, int], tuple[float, float]]:
+        """What these trials and the baseline beside them took, medians in microseconds, by the problem's place among
+        the study's and the trial's number."""
+        blocks = self.once(f"times {numbers}", lambda: trials.blocks(self.store, self.name, numbers))
+        return {key: (median(us for us, _ in each), median(us for _, us in each)) for key, each in blocks.items()}
 
 
 def cause_of(trial: ListedTrial) -> str | None:

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from autotuner.serve.best import FORMATS, BestConfiguration, render
 from autotuner.store import device_health, figures, queries
 from autotuner.tuning import standings
+from autotuner.tuning.compared import comparison
 from autotuner.tuning.standings import Best
 from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.errors import InputError, StoreError
@@ -215,7 +216,7 @@ def list_baselines(of: OfStudy) -> Response:
 def compare_studies(request: Request, first: Queried, second: Queried) -> Response:
     """Two studies, by the variants that both have judged."""
     one, other = snapshot_of(request, first), snapshot_of(request, second)
-    found = figures.comparison(one.store, one.name, other.name)
+    found = comparison(one.store, one.name, other.name)
     speedup = None if found.speedup is None else wire.SpeedupInterval.found(found.speedup)
     return answer(wire.Comparison.of(found, first=first, second=second, speedup=speedup))
 

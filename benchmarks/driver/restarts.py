@@ -1,9 +1,10 @@
 """A PostgreSQL server that is restarted at random moments of sweeps on new databases ends no worker and loses nothing.
 
-    python -m benchmarks.driver.restarts [--restarts 20] [--sweeps 5] [--trials 30] [--json docs/results/restarts.json]
+    python -m benchmarks.driver.restarts [--restarts 20] [--sweeps 5] [--trials 60] [--json docs/results/restarts.json]
 
 Each sweep begins on an empty database. The server is stopped as a crash stops it (`pg_ctl -m immediate`), the first
 time within ten seconds after the worker serves its device, so that the study is new, and started again within 10 s.
+The worker itself is started while the server is down.
 Processes, builds and the gate are real, times are drawn (tests/plugins/drawn_cpu).
 
 Exit code 1 where a worker ended, a trial was lost, judged twice or left running, where a worker did not say that the
@@ -30,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--restarts", type=int, default=20, help="of the server, over all sweeps")
     parser.add_argument("--sweeps", type=int, default=5, help="each on a database of its own")
-    parser.add_argument("--trials", type=int, default=30, help="of each sweep")
+    parser.add_argument("--trials", type=int, default=60, help="of each sweep")
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--json", type=Path, metavar="PATH")
     options = parser.parse_args()

@@ -23,6 +23,7 @@ from typing import Any
 
 from autotuner.store import Store, figures, queries
 from autotuner.tuning import covered
+from autotuner.tuning.compared import comparison
 from autotuner.tuning.plan import Plan
 from autotuner.values import config
 from autotuner.values.outcome import Outcome
@@ -94,7 +95,7 @@ def main() -> None:
             "history": lambda: figures.history(store, one),
             "costs": lambda: figures.costs(store, one),
             "coverage": lambda: figures.coverage(store, one),
-            "comparison": lambda: figures.comparison(store, one, other),
+            "comparison": lambda: comparison(store, one, other),
             "baselines": lambda: figures.baselines(store, one),
             "judged_and_best": lambda: queries.judged_and_best(store, one),
         }

@@ -31,12 +31,14 @@ class Restarted(NamedTuple):
     gone_s: list[float]
     """Seconds without a server, each time."""
     said_gone: int
+    """How often the worker said so; once more than it was restarted, as there was no server when it was started."""
     said_back: int
 
 
 def restarted_sweep(folder: Path, server: Server, restarts: int, trials: int, draw: random.Random) -> Restarted:
-    """Restarts the server during a sweep of a new database, then lets it end. Raises AssertionError where the worker
-    ended, something was lost or judged twice, or the worker did not say that the store went and came back."""
+    """Starts a worker while the server is down, restarts the server during the sweep of a new database, then lets it
+    end. Raises AssertionError where the worker ended, something was lost or judged twice, or the worker did not say
+    that the store went and came back."""
     lay_out_drawn(folder)
     place = server.url()
     chaos = Chaos(folder, place, 0, server, devices=DRAWN)
@@ -44,10 +46,13 @@ def restarted_sweep(folder: Path, server: Server, restarts: int, trials: int, dr
     number = json.loads(chaos.command("submit", *asked, "--json"))["sweep"]["id"]
     before: list[dict[int, tuple[str, str]]] = []
     gone: list[float] = []
+    server.stop()
     chaos.see_to_the_worker()
     wait, log = draw.uniform(0.0, FIRST_S), folder / "worker.log"
     try:
-        _rest(chaos, 120, lambda: "serves " in log.read_text())  # one that cannot reach its store at its start ends
+        _rest(chaos, 120, lambda: GOES in log.read_text())
+        server.start()
+        _rest(chaos, 120, lambda: "serves " in log.read_text())
         while len(gone) < restarts:
             _rest(chaos, wait, lambda: False)
             before.append(_there(place))
@@ -69,7 +74,7 @@ def restarted_sweep(folder: Path, server: Server, restarts: int, trials: int, dr
     found = Restarted(
         len(gone), judged, [len(each) for each in before[: len(gone)]], gone, said.count(GOES), said.count(RETURNS)
     )
-    assert found.said_gone == found.said_back <= len(gone), said
+    assert found.said_gone == found.said_back <= len(gone) + 1, said
     return found
 
 

@@ -75,6 +75,28 @@ def test_what_intervals_are_made_with_is_defined_in_one_module() -> None:
     assert places(makes, {METHODS}) == []
 
 
+def is_statistics(node: ast.AST) -> bool:
+    """A median, a quantile or an interval, or what the square root of a variance is taken with."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        of = [node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
+        return any(each.split(".")[-1] in {"statistics", "scipy", "numpy"} for each in of)
+    called = name_of(node.func) if isinstance(node, ast.Call) else ""
+    return called in {"sqrt", "median", "quantile", "percentile", "percentile_cont", "stddev", "var_pop", "fmean"}
+
+
+def test_the_store_computes_no_statistics() -> None:
+    """It holds and finds: a median, a quantile or an interval of what it holds is made in the rooms above."""
+    others = {path for path, _ in sources() if not path.startswith("store/")}
+    assert places(is_statistics, others) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["import statistics", "from autotuner.race.statistics import deviation", "math.sqrt(x)", "func.median(us)"]
+)
+def test_statistics_are_found(text: str) -> None:
+    assert any(map(is_statistics, ast.walk(ast.parse(text))))
+
+
 @pytest.mark.parametrize("text", ["math.exp(-x)", "np.exp(-of.mean())", "1 - expm1(-gain)"])
 def test_a_negative_exponent_is_found(text: str) -> None:
     assert any(map(is_negative_exponent, ast.walk(ast.parse(text))))

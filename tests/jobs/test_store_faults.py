@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, event
 
-from autotuner.store import Store, database, patience, unwritten
+from autotuner.jobs.signals import Stop, Stopping
+from autotuner.jobs.worker import open_patiently
+from autotuner.store import Store, database, patience, queries, unwritten
 from autotuner.store.database import Database
 from autotuner.store.tables import LeaseRow
 from autotuner.tuning.driver import Budget, Event, Judged
@@ -220,6 +222,33 @@ def stopping(server: Server, call: int) -> Callable[[Database, Callable[[], Any]
         return attempt(database, each, *failed)
 
     return struck
+
+
+def test_a_server_that_is_not_there_yet_is_waited_for(server: Server) -> None:
+    url, patient, said = server.url(), patience.Patience(), []
+
+    def hear(line: str) -> None:
+        said.append(line)
+        if len(said) == 1:
+            server.start()
+
+    patient.seconds, patient.say = float("inf"), hear
+    server.stop()
+    with Store.open(url, patience=patient) as store:
+        assert queries.names(store) == ()
+    gone, back = said
+    assert gone.startswith("keeps what it has and waits for the store: ")
+    assert back.startswith("the store is back after ")
+
+
+def test_a_signal_ends_the_wait_for_a_server_that_is_not_there(server: Server) -> None:
+    url, stop = server.url(), Stop()
+    server.stop()
+    try:
+        with pytest.raises(Stopping, match="SIGTERM"):
+            open_patiently(url, lambda _: setattr(stop, "why", "SIGTERM"), stop, None)
+    finally:
+        server.start()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from autotuner.store import Store, figures, queries
+from autotuner.tuning.compared import comparison
 from autotuner.values.errors import StoreError
 from tests.helpers.recorded import CALIBRATION, deduplicated, measured, raced_out, record_all, rejected, study_record
 
@@ -81,25 +82,25 @@ def test_coverage_counts_values(store: Store) -> None:
 
 
 def test_studies_are_compared_by_the_variants_of_both(store: Store) -> None:
-    found = figures.comparison(store, "scalar-abc", "scalar-abd")
+    found = comparison(store, "scalar-abc", "scalar-abd")
     assert (found.shared, found.faster) == (1, 1)
     assert found.speedup is not None
     assert found.speedup.mid == pytest.approx(2.0)
     assert found.variant_ratio == pytest.approx(0.5)
     assert (found.only_right_in_first, found.only_right_in_second) == (1, 1)
     assert found.speedup.low == found.speedup.high == found.speedup.mid, "one variant has no interval"
-    same = figures.comparison(store, "scalar-abc", "scalar-abc")
+    same = comparison(store, "scalar-abc", "scalar-abc")
     assert same.shared == 4
     assert same.speedup is not None
     assert same.speedup.mid == pytest.approx(1.0)
     with pytest.raises(StoreError, match="no study"):
-        figures.comparison(store, "scalar-abc", "nothing")
+        comparison(store, "scalar-abc", "nothing")
 
 
 def test_intervals_are_those_of_the_mean_of_logarithms(store: Store) -> None:
     session = store.start_session("scalar-abd", CALIBRATION, {})
     store.record("scalar-abd", session, 3, measured(32, 60.0))
-    found = figures.comparison(store, "scalar-abc", "scalar-abd")
+    found = comparison(store, "scalar-abc", "scalar-abd")
     logs = [math.log(80 / 40), math.log(50 / 60)]
     mean = sum(logs) / 2
     deviation = math.sqrt(sum((each - mean) ** 2 for each in logs))

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -83,13 +84,13 @@ def test_trials_are_listed_as_they_end_and_from_one_of_them_on(either: Store) ->
     assert (taken.revoked, taken.revoked_reason) == (True, "wrong on other inputs")
 
 
-def test_times_on_each_problem_are_medians_of_the_blocks(either: Store) -> None:
+def test_blocks_are_those_of_trials_that_were_raced(either: Store) -> None:
     session = either.start_session("scalar-abc", CALIBRATION, {})
     original = measured(16, 50.0, program="p")
     record_all(either, session, [original, rejected(64), deduplicated(32, original)])
-    (found,) = trials.problem_times(either, "scalar-abc", (0, 1, 2))
-    assert (found.number, found.problem) == (0, 0)
-    assert (found.variant_us, found.baseline_us) == pytest.approx((50.0, 100.0))
+    ((place, found),) = trials.blocks(either, "scalar-abc", (0, 1, 2)).items()
+    assert place == (0, 0)
+    assert (median(us for us, _ in found), median(us for _, us in found)) == pytest.approx((50.0, 100.0))
 
 
 def test_a_line_says_what_stands(store: Store, session: int) -> None:

@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 from autotuner.cli.app import app
 from autotuner.search.point_sampler import Seen
 from autotuner.store import Store, queries
-from autotuner.store.undisturbed import fastest_baselines
 from autotuner.tuning import standings
-from autotuner.tuning.calm import LONGEST_PAUSE_S, STEADY_S, Calm, Caution, Protest, Waiting, pause_s
+from autotuner.tuning.calm import LONGEST_PAUSE_S, STEADY_S, Calm, Caution, Protest, Waiting, fastest_baselines, pause_s
 from autotuner.tuning.device_lane import WARMED, DeviceLane
 from autotuner.tuning.driver import Started
 from autotuner.tuning.finals import Finals

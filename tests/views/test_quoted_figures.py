@@ -9,6 +9,7 @@ from autotuner.jobs import queue
 from autotuner.jobs.outlook import outlook
 from autotuner.store import Store, figures, sweeps
 from autotuner.tuning import covered, standings
+from autotuner.tuning.compared import comparison
 from autotuner.views import figure_tables, sweep_tables, terminal
 from autotuner.views.table import Table
 from tests.helpers import simulated
@@ -60,7 +61,7 @@ def test_history_quotes_the_finals(store: Store, confirmed: str) -> None:
 
 
 def test_a_comparison_names_the_trial_to_use_of_each(store: Store, confirmed: str) -> None:
-    found, best = figures.comparison(store, confirmed, confirmed), standings.quoted(store, confirmed)
+    found, best = comparison(store, confirmed, confirmed), standings.quoted(store, confirmed)
     lines = figure_tables.comparison_lines(("a", "b"), found, (best, standings.Quoted(speedup=1.5, confirmed=False)))
     assert any("of a: 1.6" in line and "confirmed" in line for line in lines)
     assert "The trial to use of b: ~1.500x, by the search." in lines

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from autotuner.store import ListedTrial, figures
+from autotuner.store import ListedTrial
+from autotuner.tuning.compared import StudyComparison, comparison
 from autotuner.values.ratio import speedup_of
 from autotuner.views.drawings.answer import Card
 from autotuner.views.drawings.figure import Figure
@@ -35,7 +36,7 @@ class Comparison(NamedTuple):
 def compare(a: Snapshot, b: Snapshot, links: Links) -> Comparison:
     """A speedup is over each study's own baseline, on its own device and problems."""
     return Comparison(
-        cards=(_card("A", a), _card("B", b), _both(figures.comparison(a.store, a.name, b.name))),
+        cards=(_card("A", a), _card("B", b), _both(comparison(a.store, a.name, b.name))),
         sides=_sides(a, b, links),
         parameters=_parameters(a, b),
         history=overlaid((a, b), links),
@@ -54,7 +55,7 @@ def _card(side: str, snapshot: Snapshot) -> Card:
     return Card(f"{side}: {device}", ratio(best.confirmed.mid), "good" if best.confirmed.low > 1 else "warn", lines)
 
 
-def _both(found: figures.Comparison) -> Card:
+def _both(found: StudyComparison) -> Card:
     """What the variants of both say, one with the other."""
     question = "B over A, on the variants of both"
     rejected = (found.only_right_in_first, "A", "B"), (found.only_right_in_second, "B", "A")

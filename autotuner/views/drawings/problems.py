@@ -34,7 +34,7 @@ def problems(snapshot: Snapshot, links: Links) -> Figure:
     entries = snapshot.board[:COLUMNS]
     numbers = tuple(entry.number for entry in entries)
     of = snapshot.record.problems
-    times = {(each.problem, each.number): each for each in snapshot.times(numbers)}
+    times = snapshot.times(numbers)
     columns = [number for number in numbers if any((place, number) in times for place in range(len(of)))]
     note = (
         "How much longer each variant takes than the fastest of the row, in %. A variant that wins everywhere is light"
@@ -57,12 +57,10 @@ def problems(snapshot: Snapshot, links: Links) -> Figure:
     for row, problem in enumerate(of):
         y = TOP + CELL_H * row
         found = {number: times.get((row, number)) for number in columns}
-        base = [each.baseline_us for each in found.values() if each is not None]
+        base = [each[1] for each in found.values() if each is not None]
         us: dict[int | None, float] = {None: sorted(base)[len(base) // 2] if base else math.nan}
         # Each variant's time is taken as its ratio to the baseline of its own blocks: blocks of other hours differ.
-        us |= {
-            number: us[None] * each.variant_us / each.baseline_us for number, each in found.items() if each is not None
-        }
+        us |= {number: us[None] * each[0] / each[1] for number, each in found.items() if each is not None}
         best = min((each for each in us.values() if math.isfinite(each)), default=math.nan)
         text = str(problem)
         svg.text(
