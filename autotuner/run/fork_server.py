@@ -18,15 +18,18 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
+import psutil
+
 from autotuner.values.errors import InfrastructureError
 
 START_S = 120.0
 """A server that has not started a process by then is stopped, or busy beyond hope. The first start imports torch."""
 TRIES = 3
-STOPPED = "TtZXx"
-"""States of a process that does nothing any more: stopped, traced, dead."""
+GONE = (None, psutil.STATUS_ZOMBIE)
+STOPPED = (*GONE, psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_DEAD)
+"""States of a process that does nothing any more."""
 HAS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
-"""Whether the system lists a process's children; else every process is asked for its parent."""
+"""Whether the system lists a process's children; else every process is asked for its parent, which takes longer."""
 MANY = 10_000
 ROUNDS = 20
 """Looks for adopted processes; each may have started another meanwhile."""
@@ -68,7 +71,7 @@ def server_pid() -> int | None:
 
 def is_well(pid: int | None) -> bool:
     """Whether that server runs; true before there is one."""
-    return pid is None or (state_of(pid) or "X") not in STOPPED
+    return pid is None or state_of(pid) not in STOPPED
 
 
 def end(pid: int | None) -> None:
@@ -79,26 +82,18 @@ def end(pid: int | None) -> None:
 
 
 def state_of(pid: int) -> str | None:
-    """The state of a process, one letter; None when it has gone, "?" where the system does not say."""
-    fields = _fields(pid)
-    if fields is None:
-        return None if Path("/proc/self/stat").exists() else "?"
-    return fields[0]
-
-
-def _fields(pid: int) -> list[str] | None:
-    """Of /proc/PID/stat those after the name, which may hold blanks and brackets."""
+    """The state of a process, a word of psutil's; None when it has gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
+        return str(psutil.Process(pid).status())
+    except psutil.Error:
         return None
 
 
 def children_of(parent: int) -> Iterator[int]:
-    """The processes whose parent that is, as the system lists them; nothing where it does not."""
+    """The processes whose parent that is; nothing where they cannot be seen."""
     if not HAS_CHILDREN:
-        every = (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
-        yield from (pid for pid in every if (_fields(pid) or ("", "0"))[1] == str(parent))
+        with contextlib.suppress(psutil.Error):
+            yield from (each.pid for each in psutil.Process(parent).children())
         return
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{parent}/task").iterdir():
@@ -123,7 +118,7 @@ def end_adopted(server: int | None) -> None:
         return
     known = {process.pid for process in multiprocessing.active_children()}
     for _ in range(ROUNDS):
-        strangers = [pid for pid in children_of(server) if pid not in known and state_of(pid) not in (None, "Z")]
+        strangers = [pid for pid in children_of(server) if pid not in known and state_of(pid) not in GONE]
         if not strangers:
             return
         for pid in strangers:

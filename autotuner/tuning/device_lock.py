@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from autotuner.devices.processes import process
+import psutil
+
 from autotuner.tuning.calm import Waiting, pause, pause_s
 from autotuner.values.errors import DeviceBusyError
 
@@ -72,8 +73,11 @@ def _holder(name: str) -> str:
             pid, user, _ = PEER.unpack(caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
         except OSError:
             return "another autotuner"
-    found = process(pid)  # its command line may hold a password
-    return f"{found if found is not None else f'pid {pid}'} of {_user(user)}"
+    try:
+        named = f"{psutil.Process(pid).name()} (pid {pid})"  # its command line may hold a password
+    except psutil.Error:
+        named = f"pid {pid}"
+    return f"{named} of {_user(user)}"
 
 
 def _user(number: int) -> str:

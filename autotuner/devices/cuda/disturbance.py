@@ -8,10 +8,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+import psutil
 import pynvml
 
 from autotuner.devices.cuda.clocks import ClockMonitor
-from autotuner.devices.processes import own, process, processes
+from autotuner.devices.environment import own_processes
 
 ASKED_S = 20
 """Seconds that the driver has for its answer."""
@@ -26,7 +27,7 @@ def who_disturbs(uuids: Sequence[str]) -> str:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ASKED_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return "the GPU's driver does not say who uses it"
-    mine = own(processes().values())
+    mine = own_processes()
     return "; ".join(line for each in json.loads(done.stdout) if (line := _line(each, mine)))
 
 
@@ -41,8 +42,11 @@ def _line(found: dict[str, object], mine: set[int]) -> str:
 
 def _named(pid: int, mebibytes: int) -> str:
     """A process that may be another container's, and has no name here then."""
-    there = process(pid)
-    return f"{there if there is not None else f'pid {pid}, which cannot be seen from here'}, {mebibytes} MiB"
+    try:
+        named = f"{psutil.Process(pid).name()} (pid {pid})"
+    except psutil.Error:
+        named = f"pid {pid}, which cannot be seen from here"
+    return f"{named}, {mebibytes} MiB"
 
 
 def tell() -> None:
