@@ -6,7 +6,7 @@ import subprocess
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
@@ -36,10 +36,15 @@ class Toolchain(Model):
     binding_flags: tuple[str, ...]
     """Of what is compiled once a toolchain: the Python binding and host sides."""
 
-    @property
-    @abstractmethod
-    def unit(self) -> str:
-        """The file name of a variant's translation unit."""
+    unit: ClassVar[str]
+    """The file name of a variant's translation unit."""
+    needs_host: ClassVar[bool] = False
+    """Whether a variant has a host side beside its own source."""
+    objects: ClassVar[tuple[str, ...]] = ()
+    """File names of the objects of a build that are the variant without its Python module and host side; none: it
+    cannot be linked into anything else."""
+    torch_device: ClassVar[str]
+    """torch's name of the kind of device whose tensors a variant takes."""
 
     @property
     @abstractmethod
@@ -54,22 +59,6 @@ class Toolchain(Model):
     def include_dirs(self) -> tuple[Path, ...]:
         """Folders of headers that the host side needs."""
         return ()
-
-    @property
-    def needs_host(self) -> bool:
-        """Whether a variant has a host side beside its own source."""
-        return False
-
-    @property
-    def objects(self) -> tuple[str, ...]:
-        """File names of the objects of a build that are the variant without its Python module and host side; none: it
-        cannot be linked into anything else."""
-        return ()
-
-    @property
-    @abstractmethod
-    def torch_device(self) -> str:
-        """torch's name of the kind of device whose tensors a variant takes."""
 
     @abstractmethod
     def identity(self, digest: str, report: Sequence[str], signature: str) -> list[str]:

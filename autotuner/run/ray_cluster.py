@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from autotuner.run.executor import Executor
 from autotuner.run.line import MakeLine
 from autotuner.run.ray_executor import AWAY_S, RayExecutor
-from autotuner.run.ray_lane import Answer, DeviceActor, OpenLane
-from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.run.ray_lane import DeviceActor, OpenLane
+from autotuner.values.errors import AutotunerError, InfrastructureError, InputError
 
 T = TypeVar("T")
 
@@ -67,12 +67,14 @@ class RayCluster:
         """What a function that can be pickled says on the node of each actor. Raises what it raises there on purpose,
         and InfrastructureError where a node does not answer."""
         try:
-            answers: list[Answer] = ray.get([actor.call.remote(function) for actor in self._actors], timeout=seconds)
+            answers: list[T] = ray.get([actor.call.remote(function) for actor in self._actors], timeout=seconds)
+            return answers
         except GetTimeoutError:
             raise InfrastructureError(f"the cluster has not answered for {seconds:.0f} s; `ray status`") from None
         except RayError as error:
+            if isinstance(error, RayTaskError) and isinstance(error.cause, AutotunerError):
+                raise error.cause from None
             raise InfrastructureError(f"the cluster: {' '.join(str(error).split())}") from None
-        return [answer.get() for answer in answers]
 
     def executor(self, open_lane: OpenLane, make_line: MakeLine) -> Executor:
         """Jobs on the cluster. `open_lane` makes an actor's own executor on its node, `make_line` what builds."""

@@ -23,8 +23,8 @@ from autotuner.forge.cache import Content, content_of, found, install
 from autotuner.run import ray_lane
 from autotuner.run.jobs import AnyJob, BuildJob, Built, JudgeJob, Result, not_done
 from autotuner.run.line import MakeLine
-from autotuner.run.ray_lane import Answer, OpenLane, artifacts_of
-from autotuner.values.errors import InfrastructureError
+from autotuner.run.ray_lane import OpenLane, artifacts_of
+from autotuner.values.errors import AutotunerError, InfrastructureError
 from autotuner.values.outcome import Outcome
 
 IN_HAND = 2
@@ -198,17 +198,12 @@ class RayExecutor:
     def _take_build(self, ref: Any) -> None:
         given, files = self._builds.pop(ref)
         try:
-            answer: Answer = ray.get(ref)
-            made = answer.result
+            made = _result(given.job, ref)
             if isinstance(made, Built) and made.artifact.path:
                 made = made.model_copy(update={"artifact": self._kept(made, files)})
-        except RayTaskError as error:
-            self._done.append((given.number, not_done(given.job, _first_line(error))))
         except RayError as error:
             self._again(given, self._lanes[0], error)
         else:
-            if answer.error is not None:
-                raise answer.error
             self._done.append((given.number, made))
 
     def _kept(self, made: Built, files: Any) -> Any:
@@ -220,22 +215,16 @@ class RayExecutor:
         return here.model_copy(update={"build_seconds": made.artifact.build_seconds})
 
     def _take(self, lane: LaneOfActor, ref: Any) -> None:
+        given = lane.sent[ref]
         try:
-            answer: Answer = ray.get(ref)
-        except RayTaskError as error:
-            given = lane.sent.pop(ref)
-            self._send(lane)
-            self._done.append((given.number, not_done(given.job, _first_line(error))))
+            self._done.append((given.number, _as_here(given.job, _result(given.job, ref))))
         except RayError as error:  # the actor was lost, or cannot be reached
             running, *others = lane.lost()
             lane.waiting.extendleft(reversed(others))
             self._again(running, lane, error)
-        else:
-            given = lane.sent.pop(ref)
-            self._send(lane)
-            if answer.error is not None:
-                raise answer.error
-            self._done.append((given.number, _as_here(given.job, answer.result)))
+        finally:
+            if lane.sent.pop(ref, None) is not None:
+                self._send(lane)
 
     def _again(self, given: Given, lane: LaneOfActor, why: Exception) -> None:
         """A job whose node was lost is done again, but not for ever."""
@@ -272,6 +261,18 @@ class RayExecutor:
                 self._send(other)
         if not there and all(now - lane.away_since > self._gone_s for lane in self._lanes):
             raise InfrastructureError("every node with a device has left the cluster, and none has come back")
+
+
+def _result(job: AnyJob, ref: Any) -> Result:
+    """What a job's call gave, or that it failed. Raises what was raised there on purpose, and RayError where its node
+    was lost."""
+    try:
+        result: Result = ray.get(ref)
+        return result
+    except RayTaskError as error:
+        if isinstance(error.cause, AutotunerError):
+            raise error.cause from None
+        return not_done(job, _first_line(error))
 
 
 def _as_here(job: AnyJob, result: Result) -> Result:

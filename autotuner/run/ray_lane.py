@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 
@@ -17,26 +17,13 @@ from autotuner.run.ask import next_answer
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, BuildJob, Built, JudgeJob, RaceJob, Result, perform
 from autotuner.run.line import Line, MakeLine
-from autotuner.values.errors import AutotunerError, InfrastructureError
+from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact
 
 OpenLane = Callable[[], AbstractContextManager[Executor]]
 """Makes a node's own executor. Picklable, and called on the node."""
 Contents = Mapping[str, Any]
 """References to the files of builds, by digest."""
-
-
-class Answer(NamedTuple):
-    """How a call ended on a node. What is raised there on purpose is raised by the driver."""
-
-    result: Any = None
-    error: AutotunerError | None = None
-
-    def get(self) -> Any:
-        """The result. Raises the error."""
-        if self.error is not None:
-            raise self.error
-        return self.result
 
 
 class DeviceActor:
@@ -47,25 +34,16 @@ class DeviceActor:
         self._opened = ExitStack()
         self._executor: Executor
 
-    def call(self, function: Callable[[], object]) -> Answer:
+    def call(self, function: Callable[[], object]) -> object:
         """What a function says on this node."""
-        try:
-            return Answer(function())
-        except AutotunerError as error:
-            return Answer(error=error)
+        return function()
 
-    def do(self, session: str, open_lane: OpenLane, job: AnyJob, contents: Contents) -> Answer:
+    def do(self, session: str, open_lane: OpenLane, job: AnyJob, contents: Contents) -> Result:
         """Does a job. The first one of a session makes the executor, also after this process was started again."""
-        try:
-            if session != self._session:
-                self.shut()
-                self._executor, self._session = self._opened.enter_context(open_lane()), session
-            return Answer(self._done(placed(job, contents)))
-        except AutotunerError as error:
-            return Answer(error=error)
-
-    def _done(self, job: AnyJob) -> Result:
-        self._executor.submit(job)
+        if session != self._session:
+            self.shut()
+            self._executor, self._session = self._opened.enter_context(open_lane()), session
+        self._executor.submit(placed(job, contents))
         return next_answer(self._executor)[1]
 
     def shut(self) -> None:
@@ -78,17 +56,13 @@ LINES: dict[str, Line] = {}
 """By session: a process of Ray's builds many variants, and imports torch once."""
 
 
-def build(session: str, make_line: MakeLine, job: BuildJob) -> tuple[Answer, Content | None]:
+def build(session: str, make_line: MakeLine, job: BuildJob) -> tuple[Result, Content | None]:
     """Builds a variant; how that ended, and the files where there are any."""
-    try:
-        if session not in LINES:
-            LINES.clear()
-            LINES[session] = make_line()
-        made = perform(job, LINES[session], lambda _: None)
-        has_files = isinstance(made, Built) and made.artifact.path
-        return Answer(made), content_of(made.artifact) if isinstance(made, Built) and has_files else None
-    except AutotunerError as error:
-        return Answer(error=error), None
+    if session not in LINES:
+        LINES.clear()
+        LINES[session] = make_line()
+    made = perform(job, LINES[session], lambda _: None)
+    return made, content_of(made.artifact) if isinstance(made, Built) and made.artifact.path else None
 
 
 def artifacts_of(job: AnyJob) -> list[Artifact]:

@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from autotuner.devices.cpu.facts import choose
+from autotuner.devices.cpu import choose
 from autotuner.devices.kind import Wishes
 from benchmarks.provenance import ROOT, provenance
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotuner.devices.cuda.clocks import ClockMonitor, held_down
+from autotuner.devices.cuda.nvml import ClockMonitor, held_down
 
 
 @pytest.mark.parametrize(("mhz", "reasons"), [(1980, 0), (1500, 0), (1486, 0), (1980, 0x1), (1900, 0x4)])

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotuner.devices.cuda import audit, timing, track
+from autotuner.devices.cuda import audit, device, timing
+from autotuner.devices.cuda.device import CudaTrack
 from autotuner.devices.cuda.timing import BaselineArm, EventArm, InputSets, VariantArm
-from autotuner.devices.cuda.track import CudaTrack
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import AUDIT, Timed
 from autotuner.ops import op_of
@@ -331,8 +331,8 @@ def test_a_track_says_that_its_device_is_shared_and_looks_now_and_then(monkeypat
     arm = baseline_arm(5e-4, row, monkeypatch)
     arm()
     clock = [100.0]
-    monkeypatch.setattr(track, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(track, "BaselineArm", lambda *of: arm)
+    monkeypatch.setattr(device, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(device, "BaselineArm", lambda *of: arm)
     found = CudaTrack(arm._sets, cast("Any", None), cast("Any", None))
     assert found.shared() is None  # no baseline was asked for
     found.baseline(next(iter(op_of(PROBLEM).tensors().BASELINES)))

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from autotuner.devices.cpu import disturbance as cpu
-from autotuner.devices.cuda import disturbance as cuda
+from autotuner.devices.cuda import nvml as cuda
 
 
 @pytest.mark.timed

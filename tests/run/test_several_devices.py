@@ -345,7 +345,7 @@ MIXED = (facts("NVIDIA H200", 0), facts("NVIDIA A100", 1), facts("NVIDIA H200", 
 def test_devices_are_chosen_in_the_order_in_which_they_are_named(
     wanted: str | None, found: tuple[CudaFacts, ...], numbers: list[int]
 ) -> None:
-    assert of_one_model(wanted, found) == tuple(found[number] for number in numbers)
+    assert list(of_one_model(wanted, found).items()) == [(number, found[number]) for number in numbers]
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_all_devices_are_found_with_what_tells_them_apart(driver: pytest.MonkeyP
     assert [each.sm for each in found] == [80, 90, 100]
     assert [each.uuid[:7] for each in found] == ["GPU-111", "GPU-222", "MIG-aba"]
     assert cuda_probe.probe() == found[0]
-    assert chosen_devices("cuda:1") == found[1:2]
+    assert chosen_devices("cuda:1") == {1: found[1]}
     with pytest.raises(InputError, match="never two GPU models"):
         chosen_devices("all")
     assert (cuda_device().name, cuda_device(found=found[1]).name) == ("Old One", "New One")

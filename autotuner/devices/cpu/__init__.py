@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotuner.devices.cpu import machine
 from autotuner.devices.cpu.disturbance import who_disturbs
-from autotuner.devices.cpu.facts import choose
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.devices.environment import usable_cpus
-from autotuner.devices.kind import Cage, DeviceKind, Packaging
+from autotuner.devices.environment import environment, usable_cpus
+from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging, Wishes
 from autotuner.forge.toolchain import Toolchain
+from autotuner.values.errors import InputError
 from autotuner.values.outcome import Device
+from autotuner.values.processor import processor
 from autotuner.values.variant import Value
 
 if TYPE_CHECKING:
@@ -23,6 +25,26 @@ COPIED = {"machine.py": Path(machine.__file__)}
 """Python that the packages of every kind of device have a copy of: what it says of the processor stands in each."""
 UNKNOWN_CACHE_BYTES = 32 << 20
 """The last-level cache where the system does not say its size."""
+
+
+def choose(wishes: Wishes) -> Chosen:
+    """This machine's CPU. Raises InputError when it has fewer CPUs than threads are asked for."""
+    cpus = usable_cpus()
+    threads = wishes.threads or cpus
+    if threads > cpus:
+        raise InputError(f"threads: {threads} asked for, this machine has {cpus} CPUs for us")
+    device = Device(backend="cpu", name=_cpu_name(), facts=machine.cpu_facts(threads), environment=environment())
+    return Chosen(device)
+
+
+def _cpu_name() -> str:
+    """The processor's name with what tells models of one name apart: family, model, stepping."""
+    fields = processor()
+    if not fields:
+        return platform.processor() or platform.machine()
+    name = " ".join(fields.get("model name", platform.machine()).split())
+    numbers = [fields[key] for key in ("cpu family", "model", "stepping") if key in fields]
+    return f"{name} ({'.'.join(numbers)})" if numbers else name
 
 
 def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:

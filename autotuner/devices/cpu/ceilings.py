@@ -8,17 +8,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from autotuner.devices.bench import instrument
 from autotuner.devices.ceilings import bandwidth, least, rate
-from autotuner.forge.build import build
-from autotuner.forge.family import Family
-from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.toolchain import Toolchain
 from autotuner.ops.tensors import DTYPES, on_one_thread
-from autotuner.values import config
-from autotuner.values.errors import ToolchainError
 from autotuner.values.outcome import Ceilings
-from autotuner.values.variant import Variant
-from autotuner.values.verdict import Fault
 
 SIZE = 512
 COPY_BYTES = 1 << 26
@@ -30,20 +24,12 @@ PEAK_FLOPS = 2 * PEAK_CHAINS * PEAK_STEPS
 
 def copy_past_the_caches(toolchain: Toolchain) -> Callable[[Tensor, Tensor], None]:
     """A copy of bytes on one CPU. Raises ToolchainError when it cannot be built."""
-    stream = _instrument("stream", toolchain)
+    stream = instrument("cpu", "stream", {}, toolchain)
 
     def copy(source: Tensor, target: Tensor) -> None:
         stream.command((source.data_ptr(), target.data_ptr(), source.numel()), 0)
 
     return copy
-
-
-def _instrument(name: str, toolchain: Toolchain) -> LoadedVariant:
-    family = Family.load(config.kernels_dir() / "instruments")
-    built = build(family, Variant(family="instruments", backend="cpu", impl=name, parameters={}), None, toolchain)
-    if isinstance(built, Fault):
-        raise ToolchainError(f"the instruments cannot be built: {built.detail}")
-    return LoadedVariant(built)
 
 
 def ceilings(dtype: str, toolchain: Toolchain) -> Ceilings:
@@ -54,7 +40,7 @@ def ceilings(dtype: str, toolchain: Toolchain) -> Ceilings:
     can beat it: a library need not use the widest registers. Of a 16-bit type there may be twice as many. And the
     faster of torch's copy and of one past the caches: torch's may read each line before it overwrites it.
     """
-    peak, copy = _instrument("peak", toolchain), copy_past_the_caches(toolchain)
+    peak, copy = instrument("cpu", "peak", {}, toolchain), copy_past_the_caches(toolchain)
     source, target = (torch.empty(COPY_BYTES, dtype=torch.uint8).random_() for _ in range(2))
     threads, wide = torch.get_num_threads(), 1 if dtype == "float32" else 2
     with on_one_thread():

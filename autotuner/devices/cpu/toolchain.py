@@ -30,6 +30,10 @@ FLAGS = (
 class CpuToolchain(Toolchain):
     """A C++ compiler and the machine it compiles for."""
 
+    unit = "unit.cpp"
+    objects = ("unit.o",)
+    torch_device = "cpu"
+
     architecture: str = Field(description="what -march=native means here: CPU name and a digest of the target options")
     binding_flags: tuple[str, ...] = FLAGS
 
@@ -46,20 +50,8 @@ class CpuToolchain(Toolchain):
         return cls(compiler=compiler, version=version, architecture=f"{march[1]}-{digest}")
 
     @property
-    def unit(self) -> str:
-        return "unit.cpp"
-
-    @property
     def flags(self) -> tuple[str, ...]:
         return FLAGS
-
-    @property
-    def objects(self) -> tuple[str, ...]:
-        return ("unit.o",)
-
-    @property
-    def torch_device(self) -> str:
-        return "cpu"
 
     def identity(self, digest: str, report: Sequence[str], signature: str) -> list[str]:
         """In sections that the program hash leaves out."""

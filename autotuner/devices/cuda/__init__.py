@@ -32,7 +32,7 @@ def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
 
 
 def _who_disturbs(chosen: Chosen) -> str:
-    from autotuner.devices.cuda.disturbance import who_disturbs
+    from autotuner.devices.cuda.nvml import who_disturbs
 
     return who_disturbs(chosen.locks)
 

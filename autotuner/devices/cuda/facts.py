@@ -38,14 +38,15 @@ def choose(wishes: Wishes) -> Chosen:
     if wishes.devices is None and wishes.arch is not None:
         return Chosen(cuda_device(wishes.arch))
     found = chosen_devices(wishes.devices)
-    uuids = tuple(each.uuid for each in found)
+    uuids = tuple(each.uuid for each in found.values())
     lanes = (None,) if wishes.devices is None else uuids
-    return Chosen(cuda_device(wishes.arch, found[0]), lanes, locks=uuids, words=_words(wishes.devices, len(found)))
+    device = cuda_device(wishes.arch, next(iter(found.values())))
+    return Chosen(device, lanes, locks=uuids, words=tuple(f"cuda:{number}" for number in found))
 
 
-def chosen_devices(wanted: str | None) -> tuple[CudaFacts, ...]:
-    """The GPUs that a user names: "all", or numbers among those that a process sees, such as "cuda:0,cuda:1"; the first
-    if nothing was said. They are of one model.
+def chosen_devices(wanted: str | None) -> dict[int, CudaFacts]:
+    """The GPUs that a user names, by number: "all", or numbers among those that a process sees, such as
+    "cuda:0,cuda:1"; the first if nothing was said. They are of one model.
 
     Raises InputError when there is no GPU, and as `of_one_model` does.
     """
@@ -55,41 +56,27 @@ def chosen_devices(wanted: str | None) -> tuple[CudaFacts, ...]:
     return of_one_model(wanted, found)
 
 
-def of_one_model(wanted: str | None, found: Sequence[CudaFacts]) -> tuple[CudaFacts, ...]:
+def of_one_model(wanted: str | None, found: Sequence[CudaFacts]) -> dict[int, CudaFacts]:
     """As `chosen_devices`, of the GPUs `found`. Raises InputError for what cannot be chosen, with the remedy."""
-    numbers = _numbers(wanted, len(found))
-    models = {found[number].name: number for number in reversed(numbers)}
+    names = [f"cuda:{number}" for number in range(len(found))]
+    named = names if wanted == "all" else ("cuda:0" if wanted is None else wanted).split(",")
+    chosen: dict[int, CudaFacts] = {}
+    for name in map(str.strip, named):
+        if re.fullmatch(r"cuda:[0-9]{1,4}", name) is None:
+            raise InputError(f"--devices {wanted}: write all, or numbers such as cuda:0,cuda:1")
+        number = int(name.removeprefix("cuda:"))
+        if number >= len(found):
+            there = "cuda:0 only" if len(found) == 1 else f"cuda:0 to {names[-1]}"
+            raise InputError(f"--devices {wanted}: there is no cuda:{number} here, but {there}")
+        if number in chosen:
+            raise InputError(f"--devices {wanted}: cuda:{number} is there twice; name each once")
+        chosen[number] = found[number]
+    models = {chosen[number].name: number for number in sorted(chosen, reverse=True)}
     if len(models) > 1:
         (one, first), (other, second) = sorted(models.items(), key=lambda model: model[1])[:2]
         why = f"never two GPU models in one study: cuda:{first} is an {one}, cuda:{second} an {other}"
         raise InputError(f"--devices {wanted}: {why}; name those of one model")
-    return tuple(found[number] for number in numbers)
-
-
-def _words(wanted: str | None, count: int) -> tuple[str, ...]:
-    """What `--devices` calls each of `count` chosen devices."""
-    if wanted == "all":
-        return tuple(f"cuda:{number}" for number in range(count))
-    return tuple(name.strip() for name in (wanted or "cuda:0").split(","))
-
-
-def _numbers(wanted: str | None, count: int) -> list[int]:
-    """The numbers of the devices that were named, of `count` in the machine."""
-    if wanted is None:
-        return [0]
-    if wanted == "all":
-        return list(range(count))
-    named = [re.fullmatch(r"cuda:([0-9]{1,4})", name.strip()) for name in wanted.split(",")]
-    numbers = [int(match[1]) for match in named if match is not None]
-    if len(numbers) < len(named):
-        raise InputError(f"--devices {wanted}: write all, or numbers such as cuda:0,cuda:1")
-    for number in numbers:
-        if number >= count:
-            there = "cuda:0 only" if count == 1 else f"cuda:0 to cuda:{count - 1}"
-            raise InputError(f"--devices {wanted}: there is no cuda:{number} here, but {there}")
-        if numbers.count(number) > 1:
-            raise InputError(f"--devices {wanted}: cuda:{number} is there twice; name each once")
-    return numbers
+    return chosen
 
 
 def cuda_device(target: str | None = None, found: CudaFacts | None = None) -> Device:

@@ -3,17 +3,11 @@ variants, from kernels/instruments."""
 
 from __future__ import annotations
 
+from autotuner.devices.bench import instrument
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.forge.build import build
-from autotuner.forge.family import Family
-from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.status import DEVICE_ERROR
-from autotuner.values import config
-from autotuner.values.errors import ToolchainError
-from autotuner.values.variant import Variant
-from autotuner.values.verdict import Fault
 
 STATUS, FILL, SPIN = 1, 2, 3
 NOT_READY = DEVICE_ERROR + 600
@@ -24,13 +18,8 @@ class Instruments:
 
     def __init__(self, toolchain: CudaToolchain, multiprocessors: int) -> None:
         """Raises ToolchainError when they cannot be built."""
-        family = Family.load(config.kernels_dir() / "instruments")
         parameters = {"SHARED_BYTES": architecture(toolchain.architecture).shared_limit}
-        variant = Variant(family="instruments", backend="cuda", impl="instruments", parameters=parameters)
-        built = build(family, variant, None, toolchain)
-        if isinstance(built, Fault):
-            raise ToolchainError(f"the instruments cannot be built: {built.detail}")
-        self._variant = LoadedVariant(built)
+        self._variant = instrument("cuda", "instruments", parameters, toolchain)
         self._multiprocessors = multiprocessors
 
     def status(self, stream: int) -> int:

@@ -31,6 +31,11 @@ or fault of its parameters, and nothing to learn from."""
 class CudaToolchain(Toolchain):
     """nvcc for the device code, a C++ compiler for the host side, and the architecture to compile for."""
 
+    unit = "unit.cu"
+    needs_host = True
+    objects = ("cubin.o",)
+    torch_device = "cuda"
+
     compiler: str = Field(description="the C++ compiler of the host side")
     version: str = Field(description="nvcc's and the host compiler's version")
     architecture: str = Field(description="sm_80, sm_89, sm_90, ...")
@@ -61,10 +66,6 @@ class CudaToolchain(Toolchain):
         )
 
     @property
-    def unit(self) -> str:
-        return "unit.cu"
-
-    @property
     def flags(self) -> tuple[str, ...]:
         return self._flags(f"-arch={self.architecture}")
 
@@ -81,18 +82,6 @@ class CudaToolchain(Toolchain):
     @property
     def include_dirs(self) -> tuple[Path, ...]:
         return self.headers
-
-    @property
-    def needs_host(self) -> bool:
-        return True
-
-    @property
-    def objects(self) -> tuple[str, ...]:
-        return ("cubin.o",)
-
-    @property
-    def torch_device(self) -> str:
-        return "cuda"
 
     def identity(self, digest: str, report: Sequence[str], signature: str) -> list[str]:
         """Constants of the cubin, which the host side reads there."""

@@ -7,7 +7,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from autotuner.devices import Chosen, DeviceKind, Wishes
-from autotuner.devices.cpu.facts import choose
+from autotuner.devices.cpu import choose
 from autotuner.forge.toolchain import Toolchain
 from autotuner.values.outcome import Device
 from autotuner.values.variant import Variant
