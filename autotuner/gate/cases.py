@@ -47,13 +47,11 @@ class Matrix:
     def case(self, shape: Shape, distribution: str | None = None, label: str = "") -> Case:
         """A case of this shape, or of the nearest lengths that the artifact serves."""
         wanted = self._fitted(shape)
-        served = self.claims.nearest(wanted) or self._with_tuned_lengths(wanted)
+        tuned = {name: getattr(self._like, name) for name in wanted.LENGTHS}
+        served = self.claims.nearest(wanted) or wanted.model_copy(update=tuned)
         drawn = distribution or self.op.ordinary
         sizes = "x".join(map(str, served.short_shape))
         return Case(name=f"{label}{sizes} {drawn}", problem=served, distribution=drawn)
-
-    def _with_tuned_lengths(self, problem: Problem) -> Problem:
-        return problem.model_copy(update={name: getattr(self._like, name) for name in problem.LENGTHS})
 
     def neighbours(self, shape: Shape) -> Neighbours:
         """What runs between launches, of this shape; for the variant of the nearest lengths that it serves."""

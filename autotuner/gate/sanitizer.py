@@ -73,8 +73,8 @@ class SanitizerTool(Protocol):
         """Whether the tool came to its end, by what it printed."""
 
 
-class Ending(NamedTuple):
-    """How the process ended."""
+class ToolRun(NamedTuple):
+    """How the process of a tool ended."""
 
     status: int | None
     """None at the deadline."""
@@ -126,16 +126,16 @@ def sanitized(
     return tuple(checks), None
 
 
-def _ending(command: list[str], folder: Path, deadline_s: float) -> Ending:
+def _ending(command: list[str], folder: Path, deadline_s: float) -> ToolRun:
     progress = folder / "progress"
     progress.write_text("")
     started = time.monotonic()
     done = run(command, deadline_s)
     status, output = (None, "") if done is None else (done.returncode, done.stdout)
-    return Ending(status, output, progress.read_text().splitlines(), time.monotonic() - started)
+    return ToolRun(status, output, progress.read_text().splitlines(), time.monotonic() - started)
 
 
-def _judged(tool: SanitizerTool, level: Level, ending: Ending, cases: Sequence[Problem]) -> Fault | None:
+def _judged(tool: SanitizerTool, level: Level, ending: ToolRun, cases: Sequence[Problem]) -> Fault | None:
     """None when all cases were run and nothing was found. Raises Unavailable when the tool could not do its work."""
     done = ending.progress.count(DONE)
     case = str(cases[done]) if done < len(cases) else None
@@ -149,17 +149,13 @@ def _judged(tool: SanitizerTool, level: Level, ending: Ending, cases: Sequence[P
     if READY in ending.progress and ending.status is None:
         return fault(Verdict.HUNG, f"no end after {ending.seconds:.0f} s; the process was killed")
     finished = tool.is_finished(ending.output)
-    if READY not in ending.progress or not finished or sanitizer_report.is_broken(ending.output):
+    if READY not in ending.progress or not finished or sanitizer_report.BROKEN.search(ending.output):
         raise Unavailable(f"the tool does not run here: {sanitizer_report.complaint(ending.output)}")
     if ending.progress[-1].startswith(STATUS):
         status = int(ending.progress[-1].removeprefix(STATUS))
         return fault(Verdict.LAUNCH_FAILED, f"the variant returned status {status} ({tool.errors.text(status)})")
     if ending.status or case is not None:
-        return fault(Verdict.CRASHED, _how(ending.status or 0))
+        status = ending.status or 0
+        ended = f"ended with status {status} before all cases were run"
+        return fault(Verdict.CRASHED, f"the process {f'was killed by signal {-status}' if status < 0 else ended}")
     return None
-
-
-def _how(status: int) -> str:
-    if status < 0:
-        return f"the process was killed by signal {-status}"
-    return f"the process ended with status {status} before all cases were run"

@@ -23,16 +23,12 @@ LINES = 5
 """Lines at the head of a record that say what, where, and by which thread."""
 
 BROKEN = re.compile(r"FATAL: \w+Sanitizer|Sanitizer: CHECK failed|Sanitizer failed to|Sanitizer cannot proceed")
+"""What a sanitizer of the compiler prints that could not do its work."""
 
 
 def finding(output: str) -> str | None:
     """The first finding, as a line; None when there is none."""
     return _of_device(output) or _of_compiler(output)
-
-
-def is_broken(output: str) -> bool:
-    """True when a sanitizer of the compiler says that it could not do its work."""
-    return BROKEN.search(output) is not None
 
 
 def is_finished(output: str) -> bool:

@@ -243,23 +243,6 @@ def _save(found: Truth, path: Path) -> None:
             private.unlink(missing_ok=True)
 
 
-class Bounds(NamedTuple):
-    """The tolerances of an output as a family has them."""
-
-    max_abs: float
-    row_rel: float
-    slice_rel: float
-
-    @classmethod
-    def of(cls, expected: Expected, tolerance: Tolerance) -> Bounds:
-        """The gate's own, times the family's number; strict: no more than twice the error of the peer and an ulp."""
-        largest = expected.max_abs_tol
-        if tolerance.strict and expected.peer_max_abs == expected.peer_max_abs:
-            largest = min(largest, 2 * expected.peer_max_abs + expected.ulp)
-        times = tolerance.times
-        return cls(times * largest, times * expected.row_rel_tol, times * expected.slice_rel_tol)
-
-
 def _position(flat: int, shape: torch.Size) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(flat, shape))  # torch's own imports 500 modules first
 
@@ -269,14 +252,21 @@ OWN = Tolerance()
 
 
 def judge(output: Tensor, expected: Expected, tolerance: Tolerance = OWN) -> CaseErrors:
-    """Errors of an output, in float64, against what it must be. All numbers leave the device in one transfer."""
-    exact, bounds = expected.reference, Bounds.of(expected, tolerance)
+    """Errors of an output, in float64, against what it must be. All numbers leave the device in one transfer.
+
+    The bounds are the gate's own, times the family's number; strict: no more than twice the error of the peer and an
+    ulp.
+    """
+    exact, times, most = expected.reference, tolerance.times, expected.max_abs_tol
+    if tolerance.strict and expected.peer_max_abs == expected.peer_max_abs:
+        most = min(most, 2 * expected.peer_max_abs + expected.ulp)
+    max_abs_tol, row_rel_tol = times * most, times * expected.row_rel_tol
     error = by_rows(_difference(output.double(), exact), expected.row, expected.slice)
     size = error.abs()
     largest = size.amax(-1)
     rows = largest / expected.row_scale
     slices = torch.linalg.vector_norm(error, dim=(-1, -2)) / expected.slice_scale
-    bad = ~((rows <= bounds.row_rel) & (largest <= bounds.max_abs)).flatten()
+    bad = ~((rows <= row_rel_tol) & (largest <= max_abs_tol)).flatten()
     worst = torch.nan_to_num(size, nan=float("inf")).argmax()
     numbers = (
         torch.isfinite(error).logical_not().sum(),
@@ -295,11 +285,11 @@ def judge(output: Tensor, expected: Expected, tolerance: Tolerance = OWN) -> Cas
     return CaseErrors(
         nonfinite=int(nonfinite),
         max_abs=max_abs,
-        max_abs_tol=bounds.max_abs,
+        max_abs_tol=max_abs_tol,
         row_rel=row_rel,
-        row_rel_tol=bounds.row_rel,
+        row_rel_tol=row_rel_tol,
         slice_rel=slice_rel,
-        slice_rel_tol=bounds.slice_rel,
+        slice_rel_tol=times * expected.slice_rel_tol,
         bias=bias,
         worst_index=_position(int(worst_at), exact.shape),
         worst_value=worst_value,

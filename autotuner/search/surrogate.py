@@ -50,7 +50,7 @@ def _libraries() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-class Expected(NamedTuple):
+class PriorMean(NamedTuple):
     """What the earlier belief makes one expect of points, in a surrogate's own units."""
 
     belief: Floats
@@ -89,7 +89,7 @@ class Surrogate:
         """The objectives in standard units, whose shift and scale these are."""
         self._shift: float
         self._scale: float
-        self._expected: Expected | None = None
+        self._expected: PriorMean | None = None
         """In standard units; None without an earlier belief."""
         self._factor: _Factor
 
@@ -147,13 +147,13 @@ class Surrogate:
         belief = None if self.earlier is None else self.earlier.belief
         self._factor = _Factor(self.steps, self.hypers, points[chosen], room, self._marks, belief)
 
-    def _expectation(self, points: Indices, targets: Floats, scale: float) -> Expected | None:
+    def _expectation(self, points: Indices, targets: Floats, scale: float) -> PriorMean | None:
         """The earlier belief in units of this scale, shifted so that its mean at the points is that of the targets."""
         if self.earlier is None:
             return None
         slope = self.earlier.scale / scale
         level = float((targets - slope * self.earlier.belief[points]).mean())
-        return Expected(self.earlier.belief, slope, level)
+        return PriorMean(self.earlier.belief, slope, level)
 
     def _halved(self, targets: Floats, most: int) -> Indices:
         """The places of at most `most` targets, in their order: half of them the best, the others by lot."""
@@ -437,7 +437,7 @@ def _standard(objectives: Floats, settings: SearchSettings = DEFAULT) -> tuple[F
     return (targets - shift) / scale, shift, scale
 
 
-def _beyond(targets: Floats, points: Indices, expected: Expected | None) -> Floats:
+def _beyond(targets: Floats, points: Indices, expected: PriorMean | None) -> Floats:
     """The targets (n,) without what is expected of their points."""
     return targets if expected is None else targets - expected.at(points)
 

@@ -17,7 +17,7 @@ from autotuner.serve.ranges import Lengths, Ranges, ranges_of, to_try
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import FinalsRecord, Store, StudyRecord, queries
 from autotuner.tuning import standings
-from autotuner.tuning.serving import LOSS, Choice, confirmed_on_each, proven_of_finals, servers
+from autotuner.tuning.serving import LOSS, Assigned, confirmed_on_each, proven_of_finals, servers
 from autotuner.tuning.validation import Trying
 from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.errors import AutotunerError, InputError
@@ -164,11 +164,11 @@ def _finalists(finals: FinalsRecord, chosen: str) -> dict[str, _Candidate]:
 def _entries(studied: _Studied, loss: float) -> list[Entry]:
     ratios = {digest: candidate.ratios for digest, candidate in studied.candidates.items()}
     chosen = servers(ratios, studied.chosen, studied.record.objective, loss)
-    chosen = chosen or [Choice(None, 0.0)] * len(studied.record.problems)
+    chosen = chosen or [Assigned(None, 0.0)] * len(studied.record.problems)
     return [_entry(studied, place, choice, loss) for place, choice in enumerate(chosen)]
 
 
-def _entry(studied: _Studied, place: int, choice: Choice, loss: float) -> Entry:
+def _entry(studied: _Studied, place: int, choice: Assigned, loss: float) -> Entry:
     problem, baseline = studied.record.problems[place], studied.baselines[place]
     lost = math.expm1(choice.loss)
     if choice.use is None:

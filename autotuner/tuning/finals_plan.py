@@ -36,7 +36,7 @@ Number = int
 """Of a trial."""
 
 
-class Costs(NamedTuple):
+class FinalistCosts(NamedTuple):
     """Seconds that a finalist costs, about."""
 
     heat: float
@@ -59,7 +59,7 @@ class Searched(NamedTuple):
     """The digest of the artifact that it raced against."""
     promoted: bool
     """It beat that one."""
-    costs: Costs
+    costs: FinalistCosts
 
 
 def searched(outcomes: Iterable[tuple[Number, Outcome]]) -> dict[Number, Searched]:
@@ -128,13 +128,13 @@ def _reached(direct: Mapping[Number, set[Number]], start: Number) -> set[Number]
 # Time -------------------------------------------------------------------------------------------------------------
 
 
-def costs(outcome: Outcome) -> Costs:
+def costs(outcome: Outcome) -> FinalistCosts:
     """By what its race and its gate took in the search."""
     took, blocks = outcome.seconds, _blocks(outcome)
     heat = START_S + took.get("measure", 0.0) * min(FINAL_BLOCKS / blocks, MOST_SCALED)
     check = took.get("check", 0.0)
     audit = 0.0 if audited(outcome) else took.get("measure", 0.0) * AUDIT_SAMPLES / _samples(outcome)
-    return Costs(heat, START_S + check + LONGER_SOAK * took.get("soak", check), audit)
+    return FinalistCosts(heat, START_S + check + LONGER_SOAK * took.get("soak", check), audit)
 
 
 def audited(outcome: Outcome) -> CheckResult | None:
@@ -154,7 +154,9 @@ def _blocks(outcome: Outcome) -> int:
     return len(outcome.measurement.timings[0].variant_us)
 
 
-def as_many_as_fit(numbers: Sequence[Number], each: Mapping[Number, Costs], seconds: float) -> tuple[Number, ...]:
+def as_many_as_fit(
+    numbers: Sequence[Number], each: Mapping[Number, FinalistCosts], seconds: float
+) -> tuple[Number, ...]:
     """The first of `numbers`, the most deserving ones, for whom there is time; LEAST of them in any case."""
     count = len(numbers)
     while count > LEAST and needed_s([each[number] for number in numbers[:count]]) > seconds:
@@ -162,7 +164,7 @@ def as_many_as_fit(numbers: Sequence[Number], each: Mapping[Number, Costs], seco
     return tuple(numbers[:count])
 
 
-def needed_s(all_of_them: Sequence[Costs]) -> float:
+def needed_s(all_of_them: Sequence[FinalistCosts]) -> float:
     """Seconds of finals with these finalists, when as many stay in the running as usually do."""
     staying = sorted(all_of_them, reverse=True)[:STAYING]
     rest = math.fsum((PROCESSES - FIRST) * one.heat + one.judging for one in staying)

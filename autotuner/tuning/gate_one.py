@@ -35,7 +35,7 @@ from autotuner.values import config
 from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.files import read_regular
-from autotuner.values.outcome import Artifact, Calibration, Device, Outcome
+from autotuner.values.outcome import Artifact, Calibration, Outcome
 from autotuner.values.problem import Problem
 from autotuner.values.validation import no_such
 from autotuner.values.variant import Value, Variant
@@ -45,7 +45,7 @@ LARGEST_BYTES = 1 << 20
 """Bytes of a build's record, at most."""
 
 
-class Subject(NamedTuple):
+class Judgeable(NamedTuple):
     """A built variant, and what it takes to judge it."""
 
     artifact: Artifact
@@ -53,11 +53,6 @@ class Subject(NamedTuple):
     problems: tuple[Problem, ...]
     chosen: Chosen
     toolchain: Toolchain
-
-    @property
-    def device(self) -> Device:
-        """Where it is judged."""
-        return self.chosen.device
 
 
 class GateResult(NamedTuple):
@@ -67,7 +62,7 @@ class GateResult(NamedTuple):
     report: TrialReport
 
 
-def subject(target: str, space: str | None, store: str, study: str | None) -> Subject:
+def subject(target: str, space: str | None, store: str, study: str | None) -> Judgeable:
     """The built variant that a user means: the path of a library, a build id or its beginning (from 6 digits on), the
     number of a trial of a study in the store, or parameters such as "IMPL=simd BLOCK_M=64" of a space, the others as in
     its default point.
@@ -91,7 +86,7 @@ def of_family(
     parameters: Mapping[str, Value],
     problem: Problem,
     threads: int | None = None,
-) -> Subject:
+) -> Judgeable:
     """A variant of a family that lies in a folder, built; no space is asked for.
 
     What a caller from elsewhere says becomes no path: the family is found by listing the folder, and every value has
@@ -121,14 +116,11 @@ def of_family(
     toolchain = toolchain_for(chosen.device)
     variant = Variant.of(family.document.family, device, {"IMPL": impl, **values})
     family.admit(variant, problem)
-    made = build(family, variant, problem, toolchain)
-    if not isinstance(made, Artifact):
-        raise InputError(f"{variant} cannot be built ({made.code}): {made.detail}")
-    return Subject(made, family, (problem,), chosen, toolchain)
+    return _built(variant, family, (problem,), chosen, toolchain)
 
 
 def judge(
-    found: Subject,
+    found: Judgeable,
     sanitize: bool = False,
     patience_s: float = 60 * config.PATIENCE_MINUTES,
     listen: Callable[[Waiting], None] = lambda _: None,
@@ -139,9 +131,10 @@ def judge(
     Raises DeviceBusyError when patience has ended, OracleError when no baseline is right on a case,
     InfrastructureError when the machinery fails.
     """
-    threads = int(found.device.facts.get("THREADS_ALLOWED", 1))
+    device = found.chosen.device
+    threads = int(device.facts.get("THREADS_ALLOWED", 1))
     conditions = Conditions(problems=found.problems, threads=threads, seeds=fresh_seeds(), min_blocks=2, max_blocks=2)
-    free = held(found.chosen.locks, found.device.name, patience_s, listen)
+    free = held(found.chosen.locks, device.name, patience_s, listen)
     with free, closing(executor_for(found.chosen, found.toolchain, found.family)) as executor:
         calibration = ask.sound_calibration(ask.ask(executor, CalibrationJob(conditions=conditions)))
         pinned = conditions.model_copy(update={"baselines": calibration.baselines})
@@ -149,7 +142,7 @@ def judge(
         outcome = ask.ask(executor, job)
     if not isinstance(outcome, Outcome):
         raise InfrastructureError(f"the gate gave no outcome: {outcome}")
-    return GateResult(outcome, trial_report(outcome, found.problems, found.device, calibration))
+    return GateResult(outcome, trial_report(outcome, found.problems, device, calibration))
 
 
 def calibrate(
@@ -169,7 +162,7 @@ def calibrate(
 # Finding it -------------------------------------------------------------------------------------------------------
 
 
-def _by_library(path: Path, space: str | None) -> Subject:
+def _by_library(path: Path, space: str | None) -> Judgeable:
     """A library, or the folder of a build. Its record lies beside it, or in the cache under the name it has."""
     if path.is_dir():
         libraries = sorted(path.glob("*.abi3.so"))
@@ -207,7 +200,7 @@ def _by_build_id(text: str) -> Artifact:
     return artifact
 
 
-def _described(artifact: Artifact, space: str | None) -> Subject:
+def _described(artifact: Artifact, space: str | None) -> Judgeable:
     """With the problems of the space if it is compiled for them, else a usual one that it is compiled for."""
     file = None if space is None else load_space(space)
     near = Path(file.path if file else ".").resolve()
@@ -219,7 +212,7 @@ def _described(artifact: Artifact, space: str | None) -> Subject:
     here = [problem for problem in (file.problems if file else ()) if _compiled_for(artifact, problem)]
     backend = artifact.variant.backend
     chosen = choose_device(file) if file is not None and file.backend == backend else DEVICES[backend].choose(Wishes())
-    return Subject(artifact, family, tuple(here) or (usual,), chosen, toolchain_for(chosen.device))
+    return Judgeable(artifact, family, tuple(here) or (usual,), chosen, toolchain_for(chosen.device))
 
 
 def _compiled_for(artifact: Artifact, problem: Problem) -> bool:
@@ -228,7 +221,7 @@ def _compiled_for(artifact: Artifact, problem: Problem) -> bool:
     return all(artifact.macros.get(name, str(value)) == str(value) for name, value in macros.items())
 
 
-def _by_trial(number: int, store: str, study: str | None) -> Subject:
+def _by_trial(number: int, store: str, study: str | None) -> Judgeable:
     """The variant of a trial, built again from today's sources if it is no longer in the cache."""
     from autotuner.store import Store, queries  # takes long to import, and only a trial is in a store
 
@@ -239,7 +232,7 @@ def _by_trial(number: int, store: str, study: str | None) -> Subject:
     return _made(workbench, record.outcome.variant.point)
 
 
-def _by_parameters(text: str, space: str | None) -> Subject:
+def _by_parameters(text: str, space: str | None) -> Judgeable:
     """A point of the space; what is not given is as in its default point."""
     workbench = Workbench(load_space(space or default_space()))
     odd = next((word for word in text.split() if "=" not in word), None)
@@ -258,13 +251,19 @@ def _by_parameters(text: str, space: str | None) -> Subject:
     return _made(workbench, workbench.space.completed(values))
 
 
-def _made(workbench: Workbench, point: dict[str, Value]) -> Subject:
+def _made(workbench: Workbench, point: dict[str, Value]) -> Judgeable:
     index = workbench.space.index_of(point)
     if index is None:
         said = " ".join(f"{name}={value}" for name, value in point.items())
         raise InputError(f"{said}: not a valid point of {workbench.space.name} here; `autotuner space show` says why")
-    variant = workbench.variant(index)
-    made = build(workbench.family, variant, workbench.conditions.compiled_for, workbench.toolchain)
+    here = (workbench.family, workbench.conditions.problems, workbench.chosen, workbench.toolchain)
+    return _built(workbench.variant(index), *here)
+
+
+def _built(
+    variant: Variant, family: Family, problems: tuple[Problem, ...], chosen: Chosen, toolchain: Toolchain
+) -> Judgeable:
+    made = build(family, variant, problems[0], toolchain)
     if not isinstance(made, Artifact):
         raise InputError(f"{variant} cannot be built ({made.code}): {made.detail}")
-    return Subject(made, workbench.family, workbench.conditions.problems, workbench.chosen, workbench.toolchain)
+    return Judgeable(made, family, problems, chosen, toolchain)

@@ -31,7 +31,7 @@ Times = Mapping[str, float]
 """Of one problem, by variant: ln(t_variant / t_baseline). Only who is shown to be faster than the baseline is in it."""
 
 
-class Choice(NamedTuple):
+class Assigned(NamedTuple):
     """What serves a problem."""
 
     use: str | None
@@ -42,7 +42,7 @@ class Choice(NamedTuple):
 
 def servers(
     ratios: dict[str, Sequence[Confirmed | None]], chosen: str, objective: Objective, loss: float = LOSS
-) -> list[Choice]:
+) -> list[Assigned]:
     """What serves each problem: of `ratios`, by artifact what was confirmed on each problem, the smallest set within
     the loss; of sets of one size one with the chosen artifact in it. Of one problem nobody but that one, or the
     baseline."""
@@ -82,7 +82,7 @@ def proven_of_finals(finals: FinalsRecord, chosen: str) -> frozenset[str]:
 
 def smallest_set(
     problems: Sequence[Times], weights: Sequence[float], loss: float, favourite: str | None = None
-) -> list[Choice]:
+) -> list[Assigned]:
     """For each problem what serves it: of the smallest set of variants within `loss`, relative, of each problem's own
     best; of several such sets one with the favourite in it, and of these the fastest over all problems, each as often
     as its weight says.
@@ -137,9 +137,9 @@ def _greedy(problems: Sequence[Times], names: Sequence[str]) -> set[str]:
     return chosen
 
 
-def _served(times: Times, fit: Times, chosen: set[str]) -> Choice:
+def _served(times: Times, fit: Times, chosen: set[str]) -> Assigned:
     """The fastest of the set that is within the loss; the baseline where it is, or where no variant is needed."""
     best = min([0.0, *times.values()])
     here = {name: log for name, log in fit.items() if name == BASELINE or name in chosen}
     name = min(here, key=lambda each: here[each])
-    return Choice(name or None, here[name] - best)
+    return Assigned(name or None, here[name] - best)

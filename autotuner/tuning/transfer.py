@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,6 @@ from autotuner.tuning import standings
 from autotuner.tuning.plan import Start
 from autotuner.values.errors import InputError
 from autotuner.values.known_points import KnownPoints
-from autotuner.values.outcome import Device
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
 
@@ -47,13 +45,6 @@ Numbers = tuple[float | None, ...]
 Derived = tuple[Numbers, ...]
 
 
-class Related(NamedTuple):
-    """A study that is related to a new one."""
-
-    study: StudyRecord
-    distance: float
-
-
 def start(store: Store, new: StudyRecord, space: Space, like: str | None = None) -> Start:
     """What the study `new` of `space` starts from: the known points of the nearest related study that has any.
 
@@ -62,10 +53,11 @@ def start(store: Store, new: StudyRecord, space: Space, like: str | None = None)
     study `like`, and InputError when it has nothing to give.
     """
     named = None if like is None else queries.resolve_study(store, like)
-    if _has_begun(store, new):
+    is_known = any(each.name == new.name for each in queries.records(store))
+    if is_known and queries.judged_and_best(store, new.name)[0] > 0:
         return Start()
     if named is None:
-        found = (known_points(store, each.study.name, space) for each in related(store, new))
+        found = (known_points(store, each.name, space) for each in related(store, new))
         return Start(known_points=next((each for each in found if each is not None), None))
     first = list(islice(elites(store, named, space), FIRST))
     if not first:
@@ -73,23 +65,16 @@ def start(store: Store, new: StudyRecord, space: Space, like: str | None = None)
     return Start(first, known_points(store, named, space))
 
 
-def _has_begun(store: Store, new: StudyRecord) -> bool:
-    return (
-        any(each.name == new.name for each in queries.records(store))
-        and queries.judged_and_best(store, new.name)[0] > 0
-    )
-
-
 # Studies ---------------------------------------------------------------------------------------------------------
 
 
-def related(store: Store, new: StudyRecord) -> list[Related]:
+def related(store: Store, new: StudyRecord) -> list[StudyRecord]:
     """The studies of the store that are related to `new`, itself left out: the nearest first, of those that are equally
     near the one that was made last.
     """
     kind = _kind(new)
     others = [each for each in reversed(queries.records(store)) if each.name != new.name and _kind(each) == kind]
-    return sorted((Related(each, distance(each, new)) for each in others), key=lambda each: each.distance)
+    return sorted(others, key=lambda each: distance(each, new))
 
 
 def distance(one: StudyRecord, new: StudyRecord) -> float:
@@ -97,21 +82,14 @@ def distance(one: StudyRecord, new: StudyRecord) -> float:
     the mean is taken, each by the problem of `one` that is nearest to it.
     """
     nearest = [min(op_of(problem).distance(problem, other) for other in one.problems) for problem in new.problems]
-    return sum(nearest) / len(nearest) + _between_devices(one.device, new.device) + CACHE * (one.cache != new.cache)
+    threads = [int(each.device.facts.get("THREADS_ALLOWED", 1)) for each in (one, new)]
+    devices = MODEL * (one.device.name != new.device.name) + THREADS * abs(math.log2(threads[0] / threads[1]))
+    return sum(nearest) / len(nearest) + devices + CACHE * (one.cache != new.cache)
 
 
 def _kind(study: StudyRecord) -> tuple[object, ...]:
     """What related studies have in common. The space is read as data: an old one need not be valid today."""
     return json.loads(study.space_document).get("family"), study.device.backend, {each.op for each in study.problems}
-
-
-def _between_devices(one: Device, other: Device) -> float:
-    threads = [int(device.facts.get("THREADS_ALLOWED", 1)) for device in (one, other)]
-    return MODEL * (one.name != other.name) + THREADS * _doublings(*threads)
-
-
-def _doublings(one: int, other: int) -> float:
-    return abs(math.log2(one / other))
 
 
 # What they give --------------------------------------------------------------------------------------------------

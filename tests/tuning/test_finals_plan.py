@@ -8,7 +8,7 @@ from autotuner.race.confirm import FIRST, PROCESSES
 from autotuner.tuning.finals_plan import (
     LEAST,
     STAYING,
-    Costs,
+    FinalistCosts,
     as_many_as_fit,
     by_merit,
     contenders,
@@ -57,12 +57,12 @@ def test_what_beat_a_contender_is_one_and_comes_before_it() -> None:
 
 @pytest.mark.parametrize(("seconds", "count"), [(1e9, 9), (0.0, LEAST)])
 def test_there_is_always_time_for_two(seconds: float, count: int) -> None:
-    costs = dict.fromkeys(range(9), Costs(heat=2.0, judging=5.0))
+    costs = dict.fromkeys(range(9), FinalistCosts(heat=2.0, judging=5.0))
     assert as_many_as_fit(range(9), costs, seconds) == tuple(range(count))
 
 
 def test_no_more_are_invited_than_fit() -> None:
-    one = Costs(heat=2.0, judging=5.0)
+    one = FinalistCosts(heat=2.0, judging=5.0)
     costs = dict.fromkeys(range(20), one)
     for seconds in (60.0, 90.0, 120.0):
         found = as_many_as_fit(range(20), costs, seconds)

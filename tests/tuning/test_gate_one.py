@@ -67,7 +67,7 @@ def right(folder: Path, toolchain: CpuToolchain) -> Artifact:
     return mutant(folder, toolchain, "none")
 
 
-def found(target: str, folder: Path) -> single.Subject:
+def found(target: str, folder: Path) -> single.Judgeable:
     return single.subject(target, str(folder / "space.toml"), str(folder / "studies.db"), None)
 
 

@@ -137,7 +137,7 @@ def test_the_nearest_come_first_and_strangers_never(store: Store) -> None:
     ]
     for each in (made["far"], made["older sources"], *strangers, made["near"], made["old sources"], new):
         store.ensure_study(each)
-    found = [each.study.name for each in transfer.related(store, new)]
+    found = [each.name for each in transfer.related(store, new)]
     assert found == [made[name].name for name in ("old sources", "older sources", "near", "far")]
 
 
