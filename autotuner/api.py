@@ -5,7 +5,8 @@
     study = autotuner.tune(problem, trials=60)
     print(study.best(), study.leaderboard())
 
-What raises here is an `AutotunerError`; an `InputError` is one that the caller can mend. docs/python.md has examples.
+What raises here is an `AutotunerError`; an `InputError` is one that the caller can mend.
+docs/reference/python.md has examples.
 """
 
 from __future__ import annotations

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,43 +58,6 @@ def provenance(document: dict[str, Any]) -> str:
     commands = " and ".join(dict.fromkeys(f"`{row['command']}`" for row in document["rows"]))
     where = f"{document['device']}, {environment['os']}, torch {environment['torch']}, {document['compiler']}"
     return f"Made by {commands} (each row of the JSON names its own) on {document['when'][:10]}: {where}."
-
-
-MISSION = "(1,8,512,64) float32"
-"""Of the CPU's problems those that README.md shows."""
-RESULTS_PAGE = "docs/results"
-
-
-def shown(what: str, when: str, device: str, versions: str, page: str) -> str:
-    """Under a short table of README.md: what was measured on, and the page that has all of it."""
-    return f"{what}, {device}, {versions}, {when[:10]}. All problems and commands: [{page}]({RESULTS_PAGE}/{page})."
-
-
-def cpu_brief(document: dict[str, Any]) -> str:
-    """The result table of README.md."""
-    rows = [
-        [
-            row["problem"],
-            str(row["threads"]),
-            f"**{row['speedup']['median']:.2f}x**",
-            f"{row['speedup']['low']:.3f} to {row['speedup']['high']:.3f}",
-            f"{row['microseconds']:.0f}",
-        ]
-        for row in document["rows"]
-        if row["problem"].startswith(MISSION)
-    ]
-    head = ["problem", "threads", "speedup over SDPA", "95 % interval", "us, by the search"]
-    versions = f"torch {document['environment']['torch']}"
-    said = "The microseconds are the search's own; the speedups were measured again in fresh processes. "
-    said += shown("Cold cache", document["when"], document["device"], versions, "cpu_attention.md")
-    return f"{table(head, rows)}\n\n{said}"
-
-
-def cuda_brief(document: dict[str, Any]) -> str:
-    """The result table of README.md."""
-    versions = f"torch {document['environment']['torch']}"
-    said = shown("float16", document["when"], document["device"], versions, "cuda_attention.md")
-    return f"{cuda_pages.brief(document)}\n\n{said}"
 
 
 def cpu_summary(document: dict[str, Any]) -> str:
@@ -175,7 +141,7 @@ def cpu_page(document: dict[str, Any]) -> str:
     )
 
 
-def abridged(transcript: str, head: int = 6, width: int = 100) -> str:
+def abridged(transcript: str, head: int = 5, width: int = 100) -> str:
     """The first lines of a sweep, the last verdict, the top of the leaderboard and the last line; long lines cut."""
     lines = [line.rstrip() for line in transcript.splitlines() if line.strip()]
     ranks = next(i for i, line in enumerate(lines) if line.split()[0] == "rank")
@@ -209,12 +175,20 @@ def with_older(drawn: str) -> str:
     return f"{drawn.rstrip()}\n\n{OLDER}" if "`python benchmarks/" in drawn else drawn
 
 
-def insert(text: str, name: str, content: str) -> str:
-    """`text` with the part of that name replaced."""
-    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-    if not pattern.search(text):
-        raise SystemExit(f"a page has no part {name}")
-    return pattern.sub(lambda match: f"{match[1]}{with_older(content)}\n{match[2]}", text)
+PART = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
+"""A part of a page that belongs to this program."""
+LINK = re.compile(r"\]\((docs/[^)]*)\)")
+"""A link in what is drawn: from the root, wherever the page lies."""
+
+
+def insert(text: str, drawn: Mapping[str, Callable[[], str]], folder: str = "") -> str:
+    """A page's text with each part drawn; `folder`: where the page lies, below the root. Raises KeyError for a
+    part that nobody draws."""
+
+    def link(match: re.Match[str]) -> str:
+        return f"]({os.path.relpath(match[1], folder or '.')})"
+
+    return PART.sub(lambda part: f"{part[1]}{LINK.sub(link, with_older(drawn[part[2]]()))}\n{part[3]}", text)
 
 
 def loaded(*names: str) -> list[dict[str, Any]]:
@@ -227,47 +201,13 @@ def kept(*names: str) -> dict[str, dict[str, Any]]:
     return dict(zip(names, loaded(*names), strict=True))
 
 
-def gate_drawn() -> dict[Path, str]:
-    """The pages on the gate."""
-    judged, cost = loaded("mutants_cpu", "mutants_cuda"), loaded("gate_cost_cuda", "gate_cost_cpu")
-    why = ROOT / "docs" / "why-the-gate.md"
-    text = insert(why.read_text(), "missing_barrier", gate_pages.missing_barrier(*loaded("missing_barrier")))
-    text = insert(text, "gate_cost", gate_pages.cost_brief(cost))
-    text = insert(text, "mutants", gate_pages.mutants_brief(judged))
-    oracle, across = loaded("references_cpu", "references_cuda"), loaded("cross_version")[0]
-    gate = ROOT / "docs" / "gate.md"
-    tested = insert(gate.read_text(), "clock_cuda", gate_pages.clock_on_cuda(*loaded("mutants_clock_cuda")))
-    tested = insert(tested, "views", gate_pages.views(kept("mutants_views", "mutants_views_cuda")))
-    tested = insert(tested, "warpgroups", gate_pages.warpgroups(kept("mutants_wgmma")))
-    tested = insert(tested, "luck", gate_pages.luck(*loaded("luck")))
-    soaked = [found for name in ("soak_cpu", "soak_cuda") if (found := if_kept(name)) is not None]
-    tested = insert(tested, "soak", gate_pages.soak(soaked))
-    return {why: text, gate: tested, RESULTS / "gate.md": gate_pages.results_page(judged, across, oracle, cost)}
-
-
-def trust_drawn() -> dict[Path, str]:
-    """The pages on what a figure is worth."""
-    truth = loaded("simulated_truth")[0]
-    method, timing = ROOT / "docs" / "finals-method.md", ROOT / "docs" / "timing.md"
-    text = insert(method.read_text(), "simulated_truth", trust_pages.simulated(truth))
-    text = insert(text, "leader", trust_pages.leader(truth))
-    itself = insert(timing.read_text(), "aa_sweeps", trust_pages.aa_sweeps(loaded("aa_sweeps_cuda", "aa_sweeps_cpu")))
-    itself = insert(itself, "audit_cost", trust_pages.audit_cost(*loaded("audit_cost")))
-    audits = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("audits_*.json"))]
-    itself = insert(itself, "audits", trust_pages.audits(audits))
-    kept = [found for name in ("disturbed", "disturbed_cuda") if (found := if_kept(name)) is not None]
-    busy = ROOT / "docs" / "busy-machine.md"
-    there = insert(busy.read_text(), "disturbed", trust_pages.disturbed(kept))
-    return {method: text, timing: itself, busy: there, RESULTS / "finals.md": trust_pages.page(truth)}
-
-
 def kept_sweeps() -> dict[str, dict[str, Any]]:
     """All that the steps `cuda` and `cpu` of benchmarks/throughput/rates.py have kept, by their files."""
     paths = [*sorted(RESULTS.glob("throughput_cuda*.json")), *sorted(RESULTS.glob("throughput_cpu*.json"))]
     return {path.name: json.loads(path.read_text()) for path in paths}
 
 
-def throughput_drawn() -> dict[Path, str]:
+def throughput_page() -> str:
     """docs/results/throughput.md."""
     cuda, cpu, store, devices = (f"throughput_{name}" for name in ("cuda", "cpu", "store", "devices"))
     parts = {
@@ -280,15 +220,8 @@ def throughput_drawn() -> dict[Path, str]:
         "Kernel Tuner": throughput_pages.kernel_tuner(
             loaded("throughput_kernel_tuner_first", "throughput_kernel_tuner")
         ),
-        "Earlier trees": throughput_pages.checkouts(*loaded("checkouts", "landscapes_held")),
     }
-    return {RESULTS / "throughput.md": throughput_pages.page(parts)}
-
-
-def isolation_drawn() -> dict[Path, str]:
-    """What docs/isolation.md says of the cage's cost."""
-    page = ROOT / "docs" / "isolation.md"
-    return {page: insert(page.read_text(), "cage_cost", throughput_pages.cage_cost(*loaded("cage_cost")))}
+    return throughput_pages.page(parts)
 
 
 def if_kept(name: str) -> dict[str, Any] | None:
@@ -311,104 +244,104 @@ def replay_drawn() -> dict[Path, str]:
     return {RESULTS / "replay.md": replay_pages.page(sections)} if sections else {}
 
 
-def search_drawn() -> dict[Path, str]:
-    """docs/results/search.md, and what docs/search.md shows of it."""
-    choice, three, all_of_them = (if_kept(name) for name in ("choice", "transfer", "transfer_others"))
-    search = ROOT / "docs" / "search.md"
-    text = insert(search.read_text(), "transfer", transfer_pages.said(three))
-    text = insert(text, "transfer_others", transfer_pages.said_of_others(all_of_them, three))
-    text = insert(text, "choice", choice_pages.brief(choice))
+def search_page() -> str:
+    """docs/results/search.md."""
     parts = {
         "What a proposal takes": replay_pages.proposals(*loaded("proposals")),
-        "What a related study is worth": transfer_pages.transfer(three),
-        "The same on other landscapes": transfer_pages.others(all_of_them, three),
-        "Other settings of the sampler": choice_pages.part(choice),
+        "What a related study is worth": transfer_pages.said(if_kept("transfer")),
+        "The same on other landscapes": transfer_pages.said_of_others(if_kept("transfer_others"), if_kept("transfer")),
+        "Other settings of the sampler": choice_pages.part(if_kept("choice")),
     }
     head = "# Figures of the search\n\nDrawn by `benchmarks/pages.py` from the JSON files beside it; do not edit. What "
-    head += "they mean is in [search.md](../search.md)."
+    head += "they mean is in [search.md](../method/search.md)."
     sections = (f"## {title}\n\n{content}" for title, content in parts.items())
-    return {search: text, RESULTS / "search.md": "\n\n".join([head, *sections]) + "\n"}
+    return "\n\n".join([head, *sections]) + "\n"
 
 
-def optuna_drawn() -> dict[Path, str]:
-    """docs/optuna.md."""
-    page = ROOT / "docs" / "optuna.md"
-    return {page: insert(page.read_text(), "importances", importance_pages.importances(*loaded("importances")))}
+def make_tune() -> str:
+    """The transcript of README.md."""
+    transcript = abridged((RESULTS / "make_tune.txt").read_text())
+    return f"```\n{transcript}\n```{took(if_kept('make_tune'))}"
 
 
-def people_drawn() -> dict[Path, str]:
-    """docs/how-long.md and docs/compared.md."""
-    long, compared = ROOT / "docs" / "how-long.md", ROOT / "docs" / "compared.md"
-    text = insert(long.read_text(), "rates", people_pages.rates(loaded("throughput_cuda", "throughput_cpu")))
-    text = insert(text, "after", people_pages.after(*loaded("transfer_others")))
-    runs = loaded("throughput_kernel_tuner_first", "throughput_kernel_tuner")
-    beside = insert(compared.read_text(), "kernel_tuner", people_pages.kernel_tuner(runs))
-    return {long: text, compared: insert(beside, "replay_brief", replay_pages.brief(replays()))}
+def both_devices(name: str) -> list[dict[str, Any]]:
+    """The results of that name that are kept of a CPU and of a GPU."""
+    return [found for each in (f"{name}_cpu", f"{name}_cuda", name) if (found := if_kept(each)) is not None]
 
 
-def packages_drawn() -> dict[Path, str]:
-    """docs/packages.md."""
-    page = ROOT / "docs" / "packages.md"
-    text = insert(page.read_text(), "package_torch", torch_versions.table(*loaded("package_torch")))
-    return {page: insert(text, "tests_gpu", gpu_tests_pages.said(if_kept("tests_gpu")))}
+def models(dtype: str) -> dict[str, Callable[[], str]]:
+    """What the examples' models gained on a GPU in an element type."""
+    return {
+        f"encoder_{dtype}": lambda: in_a_model.table(if_kept(f"encoder_cuda_{dtype}")),
+        f"gpt_{dtype}": lambda: in_a_model.generation(if_kept(f"gpt_cuda_{dtype}")),
+    }
 
 
-def models_drawn() -> dict[Path, str]:
-    """docs/use-in-a-model.md."""
-    page = ROOT / "docs" / "use-in-a-model.md"
-    text = insert(page.read_text(), "encoder", in_a_model.table(if_kept("encoder_cpu")))
-    text = insert(text, "gpt", in_a_model.generation(if_kept("gpt_cpu")))
-    for dtype in ("float16", "bfloat16"):
-        text = insert(text, f"encoder_{dtype}", in_a_model.table(if_kept(f"encoder_cuda_{dtype}")))
-        text = insert(text, f"gpt_{dtype}", in_a_model.generation(if_kept(f"gpt_cuda_{dtype}")))
-    text = insert(text, "host_time", host_time_pages.table(if_kept("host_time_cuda")))
-    for name in ("new_lengths_cpu", "new_lengths_cuda"):
-        text = insert(text, name, new_lengths.table(if_kept(name)))
-    return {page: insert(text, "after_torch", after_torch.table(if_kept("after_torch")))}
-
-
-def sweeps_drawn() -> dict[Path, str]:
-    """docs/sweeps.md and docs/hosts.md."""
-    sweeps, hosts = ROOT / "docs" / "sweeps.md", ROOT / "docs" / "hosts.md"
-    text = insert(sweeps.read_text(), "chaos", sweep_pages.chaos(if_kept("chaos")))
-    text = insert(text, "figures", sweep_pages.figures(if_kept("figures")))
-    beside = insert(hosts.read_text(), "ray", sweep_pages.ray(if_kept("ray")))
-    return {sweeps: text, hosts: insert(beside, "workers", sweep_pages.workers(if_kept("workers")))}
-
-
-def kernels_drawn() -> dict[Path, str]:
-    """docs/kernels-cuda.md, and rmsnorm's page where it is."""
-    page, norm = ROOT / "docs" / "kernels-cuda.md", ROOT / "docs" / "kernels-rmsnorm.md"
-    text = insert(
-        page.read_text(),
-        "decode",
-        decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
-    )
-    text = insert(text, "old_and_new", old_and_new_pages.old_and_new(if_kept("old_and_new")))
-    text = insert(text, "views", views_pages.views(if_kept("views")))
-    text = insert(text, "tuned_wgmma", tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE))
-    text = insert(text, "elsewhere", tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")))
-    text = insert(text, "counters", counters_pages.counted(if_kept("counters"), *loaded("tuned_wgmma")))
-    tuned = tuned_pages.tuned(if_kept("tuned_rmsnorm"))
-    more = {}
-    if norm.exists():
-        of_cpus = map(if_kept, ("cpu_rmsnorm", "cpu_rmsnorm_again", "cpu_rmsnorm_avx2"))
-        on_the_cpu = tuned_pages.on_the_cpu(*of_cpus)
-        more[norm] = insert(insert(norm.read_text(), "tuned_rmsnorm", tuned), "cpu_rmsnorm", on_the_cpu)
-    return {page: text, **more}
-
-
-def rooms_drawn() -> dict[Path, str]:
-    """docs/architecture.md."""
-    page = ROOT / "docs" / "architecture.md"
-    text = page.read_text()
-    return {page: insert(insert(text, "rooms", rooms_page.diagram(text)), "doors", rooms_page.doors())}
+PARTS: dict[str, Callable[[], str]] = {
+    "make_tune": make_tune,
+    "found": lambda: tuned_pages.found(
+        [each for each in map(if_kept, ("tuned_wgmma", "tuned_rmsnorm")) if each is not None], *loaded("cpu_attention")
+    ),
+    "replay": lambda: replay_pages.brief(replays()),
+    "missing_barrier": lambda: gate_pages.missing_barrier(*loaded("missing_barrier")),
+    "gate_cost": lambda: gate_pages.cost_brief(loaded("gate_cost_cuda", "gate_cost_cpu")),
+    "mutants": lambda: gate_pages.mutants_brief(loaded("mutants_cpu", "mutants_cuda")),
+    "clock_cuda": lambda: gate_pages.clock_on_cuda(*loaded("mutants_clock_cuda")),
+    "views_mutants": lambda: gate_pages.views(kept("mutants_views", "mutants_views_cuda")),
+    "warpgroups": lambda: gate_pages.warpgroups(kept("mutants_wgmma")),
+    "luck": lambda: gate_pages.luck(*loaded("luck")),
+    "soak": lambda: gate_pages.soak(both_devices("soak")),
+    "simulated_truth": lambda: trust_pages.simulated(*loaded("simulated_truth")),
+    "leader": lambda: trust_pages.leader(*loaded("simulated_truth")),
+    "aa_sweeps": lambda: trust_pages.aa_sweeps(loaded("aa_sweeps_cuda", "aa_sweeps_cpu")),
+    "audit_cost": lambda: trust_pages.audit_cost(*loaded("audit_cost")),
+    "audits": lambda: trust_pages.audits(
+        [json.loads(path.read_text()) for path in sorted(RESULTS.glob("audits_*.json"))]
+    ),
+    "disturbed": lambda: trust_pages.disturbed(loaded("disturbed", "disturbed_cuda")),
+    "cage_cost": lambda: throughput_pages.cage_cost(*loaded("cage_cost")),
+    "transfer": lambda: transfer_pages.said(if_kept("transfer")),
+    "transfer_others": lambda: transfer_pages.said_of_others(if_kept("transfer_others"), if_kept("transfer")),
+    "choice": lambda: choice_pages.brief(if_kept("choice")),
+    "importances": lambda: importance_pages.importances(*loaded("importances")),
+    "rates": lambda: people_pages.rates(loaded("throughput_cuda", "throughput_cpu")),
+    "after": lambda: people_pages.after(*loaded("transfer_others")),
+    "kernel_tuner": lambda: people_pages.kernel_tuner(
+        loaded("throughput_kernel_tuner_first", "throughput_kernel_tuner")
+    ),
+    "package_torch": lambda: torch_versions.table(*loaded("package_torch")),
+    "tests_gpu": lambda: gpu_tests_pages.said(if_kept("tests_gpu")),
+    "encoder": lambda: in_a_model.table(if_kept("encoder_cpu")),
+    "gpt": lambda: in_a_model.generation(if_kept("gpt_cpu")),
+    **models("float16"),
+    **models("bfloat16"),
+    "host_time": lambda: host_time_pages.table(if_kept("host_time_cuda")),
+    "new_lengths_cpu": lambda: new_lengths.table(if_kept("new_lengths_cpu")),
+    "new_lengths_cuda": lambda: new_lengths.table(if_kept("new_lengths_cuda")),
+    "after_torch": lambda: after_torch.table(if_kept("after_torch")),
+    "chaos": lambda: sweep_pages.chaos(if_kept("chaos")),
+    "figures": lambda: sweep_pages.figures(if_kept("figures")),
+    "ray": lambda: sweep_pages.ray(if_kept("ray")),
+    "workers": lambda: sweep_pages.workers(if_kept("workers")),
+    "decode": lambda: decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
+    "old_and_new": lambda: old_and_new_pages.old_and_new(if_kept("old_and_new")),
+    "views": lambda: views_pages.views(if_kept("views")),
+    "tuned_wgmma": lambda: tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE),
+    "elsewhere": lambda: tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")),
+    "counters": lambda: counters_pages.counted(if_kept("counters"), *loaded("tuned_wgmma")),
+    "tuned_rmsnorm": lambda: tuned_pages.tuned(if_kept("tuned_rmsnorm")),
+    "cpu_rmsnorm": lambda: tuned_pages.on_the_cpu(
+        *map(if_kept, ("cpu_rmsnorm", "cpu_rmsnorm_again", "cpu_rmsnorm_avx2"))
+    ),
+    "doors": rooms_page.doors,
+}
+"""What is drawn into pages, by the name of the part."""
 
 
 def landscapes_drawn() -> dict[Path, str]:
     """docs/results/landscapes.md, on the kept landscapes."""
     head = "# Landscapes\n\nDrawn by `benchmarks/pages.py` from the files in `landscapes/`; do not edit. What they are "
-    head += "and how they are measured is in [replay.md](../replay.md#landscapes)."
+    head += "and how they are measured is in [replay.md](../method/replay.md#landscapes)."
     part = landscape_pages.part(RESULTS / "landscapes", if_kept("landscapes/floors"))
     return {RESULTS / "landscapes.md": f"{head}\n\n{part}\n"}
 
@@ -423,34 +356,27 @@ def drawn() -> dict[Path, str]:
 
 def pages() -> dict[Path, str]:
     """Their texts, but for what all have in common."""
-    document = json.loads((RESULTS / "cpu_attention.json").read_text())
-    transcript = abridged((RESULTS / "make_tune.txt").read_text())
-    readme = (ROOT / "README.md").read_text()
-    readme = insert(readme, "cpu_attention", cpu_brief(document))
-    readme = insert(readme, "make_tune", f"```\n{transcript}\n```{took(if_kept('make_tune'))}")
-    cuda = json.loads((RESULTS / "cuda_attention.json").read_text())
-    readme = insert(readme, "cuda_attention", cuda_brief(cuda))
-    readme = insert(readme, "replay", replay_pages.brief(replays()))
-    smoke = (RESULTS / "cuda_smoke.txt").read_text()
+    folders = ("", "docs", "docs/method", "docs/reference")
+    written = [path for folder in folders for path in sorted((ROOT / folder).glob("*.md"))]
+    texts = {path: path.read_text() for path in written if path.name != "commands.md"}
+    filled = {
+        path: insert(text, PARTS | {"rooms": partial(rooms_page.diagram, text)}, str(path.parent.relative_to(ROOT)))
+        for path, text in texts.items()
+    }
+    cuda, cpu, across, wgmma = loaded("cuda_attention", "cpu_attention", "cross_version", "wgmma_attention")
     return {
-        **gate_drawn(),
-        **rooms_drawn(),
-        **trust_drawn(),
-        **throughput_drawn(),
-        **isolation_drawn(),
+        **filled,
+        RESULTS / "gate.md": gate_pages.results_page(
+            loaded("mutants_cpu", "mutants_cuda"), across, loaded("gate_cost_cuda", "gate_cost_cpu")
+        ),
+        RESULTS / "finals.md": trust_pages.page(loaded("simulated_truth")[0]),
+        RESULTS / "throughput.md": throughput_page(),
+        RESULTS / "search.md": search_page(),
+        RESULTS / "cpu_attention.md": cpu_page(cpu),
+        RESULTS / "cuda_attention.md": cuda_pages.page(cuda),
+        RESULTS / "wgmma_attention.md": wgmma_pages.page(wgmma, if_kept("wgmma_stress")),
         **replay_drawn(),
-        **search_drawn(),
         **landscapes_drawn(),
-        **optuna_drawn(),
-        **people_drawn(),
-        **packages_drawn(),
-        **models_drawn(),
-        **sweeps_drawn(),
-        **kernels_drawn(),
-        ROOT / "README.md": readme,
-        RESULTS / "cpu_attention.md": cpu_page(document),
-        RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),
-        RESULTS / "wgmma_attention.md": wgmma_pages.page(loaded("wgmma_attention")[0], if_kept("wgmma_stress")),
         ROOT / "docs" / "reference" / "commands.md": commands_page.page(),
         ROOT / "docs" / "trial-report.schema.json": json.dumps(trial_report.json_schema(), indent=1) + "\n",
         ROOT / "docs" / "best.schema.json": json.dumps(json_schema(), indent=1) + "\n",

@@ -1,4 +1,4 @@
-"""What docs/how-long.md and docs/compared.md show of kept results."""
+"""What docs/start.md and docs/method/compared.md show of kept results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rates(documents: list[Document]) -> str:
         ]
         for each in documents
     ]
-    said = "The commands and all figures are in [results/throughput.md](results/throughput.md)."
+    said = "The commands and all figures are in [results/throughput.md](docs/results/throughput.md)."
     return f"{table(head, rows)}\n\n{said}"
 
 
@@ -35,7 +35,7 @@ def after(document: Document) -> str:
     rows = [[name, f"{found['cold']:.0f}", f"{found['unaided']:.0f}"] for name, found in sorted(targets.items())]
     said = (
         f"Until one is within {document['within']:.0%} of the best point, over {document['seeds']} searches each by "
-        f"`{document['sampler']}`; the commands are in [results/search.md](results/search.md)."
+        f"`{document['sampler']}`; the commands are in [results/search.md](docs/results/search.md)."
     )
     return f"{table(head, rows)}\n\n{said}"
 
@@ -55,7 +55,7 @@ def kernel_tuner(runs: list[Document]) -> str:
         ]
         for run in runs
     ]
-    made = "The command is in [results/throughput.md](results/throughput.md#kernel-tuner)."
+    made = "The command is in [results/throughput.md](docs/results/throughput.md#kernel-tuner)."
     return f"{table(head, rows)}\n\n{_where_the_time_went(runs)} {made}"
 
 

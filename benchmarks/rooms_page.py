@@ -1,4 +1,4 @@
-"""Parts of docs/architecture.md that follow from the imports: the rooms' diagram with their lines, and their doors."""
+"""Parts of docs/reference/architecture.md that follow from the imports: the diagram of the rooms, and their doors."""
 
 from __future__ import annotations
 

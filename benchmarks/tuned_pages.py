@@ -27,6 +27,63 @@ def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
     return "\n\n".join([*tables, made])
 
 
+SHOWN = (
+    "(1,8,512,64) float16 full",
+    "(1,8,512,64) float16 causal",
+    "(2,8,2048,64) float16 full",
+    "(2,8,2048,64) float16 causal",
+    "(1,32,2048,128) float16 full",
+    "(1,32,2048,128) float16 causal",
+    "(8192,4096) bfloat16",
+    "(16384,1024) bfloat16",
+)
+"""The GPU's problems that README.md shows."""
+GPU = "NVIDIA H200"
+"""The GPU that it shows them on."""
+
+
+def found(tuned: list[dict[str, Any]], cpu: dict[str, Any]) -> str:
+    """The table of README.md: of each problem the implementation that was best, and what was confirmed of it. On a GPU
+    from sweeps of `tuned`, on a CPU with one thread from `cpu`."""
+    head = ["problem", "device", "best implementation", "fastest of torch", "speedup", "95 % interval"]
+    rows = [
+        (row["problem"], GPU, row["parameters"]["IMPL"], row["baseline"], row["confirmed"]["mean"], row["confirmed"])
+        for document in tuned
+        for row in document["rows"]
+        if row["device"] == GPU and row["problem"] in SHOWN
+    ]
+    rows.sort(key=lambda row: SHOWN.index(row[0]))
+    rows += [
+        (
+            row["problem"],
+            f"{cpu['device']}, 1 thread",
+            row["best"]["IMPL"],
+            row["baseline"],
+            row["speedup"]["median"],
+            row["speedup"],
+        )
+        for row in cpu["rows"]
+        if row["threads"] == 1 and row["problem"].startswith("(1,8,512,64)")
+    ]
+    lines = [
+        [
+            problem,
+            device,
+            f"`{impl}`",
+            baseline,
+            f"**{ratio:.2f}x**" if ratio > 1 else f"{ratio:.2f}x",
+            f"{interval['low']:.2f} to {interval['high']:.2f}",
+        ]
+        for problem, device, impl, baseline, ratio, interval in rows
+    ]
+    said = (
+        "Cold caches; each problem was tuned by itself. `lanes` is of rmsnorm, the others of attention. All problems,"
+        " with the commands: [on GPUs](docs/method/kernels-cuda.md#tuned-from-nothing),"
+        " [rmsnorm](docs/method/kernels-rmsnorm.md#on-cuda), [on a CPU](docs/results/cpu_attention.md)."
+    )
+    return f"{table(head, lines)}\n\n{said}"
+
+
 WHERE = ("itself", "other dtype", "other mask")
 
 

@@ -1,4 +1,4 @@
-"""Kernel family: a folder with a kernel.toml and sources. Adding one takes no Python (docs/own-kernel.md)."""
+"""Kernel family: a folder with a kernel.toml and sources. Adding one takes no Python (docs/my-kernel.md)."""
 
 from __future__ import annotations
 
@@ -169,7 +169,8 @@ class Family(Model):
         if document.abi != ABI_VERSION:
             raise KernelError(
                 f"{path}: abi: its sources are for version {document.abi} of the kernel ABI, this is version"
-                f" {ABI_VERSION}: change them as docs/kernel-abi.md#from-version-1 says, then write abi = {ABI_VERSION}"
+                f" {ABI_VERSION}: change them as docs/reference/kernel-abi.md#from-version-1 says, then write abi ="
+                f" {ABI_VERSION}"
             )
         family = cls(folder=folder.resolve(), document=document, limit_tables=read_limits(folder))
         family._check_policy(f"{path}: gate")

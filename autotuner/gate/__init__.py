@@ -1,4 +1,4 @@
-"""The correctness hard gate: a variant that fails any check never gets a latency anywhere (docs/gate.md).
+"""The correctness hard gate: a variant that fails any check never gets a latency anywhere (docs/method/gate.md).
 
 The door is `gate.run` (the report on an artifact) and `gate.checks_of` (the checks of an op, in order). A `check.Check`
 is one object; it works through a `launching.Launching`, which a device lends a `bench.Bench`. `references` judges the

@@ -1,4 +1,4 @@
-"""The gate: the checks in order of cost; the first failure stops. Nothing switches one off (docs/gate.md)."""
+"""The gate: the checks in order of cost; the first failure stops. Nothing switches one off (docs/method/gate.md)."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ class Words(NamedTuple):
 
 class OpCall(NamedTuple):
     """The function of torch that computes the op, and which problem a call of it is: what models call, what is recorded
-    of them, and what exports serve (docs/packages.md)."""
+    of them, and what exports serve (docs/reference/packages.md)."""
 
     problem: Callable[[tuple[Tensor, ...], Mapping[str, Any]], Problem]
     """Of the tensors and the options of a call. Raises ValueError where it is none of the op's problems."""
@@ -239,7 +239,7 @@ class Op(NamedTuple):
     invariants: tuple[Invariant, ...]
     """In order of cost."""
     distance: Callable[[Problem, Problem], float]
-    """How far two problems are apart, in doublings and changes (docs/search.md)."""
+    """How far two problems are apart, in doublings and changes (docs/method/search.md)."""
     usual: Callable[[Mapping[str, str]], Problem]
     """A problem to judge a variant on that is compiled with these macros."""
     words: Words

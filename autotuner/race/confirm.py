@@ -1,7 +1,7 @@
 """The finals: from heats in fresh processes, each of one finalist and the baseline, to confirmed ratios, a tie set and,
 rarely, one winner.
 
-docs/finals-method.md says how the method and its constants were chosen.
+docs/method/finals.md says how the method and its constants were chosen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cage of a process that runs variants: what the operating system keeps it from, from the first variant on.
 
 It is entered once for a process, before the first library of a variant is loaded, and cannot be left. What the machine
-lacks is left out and named; nothing of it is a reason not to judge. docs/isolation.md says what it is worth.
+lacks is left out and named; nothing of it is a reason not to judge. docs/method/isolation.md says what it is worth.
 """
 
 from __future__ import annotations

@@ -98,4 +98,4 @@ OWN: dict[str, Maker] = {
     "exhaustive": ExhaustiveSampler,
 }
 SAMPLERS: Plugs[Maker] = Plugs("autotuner.samplers", "sampler", OWN)
-"""By the name that a user gives; also those of other packages (docs/own-sampler.md)."""
+"""By the name that a user gives; also those of other packages (docs/reference/own-sampler.md)."""

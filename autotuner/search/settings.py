@@ -1,7 +1,7 @@
 """The numbers that the evolutionary sampler and its surrogate are set by.
 
-docs/search.md says how they were chosen; benchmarks/search/replay_choice.py tries others on recorded spaces. A study
-keeps none of them: every search of the product has the defaults.
+docs/method/search.md says how they were chosen; benchmarks/search/replay_choice.py tries others on recorded spaces. A
+study keeps none of them: every search of the product has the defaults.
 """
 
 from __future__ import annotations

@@ -257,7 +257,7 @@ FORMATS: Plugs[Format] = Plugs(
         "package": Format("tuned", _no_text, folder=write_package),
     },
 )
-"""The formats by the name a user gives; also those of other packages (docs/own-format.md)."""
+"""The formats by the name a user gives; also those of other packages (docs/reference/own-format.md)."""
 
 
 def render(best: Best, study: StudyRecord, format_name: str = "json", table: Table | None = None) -> str:

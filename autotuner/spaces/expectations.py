@@ -3,7 +3,7 @@ that the space file expects of it.
 
 Two problems may make different things of one point, and one thing of two points. So what a study has learnt of a
 quantity, and by how much it was off what was expected, hold for another shape as well, where what it has learnt of a
-parameter may not (docs/search.md, "Where a new study starts").
+parameter may not (docs/method/search.md, "Where a new study starts").
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 long it should take.
 
 They stand in the family's limits.toml: under `[cuda.mma]` those of an implementation, under `[cuda]` those of all
-implementations of the device, each table as in a space file (docs/kernel-toml.md). `SpaceFile` adds them to what a
-space file says. They are no part of a study's identity: they change no program, only which points a space has.
+implementations of the device, each table as in a space file (docs/reference/kernel-toml.md). `SpaceFile` adds them to
+what a space file says. They are no part of a study's identity: they change no program, only which points a space has.
 """
 
 from __future__ import annotations

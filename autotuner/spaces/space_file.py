@@ -56,7 +56,7 @@ def _about(document: Document, asked: Asked, path: str | Path) -> Document:
 
 
 class SpaceFile(Model):
-    """A space file: what can be tuned, for which problems, under which constraints. See docs/space-files.md."""
+    """What can be tuned, for which problems, under which constraints: docs/reference/space-files.md."""
 
     path: str = Field(default="space.toml", description="where it was read; not a key of the file")
     like: str | None = Field(default=None, description="the space file that it takes over what it does not say from")

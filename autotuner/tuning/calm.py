@@ -294,7 +294,7 @@ class CalmWatch:
 
 class Steady:
     """A baseline that is slower than it was, though nobody disturbs, may have another speed of its own: a graph of
-    cuDNN's and other kernels had two on one GPU (docs/busy-machine.md). The fastest time that is known may then be one
+    cuDNN's and other kernels had two on one GPU (docs/method/busy-machine.md). The fastest known time may then be one
     that hardly any look finds again, and a machine on which nobody else works would be waited for without end.
 
     Looks of a run at baselines alone, while nobody is seen who disturbs; those while somebody does are left out, and

@@ -1,7 +1,8 @@
 """What Optuna's own tools are told of a study, so that they tell the truth: attributes of its trials and of itself.
 
 Optuna knows a value and a state of a trial. Why a variant was rejected, what was revoked since and what finals have
-confirmed are attributes of the user, which its dashboard and its data frames show. docs/optuna.md has their names.
+confirmed are attributes of the user, which its dashboard and its data frames show. docs/reference/optuna.md has their
+names.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Related are studies of the same op, kernel family and backend: of another shape, element type, mask, number of threads
 or device, of another space file of the family, or of the same one before its sources changed. How near one is, is
-counted in doublings and changes, as a person who tunes would: docs/search.md has it in words.
+counted in doublings and changes, as a person who tunes would: docs/method/search.md has it in words.
 """
 
 from __future__ import annotations

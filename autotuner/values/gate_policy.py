@@ -1,4 +1,4 @@
-"""What a kernel family changes of the gate, in the table [gate] of its kernel.toml (docs/kernel-toml.md).
+"""What a kernel family changes of the gate, in the table [gate] of its kernel.toml (docs/reference/kernel-toml.md).
 
 Stricter costs nothing. Looser needs a written reason, which is kept in every report and shown with every export.
 """

@@ -20,7 +20,7 @@ def error_in_tolerances(error: float, tolerance: float) -> float:
 
 
 class CaseErrors(Model):
-    """Errors of one output against the float64 reference, each beside its tolerance (docs/gate.md, T0 to T3)."""
+    """Errors of one output against the float64 reference, each beside its tolerance (docs/method/gate.md, T0 to T3)."""
 
     nonfinite: int
     max_abs: float

@@ -56,7 +56,7 @@ class Artifact(Model):
 
 
 class Stop(StrEnum):
-    """Why a race ended. docs/timing.md has the rules."""
+    """Why a race ended. docs/method/timing.md has the rules."""
 
     PRECISE = "precise"
     STEADY = "steady"

@@ -76,7 +76,7 @@ def space_table(space: Space) -> RenderableType:
 
 
 def cage_lines(missing: Sequence[str]) -> list[str]:
-    """What the cage around variants lacks here (docs/isolation.md)."""
+    """What the cage around variants lacks here (docs/method/isolation.md)."""
     if not missing:
         return ["The cage around variants is whole on this machine."]
     return [f"The cage around variants lacks a wall here: {each}." for each in missing]

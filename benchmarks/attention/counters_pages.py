@@ -1,4 +1,4 @@
-"""Of docs/kernels-cuda.md the part that counters.py beside it gives; benchmarks/pages.py writes it."""
+"""Of docs/method/kernels-cuda.md the part that counters.py beside it gives; benchmarks/pages.py writes it."""
 
 from __future__ import annotations
 

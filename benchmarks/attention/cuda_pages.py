@@ -57,21 +57,6 @@ def own_us(races: dict[str, Any], impl: str, cache: str) -> float:
     return float(races[impl][cache][best]["variant_us"])
 
 
-README_SHOWS = (
-    "(1,8,512,64) float16 full",
-    "(1,8,512,64) float16 causal",
-    "(2,8,2048,64) float16 full",
-    "(1,32,2048,128) float16 full",
-    "(1,32,2048,128) float16 causal",
-)
-"""The mission shape, and large ones, where the variants lose."""
-
-
-def brief(document: dict[str, Any]) -> str:
-    """The result table of README.md."""
-    return summary({**document, "shapes": {name: document["shapes"][name] for name in README_SHOWS}})
-
-
 def summary(document: dict[str, Any]) -> str:
     """mma against the fastest SDPA backend of the same process."""
     rows = []
@@ -104,72 +89,11 @@ def goals(document: dict[str, Any]) -> str:
     return table(["IMPL", "against", "cache", "required", "reached", "us", "met"], rows)
 
 
-def every_race(document: dict[str, Any], cache: str) -> str:
-    """Each implementation's best at each problem against each backend: the ratios."""
-    names = list(dict.fromkeys(name for f in document["shapes"].values() for name in f["races"]["mma"][cache]))
-    rows = []
-    for problem, figures in document["shapes"].items():
-        races = figures["races"]
-        times = backends(races, cache)
-        rows.append([problem, "SDPA, us", "", *(f"{times[name]:.2f}" if name in times else "-" for name in names)])
-        for impl in IMPLS:
-            ratios = [f"{speedup(races, impl, cache, name):.2f}x" if name in times else "-" for name in names]
-            rows.append(["", impl, f"{own_us(races, impl, cache):.2f}", *ratios])
-    return table(["problem", "IMPL", "us", *names], rows)
-
-
-def sensitivity(document: dict[str, Any]) -> str:
-    """How much the parameters matter: the spread of right variants at the mission shape."""
-    rows = [
-        [
-            impl,
-            str(found["right"]),
-            f"{found['best_us']:.2f}",
-            f"{found['worst_us']:.2f}",
-            f"{found['worst_us'] / found['best_us']:.1f}x",
-            " ".join(f"{name}={value}" for name, value in found["best"].items() if name != "IMPL"),
-        ]
-        for impl, found in document["mission"]["sensitivity"].items()
-    ]
-    return table(["IMPL", "right variants", "best us", "worst us", "spread", "the best"], rows)
-
-
-def sweeps(document: dict[str, Any]) -> str:
-    """Each sweep: how many were judged, how long it took, what became of them."""
-    rows = [
-        [
-            each["problem"],
-            f"{each['valid_points']:,}",
-            str(each["judged"]),
-            f"{each['seconds']:.0f}",
-            ", ".join(f"{count} {verdict}" for verdict, count in each["verdicts"].items()),
-            ", ".join(f"{count} {code}" for code, count in each["rejected"].items()) or "none",
-        ]
-        for each in document["mission"]["sweeps"]
-    ]
-    return table(["problem", "valid points", "judged", "seconds", "verdicts", "rejected by"], rows)
-
-
-def planted(document: dict[str, Any]) -> str:
-    """What became of the variants with planted defects."""
-    modes = document["planted"]["modes"]
-    rows = [[mode, str(len(found)), ", ".join(sorted(set(found)))] for mode, found in sorted(modes.items())]
-    return table(["defect", "variants", "verdict and code"], rows)
-
-
-def smoke(transcript: str, width: int = 150) -> str:
-    """The first and the last lines of the smoke sweep."""
-    lines = [line.rstrip() for line in transcript.splitlines() if line.strip()]
-    start = next(i for i, line in enumerate(lines) if line.lstrip().startswith("rank"))
-    shown = [*lines[:7], "...", *lines[start : start + 4], "...", *lines[-1:]]
-    return "\n".join(line if len(line) <= width else line[: width - 3] + "..." for line in shown)
-
-
-def page(document: dict[str, Any], transcript: str) -> str:
+def page(document: dict[str, Any]) -> str:
     """docs/results/cuda_attention.md."""
     parts = [
         "# CUDA attention against PyTorch's SDPA",
-        "Drawn by `benchmarks/pages.py` from cuda_attention.json and cuda_smoke.txt; do not edit.",
+        "Drawn by `benchmarks/pages.py` from cuda_attention.json; do not edit.",
         provenance(document),
         "Every ratio is the median over interleaved blocks of t_SDPA / t_variant, graph replays on one stream, in a "
         "fresh process after the sweep that found the variant; above 1 the variant is faster. Warm: one input set. "
@@ -177,14 +101,6 @@ def page(document: dict[str, Any], transcript: str) -> str:
         "implementations' best variants comes from the sweeps of the cold cache at that problem.",
         f"## mma against the fastest SDPA backend\n\n{summary(document)}",
         f"## Required at {MISSION}\n\n{goals(document)}",
-        "## How much the parameters matter\n\nRight variants of the sweeps at the same shape, cold.\n\n"
-        f"{sensitivity(document)}",
-        f"## The sweeps at {MISSION}\n\nThe first over all four implementations, the others over one each.\n\n"
-        f"{sweeps(document)}",
-        f"## Against every backend, warm\n\n{every_race(document, 'warm')}",
-        f"## Against every backend, cold\n\n{every_race(document, 'cold')}",
-        "## Planted defects\n\nA sweep among right variants and variants that hang, fault, race, ask for more shared "
-        f"memory than there is, or write where they must not; it ended by itself.\n\n{planted(document)}",
-        f"## The smoke space\n\n```\n{smoke(transcript)}\n```",
+        "The JSON has every implementation against every backend, the sweeps, and what the parameters matter.",
     ]
     return "\n\n".join(parts) + "\n"

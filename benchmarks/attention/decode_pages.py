@@ -1,4 +1,4 @@
-"""The part of docs/kernels-cuda.md on few queries."""
+"""The part of docs/method/kernels-cuda.md on few queries."""
 
 from __future__ import annotations
 

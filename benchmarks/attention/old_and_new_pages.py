@@ -1,4 +1,4 @@
-"""The part of docs/kernels-cuda.md on the kernels of an earlier commit beside these."""
+"""The part of docs/method/kernels-cuda.md on the kernels of an earlier commit beside these."""
 
 from __future__ import annotations
 

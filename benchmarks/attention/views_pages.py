@@ -1,4 +1,4 @@
-"""The part of docs/kernels-cuda.md on views beside dense tensors."""
+"""The part of docs/method/kernels-cuda.md on views beside dense tensors."""
 
 from __future__ import annotations
 

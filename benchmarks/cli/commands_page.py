@@ -18,7 +18,7 @@ Drawn by `benchmarks/pages.py` from the command line itself; do not edit. `autot
 
 STUDY is a name or a unique prefix of one, else the study with the latest activity. The store is `studies.db` in the
 working directory, `--store PATH` or `$AUTOTUNER_STORE`. With `--json` the answer is JSON. [Exit
-codes](../architecture.md#exit-codes).
+codes](architecture.md#exit-codes).
 """
 
 

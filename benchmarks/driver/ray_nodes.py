@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster of three nodes of this machine, of which one is killed in the middle; docs/hosts.md.
+"""A sweep on a Ray cluster of three nodes of this machine, one is killed in the middle; docs/reference/hosts.md.
 
     python -m benchmarks.driver.ray_nodes [--trials 60] [--json docs/results/ray.json]
 

@@ -1,4 +1,4 @@
-"""What docs/sweeps.md and docs/hosts.md show of kept results; None where nothing is kept."""
+"""What docs/reference/sweeps.md and docs/reference/hosts.md show of kept results; None where nothing is kept."""
 
 from __future__ import annotations
 

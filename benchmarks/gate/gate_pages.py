@@ -1,4 +1,4 @@
-"""The tables of docs/why-the-gate.md and docs/results/gate.md, from docs/results; benchmarks/pages.py writes them."""
+"""The tables of docs/believe-it.md and docs/results/gate.md, from docs/results; benchmarks/pages.py writes them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from typing import Any
 
 from benchmarks.attention.cuda_pages import table
 from tests.mutants.warpgroups import mutants as warpgroup_mutants
-
-CODES = {"G2.sdpa": "G2.baseline"}
-"""Codes of kept results that have another name today."""
 
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}
 
@@ -138,7 +135,7 @@ def clock_on_cuda(document: dict[str, Any]) -> str:
     rejected, judged = (sum(part[key].values()) for key in ("rejected", "judged"))
     missed = f"; not {', '.join(part['not_rejected'])}" if part["not_rejected"] else ""
     said = f"On an {part['device']} the gate rejected {rejected} of the {judged} that cheat the clock on CUDA{missed}"
-    return f"{said} ([kept](results/mutants_clock_cuda.json))."
+    return f"{said} ([kept](docs/results/mutants_clock_cuda.json))."
 
 
 def soak(documents: list[dict[str, Any]]) -> str:
@@ -187,7 +184,7 @@ def _views_on(name: str, document: dict[str, Any]) -> str:
     met, passed = (sum(each["as_expected"] for each in some) for some in (wrong, right))
     return (
         f"On {document['device']} it rejected {met} of {len(wrong)} with a code that is expected, and passed {passed}"
-        f" of {len(right)} right ([kept](results/{name}.json)). Made by `{document['command']}` on"
+        f" of {len(right)} right ([kept](docs/results/{name}.json)). Made by `{document['command']}` on"
         f" {document['when'][:10]}."
     )
 
@@ -205,7 +202,7 @@ def _warpgroups_on(name: str, document: dict[str, Any]) -> str:
     others = f"; with another code than the table says: {', '.join(odd)}" if odd else ""
     return (
         f"On {document['device']} the gate rejected {len(mutants) - len(passed)} of {len(mutants)} and passed"
-        f" {', '.join(passed)}{others} ([kept](results/{name}.json)). Made by `{document['commands'][-1]}` on"
+        f" {', '.join(passed)}{others} ([kept](docs/results/{name}.json)). Made by `{document['commands'][-1]}` on"
         f" {document['when'][:10]}."
     )
 
@@ -213,56 +210,6 @@ def _warpgroups_on(name: str, document: dict[str, Any]) -> str:
 def _code(row: dict[str, Any]) -> str:
     """Of the first failure; "pass" where there is none."""
     return str(row.get("fault", "pass")).split()[0].rstrip(":")
-
-
-def unseen(documents: list[dict[str, Any]]) -> str:
-    """The mutants that no case shows, by element type, with the largest error found in units of its tolerance."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
-    for document in documents:
-        for backend, parts in document.items():
-            for each in parts.get("numeric", {}).get("rows", ()):
-                if "pass" not in each["expected"] and not each["expected"]:
-                    place = found.setdefault((each["name"], BACKENDS[backend]), {})
-                    key = f"{each['dtype']} {'causal' if each['causal'] else 'full'}"
-                    place[key] = float(each["worst_ratio"])
-    columns = sorted({column for place in found.values() for column in place})
-    rows = [
-        [name, backend, *(f"{place[column]:.2f}" if column in place else "" for column in columns)]
-        for (name, backend), place in sorted(found.items())
-    ]
-    return table(["mutant", "device", *columns], rows)
-
-
-def systemic(documents: list[dict[str, Any]]) -> str:
-    """Each mutant of conduct, those that cheat the clock among them, and the code that rejected it."""
-    rows = [
-        [each["name"], BACKENDS[backend], f"`{CODES.get(each['found'], each['found'])}`", each["verdict"]]
-        for document in documents
-        for backend, parts in document.items()
-        for kind in ("systemic", "clock")
-        for each in parts.get(kind, {}).get("rows", ())
-    ]
-    return table(["mutant", "device", "found", "verdict"], rows)
-
-
-def right(documents: list[dict[str, Any]]) -> str:
-    """Each right implementation: how often it was judged, and how near it came to its tolerance."""
-    rows = [
-        [
-            name,
-            BACKENDS[backend],
-            kind.removeprefix("right").strip() or "all",
-            str(each["judged"]),
-            str(each["rejected"]),
-            f"{each['worst_ratio']:.2f}",
-        ]
-        for document in documents
-        for backend, parts in document.items()
-        for kind, part in parts.items()
-        if kind.startswith("right")
-        for name, each in part["implementations"].items()
-    ]
-    return table(["implementation", "device", "type", "judged", "rejected", "worst error, in tolerances"], rows)
 
 
 def cross_version(document: dict[str, Any]) -> str:
@@ -279,44 +226,18 @@ def cross_version(document: dict[str, Any]) -> str:
     return f"{said}.{rest}"
 
 
-def references(documents: list[dict[str, Any]]) -> str:
-    """The largest error of each of torch's backends, over all cases, in units of its tolerance."""
-    rows = []
-    for document in documents:
-        for part in document["parts"]:
-            for backend, each in part["backends"].items():
-                rows.append(
-                    [
-                        document["device"],
-                        part["compiled_for"],
-                        backend,
-                        str(each["cases"]),
-                        str(each["not_taken"]),
-                        f"{each['worst_ratio']:.2f} on {each['worst_case']}" if each["cases"] else "",
-                        str(each["broken"]),
-                    ]
-                )
-    head = ["device", "type, head dim, mask", "baseline", "cases", "not taken", "worst error, in tolerances", "broken"]
-    return table(head, rows)
-
-
-def results_page(
-    judged: list[dict[str, Any]], across: dict[str, Any], oracle: list[dict[str, Any]], cost: list[dict[str, Any]]
-) -> str:
+def results_page(judged: list[dict[str, Any]], across: dict[str, Any], cost: list[dict[str, Any]]) -> str:
     """docs/results/gate.md."""
     return (
         "\n\n".join(
             [
                 "# The gate, tested",
                 "Drawn by `benchmarks/pages.py` from the JSON files beside it; do not edit. What the codes mean is in"
-                " [gate.md](../gate.md).",
-                f"## Mutants\n\n{mutants(judged)}",
-                f"### Systemic mutants\n\n{systemic(judged)}",
-                "### Below the resolution\n\nNo case shows these in that type and mask: the largest error found, in"
-                f" units of its tolerance.\n\n{unseen(judged)}",
-                f"## Right implementations\n\n{right(judged)}",
+                " [gate.md](../method/gate.md).",
+                f"## Mutants\n\n{mutants(judged)}\n\nmutants_cpu.json and mutants_cuda.json have each of them, with the"
+                " code that rejected it. What no case shows in an element type and mask is below the resolution: there"
+                " the JSON has the largest error, in units of its tolerance.",
                 f"## Two releases of torch\n\n{cross_version(across)}",
-                f"## torch's own backends against float64\n\n{references(oracle)}",
                 f"## Cost\n\n{gate_cost(cost)}",
             ]
         )

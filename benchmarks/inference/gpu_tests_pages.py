@@ -11,6 +11,6 @@ def said(found: dict[str, Any] | None) -> str:
         return "Not kept yet."
     told = ", ".join(f"{count} {name}" for name, count in found["counts"].items() if count)
     return (
-        f"{told} on {found['device']}, torch {found['torch']} ([kept](results/tests_gpu.json)). Made by"
+        f"{told} on {found['device']}, torch {found['torch']} ([kept](docs/results/tests_gpu.json)). Made by"
         f" `{found['command']}` on {found['when'][:10]}."
     )

@@ -1,4 +1,4 @@
-"""How the sampler's settings were chosen, from the kept result of replay_choice.py, for docs/search.md and
+"""How the sampler's settings were chosen, from the kept result of replay_choice.py, for docs/method/search.md and
 docs/results/search.md."""
 
 from __future__ import annotations
@@ -17,14 +17,6 @@ def _difference(difference: dict[str, float]) -> str:
 
 def _in_flight(group: Document) -> str:
     return " and ".join(map(str, group["in_flight"]))
-
-
-def _changes(constants: dict[str, dict[str, Any]]) -> str:
-    return ", ".join(f"{name} {_number(each['tried'])}, not {_number(each['now'])}" for name, each in constants.items())
-
-
-def _number(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def left_out(document: Document) -> str:
@@ -50,21 +42,6 @@ def left_out(document: Document) -> str:
     return table(head, lines)
 
 
-def candidates(document: Document) -> str:
-    """What each candidate is, and its mean over all spaces less that of the sampler as it is."""
-    by_group = [{row["candidate"]: row for row in group["overall"]} for group in document["choices"]]
-    head = ["candidate", "constants", *(f"{_in_flight(group)} in flight" for group in document["choices"])]
-    lines = [
-        [
-            name,
-            _changes(constants),
-            *(_difference(rows[name]["difference"]) if constants else f"{rows[name]['p']:.3f}" for rows in by_group),
-        ]
-        for name, constants in document["candidates"].items()
-    ]
-    return table(head, lines)
-
-
 def brief(document: Document | None) -> str:
     """What the choice of the others was worth, a line for each number of points in flight."""
     if document is None:
@@ -86,11 +63,8 @@ def part(document: Document | None) -> str:
     best = "; ".join(f"{group['chosen']} with {_in_flight(group)} in flight" for group in document["choices"])
     searches = f"{document['seeds']} searches of each candidate on each space, scored on the axis `{document['axis']}`"
     said = f"{searches}; the sampler's own time is {charged}. What spaces choose for one that had no part in it:"
-    together = (
-        f"By all spaces together would be chosen: {best}. Each candidate's mean over all spaces, less that of the "
-    )
-    together += "sampler as it is; the best of all candidates looks better than it is:"
+    together = f"By all spaces together would be chosen: {best}. Among all candidates the best looks better than it is."
     source = made(document)
     if document["not_done"]:
         source += f" Not done in its time: {', '.join(document['not_done'])}."
-    return "\n\n".join([said, left_out(document), together, candidates(document), source])
+    return "\n\n".join([said, left_out(document), together, source])

@@ -1,4 +1,4 @@
-"""What docs/optuna.md shows of importances.json."""
+"""What docs/reference/optuna.md shows of importances.json."""
 
 from __future__ import annotations
 

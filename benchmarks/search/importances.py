@@ -1,5 +1,5 @@
 """Which importances of parameters to believe: those of Optuna and of `autotuner explain`, after searches of landscapes
-whose every point was measured, against the importances in the whole landscape. docs/optuna.md.
+whose every point was measured, against the importances in the whole landscape. docs/reference/optuna.md.
 
   python -m benchmarks.search.importances [OUT.json] [--seeds 5]
 

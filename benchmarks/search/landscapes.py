@@ -1,4 +1,4 @@
-"""Landscapes: every valid point of a space, judged on this device and kept as a recorded space. docs/replay.md.
+"""Landscapes: every valid point of a space, judged on this device and kept as a recorded space. docs/method/replay.md.
 
   python -m benchmarks.search.landscapes measure SPACE.toml OUT.json.gz [--store PATH] [--devices all] [--minutes N]
   python -m benchmarks.search.landscapes summary FILE ...

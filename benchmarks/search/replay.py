@@ -1,4 +1,4 @@
-"""Samplers replayed on recorded spaces, through the driver and the fake backend, and scored. docs/replay.md.
+"""Samplers replayed on recorded spaces, through the driver and the fake backend, and scored. docs/method/replay.md.
 
     python -m benchmarks.search.replay SPACE.json[.gz] ... --sampler evolution random [--in-flight 1 16] [--seeds 200]
         [--jobs 2] [--json PATH] [--figure PATH.svg] [--keep FOLDER | --kept FOLDER] [--free-sampler] [--split]

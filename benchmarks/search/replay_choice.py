@@ -1,5 +1,5 @@
 """Other settings of the default sampler, replayed on recorded spaces: which of them are chosen for a space that has no
-part in the choice. docs/search.md, "How the numbers were chosen".
+part in the choice. docs/method/search.md, "How the numbers were chosen".
 
     python -m benchmarks.search.replay_choice SPACE.json[.gz] ... [--seeds 50] [--in-flight 1 16] [--jobs 2]
         [--free-sampler] [--axis time] [--candidate NAME ...] [--minutes M] [--json PATH]

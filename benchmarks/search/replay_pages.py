@@ -97,7 +97,7 @@ def section(run: Document, figure: str | None) -> str:
 def page(sections: dict[str, str]) -> str:
     """docs/results/replay.md."""
     head = "# Samplers on recorded spaces\n\nDrawn by `benchmarks/pages.py` from the JSON files beside it; do not edit."
-    head += " What the figures mean is in [replay.md](../replay.md): 0 is random search, 1 the optimum from the start;"
+    head += " What they mean is in [replay.md](../method/replay.md): 0 is random search, 1 the optimum from the start;"
     head += " scores are on the time axis unless another is named, with 95 % intervals."
     return "\n\n".join([head, *(f"## {title}\n\n{text}" for title, text in sections.items())]) + "\n"
 

@@ -1,7 +1,7 @@
 """How good a search was: the score of "A Methodology for Comparing Auto-Tuning Optimization Algorithms".
 
 Willemsen, Schoonhoven, Filipovič, Tørring, van Nieuwpoort and van Werkhoven, Future Generation Computer Systems 159,
-2024. 0 is random search, 1 a search that has the optimum from the start. docs/replay.md says all of it in words.
+2024. 0 is random search, 1 a search that has the optimum from the start. docs/method/replay.md says all of it in words.
 """
 
 from __future__ import annotations

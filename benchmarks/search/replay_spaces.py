@@ -1,4 +1,4 @@
-"""Recorded spaces: every valid configuration of a kernel with its time and what judging it cost. docs/replay.md.
+"""Recorded spaces: every valid configuration of a kernel with its time and what judging it cost. docs/method/replay.md.
 
 `read` takes Kernel Tuner's caches, results in the T4 format, and the landscapes of this project; `write_t4` converts.
 """
@@ -112,7 +112,7 @@ def read(path: Path) -> Recorded:
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except (KeyError, TypeError, AttributeError, ValidationError) as error:
-        raise InputError(f"{path}: not as docs/replay.md says: {type(error).__name__}: {error}") from None
+        raise InputError(f"{path}: not as docs/method/replay.md says: {type(error).__name__}: {error}") from None
     raise InputError(f"{path}: neither a Kernel Tuner cache, nor T4 results, nor {FORMAT!r}")
 
 
@@ -374,7 +374,7 @@ class Landscape(Model):
             return cls.model_validate(_document(path))
         except ValidationError as error:
             said = f"{error.error_count()} errors, the first: {error.errors()[0]['msg']}"
-            raise InputError(f"{path}: no landscape as docs/replay.md says: {said}") from None
+            raise InputError(f"{path}: no landscape as docs/method/replay.md says: {said}") from None
 
     def write(self, path: Path) -> None:
         """Writes it, gzipped if the name ends so; never half of it."""

@@ -1,4 +1,4 @@
-"""What a search gains from a related one: recorded spaces of one op, every ordered pair of them. docs/search.md.
+"""What a search gains from a related one: recorded spaces of one op, every ordered pair of them. docs/method/search.md.
 
     python -m benchmarks.search.transfer SPACE.json.gz SPACE.json.gz ... [--seeds 100] [--evaluations 100] [--jobs 2]
         [--sampler evolution] [--json PATH] [--hold]

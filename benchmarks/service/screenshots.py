@@ -1,4 +1,4 @@
-"""Screenshots of every page, from made-up studies and sweeps: what docs/service.md shows.
+"""Screenshots of every page, from made-up studies and sweeps: what docs/reference/service.md shows.
 
     python -m benchmarks.service.screenshots [--out docs/service] [--trials 1500]
     python -m benchmarks.service.screenshots --out FOLDER --every-look    each page whole: light, dark, and narrow

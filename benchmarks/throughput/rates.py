@@ -1,4 +1,4 @@
-"""How many variants a minute, where the time goes, and what the store and the sampler cost; see docs/throughput.md.
+"""How many variants a minute, where the time goes, what store and sampler cost; see docs/method/throughput.md.
 
     python -m benchmarks.throughput.rates cuda [--trials 240] [--json docs/results/throughput_cuda.json]
     python -m benchmarks.throughput.rates cpu [--trials 60] [--json docs/results/throughput_cpu.json]

@@ -17,7 +17,7 @@ def made(document: Document) -> str:
 
 
 def cage_cost(document: Document) -> str:
-    """docs/isolation.md: what it takes a process to enter its cage."""
+    """docs/method/isolation.md: what it takes a process to enter its cage."""
     walls = document["ms"][WAY]
     told = (
         f"Entering takes a process {best(walls):.1f} ms of the CPU; {best(walls, 'passed'):.1f} ms passed. These are"
@@ -165,34 +165,8 @@ def kernel_tuner(runs: list[Document]) -> str:
     return f"{table(head, rows)}\n\n{said} Made by `{runs[-1]['command']}`: {runs[-1]['device']}."
 
 
-def checkouts(document: Document, held: Document) -> str:
-    """Trees of earlier days beside this one, and what the search scores on kept landscapes."""
-    before, *others = next(iter(document["rows"].values()))
-    head = ["what", f"{before}, s", *(f"{name}, s" for name in others), *(f"{name} / {before}" for name in others)]
-    rows = []
-    for what, found in document["rows"].items():
-        ratios = [_ratio(found[name]) for name in others]
-        rows.append([what, *(f"{found[name]['s']:.2f}" for name in (before, *others)), *ratios])
-    said = (
-        f"`{before}` is the tree of before the package was divided into rooms, `{others[0]}` the one with the rooms,"
-        f" `{others[-1]}` that of the day, with what came since. Medians of {document['rounds']} rounds, ratios with"
-        f" the least and the most. Made by `{document['command']}` on {document['when'][:10]}:"
-        f" {document['environment']['device']}, {document['cpus']} CPUs, torch {document['environment']['torch']}."
-    )
-    scores = "; ".join(f"{each['name']} {each['evolution']:.3f} ({each['floor']:.3f})" for each in held["landscapes"])
-    search = (
-        "What the search scores on kept landscapes, and in brackets the floor that the tree of before set:"
-        f" {scores}. Made by `{held['command']}` on {held['when'][:10]}."
-    )
-    return f"{table(head, rows)}\n\n{said}\n\n{search}"
-
-
-def _ratio(found: Document) -> str:
-    return f"{found['ratio']:.2f} ({found['least']:.2f} to {found['most']:.2f})"
-
-
 def page(parts: dict[str, str]) -> str:
     """docs/results/throughput.md."""
     head = "# Throughput\n\nDrawn by `benchmarks/pages.py` from the JSON files beside it; do not edit. What the figures"
-    head += " mean is in [throughput.md](../throughput.md)."
+    head += " mean is in [throughput.md](../method/throughput.md)."
     return "\n\n".join([head, *(f"## {title}\n\n{text}" for title, text in parts.items())]) + "\n"

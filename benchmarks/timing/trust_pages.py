@@ -83,7 +83,7 @@ def methods(document: Document) -> str:
 
 
 def leader(document: Document) -> str:
-    """docs/finals-method.md: where the leader's intervals are worst."""
+    """docs/method/finals.md: where the leader's intervals are worst."""
     least = min(document["methods"], key=lambda each: float(each["leader_covered"]))
     return (
         f"The leader's interval, nominally 95 %, covers the truth in {_percent(least['leader_covered'])} of"
@@ -100,7 +100,7 @@ def _percent(share: float) -> str:
 def page(document: Document) -> str:
     """docs/results/finals.md."""
     head = "# What finals can tell\n\nDrawn by `benchmarks/pages.py` from simulated_truth.json; do not "
-    head += "edit. What it means is in [finals-method.md](../finals-method.md)."
+    head += "edit. What it means is in [finals.md](../method/finals.md)."
     return f"{head}\n\n{methods(document)}\n\nMade by `{document['command']}` on {document['when'][:10]}.\n"
 
 
@@ -145,7 +145,7 @@ def _raced_out(off: Document) -> bool:
 
 
 def audit_cost(document: Document) -> str:
-    """docs/timing.md: the share of whole sweeps that audits take, a sweep a row."""
+    """docs/method/timing.md: the share of whole sweeps that audits take, a sweep a row."""
     head = ["space", "problem", "device", "trials", "audits in the search", "in the finals", "audits took"]
     head += ["search and finals took", "share"]
     rows = [
@@ -168,7 +168,7 @@ def audit_cost(document: Document) -> str:
 
 
 def audits(documents: list[Document]) -> str:
-    """docs/timing.md: what audits said of right kernels, a space and a cache policy a row."""
+    """docs/method/timing.md: what audits said of right kernels, a space and a cache policy a row."""
     if not documents:
         return "No result is kept yet."
     head = ["space", "device", "cache", "points", "audits", "accused", "fresh inputs cost", "copies cost"]

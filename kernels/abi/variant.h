@@ -1,7 +1,7 @@
 /* The C ABI between a variant and whoever calls it.
  *
  * A variant is one source file, compiled once per point of a search space. It includes this header, reads its
- * parameters as macros (docs/kernel-abi.md says how), and defines two functions: variant_workspace and variant_run.
+ * parameters as macros (docs/reference/kernel-abi.md says how), and defines two functions: variant_workspace and variant_run.
  * Everything else - identity, argument checks, the Python module - is added by the build.
  */
 #ifndef AUTOTUNER_VARIANT_H

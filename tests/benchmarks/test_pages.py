@@ -115,10 +115,10 @@ def test_wrong_points_of_few_queries_are_counted() -> None:
 def test_a_drawn_command_of_an_earlier_layout_has_its_note_once() -> None:
     page = "before\n<!-- part -->\n<!-- /part -->\nafter\n"
     old, new = "Made by `python benchmarks/x.py`.", "Made by `python -m benchmarks.x`."
-    once = insert(page, "part", old)
+    once = insert(page, {"part": lambda: old})
     assert once.count(OLDER) == 1
-    assert insert(once, "part", old) == once
-    assert OLDER not in insert(once, "part", new)
+    assert insert(once, {"part": lambda: old}) == once
+    assert OLDER not in insert(once, {"part": lambda: new})
 
 
 def test_scores_of_several_in_flight_are_shown_on_both_axes() -> None:

@@ -180,4 +180,4 @@ def test_the_page_says_what_was_left_out_and_where_it_comes_from() -> None:
 
 def test_without_figures_there_is_no_section() -> None:
     page = "before\n\n<!-- views -->\n<!-- /views -->\n\n## after\n"
-    assert "##" not in insert(page, "views", views_pages.views(None)).split("## after")[0]
+    assert "##" not in insert(page, {"views": lambda: views_pages.views(None)}).split("## after")[0]

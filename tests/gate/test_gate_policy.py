@@ -86,7 +86,7 @@ def test_only_what_takes_something_away_is_called_looser(tmp_path: Path, gate: s
 
 
 def test_the_example_of_the_docs_loads(tmp_path: Path) -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "kernel-toml.md").read_text()
+    page = (Path(__file__).parent.parent.parent / "docs" / "reference" / "kernel-toml.md").read_text()
     (example,) = re.findall(r"```toml\n(\[gate\].*?)```", page, re.DOTALL)
     assert len(Family.load(family(tmp_path, f"{GOOD}\n{example}")).document.gate.looser) == 3
 

@@ -25,7 +25,7 @@ from benchmarks import proof
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")] + sorted(
-    page for folder in ("", "reference") for page in (ROOT / "docs" / folder).glob("*.md")
+    page for folder in ("", "method", "reference") for page in (ROOT / "docs" / folder).glob("*.md")
 )
 OURS = [path for path in ROOT.iterdir() if path.name not in (".git", ".venv")]
 FILES = {path.relative_to(ROOT).as_posix() for top in OURS for path in (top, *top.rglob("*"))}

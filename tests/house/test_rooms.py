@@ -1,4 +1,4 @@
-"""What docs/architecture.md draws of the rooms, and the lines that the package may have."""
+"""What docs/reference/architecture.md draws of the rooms, and the lines that the package may have."""
 
 from __future__ import annotations
 

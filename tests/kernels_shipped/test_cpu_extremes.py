@@ -35,7 +35,7 @@ def loaded(problem: SdpaProblem, impl: str, **parameters: Value) -> LoadedVarian
 
 
 def tutorial(problem: SdpaProblem) -> LoadedVariant:
-    """The kernel of docs/own-kernel.md."""
+    """The kernel of docs/my-kernel.md."""
     here = Workbench(load_space("sdpa_cpu"))
     parameters: dict[str, Value] = {"BLOCK_N": 16, "EXP": "poly", "ROWS": 4}
     variant = Variant(family="rows", backend="cpu", impl="plain", parameters=parameters)

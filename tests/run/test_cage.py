@@ -176,7 +176,7 @@ def test_a_mutant_that_tries_gets_nothing(
 @pytest.mark.slow
 def test_what_entering_costs_is_measured(tmp_path: Path) -> None:
     """With all that is started beside the cage, in a process that has imported torch. Whether it is below ten
-    milliseconds depends on the machine, which other tests use too: docs/isolation.md has what was kept."""
+    milliseconds depends on the machine, which other tests use too: docs/method/isolation.md has what was kept."""
     out = tmp_path / "cost.json"
     words = ["-m", cage_cost.__name__, "--processes", "11", "--json", str(out)]
     done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)

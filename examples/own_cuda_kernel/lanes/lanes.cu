@@ -7,7 +7,7 @@
 //   LANES                      threads a row, a power of two
 //   LOAD_PLAIN, LOAD_CP_ASYNC  one of them is 1: how a tile reaches shared memory
 // and from the problem: DTYPE, HEAD_DIM, CAUSAL and others, of which kernel.toml says what is not served. Strides are the
-// caller's, and heads may share K and V. docs/own-kernel.md walks through this file.
+// caller's, and heads may share K and V. docs/my-kernel.md walks through this file.
 #include "sdpa_cuda.h"
 
 #include "cuda_element.h"

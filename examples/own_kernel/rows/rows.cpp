@@ -5,7 +5,7 @@
  *   ROWS                            query rows that share one reading of K and V
  *   EXP_LIBM, EXP_POLY, EXP_COARSE  one of them is 1: how exp is computed
  * and from the problem: DTYPE, HEAD_DIM, CAUSAL and others, of which kernel.toml says what is not served. Strides are
- * the caller's, and heads may share K and V. One thread. docs/own-kernel.md walks through this file. */
+ * the caller's, and heads may share K and V. One thread. docs/my-kernel.md walks through this file. */
 #include <math.h>
 
 #include "sdpa.h"
