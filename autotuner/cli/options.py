@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
 from autotuner.values import config
-from autotuner.values.errors import OlderStoreError
 
 if TYPE_CHECKING:
     from autotuner.store import Store
@@ -154,11 +153,7 @@ def takes(shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callabl
 
 
 def opened_to_read(store: str | None) -> Store:
-    """The same, and nothing is written to it but a newer schema where it has an older one, as every question does."""
+    """The same, and nothing is written to it."""
     from autotuner.store import Store
 
-    with suppress(OlderStoreError):
-        return Store.open(store or config.store_url(), read_only=True)
-    with stored(store):
-        pass
     return Store.open(store or config.store_url(), read_only=True)

@@ -15,7 +15,8 @@ from autotuner.run.executor import Executor
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, sweeps
 from autotuner.store.sweep_records import SweepRecord
-from autotuner.store.sweeps import Claim, Data
+from autotuner.store.sweeps import Claim
+from autotuner.store.tables import Data
 from autotuner.tuning.calm import Calm, Caution, Protest, Waiting
 from autotuner.tuning.driver import Budget, Converged, Event, Judged, Started, TieFound, UnderWay
 from autotuner.tuning.finals import Finals, due

@@ -16,7 +16,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -29,9 +29,9 @@ from sqlalchemy.exc import (
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import QueuePool
 
-from autotuner.store import migrations
 from autotuner.store.patience import Patience
-from autotuner.values.errors import AutotunerError, DiskFullError, OlderStoreError, StoreError, StoreUnavailableError
+from autotuner.store.tables import SCHEMA, Base, VersionRow
+from autotuner.values.errors import AutotunerError, DiskFullError, StoreError, StoreUnavailableError
 from autotuner.values.files import text_of, why
 
 P = ParamSpec("P")
@@ -357,32 +357,32 @@ class Database:
             raise StoreError(f"{self.label} is damaged ({first}): restore a copy, or try `sqlite3 FILE .recover`")
 
     def _check_schema(self, create: bool) -> None:
-        """Brings the schema up to date. Raises StoreError where it is not one that this version knows."""
+        """Makes the tables of a new store. Raises StoreError where the schema is not the one that this version has."""
         with self._engine.begin() as connection:
             found = _schema_version(connection)
-        if found == migrations.HEAD:
-            return
         if found is None and not create:
             raise StoreError(f"{self.label} holds no autotuner studies: start a search to make some")
-        if found is not None and found > migrations.HEAD:
+        if found is not None and found > SCHEMA:
             raise StoreError(
-                f"{self.label} was written by a newer autotuner (schema {found}, this one knows {migrations.HEAD}):"
-                " upgrade autotuner"
+                f"{self.label} was written by a newer autotuner (schema {found}, this one knows {SCHEMA}): upgrade"
+                " autotuner"
             )
-        if found is not None and found < migrations.OLDEST:
+        if found is not None and found < SCHEMA:
             raise StoreError(
-                f"{self.label} was written before the first release (schema {found}; 0.2 has {migrations.OLDEST}): only"
-                " the checkout of autotuner 0.1.0 that wrote it reads it; give another path for the store"
+                f"{self.label} was written before the first release (schema {found}; 0.2 has {SCHEMA}): only the"
+                " checkout of autotuner 0.1.0 that wrote it reads it; give another path for the store"
             )
-        if self._read_only:
-            raise OlderStoreError(
-                f"{self.label} was written by an older autotuner (schema {found}, this one reads {migrations.HEAD}):"
-                " open it once without --read-only"
-            )
-        with self._writer.begin() as connection:
-            if not self.is_sqlite:
-                connection.execute(text(f"SELECT pg_advisory_xact_lock({OPENING})"))
-            migrations.upgrade(connection)
+        if found is None:
+            with self._writer.begin() as connection:
+                self._make_tables(connection)
+
+    def _make_tables(self, connection: Connection) -> None:
+        """Makes them, unless another process has made them meanwhile."""
+        if not self.is_sqlite:
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({OPENING})"))
+        if _schema_version(connection) is None:
+            Base.metadata.create_all(connection)
+            connection.execute(insert(VersionRow).values(version_num=SCHEMA))
 
 
 class _OfDatabase(Protocol):
@@ -447,7 +447,7 @@ def _is_of_the_server(error: DBAPIError) -> bool:
 
 
 def _schema_version(connection: Connection) -> str | None:
-    if not inspect(connection).has_table(migrations.VERSION_TABLE):
+    if not inspect(connection).has_table(VersionRow.__tablename__):
         return None
-    found = connection.execute(text(f"SELECT version_num FROM {migrations.VERSION_TABLE}")).scalar()
+    found = connection.scalar(select(VersionRow.version_num))
     return None if found is None else str(found)  # SQLite keeps bytes in a column of text, too

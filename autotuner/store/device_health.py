@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -12,10 +11,11 @@ from sqlalchemy.orm import Session
 from autotuner.store import lease
 from autotuner.store.database import reads, writes
 from autotuner.store.lease import Lease
+from autotuner.store.rows import record
 from autotuner.store.store import Store
 from autotuner.store.sweep_records import DeviceRecord
 from autotuner.store.sweeps import holder
-from autotuner.store.tables import DeviceRow, EventRow, LeaseRow
+from autotuner.store.tables import DeviceRow, EventRow
 from autotuner.values.errors import StoreError
 from autotuner.values.validation import no_such
 
@@ -25,7 +25,7 @@ def every(store: Store, session: Session) -> tuple[DeviceRecord, ...]:
     """All devices that were ever served, by name."""
     held = lease.holders(session, prefix=lease.of_device(""))
     found = session.scalars(select(DeviceRow).order_by(DeviceRow.name))
-    return tuple(_record(row, held.get(lease.of_device(row.name))) for row in found)
+    return tuple(record(DeviceRecord, row, holder=holder(held.get(lease.of_device(row.name)))) for row in found)
 
 
 def quarantined(store: Store, names: Sequence[str]) -> DeviceRecord | None:
@@ -58,7 +58,7 @@ def _note_served(
             row = DeviceRow(name=name, health="healthy", reason="", remedy="", changed_at=now)
             session.add(row)
         row.host, row.backend, row.model, row.seen_at = host, backend, model, now
-        row.words = json.dumps(list(called))
+        row.words = tuple(called)
 
 
 def quarantine(store: Store, names: Sequence[str], reason: str, remedy: str, sweep: int | None) -> None:
@@ -87,20 +87,4 @@ def _change(
         row = session.get_one(DeviceRow, name)
         row.health, row.reason, row.remedy, row.changed_at = health, reason, remedy, now
         text = f"{name} {kind}" + (f": {reason}; {remedy}" if reason else "")
-        session.add(EventRow(at=now, sweep_id=sweep, device=name, kind=kind, text=text, data=json.dumps({})))
-
-
-def _record(row: DeviceRow, held: LeaseRow | None) -> DeviceRecord:
-    return DeviceRecord(
-        name=row.name,
-        host=row.host,
-        backend=row.backend,
-        model=row.model,
-        words=tuple(json.loads(row.words)),
-        health="quarantined" if row.health == "quarantined" else "healthy",
-        reason=row.reason,
-        remedy=row.remedy,
-        changed_at=row.changed_at,
-        seen_at=row.seen_at,
-        holder=None if held is None else holder(held),
-    )
+        session.add(EventRow(at=now, sweep_id=sweep, device=name, kind=kind, text=text, data={}))

@@ -17,6 +17,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from autotuner.store import rows
 from autotuner.store.database import reads
+from autotuner.store.records import SessionRecord
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import ParameterRow, SessionRow, TrialRow
 from autotuner.values.model import Model
@@ -212,7 +213,7 @@ def baselines(store: Store, session: Session, study: str) -> tuple[BaselineAt, .
     beside = select(TrialRow.session_id, func.avg(TrialRow.baseline_us)).where(TrialRow.study_id == owner)
     means = {row[0]: row[1] for row in session.execute(beside.group_by(TrialRow.session_id))}
     query = select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id)
-    records = [rows.session_record(row, study) for row in session.scalars(query)]
+    records = [rows.record(SessionRecord, row, study=study) for row in session.scalars(query)]
     found = []
     for record in records:
         problems = tuple(dict.fromkeys(timing.problem for timing in record.calibration.timings))

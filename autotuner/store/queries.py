@@ -11,7 +11,6 @@ from datetime import datetime
 from sqlalchemy import Select, case, func, or_, select
 from sqlalchemy.orm import Session
 
-from autotuner.store import finals as finals_of
 from autotuner.store import lease, rows
 from autotuner.store.database import reads
 from autotuner.store.records import (
@@ -26,10 +25,10 @@ from autotuner.store.records import (
     ValidationRecord,
 )
 from autotuner.store.store import Store, study_id
-from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow
+from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow, ValidationRow
 from autotuner.store.trials import points_of
 from autotuner.values.errors import StoreError
-from autotuner.values.outcome import Device, Heat, Outcome
+from autotuner.values.outcome import Device, Heat
 from autotuner.values.ratio import LogRatio, speedup_of
 from autotuner.values.verdict import Verdict
 
@@ -70,7 +69,7 @@ def sessions(store: Store, session: Session, study: str) -> tuple[SessionRecord,
     """The runs of the driver on the study, the first one first. Raises StoreError."""
     owner = study_id(session, store, study)
     found = session.scalars(select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id))
-    return tuple(rows.session_record(row, study) for row in found)
+    return tuple(rows.record(SessionRecord, row, study=study) for row in found)
 
 
 @reads
@@ -82,14 +81,12 @@ def sessions_like(store: Store, session: Session, study: StudyRecord) -> list[tu
         return device.backend, device.name, device.facts
 
     studies = session.execute(select(StudyRow.id, StudyRow.name, StudyRow.device).where(StudyRow.cache == study.cache))
-    names = {
-        row.id: row.name for row in studies if alike(Device.model_validate_json(row.device)) == alike(study.device)
-    }
+    names = {row.id: row.name for row in studies if alike(row.device) == alike(study.device)}
     last = select(SessionRow).where(SessionRow.study_id.in_(names)).order_by(SessionRow.id.desc()).limit(LOOKED_AT)
     times = select(TrialRow.baseline_us).where(TrialRow.objective.is_not(None), TrialRow.baseline_us > 0)
     return [
         (
-            rows.session_record(row, names[row.study_id]),
+            rows.record(SessionRecord, row, study=names[row.study_id]),
             [float(us or 0) for us in session.scalars(times.where(TrialRow.session_id == row.id))],
         )
         for row in session.scalars(last)
@@ -201,19 +198,26 @@ def judged_since(store: Store, session: Session, study: str, moment: datetime) -
 @reads
 def finals(store: Store, session: Session, study: str) -> FinalsRecord | None:
     """The finals that came to an end last, with the raw times; None when none did. Raises StoreError."""
-    return finals_of.last(session, study_id(session, store, study), study)
+    mine = FinalsRow.study_id == study_id(session, store, study), FinalsRow.finished_at.is_not(None)
+    last = select(FinalsRow).where(*mine).order_by(FinalsRow.finished_at.desc(), FinalsRow.id.desc()).limit(1)
+    row = session.scalar(last)
+    return None if row is None else _finals(session, row, study)
 
 
 @reads
 def all_finals(store: Store, session: Session, study: str) -> tuple[FinalsRecord, ...]:
     """All finals of the study, the last begun first, also those that did not come to an end. Raises StoreError."""
-    return tuple(finals_of.every(session, study_id(session, store, study), study))
+    mine = FinalsRow.study_id == study_id(session, store, study)
+    found = session.scalars(select(FinalsRow).where(mine).order_by(FinalsRow.id.desc()))
+    return tuple(_finals(session, row, study) for row in found)
 
 
 @reads
 def validations(store: Store, session: Session, study: str) -> tuple[ValidationRecord, ...]:
     """What was found of variants on problems that were not tuned, the first recorded first. Raises StoreError."""
-    return tuple(finals_of.validations(session, study_id(session, store, study), study))
+    mine = ValidationRow.study_id == study_id(session, store, study)
+    found = session.scalars(select(ValidationRow).where(mine).order_by(ValidationRow.id))
+    return tuple(rows.record(ValidationRecord, row, **dict(row.document), study=study) for row in found)
 
 
 @reads
@@ -222,7 +226,7 @@ def aa_heats(store: Store, session: Session, study: str, session_id: int | None 
     query = select(HeatRow.document).where(HeatRow.study_id == study_id(session, store, study), HeatRow.kind == "aa")
     if session_id is not None:
         query = query.where(HeatRow.session_id == session_id)
-    return tuple(Heat.model_validate_json(document) for document in session.scalars(query.order_by(HeatRow.id)))
+    return tuple(session.scalars(query.order_by(HeatRow.id)))
 
 
 @reads
@@ -234,7 +238,8 @@ def trial(store: Store, session: Session, study: str, number: int) -> TrialRecor
     if row is None:
         count = session.scalar(select(func.count()).where(TrialRow.study_id == study_row.id))
         raise StoreError(f"{study} has no recorded trial {number}: give the number of one of its {count}")
-    return _record(session, study_row, row)
+    judged_in = rows.record(SessionRecord, session.get_one(SessionRow, row.session_id), study=study)
+    return rows.record(TrialRecord, row, study=study, session=judged_in)
 
 
 @reads
@@ -311,7 +316,7 @@ def _number(value: float | None) -> float:
 def _measured(row: TrialRow) -> MeasuredTrial:
     return MeasuredTrial(
         number=row.number,
-        variant=rows.outcome_of(row).variant,
+        variant=row.outcome.variant,
         verdict=Verdict(row.verdict),
         artifact=row.original or row.artifact_digest,
         log_ratio=LogRatio(low=_number(row.log_low), mid=_number(row.objective), high=_number(row.log_high)),
@@ -321,16 +326,17 @@ def _measured(row: TrialRow) -> MeasuredTrial:
     )
 
 
-def _record(session: Session, study_row: StudyRow, row: TrialRow) -> TrialRecord:
-    outcome: Outcome = rows.outcome_of(row)
-    return TrialRecord(
-        study=study_row.name,
-        number=row.number,
-        outcome=outcome,
-        session=rows.session_record(session.get_one(SessionRow, row.session_id), study_row.name),
-        recorded_at=row.recorded_at,
-        revoked_at=row.revoked_at,
-        revoked_reason=row.revoked_reason,
+def _finals(session: Session, row: FinalsRow, study: str) -> FinalsRecord:
+    numbers = [finalist.number for finalist in row.document.finalists]
+    mine = TrialRow.study_id == row.study_id, TrialRow.number.in_(numbers), TrialRow.revoked_at.is_not(None)
+    return rows.record(
+        FinalsRecord,
+        row,
+        **dict(row.document),
+        study=study,
+        session=row.session_id,
+        heats=tuple(session.scalars(select(HeatRow.document).where(HeatRow.finals_id == row.id).order_by(HeatRow.id))),
+        revoked=tuple(session.scalars(select(TrialRow.number).where(*mine).order_by(TrialRow.number))),
     )
 
 

@@ -6,16 +6,15 @@ import json
 import math
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-import autotuner.ops  # noqa: F401  # stored problems become those of their op
-from autotuner.store.records import SessionRecord, StudyRecord
-from autotuner.store.tables import Base, SessionRow, StudyRow, TrialRow
+from autotuner.store.records import StudyRecord
+from autotuner.store.tables import Base, StudyRow, TrialRow
 from autotuner.values.errors import StoreError
 from autotuner.values.model import Model
-from autotuner.values.outcome import Calibration, Device, Outcome, Timing
+from autotuner.values.outcome import Outcome, Timing
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
@@ -26,6 +25,7 @@ REVOKED = "store.revoked"
 STAGES = {"build": "build_s", "measure": "measure_s", "audit": "measure_s"}
 """Under which column the seconds of a stage count; those of every other one are the gate's."""
 
+R = TypeVar("R", bound=Model)
 _PROBLEMS = TypeAdapter(tuple[Problem, ...])
 
 
@@ -53,21 +53,21 @@ def _complete(timing: Timing) -> bool:
     return whole and all(0 < t < math.inf for t in times)
 
 
-def shared(row: Base, model: type[Model]) -> dict[str, Any]:
-    """The columns of a row that fields of the model are named as."""
-    return {name: getattr(row, name) for name in model.model_fields if name in row.__table__.columns}
+def record(kind: type[R], row: Base, **more: Any) -> R:
+    """What a row stands for: its columns that fields are named as, and more fields."""
+    columns = row.__table__.columns
+    return kind.model_validate({name: getattr(row, name) for name in kind.model_fields if name in columns} | more)
 
 
-def study_row(record: StudyRecord, now: datetime) -> StudyRow:
+def study_row(study: StudyRecord, now: datetime) -> StudyRow:
     """A new row."""
-    documents = {"problems": _PROBLEMS.dump_json(record.problems).decode(), "device": record.device.model_dump_json()}
-    return StudyRow(**dict(record) | documents | {"created_at": record.created_at or now})
+    problems = _PROBLEMS.dump_json(study.problems).decode()
+    return StudyRow(**dict(study) | {"problems": problems, "created_at": study.created_at or now})
 
 
 def study_record(row: StudyRow) -> StudyRecord:
-    """The study that a row stands for."""
-    device = Device.model_validate_json(row.device)
-    return StudyRecord.model_validate({**shared(row, StudyRecord), "problems": problems_of(row), "device": device})
+    """The study that a row stands for. Raises StoreError where the op of its problems is not here."""
+    return record(StudyRecord, row, problems=problems_of(row))
 
 
 def problems_of(row: StudyRow) -> tuple[Problem, ...]:
@@ -86,15 +86,6 @@ def missing_op(row: StudyRow) -> str | None:
         except KeyError:
             return op
     return None
-
-
-def session_record(row: SessionRow, study: str) -> SessionRecord:
-    """The session that a row stands for."""
-    documents = {
-        "calibration": Calibration.model_validate_json(row.calibration),
-        "environment": json.loads(row.environment),
-    }
-    return SessionRecord.model_validate({**shared(row, SessionRecord), "study": study, **documents})
 
 
 def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, now: datetime) -> dict[str, Any]:
@@ -116,7 +107,7 @@ def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, 
         "fault_code": fault.code if fault else None,
         "fault_case": fault.case if fault else None,
         "fault_detail": fault.detail if fault else None,
-        "outcome": outcome.model_dump_json(),
+        "outcome": outcome,
         "seconds": math.fsum(outcome.seconds.values()),
         **_stages(outcome),
         "build_began": outcome.build_began,
@@ -141,7 +132,7 @@ def doubt(row: TrialRow, outcome: Outcome) -> None:
     assert outcome.fault is not None
     row.judged, row.objective = outcome.verdict.judges, None
     row.verdict, row.fault_code, row.fault_detail = outcome.verdict.value, outcome.fault.code, outcome.fault.detail
-    row.outcome = outcome.model_dump_json()
+    row.outcome = outcome
 
 
 def blocks(trial_id: int, outcome: Outcome) -> Iterator[dict[str, float | None]]:
@@ -169,18 +160,12 @@ def parameters(trial_id: int, variant: Variant) -> Iterator[dict[str, Any]]:
         yield {"trial_id": trial_id, "name": name, "number": number, "word": word}
 
 
-def outcome_of(row: TrialRow) -> Outcome:
-    """The outcome as it was recorded."""
-    return Outcome.model_validate_json(row.outcome)
-
-
 def standing_outcome(row: TrialRow) -> Outcome:
     """The outcome as it stands: a revoked trial is `incorrect` and has no latency."""
-    outcome = outcome_of(row)
     if row.revoked_at is None:
-        return outcome
+        return row.outcome
     fault = Fault(verdict=Verdict.INCORRECT, code=REVOKED, detail=row.revoked_reason or "")
-    return outcome.model_copy(update={"verdict": Verdict.INCORRECT, "fault": fault, "measurement": None})
+    return row.outcome.model_copy(update={"verdict": Verdict.INCORRECT, "fault": fault, "measurement": None})
 
 
 def _table(found: Any) -> dict[str, Any]:

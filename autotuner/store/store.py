@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -14,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, or_, select, text
 from sqlalchemy.orm import Session
 
-from autotuner.race.confirm import Standing
 from autotuner.store import lease, rows, unwritten
 from autotuner.store.database import Database, connect_args, label_of, parse, reads, writes
 from autotuner.store.lease import Lease
 from autotuner.store.patience import Patience
-from autotuner.store.records import HeatKind, Lineup, StudyRecord, Validation
+from autotuner.store.records import Ending, HeatKind, Lineup, StudyRecord, Validation
 from autotuner.store.tables import (
     BlockRow,
     FinalsRow,
@@ -73,10 +71,10 @@ class Store:
     def open(
         cls, url_or_path: str, *, create: bool = True, read_only: bool = False, patience: Patience | None = None
     ) -> Self:
-        """Opens the store at the path of a SQLite file or at a SQLAlchemy URL, and brings its tables up to date.
+        """Opens the store at the path of a SQLite file or at a SQLAlchemy URL.
 
         With `create` false a missing file, or one without our tables, is refused instead of made. With `read_only`
-        nothing is written to it, and tables of an older version are refused. `patience`: how long it is waited for,
+        nothing is written to it. `patience`: how long it is waited for,
         now and later; without, the first failure is raised. Raises StoreError.
         """
         url = parse(url_or_path)
@@ -172,8 +170,8 @@ class Store:
         row = SessionRow(
             study_id=study_id(session, self, study),
             started_at=datetime.now(UTC),
-            calibration=calibration.model_dump_json(),
-            environment=json.dumps(dict(environment), sort_keys=True),
+            calibration=calibration,
+            environment=dict(environment),
             host=socket.gethostname(),
             pid=os.getpid(),
             lane=lane,
@@ -209,17 +207,20 @@ class Store:
         """
         if (kind == "finals") != (finals_id is not None):
             raise ValueError(f"a heat of kind {kind} with the finals {finals_id}")
-        self._add_heat(study, kind, heat.model_dump_json(), session_id, finals_id)
+        self._add_heat(study, kind, heat, session_id, finals_id)
 
     @writes
     def _add_heat(
-        self, session: Session, study: str, kind: HeatKind, document: str, session_id: int | None, finals_id: int | None
+        self, session: Session, study: str, kind: HeatKind, heat: Heat, session_id: int | None, finals_id: int | None
     ) -> None:
         owner = study_id(session, self, study)
         self._check_owner(session, owner, session_id, finals_id)
-        values = {"study_id": owner, "kind": kind, "session_id": session_id, "finals_id": finals_id}
-        if document not in session.scalars(select(HeatRow.document).filter_by(**values)).all():
-            session.add(HeatRow(**values, recorded_at=datetime.now(UTC), document=document))
+        values = {
+            **{"study_id": owner, "kind": kind, "session_id": session_id, "finals_id": finals_id},
+            "document": heat,
+        }
+        if session.scalar(select(HeatRow.id).filter_by(**values)) is None:
+            session.add(HeatRow(**values, recorded_at=datetime.now(UTC)))
 
     @writes
     def start_finals(
@@ -238,20 +239,20 @@ class Store:
             session_id=session_id,
             started_at=datetime.now(UTC),
             host=socket.gethostname(),
-            environment=json.dumps(dict(environment), sort_keys=True),
-            document=lineup.model_dump_json(),
+            environment=dict(environment),
+            document=lineup,
         )
         session.add(row)
         session.flush()
         return row.id
 
     @writes
-    def finish_finals(self, session: Session, finals_id: int, standing: Standing) -> None:
+    def finish_finals(self, session: Session, finals_id: int, standing: Ending) -> None:
         """Records the result of finals whose heats are all recorded. Raises StoreError: no such finals."""
         row = session.get(FinalsRow, finals_id)
         if row is None:
             raise StoreError(f"{self.label} has no finals {finals_id}: start them first")
-        row.finished_at, row.standing = datetime.now(UTC), standing.model_dump_json()
+        row.finished_at, row.standing = datetime.now(UTC), standing
 
     @writes
     def record_validation(
@@ -263,8 +264,8 @@ class Store:
             study_id=study_id(session, self, study),
             recorded_at=datetime.now(UTC),
             host=socket.gethostname(),
-            environment=json.dumps(dict(environment), sort_keys=True),
-            document=validation.model_dump_json(),
+            environment=dict(environment),
+            document=validation,
         )
         session.add(row)
 
@@ -391,7 +392,7 @@ class Store:
         owner = study_id(session, self, study)
         query = select(TrialRow).where(TrialRow.study_id == owner, TrialRow.number.in_(numbers))
         for row in session.scalars(query):
-            rows.doubt(row, rows.outcome_of(row).doubted(why))
+            rows.doubt(row, row.outcome.doubted(why))
 
     @writes
     def revoke(self, session: Session, study: str, number: int, reason: str) -> tuple[int, ...]:

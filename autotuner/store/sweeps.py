@@ -5,26 +5,24 @@ Like `queries` they take an open store. They hold and find; what is decided is d
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from pydantic import JsonValue
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from autotuner.store import lease
 from autotuner.store.database import reads, writes
 from autotuner.store.lease import Lease
+from autotuner.store.rows import record
 from autotuner.store.store import Store
 from autotuner.store.sweep_records import EventRecord, Holder, SweepRecord
-from autotuner.store.tables import EventRow, LeaseRow, SweepRow
+from autotuner.store.tables import Data, EventRow, LeaseRow, SweepRow
 from autotuner.values.errors import StoreError
 from autotuner.values.sweep import MOST, Found, State, SweepRequest, Wish
 
-Data = dict[str, JsonValue]
 WISHED = {Wish.PAUSE: State.PAUSED, Wish.CANCEL: State.CANCELLED}
 """What becomes of a sweep that nobody works on."""
 
@@ -124,7 +122,7 @@ def events(
     if sweep is not None:
         query = query.where(EventRow.sweep_id.in_([sweep] if isinstance(sweep, int) else sweep))
     query = query.order_by(EventRow.id) if last is None else query.order_by(EventRow.id.desc()).limit(last)
-    found = [_event(row) for row in session.scalars(query)]
+    found = [record(EventRecord, row, sweep=row.sweep_id) for row in session.scalars(query)]
     return tuple(found if last is None else reversed(found))
 
 
@@ -171,7 +169,7 @@ def add(
             wish=None,
             priority=priority,
             backend=request.backend,
-            request=request.model_dump_json(),
+            request=request,
             foreground=foreground,
             detail="",
             attempts=0,
@@ -250,7 +248,7 @@ def settle(
         row.foreground = False  # as after any `resume`: its command ends
     row.state, row.wish, row.detail, row.attempts = str(state), None, detail, attempts
     row.spent_s = row.spent_s if spent_s is None else spent_s
-    row.found = row.found if found is None else found.model_dump_json()
+    row.found = found or row.found
     row.finished_at = now if state.is_over else None
     row.not_before = now + timedelta(seconds=wait_s) if wait_s else None
     text = f"{state}: {detail}" if detail else str(state)
@@ -311,7 +309,7 @@ def work(
     store.database.guard(session.connection())
     row = _row(session, store, number)
     row.spent_s, row.study = spent_s, study
-    row.found = row.found if found is None else found.model_dump_json()
+    row.found = found or row.found
     return None if row.wish is None else Wish(row.wish)
 
 
@@ -341,7 +339,7 @@ def _note(
     session: Session, store: Store, sweep: int | None, kind: str, text: str, data: Data, device: str | None = None
 ) -> None:
     now = store.database.now(session)
-    session.add(EventRow(at=now, sweep_id=sweep, device=device, kind=kind, text=text, data=json.dumps(data)))
+    session.add(EventRow(at=now, sweep_id=sweep, device=device, kind=kind, text=text, data=data))
 
 
 def _row(session: Session, store: Store, number: int) -> SweepRow:
@@ -368,37 +366,10 @@ def _turn(record: SweepRecord) -> tuple[int, int, bool, int]:
     return -record.priority, record.group or record.id, has_begun, record.id
 
 
-def holder(row: LeaseRow) -> Holder:
+def holder(row: LeaseRow | None) -> Holder | None:
     """The process that a lease names."""
-    return Holder(host=row.host, pid=row.pid, since=row.started_at, seen=row.heartbeat_at, doing=row.doing)
+    return None if row is None else record(Holder, row, since=row.started_at, seen=row.heartbeat_at)
 
 
 def _record(row: SweepRow, held: LeaseRow | None) -> SweepRecord:
-    return SweepRecord(
-        id=row.id,
-        key=row.key,
-        name=row.name,
-        state=State(row.state),
-        wish=None if row.wish is None else Wish(row.wish),
-        group=row.group_id,
-        priority=row.priority,
-        request=SweepRequest.model_validate_json(row.request),
-        foreground=row.foreground,
-        study=row.study,
-        found=None if row.found is None else Found.model_validate_json(row.found),
-        detail=row.detail,
-        attempts=row.attempts,
-        spent_s=row.spent_s,
-        submitted_at=row.submitted_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        not_before=row.not_before,
-        holder=None if held is None else holder(held),
-    )
-
-
-def _event(row: EventRow) -> EventRecord:
-    data = json.loads(row.data)
-    return EventRecord(
-        id=row.id, at=row.at, sweep=row.sweep_id, device=row.device, kind=row.kind, text=row.text, data=data
-    )
+    return record(SweepRecord, row, group=row.group_id, holder=holder(held))

@@ -1,14 +1,16 @@
 """Our tables. They lie beside Optuna's in one database; every name begins with `at_`, which none of Optuna's does.
 
-Documents (problems, devices, outcomes) are JSON in text columns, because an outcome may hold NaN and infinity, which
-the JSON types of databases refuse. What queries filter or sort by is a column of its own.
+Documents (devices, outcomes, requests) are JSON in text columns, because an outcome may hold NaN and infinity, which
+the JSON types of databases refuse; in a row they are the values that they stand for. What queries filter or sort by is
+a column of its own.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from pydantic import JsonValue, TypeAdapter
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -26,7 +28,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-PREFIX = "at_"
+import autotuner.ops  # noqa: F401  # stored problems become those of their op
+from autotuner.store.records import Ending, Lineup, Validation
+from autotuner.values.outcome import Calibration, Device, Heat, Outcome
+from autotuner.values.sweep import Found, SweepRequest
+
+SCHEMA = "0200"
+"""The schema of 0.2.0, the first release. What was written before has another one, 0001 to 0009. A new store is made
+from these tables; the first change of them is the first migration, from this schema on: Optuna brings Alembic, and
+`at_version` has the form of its own table of versions."""
 LATENCY_RULE = "objective IS NULL OR verdict IN ('measured', 'deduplicated', 'raced_out')"
 """The hard gate as a rule of the database: a rejected variant cannot have an objective."""
 
@@ -68,11 +78,45 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
+class Document(TypeDecorator[Any]):
+    """A value as JSON text."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.kind = kind
+        self._adapter = TypeAdapter(kind)
+
+    def process_bind_param(self, value: Any, _dialect: Dialect) -> str | None:
+        return None if value is None else self._adapter.dump_json(value).decode()
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> Any:
+        return None if value is None else self._adapter.validate_json(value)
+
+
+Words = dict[str, str]
+Data = dict[str, JsonValue]
+_DOCUMENTS = (Calibration, Device, Ending, Found, Heat, Lineup, Outcome, SweepRequest, Validation, Words, Data)
+
+
 class Base(DeclarativeBase):
     """Root of our tables."""
 
     metadata = MetaData(naming_convention=_NAMES)
-    type_annotation_map: ClassVar[dict[type, type]] = {datetime: UtcDateTime, float: Double, str: Text}
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        **{datetime: UtcDateTime, float: Double, str: Text, tuple[str, ...]: Document(tuple[str, ...])},
+        **{kind: Document(kind) for kind in _DOCUMENTS},
+    }
+
+
+class VersionRow(Base):
+    """Which schema the store has."""
+
+    __tablename__ = "at_version"
+
+    version_num: Mapped[str] = mapped_column(String(32), primary_key=True)
 
 
 class StudyRow(Base):
@@ -87,7 +131,7 @@ class StudyRow(Base):
     space_digest: Mapped[str] = mapped_column(String(64))
     space_document: Mapped[str]
     problems: Mapped[str]
-    device: Mapped[str]
+    device: Mapped[Device]
     cache: Mapped[str] = mapped_column(String(16))
     sampler: Mapped[str]
     seed: Mapped[int] = mapped_column(BigInteger)
@@ -104,8 +148,8 @@ class SessionRow(Base):
     study_id: Mapped[int] = mapped_column(ForeignKey("at_study.id"))
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
-    calibration: Mapped[str]
-    environment: Mapped[str]
+    calibration: Mapped[Calibration]
+    environment: Mapped[Words]
     host: Mapped[str]
     pid: Mapped[int]
     lane: Mapped[int]
@@ -157,7 +201,7 @@ class TrialRow(Base):
     fault_code: Mapped[str | None]
     fault_case: Mapped[str | None]
     fault_detail: Mapped[str | None]
-    outcome: Mapped[str]
+    outcome: Mapped[Outcome]
     seconds: Mapped[float]
     build_s: Mapped[float]
     check_s: Mapped[float]
@@ -197,7 +241,7 @@ class BlockRow(Base):
 
 
 class FinalsRow(Base):
-    """Finals of a study: `document` is their Lineup, `standing` their result once they are over."""
+    """Finals of a study; `standing` is their result once they are over."""
 
     __tablename__ = "at_finals"
     __table_args__ = (
@@ -211,13 +255,13 @@ class FinalsRow(Base):
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     host: Mapped[str]
-    environment: Mapped[str]
-    document: Mapped[str]
-    standing: Mapped[str | None]
+    environment: Mapped[Words]
+    document: Mapped[Lineup]
+    standing: Mapped[Ending | None]
 
 
 class HeatRow(Base):
-    """A heat: one of the finals, or an A/A race of a session. `document` is the Heat with its raw times."""
+    """A heat: one of the finals, or an A/A race of a session; with its raw times."""
 
     __tablename__ = "at_heat"
     __table_args__ = (
@@ -232,11 +276,11 @@ class HeatRow(Base):
     session_id: Mapped[int | None] = mapped_column(ForeignKey("at_session.id"))
     finals_id: Mapped[int | None] = mapped_column(ForeignKey("at_finals.id"))
     recorded_at: Mapped[datetime]
-    document: Mapped[str]
+    document: Mapped[Heat]
 
 
 class ValidationRow(Base):
-    """A variant on problems that were not tuned: `document` is a Validation with its raw times."""
+    """A variant on problems that were not tuned; with its raw times."""
 
     __tablename__ = "at_validation"
     __table_args__ = (Index(None, "study_id"),)
@@ -245,8 +289,8 @@ class ValidationRow(Base):
     study_id: Mapped[int] = mapped_column(ForeignKey("at_study.id"))
     recorded_at: Mapped[datetime]
     host: Mapped[str]
-    environment: Mapped[str]
-    document: Mapped[str]
+    environment: Mapped[Words]
+    document: Mapped[Validation]
 
 
 class LeaseRow(Base):
@@ -268,8 +312,8 @@ class LeaseRow(Base):
 
 
 class SweepRow(Base):
-    """A sweep that somebody has asked for. `request` is a SweepRequest, which later changes of a file do not touch;
-    `group_id` the first sweep of its group; `found` a Found, as its last run left it."""
+    """A sweep that somebody has asked for; later changes of a file do not touch its `request`. `group_id` is the first
+    sweep of its group; `found` is as its last run left it."""
 
     __tablename__ = "at_sweep"
     __table_args__ = (
@@ -288,10 +332,10 @@ class SweepRow(Base):
     wish: Mapped[str | None] = mapped_column(String(16))
     priority: Mapped[int]
     backend: Mapped[str]
-    request: Mapped[str]
+    request: Mapped[SweepRequest]
     foreground: Mapped[bool]
     study: Mapped[str | None]
-    found: Mapped[str | None]
+    found: Mapped[Found | None]
     detail: Mapped[str]
     attempts: Mapped[int]
     spent_s: Mapped[float]
@@ -313,7 +357,7 @@ class EventRow(Base):
     device: Mapped[str | None]
     kind: Mapped[str] = mapped_column(String(32))
     text: Mapped[str]
-    data: Mapped[str]
+    data: Mapped[Data]
 
 
 class DeviceRow(Base):
@@ -330,4 +374,4 @@ class DeviceRow(Base):
     remedy: Mapped[str]
     changed_at: Mapped[datetime]
     seen_at: Mapped[datetime]
-    words: Mapped[str]
+    words: Mapped[tuple[str, ...]]

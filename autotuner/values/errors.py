@@ -6,7 +6,6 @@ AutotunerError
 │   ├── KernelError       a kernel family's kernel.toml
 │   ├── ToolchainError    no compiler, or one that cannot do the job
 │   ├── StoreError        the study store: unreadable, another driver owns it, no such study or trial
-│   │   ├── OlderStoreError        its schema is older, and it is opened to be read alone
 │   │   ├── StoreUnavailableError  it is locked, or its server does not answer: waiting may help
 │   │   ├── LeaseHeldError         another living process has what this one wants
 │   │   ├── LeaseLostError         another process has taken over what this one held
@@ -44,10 +43,6 @@ class ToolchainError(InputError):
 
 class StoreError(InputError):
     """The study store cannot be used as asked."""
-
-
-class OlderStoreError(StoreError):
-    """The study store has an older schema, and is opened to be read alone: nothing brings it up to date."""
 
 
 class StoreUnavailableError(StoreError):

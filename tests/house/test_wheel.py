@@ -49,7 +49,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_kernels_spaces_and_migrations(wheel: Path) -> None:
+def test_the_wheel_holds_kernels_and_spaces(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in (
         "_shipped/kernels/sdpa/kernel.toml",
@@ -59,7 +59,6 @@ def test_the_wheel_holds_kernels_spaces_and_migrations(wheel: Path) -> None:
         "_shipped/search_spaces/sdpa_cpu.toml",
     ):
         assert f"autotuner/{wanted}" in names
-    assert any("store/migrations/versions" in name for name in names)
     assert "autotuner/py.typed" in names
     assert not any(name.startswith(("tests/", "kernels/")) for name in names)
 

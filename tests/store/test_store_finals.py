@@ -121,7 +121,7 @@ def test_a_heat_belongs_to_what_is_there(store: Store, session: int, path: Path)
         lambda: store.record_heat("scalar-abc", "aa", heat(MICROS), session_id=foreign),
         lambda: store.record_heat("other", "finals", heat(MICROS), finals_id=number),
         lambda: store.start_finals("scalar-abc", line, {}, session_id=foreign),
-        lambda: store.finish_finals(number + 1, confirm([], line.tie)),
+        lambda: store.finish_finals(number + 1, Ending(**dict(confirm([], line.tie)))),
     ):
         with pytest.raises(StoreError, match="no "):
             ask()

@@ -402,5 +402,5 @@ def test_the_space_of_a_queued_sweep_is_the_one_of_then(opened: Store) -> None:
     number = ask(opened)
     with transaction(opened) as session:
         document = session.get_one(SweepRow, number).request
-    assert "scratch memory" in document
+    assert "scratch memory" in document.space_document
     assert sweeps.one(opened, number).request.space_document == simulated.space().file.model_dump_json()
