@@ -16,8 +16,6 @@ from autotuner.values.model import json_of as json_of  # the commands take it fr
 from autotuner.values.toml_text import is_control
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
-
     from autotuner.tuning.calm import Waiting
     from autotuner.tuning.standings import Best
 
@@ -55,12 +53,12 @@ def print_lines(lines: Sequence[str]) -> None:
         out.print(line)
 
 
-def json_text(document: JsonValue) -> str:
+def json_text(document: Any) -> str:
     """JSON-ready data as all commands write it."""
     return json.dumps(document, indent=1)
 
 
-def print_json(document: JsonValue) -> None:
+def print_json(document: Any) -> None:
     """Prints a document of JSON-ready data."""
     typer.echo(json_text(document))
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import RenderableType
 
 from autotuner.cli.options import MOST, JsonOption, OneStudy, StoreOption, StudyName, named, one_study, stored, takes
 from autotuner.cli.output import json_of, json_text, out, print_json, print_lines
@@ -15,8 +14,6 @@ from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
-
     from autotuner.store import Store
     from autotuner.views.table import Table
 
@@ -44,25 +41,24 @@ def status(
 ) -> None:
     """How far each study is, and what was rejected for what."""
     from autotuner.tuning import standings
-    from autotuner.views.status_text import status_text
-    from autotuner.views.terminal import printed
+    from autotuner.views.studies_table import studies_table
+    from autotuner.views.terminal import printed, printed_in_full
 
-    document: JsonValue
-    shown: list[RenderableType]
     with stored(store) as opened:
         if show is not None:
             table = _figures(opened, named(opened, study), show)
-            document, shown = table.json(), [printed(table)]
         else:
             of_all = study is None
             found = standings.studies(opened) if of_all else (standings.summary(opened, named(opened, study)),)
-            document = [json_of(summary) for summary in found]
-            shown = [status_text(summary) for summary in found]
+            table = studies_table(found)
     if as_json:
-        print_json(document)
-        return
-    for each in shown or ["No study yet: run `autotuner tune`."]:
-        out.print(each)
+        print_json(table.json())
+    elif show is not None:
+        out.print(printed(table))
+    elif table.rows:
+        out.print(printed_in_full(table))
+    else:
+        out.print("No study yet: run `autotuner tune`.")
 
 
 def _figures(store: Store, study: str, wanted: Figures) -> Table:
@@ -130,10 +126,9 @@ def trials(
     as_json: JsonOption = False,
 ) -> None:
     """Every trial of a study: its parameters, its verdict with the reason, its figures and times."""
-    from autotuner.store import queries
     from autotuner.views import trial_files
-    from autotuner.views.trial_lines import trial_lines
-    from autotuner.views.trials_table import trials_table
+    from autotuner.views.terminal import printed
+    from autotuner.views.trials_table import trials_of
 
     if as_csv + as_json + as_parquet > 1:
         raise InputError("--csv, --json and --parquet are three formats: give one of them")
@@ -144,20 +139,20 @@ def trials(
         if not (as_csv or as_json or as_parquet):
             raise InputError("--out needs a format: --csv, --json or --parquet")
     with of as (store, study):
-        lines, record = trial_lines(store, study), queries.study(store, study)
+        table = trials_of(store, study)
     content: str | bytes
     if as_parquet:
-        content = trial_files.as_parquet(lines)
+        content = trial_files.as_parquet(table)
     elif as_csv:
-        content = trial_files.as_csv(lines)
+        content = trial_files.as_csv(table)
     elif as_json:
-        content = f"{json_text(trial_files.as_json(lines))}\n"
+        content = f"{json_text(table.json())}\n"
     else:
-        out.print(trials_table(lines, record))
+        out.print(printed(table))
         return
     if output is not None:
         write_atomically(output, content)
-        out.print(f"{len(lines)} trials of {study} written to {output}.")
+        out.print(f"{len(table.rows)} trials of {study} written to {output}.")
     elif isinstance(content, str):
         typer.echo(content, nl=False)
 
@@ -240,15 +235,16 @@ def compare(first: Named, second: Named, store: StoreOption = None, as_json: Jso
     """Two studies, such as those of two devices, by the variants that both have judged."""
     from autotuner.tuning import standings
     from autotuner.tuning.compared import comparison
-    from autotuner.views import figure_tables
+    from autotuner.views.figure_tables import comparison_table
+    from autotuner.views.terminal import printed_in_full
 
     with stored(store) as opened:
-        names = named(opened, first), named(opened, second)
-        if names[0] == names[1]:
+        one, other = named(opened, first), named(opened, second)
+        if one == other:
             raise InputError(f"{first} and {second} are the same study; name another one")
-        found = comparison(opened, *names)
-        best = standings.quoted(opened, names[0]), standings.quoted(opened, names[1])
+        best = standings.quoted(opened, one), standings.quoted(opened, other)
+        table = comparison_table((one, other), comparison(opened, one, other), best)
     if as_json:
-        print_json({"first": names[0], "second": names[1], **json_of(found)})
+        print_json({"first": one, "second": other, **table.json()[0]})
     else:
-        print_lines(figure_tables.comparison_lines(names, found, best))
+        out.print(printed_in_full(table))

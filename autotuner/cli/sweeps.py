@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotuner.cli.options import MOST, JsonOption, StoreOption, Wanted, stored, takes, wanted_sweep
-from autotuner.cli.output import json_of, out, print_json, print_lines
+from autotuner.cli.output import out, print_json
 from autotuner.values import config
 from autotuner.values.errors import InputError, StoreError
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
-
     from autotuner.jobs.outlook import Outlook
     from autotuner.jobs.worker import ServedDevices
     from autotuner.store import Store
@@ -47,6 +45,8 @@ def submit(
     from autotuner.jobs import outlook, queue
     from autotuner.store import Store
     from autotuner.tuning import workbench
+    from autotuner.views.sweep_tables import sweeps_document, sweeps_table
+    from autotuner.views.terminal import printed_in_full
 
     files = workbench.load_each(*wanted.space) if each else (workbench.load_space(*wanted.space),)
     requests = [wanted.request(file, share=len(files), name=name) for file in files]
@@ -54,11 +54,11 @@ def submit(
         made, is_new = queue.submit_group(opened, requests, priority, key)
         found = [outlook.outlook(opened, sweep.id) for sweep in made]
     if as_json:
-        print_json({**_document(found), "is_new": is_new})
+        print_json({**sweeps_document(found), "is_new": is_new})
         return
-    from autotuner.views.sweep_tables import sweep_lines
-
-    print_lines([*sweep_lines(found), *([] if is_new else ["It was asked for before, under the same key."])])
+    out.print(printed_in_full(sweeps_table(found)))
+    if not is_new:
+        out.print("It was asked for before, under the same key.")
 
 
 def list_sweeps(
@@ -69,13 +69,14 @@ def list_sweeps(
     """The queue: where each sweep is, what it has found, and why it waits."""
     from autotuner.jobs import outlook
     from autotuner.views.sweep_tables import sweeps_table
+    from autotuner.views.terminal import printed
 
     with stored(store) as opened:
-        found = outlook.outlooks(opened, over=None if everything else 0)
+        table = sweeps_table(outlook.outlooks(opened, over=None if everything else 0))
     if as_json:
-        print_json([json_of(each) for each in found])
-    elif found:
-        out.print(sweeps_table(found))
+        print_json(table.json())
+    elif table.rows:
+        out.print(printed(table))
     else:
         out.print(
             "Nothing is queued: `autotuner submit` asks for a sweep, `autotuner sweep list --all` lists those over."
@@ -85,29 +86,20 @@ def list_sweeps(
 def watch(sweep: AnySweep = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Shows a sweep, or a group, until it is over or paused. Exit code 1 where not all of it is done with a result."""
     from autotuner.jobs import outlook, queue
-    from autotuner.views.sweep_tables import sweep_lines
+    from autotuner.views.sweep_tables import sweeps_document, sweeps_table
+    from autotuner.views.terminal import printed_in_full
 
     with stored(store) as opened:
         numbers = [each.id for each in queue.resolve_all(opened, sweep)]
         show_until_over(opened, numbers, as_json)
         found = [outlook.outlook(opened, number) for number in numbers]
     if as_json:
-        print_line(_document(found))
+        print_line(sweeps_document(found))
     else:
-        print_lines(sweep_lines(found))
+        out.print(printed_in_full(sweeps_table(found)))
     state = outlook.group_state(found)
     if state.is_over and state != "done":
         raise typer.Exit(1)
-
-
-def _document(found: Sequence[Outlook]) -> dict[str, JsonValue]:
-    """A sweep, or a group with its sweeps, for programs."""
-    from autotuner.jobs.outlook import group_state
-
-    if len(found) == 1:
-        return json_of(found[0])
-    first = found[0].sweep
-    return {"group": first.group, "name": first.name, "state": group_state(found), "sweeps": [*map(json_of, found)]}
 
 
 def show_until_over(opened: Store, numbers: Collection[int], as_json: bool = False) -> None:
@@ -119,10 +111,10 @@ def show_until_over(opened: Store, numbers: Collection[int], as_json: bool = Fal
 
 
 def _show_event(event: EventRecord, as_json: bool) -> None:
-    from autotuner.views.sweep_tables import event_line
+    from autotuner.views.sweep_tables import event_line, events_table
 
     if as_json:
-        print_line(json_of(event))
+        print_line(events_table([event]).json()[0])
     else:
         out.print(event_line(event))
 
@@ -186,7 +178,7 @@ def _each(wanted: list[str], store: str | None, as_json: bool, change: Callable[
     """Changes each sweep, and of a group those that it has a meaning for; shows what they are then. All are looked up
     before any is changed."""
     from autotuner.jobs import outlook, queue
-    from autotuner.views.sweep_tables import sweep_lines
+    from autotuner.views.sweep_tables import sweep_line, sweeps_table
 
     found: list[Outlook] = []
     with stored(store) as opened:
@@ -200,9 +192,9 @@ def _each(wanted: list[str], store: str | None, as_json: bool, change: Callable[
             if refused is not None and len(found) == before:
                 raise refused
     if as_json:
-        print_json([json_of(each) for each in found])
+        print_json(sweeps_table(found).json())
     for each in () if as_json else found:
-        print_lines(sweep_lines([each])[:1])
+        out.print(sweep_line(each))
 
 
 def worker(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from autotuner.store.figures import BaselineAt, Cost, Costs, Improvement, Pace
@@ -10,9 +11,10 @@ from autotuner.tuning.compared import StudyComparison
 from autotuner.tuning.covered import Coverage, Covered
 from autotuner.tuning.standings import Quoted
 from autotuner.values.ratio import Speedup
+from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
-from autotuner.views.table import Column, Table, trial_column
-from autotuner.views.words import ESTIMATE, micros, moment, percent, quoted_words, ratio, span
+from autotuner.views.table import Column, Table, data, trial_column
+from autotuner.views.words import ESTIMATE, micros, moment, percent, quoted_words, span
 
 if TYPE_CHECKING:
     from autotuner.views.drawings.links import Links
@@ -25,39 +27,71 @@ def history_table(
     links: Links | None = None,
 ) -> Table:
     """Each trial that was the best until then; `confirmed` by the trial's number."""
-
-    def speedup(each: Improvement) -> float:
-        return confirmed[each.number].mid if each.number in confirmed else each.speedup
-
-    columns: list[Column[Improvement]] = [
-        trial_column(lambda e: e.number, study, links),
-        Column("at", "when", lambda e: e.at, moment, right=False),
-        Column("judged", "judged", lambda e: e.judged),
-        Column("seconds", "seconds", lambda e: e.seconds, lambda seconds: f"{seconds:.0f}"),
-        Column("speedup", "speedup", speedup, ratio, mark=lambda e: "" if e.number in confirmed else ESTIMATE),
-    ]
     note = (
         f"{ESTIMATE} an estimate of the search, else confirmed by finals. judged: variants until then. seconds: of all"
         " trials until then, on builders and devices."
     )
-    return Table.of(columns, found, [note])
+    return Table.of(history_columns(confirmed, study, links), found, [note])
+
+
+def history_columns(
+    confirmed: Mapping[int, Speedup] | None = None, study: str = "", links: Links | None = None
+) -> list[Column[Improvement]]:
+    """A line of the history."""
+    known = confirmed or {}
+
+    def speedup(each: Improvement) -> float:
+        return known[each.number].mid if each.number in known else each.speedup
+
+    return [
+        trial_column(lambda e: e.number, study, links),
+        Column("at", datetime, "when it was recorded", head="when", reads=moment),
+        Column("judged", int, "variants judged until then, this one included"),
+        Column(
+            "seconds",
+            float,
+            "that all trials until then took on devices and builders",
+            reads=lambda seconds: f"{seconds:.0f}",
+        ),
+        Column(
+            "speedup",
+            float,
+            "t_baseline / t_variant, of the finals or else of the search",
+            speedup,
+            text=lambda e: quoted_words(speedup(e), e.number in known),
+        ),
+        data("confirmed", bool, "that was confirmed by finals", lambda e: e.number in known),
+    ]
 
 
 def costs_table(found: Costs) -> Table:
     """What trials of each verdict cost, by stage, and the pace."""
     total = sum(each.seconds for each in found.by_verdict) or 1.0
-    columns: list[Column[Cost]] = [
-        Column("verdict", "verdict", lambda e: Verdict(e.verdict).words, right=False),
-        Column("trials", "trials", lambda e: e.trials),
-        Column("seconds", "time", lambda e: e.seconds, span),
-        Column("share", "of all", lambda e: e.seconds / total, lambda share: percent(share, 1)),
-        Column("each_seconds", "each", lambda e: e.seconds / e.trials, span),
-        Column("build_seconds", "build", lambda e: e.build_s, span),
-        Column("gate_seconds", "gate", lambda e: e.check_s, span),
-        Column("race_seconds", "race", lambda e: e.measure_s, span),
+    return Table.of(cost_columns(total), found.by_verdict, [] if found.pace is None else [_pace(found.pace)])
+
+
+def cost_columns(total: float = 1.0) -> list[Column[Cost]]:
+    """What trials of a verdict cost; `total`: seconds of all."""
+    return [
+        Column("verdict", str, reads=lambda verdict: Verdict(verdict).words),
+        Column("trials", int),
+        Column("seconds", float, "of devices and builders", head="time", reads=span),
+        Column("share", float, "of all", lambda e: e.seconds / total, "of all", lambda share: percent(share, 1)),
+        Column("each_seconds", float, "of one trial", lambda e: e.seconds / e.trials, "each", span),
+        Column("build_seconds", float, of=lambda e: e.build_s, head="build", reads=span),
+        Column("gate_seconds", float, of=lambda e: e.check_s, head="gate", reads=span),
+        Column("race_seconds", float, of=lambda e: e.measure_s, head="race", reads=span),
     ]
-    notes = [] if found.pace is None else [_pace(found.pace)]
-    return Table.of(columns, found.by_verdict, notes)
+
+
+PACE: list[Column[Pace]] = [
+    data("trials", int),
+    data("active_s", float, "that its runs lasted"),
+    data("trials_an_hour", float),
+    data("last_trials_an_hour", float, "of the last 50 trials"),
+    data("busy_share", float, "seconds of trials over seconds of runs; more than 1 on several devices"),
+]
+"""How fast a study is judged."""
 
 
 def _pace(pace: Pace) -> str:
@@ -70,52 +104,92 @@ def _pace(pace: Pace) -> str:
 
 def coverage_table(found: Coverage) -> Table:
     """How much of the space was judged, and how often each value."""
-    columns: list[Column[tuple[str, Covered]]] = [
-        Column("parameter", "parameter", lambda e: e[0], right=False),
-        Column("value", "value", lambda e: e[1].value, str, right=False),
-        Column("points", "valid points", lambda e: e[1].points),
-        Column("judged", "judged", lambda e: e[1].judged),
-        Column("right", "right", lambda e: e[1].right),
-        Column("best", "best", lambda e: e[1].best_speedup, ratio, mark=lambda e: "" if e[1].best_confirmed else "~"),
-    ]
     lines = [(name, each) for name, values in found.parameters.items() for each in values]
-    if not found.points:
-        return Table.of(columns, lines, ["The space has no valid points."])
-    share = percent(found.judged / found.points, 1)
-    return Table.of(columns, lines, [f"{found.judged:,} of {found.points:,} valid points were judged ({share})"])
+    share = "" if not found.points else f" ({percent(found.judged / found.points, 1)})"
+    return Table.of(COVERAGE, lines, [f"{found.judged:,} of {found.points:,} valid points were judged{share}"])
+
+
+COVERAGE: list[Column[tuple[str, Covered]]] = [
+    Column("parameter", str, of=lambda e: e[0]),
+    Column("value", Value, of=lambda e: e[1].value, reads=str),
+    Column("points", int, "valid ones that have it", lambda e: e[1].points, "valid points"),
+    Column("judged", int, of=lambda e: e[1].judged),
+    Column("right", int, "with a latency", lambda e: e[1].right),
+    Column(
+        "best",
+        float,
+        "t_baseline / t_variant, of the finals or else of the search",
+        lambda e: e[1].best_speedup,
+        text=lambda e: "" if e[1].best_speedup is None else quoted_words(e[1].best_speedup, e[1].best_confirmed),
+    ),
+    data("best_confirmed", bool, "that was confirmed by finals", lambda e: e[1].best_confirmed),
+]
+"""How often a value of a parameter was judged."""
 
 
 def baselines_table(found: Sequence[BaselineAt]) -> Table:
     """What each baseline took at each start of a driver."""
-    columns: list[Column[BaselineAt]] = [
-        Column("run", "run", lambda e: e.session),
-        Column("at", "when", lambda e: e.at, moment, right=False),
-        Column("host", "host", lambda e: e.host, right=False),
-        Column("problem", "problem", lambda e: str(e.problem), right=False),
-        Column("baseline", "baseline", lambda e: e.baseline, right=False),
-        Column("us", "us", lambda e: e.median_us, micros),
-        Column("beside_us", "us beside variants", lambda e: e.beside_us, micros),
-        Column("said", "", lambda e: e.disturbed or ("raced against" if e.pinned else ""), right=False),
+    return Table.of(BASELINES, found)
+
+
+BASELINES: list[Column[BaselineAt]] = [
+    Column("run", int, "number of the run that timed it", lambda e: e.session),
+    Column("at", datetime, head="when", reads=moment),
+    Column("host", str),
+    Column("problem", str, of=lambda e: str(e.problem)),
+    Column("baseline", str),
+    Column("us", float, "of one forward, at calibration", lambda e: e.median_us, reads=micros),
+    Column(
+        "beside_us",
+        float,
+        "the mean beside its variants, where the study has one problem",
+        head="us beside variants",
+        reads=micros,
+    ),
+    Column(
+        "disturbed",
+        str,
+        "why the machine was not calm",
+        head="",
+        text=lambda e: e.disturbed or ("raced against" if e.pinned else ""),
+    ),
+    data("pinned", bool, "it was the fastest, and variants were raced against it"),
+]
+"""What a baseline took at a start of a driver."""
+
+
+def comparison_table(
+    names: tuple[str, str], found: StudyComparison, best: tuple[Quoted | None, Quoted | None] = (None, None)
+) -> Table:
+    """Two studies by the variants of both, by the searches; `best`: what the trial to use of each came to."""
+    notes = [
+        f"The trial to use of {name}: {quoted_words(each.speedup, each.confirmed)},"
+        f" {'confirmed by finals' if each.confirmed else 'by the search'}."
+        for name, each in zip(names, best, strict=True)
+        if each is not None
     ]
-    return Table.of(columns, found)
+    return Table.of(COMPARISON, [found], notes, title=lambda _: f"{names[1]}, the second, over {names[0]}, the first")
 
 
-def comparison_lines(
-    names: tuple[str, str], found: StudyComparison, best: tuple[Quoted | None, Quoted | None]
-) -> list[str]:
-    """Two studies, in some lines: the variants of both by the searches, and the trial to use of each."""
-    first, second = names
-    if found.speedup is None or found.variant_ratio is None:
-        lines = [f"{first} and {second} share no variant that is right in both."]
-    else:
-        lines = [
-            f"{found.shared} variants are right in both; of them {found.faster} have the larger speedup in {second}.",
-            f"Speedup in {second} over that in {first}, by the searches: {ESTIMATE}{found.speedup.mid:.3f}"
-            f" [{found.speedup.low:.3f}, {found.speedup.high:.3f}]; microseconds: {found.variant_ratio:.3f}.",
-        ]
-    for name, each in zip(names, best, strict=True):
-        if each is not None:
-            how = "confirmed by finals" if each.confirmed else "by the search"
-            lines.append(f"The trial to use of {name}: {quoted_words(each.speedup, each.confirmed)}, {how}.")
-    wrong = (found.only_right_in_first, second), (found.only_right_in_second, first)
-    return lines + [f"{count} right in the other are rejected in {name}." for count, name in wrong if count]
+COMPARISON: list[Column[StudyComparison]] = [
+    Column("shared", int, "variants with a latency in both", head="right in both"),
+    Column("faster", int, "of them those with a larger speedup in the second", head="faster in the second"),
+    Column(
+        "speedup",
+        Speedup,
+        "geometric mean of speedup in the second over speedup in the first; null where they share none",
+        head="speedup, by the searches",
+        reads=lambda found: f"{quoted_words(found.mid, False)} [{found.low:.3f}, {found.high:.3f}]",
+        none="no variant is right in both",
+    ),
+    Column(
+        "variant_ratio",
+        float,
+        "geometric mean of microseconds in the second over the first",
+        head="microseconds",
+        reads=lambda found: f"{found:.3f} times those in the first",
+    ),
+    Column("only_right_in_first", int, "rejected in the second"),
+    Column("only_right_in_second", int, "rejected in the first"),
+]
+"""What two studies say of the variants of both."""

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from autotuner.ops import op_of
 from autotuner.values.ratio import Speedup
-from autotuner.views.table import Column, Table, trial_column
+from autotuner.views.table import Column, Table, Where, data, points_column, trial_column
 from autotuner.views.words import (
     ESTIMATE,
     LATER,
-    POINTS,
     TIE,
     WINNER,
     ending_words,
@@ -19,7 +18,7 @@ from autotuner.views.words import (
     micros,
     numbers_words,
     over_words,
-    point,
+    quoted_words,
     ratio,
 )
 
@@ -47,51 +46,76 @@ def leaderboard(entries: Sequence[Entry], of: StudyRecord, links: Links | None =
     the pages, where the table is on one.
     """
     baseline = op_of(of.problems[0]).words.baseline
-    has_finals = any(entry.confirmed for entry in entries)
-    columns = _columns(has_finals, baseline, of.name, links)
-    return Table.of(
-        columns,
-        entries,
-        _notes(entries, of, baseline) if entries else (f"No variant of {of.name} has a latency yet.",),
-        sign_of,
-    )
+    columns = leaderboard_columns(any(entry.confirmed for entry in entries), baseline, of.name, links)
+    notes = _notes(entries, of, baseline) if entries else (f"No variant of {of.name} has a latency yet.",)
+    return Table.of(columns, entries, notes, sign_of)
 
 
-def _columns(has_finals: bool, baseline: str, study: str, links: Links | None) -> list[Column[Entry]]:
-    found: list[Column[Entry]] = [
-        Column("rank", "rank", lambda e: e.rank, mark=lambda e: sign_of(e).replace(ESTIMATE, ""), after=True),
-        trial_column(lambda e: e.number, study, links),
-    ]
-    if has_finals:
-        found += [
-            Column("confirmed", "confirmed", lambda e: e.confirmed and e.confirmed.mid, ratio, "-"),
-            Column("confirmed_interval", "95 % interval", lambda e: e.confirmed, ends, "not in finals", right=False),
-        ]
-    found.append(
-        Column("search", "search" if has_finals else "speedup", lambda e: e.speedup.mid, ratio, mark=_estimated)
-    )
-    if has_finals:
-        found.append(Column("off_by", "off by", lambda e: e.difference, lambda share: f"{share:+z.1%}", wide=True))
-    else:
-        found.append(
-            Column(
-                "search_interval",
-                "95 % interval",
-                lambda e: e.speedup,
-                lambda found: ends(found, "blocks"),
-                right=False,
-            )
-        )
+def leaderboard_columns(
+    has_finals: bool = False, baseline: str = "baseline", study: str = "", links: Links | None = None
+) -> list[Column[Entry]]:
+    """A line of the leaderboard. What only finals find is shown after some."""
+    before: Where = "data" if has_finals else "always"
+    after: Where = "always" if has_finals else "data"
+    wide: Where = "wide" if has_finals else "always"
     return [
-        *found,
-        Column("us", "us", lambda e: e.median_us, micros, wide=has_finals),
-        Column("baseline_us", f"{baseline} us", lambda e: e.baseline_us, micros, wide=True),
-        Column(POINTS, POINTS, lambda e: e.variant.point, point, right=False),
+        Column("rank", int, "those that tie for the lead share it", text=lambda e: f"{e.rank}{place_sign(e)}"),
+        trial_column(lambda e: e.number, study, links),
+        Column(
+            "confirmed",
+            float,
+            "t_baseline / t_variant in the finals; null for what was not in them",
+            lambda e: e.confirmed and e.confirmed.mid,
+            reads=ratio,
+            none="-",
+            where=after,
+        ),
+        Column(
+            "confirmed_interval",
+            Speedup,
+            "the same with its ends",
+            lambda e: e.confirmed,
+            "95 % interval",
+            ends,
+            "not in finals",
+            where=after,
+        ),
+        Column(
+            "search",
+            float,
+            "t_baseline / t_variant by the search: the best of many look better than they are",
+            lambda e: e.speedup.mid,
+            "search" if has_finals else "speedup",
+            text=lambda e: quoted_words(e.speedup.mid, not e.censored),
+        ),
+        Column(
+            "search_interval",
+            Speedup,
+            "the same with its ends",
+            lambda e: e.speedup,
+            "95 % interval",
+            lambda found: ends(found, "blocks"),
+            where=before,
+        ),
+        Column(
+            "off_by",
+            float,
+            "the search's estimate over what was confirmed, less 1",
+            lambda e: e.difference,
+            reads=lambda share: f"{share:+z.1%}",
+            where="wide" if has_finals else "data",
+        ),
+        Column("variant_us", float, "of one forward", lambda e: e.median_us, "us", micros, where=wide),
+        Column(
+            "baseline_us", float, "of the baseline in the same blocks", None, f"{baseline} us", micros, where="wide"
+        ),
+        data("verdict", str, of=lambda e: e.verdict.value),
+        data("censored", bool, "its race was stopped early: an estimate from few blocks"),
+        data("tied", bool, "ties for the lead with others of the finals"),
+        data("beaten", bool, "would tie, but a race of the search has shown one that ties to be faster"),
+        data("crowned", bool, "faster than the others of the finals and the baseline, by more than a tie"),
+        points_column(lambda e: e.variant.point),
     ]
-
-
-def _of_blocks(speedup: Speedup) -> str:
-    return ends(speedup, "blocks")
 
 
 def sign_of(entry: Entry) -> str:
@@ -99,14 +123,19 @@ def sign_of(entry: Entry) -> str:
     return WINNER if entry.crowned else TIE if entry.tied else ESTIMATE if entry.censored else ""
 
 
-def _estimated(entry: Entry) -> str:
-    return ESTIMATE if entry.censored else ""
+def place_sign(entry: Entry) -> str:
+    """Behind a rank: crowned, or tied."""
+    return sign_of(entry).replace(ESTIMATE, "")
 
 
 def _notes(entries: Sequence[Entry], of: StudyRecord, baseline: str) -> list[str]:
     """What stands below the table: how the finals ended, and what its signs and columns mean."""
     has_finals = any(entry.confirmed for entry in entries)
-    signs = [sign for sign in SIGNS if any(sign in (sign_of(entry), _estimated(entry)) for entry in entries)]
+    signs = [
+        sign
+        for sign in SIGNS
+        if any(sign == sign_of(entry) or (sign == ESTIMATE and entry.censored) for entry in entries)
+    ]
     notes = [f"{sign} {SIGNS[sign]}." for sign in signs]
     if has_finals:
         notes += ["confirmed: in fresh processes, on fresh inputs.", "search, us: of the search, biased: the best of"]

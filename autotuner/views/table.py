@@ -2,45 +2,71 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
-from pydantic import JsonValue
+from pydantic import BaseModel, Field, JsonValue, create_model
 
-from autotuner.values.model import json_of
-from autotuner.values.ratio import Speedup
+from autotuner.values.model import Model, json_of
+from autotuner.values.variant import Value
 from autotuner.views import words
 
 if TYPE_CHECKING:
     from autotuner.views.drawings.links import Links
 
 T = TypeVar("T")
-Raw = JsonValue | datetime | Speedup | Mapping[str, Any]
+Raw = JsonValue | datetime | BaseModel | Mapping[str, Any] | tuple[Any, ...]
 """What a cell holds."""
+Where = Literal["always", "table", "wide", "full", "data"]
+"""Where a column is shown: always; in tables; in those of pages and of a terminal with long lines; where one line is
+told in full; to programs alone."""
 
 
 class Column(NamedTuple, Generic[T]):
-    """One column of a view: what it holds of each line, and how that reads."""
+    """One column of a view: what it holds of each line, how that reads, and what the API says of it."""
 
     key: str
     """Its name for programs."""
-    head: str
-    of: Callable[[T], Raw]
+    type: Any
+    """What programs read; or null, which any column may hold."""
+    says: str = ""
+    """What the API's description adds to the name."""
+    of: Callable[[T], Raw] | None = None
+    """What it holds of a line; None: its attribute of that name."""
+    head: str | None = None
+    """What stands above it; None: its name for programs."""
     reads: Callable[[Any], str] = words.plain
     """What a person reads of a value."""
     none: str = ""
     """What is read where there is no value."""
-    right: bool = True
-    """Set to the right, as numbers are."""
-    wide: bool = False
-    """A terminal leaves it out where lines are short."""
+    text: Callable[[T], str] | None = None
+    """What a person reads of a line, where that is not of the value alone."""
+    right: bool | None = None
+    """Set to the right; None: where it holds numbers."""
+    where: Where = "always"
     href: Callable[[T], str | None] | None = None
     """The page that a cell leads to."""
-    mark: Callable[[T], str] | None = None
-    """A sign that stands before what is read, of an estimate, say."""
-    after: bool = False
-    """The sign stands behind it."""
+    look: Callable[[T], str] | None = None
+    """On a page the value is a chip: its colour."""
+
+    @property
+    def title(self) -> str:
+        """What stands above it."""
+        return self.key.replace("_", " ") if self.head is None else self.head
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is set to the right."""
+        return self.type in (int, float) if self.right is None else self.right
+
+    def cell(self, line: T) -> Cell:
+        """What stands in the row of a line."""
+        value = getattr(line, self.key) if self.of is None else self.of(line)
+        text = self.text(line) if self.text is not None else self.none if value is None else self.reads(value)
+        href, look = (None if made is None else made(line) for made in (self.href, self.look))
+        return Cell(value, text, href, look)
 
 
 class Cell(NamedTuple):
@@ -49,41 +75,26 @@ class Cell(NamedTuple):
     value: Raw
     text: str
     href: str | None = None
-
-    @property
-    def json(self) -> JsonValue:
-        """The value for programs; times are ISO 8601, in UTC."""
-        if isinstance(self.value, datetime):
-            return self.value.astimezone(UTC).isoformat()
-        if isinstance(self.value, Speedup):
-            return json_of(self.value)
-        return dict(self.value) if isinstance(self.value, Mapping) else self.value
+    look: str | None = None
 
 
 class Row(NamedTuple):
-    """A line, and the sign of what it is; "" where there is nothing to say of it."""
+    """A line."""
 
     cells: tuple[Cell, ...]
     sign: str = ""
-
-
-class Head(NamedTuple):
-    """What a renderer knows of a column."""
-
-    key: str
-    text: str
-    right: bool = False
-    wide: bool = False
+    """What it is; "" where there is nothing to say of it."""
+    title: str = ""
+    """What stands above the line where it is told in full."""
 
 
 class Table(NamedTuple):
-    """A view of a study with the notes below it."""
+    """A view of a study with the notes above and below it."""
 
-    columns: tuple[Head, ...]
+    columns: tuple[Column[Any], ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
-    signed: bool = False
-    """Its rows may have signs."""
+    above: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -91,14 +102,14 @@ class Table(NamedTuple):
         columns: Iterable[Column[T]],
         lines: Iterable[T],
         notes: Iterable[str] = (),
-        sign: Callable[[T], str] | None = None,
+        sign: Callable[[T], str] = lambda _: "",
+        above: Iterable[str] = (),
+        title: Callable[[T], str] = lambda _: "",
     ) -> Table:
         """A row a line."""
         every = tuple(columns)
-        signs = sign or (lambda _: "")
-        rows = tuple(Row(tuple(_cell(column, line) for column in every), signs(line)) for line in lines)
-        titles = tuple(Head(each.key, each.head, each.right, each.wide) for each in every)
-        return cls(titles, rows, tuple(notes), sign is not None)
+        rows = (Row(tuple(each.cell(line) for each in every), sign(line), title(line)) for line in lines)
+        return cls(every, tuple(rows), tuple(notes), tuple(above))
 
     @classmethod
     def plain(
@@ -106,24 +117,54 @@ class Table(NamedTuple):
     ) -> Table:
         """A table whose cells are what is read; `right`: places of the columns that are set to the right."""
         places = {*right}
-        columns = tuple(Head(text.replace(" ", "_"), text, place in places) for place, text in enumerate(titles))
+        columns = tuple(Column[Any](title, str, head=title, right=at in places) for at, title in enumerate(titles))
         return cls(columns, tuple(Row(tuple(map(_read, row))) for row in rows))
 
-    def json(self) -> list[JsonValue]:
-        """The rows for programs, each an object with what stands in its columns, and what its sign says."""
-        keys = [column.key for column in self.columns]
-        rows = [dict(zip(keys, (cell.json for cell in row.cells), strict=True)) for row in self.rows]
-        if self.signed:
-            rows = [{**of, "sign": words.SIGNS.get(row.sign)} for of, row in zip(rows, self.rows, strict=True)]
-        return list(rows)
+    def shown(self, *where: Where) -> Table:
+        """The columns for people: those that always are shown, and `where`."""
+        places = [place for place, each in enumerate(self.columns) if each.where in ("always", *where)]
+        rows = (row._replace(cells=tuple(row.cells[place] for place in places)) for row in self.rows)
+        return self._replace(columns=tuple(self.columns[place] for place in places), rows=tuple(rows))
+
+    @property
+    def in_full(self) -> Table:
+        """The only row on its side: a row for each column that is not empty."""
+        told = self.shown("full")
+        (row,) = told.rows
+        pairs = zip(told.columns, row.cells, strict=True)
+        return Table.plain(("what", "value"), [(column.title, cell) for column, cell in pairs if cell.text])
+
+    def lines(self) -> list[dict[str, Raw]]:
+        """What stands in the columns of each row, by their keys."""
+        return [{c.key: cell.value for c, cell in zip(self.columns, row.cells, strict=True)} for row in self.rows]
+
+    def json(self) -> list[dict[str, JsonValue]]:
+        """The rows for programs, each an object; times are ISO 8601, in UTC, and numbers that are not finite null."""
+        return [{key: _json(value) for key, value in line.items()} for line in self.lines()]
 
 
-def _cell(column: Column[T], line: T) -> Cell:
-    value = column.of(line)
-    text = column.none if value is None else column.reads(value)
-    mark = column.mark(line) if column.mark is not None else ""
-    read = f"{text}{mark}" if column.after else f"{mark}{text}"
-    return Cell(value, text if value is None else read, None if column.href is None else column.href(line))
+def row_of(columns: Iterable[Column[T]], line: T) -> dict[str, JsonValue]:
+    """A line for programs."""
+    return {each.key: _json(each.cell(line).value) for each in columns}
+
+
+def model_of(name: str, says: str, columns: Iterable[Column[Any]]) -> type[Model]:
+    """What programs read of a line of these columns, for the API's description."""
+    fields: dict[str, Any] = {each.key: (each.type | None, Field(description=each.says or None)) for each in columns}
+    return create_model(name, __base__=Model, __doc__=says, **fields)
+
+
+def _json(value: Any) -> JsonValue:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, BaseModel):
+        return json_of(value)
+    if isinstance(value, Mapping):
+        return {key: _json(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [_json(each) for each in value]
+    found: JsonValue = None if isinstance(value, float) and not math.isfinite(value) else value
+    return found
 
 
 def _read(value: str | datetime | Cell) -> Cell:
@@ -135,7 +176,17 @@ def _read(value: str | datetime | Cell) -> Cell:
 def trial_column(number: Callable[[T], int], study: str, links: Links | None) -> Column[T]:
     """The number of a trial, which leads to its page where there are pages."""
     href = None if links is None else lambda line: links.trial(study, number(line))
-    return Column("trial", "trial", number, str, href=href)
+    return Column("trial", int, "its number", number, reads=str, href=href)
+
+
+def points_column(point: Callable[[T], Mapping[str, Value]]) -> Column[T]:
+    """The parameters: IMPL first, then by name. A terminal shows of each what tells it from the first."""
+    return Column(words.POINTS, dict[str, Value], "IMPL first, then by name", point, reads=words.point)
+
+
+def data(key: str, type: Any, says: str = "", of: Callable[[Any], Raw] | None = None) -> Column[Any]:
+    """A column for programs alone."""
+    return Column(key, type, says, of, where="data")
 
 
 def linked(text: str, href: str | None) -> Cell:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
 from rich import box
@@ -32,22 +32,44 @@ class Fitted:
 
 def printed(found: table.Table) -> RenderableType:
     """A table and its notes. Of points only what tells them apart stands in the rows, and what all share above."""
-    places = [place for place, column in enumerate(found.columns) if column.key == POINTS]
+    every = found.shown("table", "wide")
     above: list[Text] = []
-    differing: dict[int, tuple[str, ...]] = {}
-    for place in places:
-        above, differing[place] = beside([cast(Point, row.cells[place].value) for row in found.rows])
+    for place in [place for place, column in enumerate(every.columns) if column.key == POINTS]:
+        known = [at for at, row in enumerate(every.rows) if isinstance(row.cells[place].value, Mapping)]
+        above, texts = beside([cast(Point, every.rows[at].cells[place].value) for at in known])
+        every = _with_texts(every, place, dict(zip(known, texts, strict=True)))
 
     def made(width: int) -> RenderableType:
-        shown = [place for place, column in enumerate(found.columns) if width >= WIDE or not column.wide]
-        right = tuple(at for at, place in enumerate(shown) if found.columns[place].right)
-        lines = new_table(*(found.columns[place].text for place in shown), right=right)
-        for number, row in enumerate(found.rows):
-            cells = (differing[at][number] if at in differing else row.cells[at].text for at in shown)
+        fits = every if width >= WIDE else every.shown("table")
+        right = tuple(at for at, column in enumerate(fits.columns) if column.is_right)
+        lines = new_table(*(column.title for column in fits.columns), right=right)
+        for row in fits.rows:
+            cells = (Text(cell.text, style=STYLES.get(cell.look or "", "")) for cell in row.cells)
             lines.add_row(*cells, style=STYLES.get(row.sign, ""))
         return lines
 
-    return Group(*above, Fitted(made), *map(note, found.notes))
+    shown = [Fitted(made)] if found.rows else []
+    return Group(*map(note, found.above), *above, *shown, *map(note, found.notes))
+
+
+def printed_in_full(found: table.Table) -> RenderableType:
+    """Each row as some lines: its title, and a line for each column that is not empty."""
+    told, lines = found.shown("full"), list[str]()
+    width = max((len(column.title) for column in told.columns), default=0)
+    for row in told.rows:
+        cells = zip(told.columns, row.cells, strict=True)
+        lines += [row.title, *(f"  {column.title:{width}} {cell.text}" for column, cell in cells if cell.text)]
+    return Text("\n".join([*lines, *found.notes]))
+
+
+def _with_texts(found: table.Table, place: int, texts: Mapping[int, str]) -> table.Table:
+    """The table with other texts in a column, by row."""
+
+    def changed(at: int, row: table.Row) -> table.Row:
+        cell = row.cells[place]._replace(text=texts.get(at, row.cells[place].text))
+        return row._replace(cells=(*row.cells[:place], cell, *row.cells[place + 1 :]))
+
+    return found._replace(rows=tuple(changed(at, row) for at, row in enumerate(found.rows)))
 
 
 def new_table(*columns: str, right: tuple[int, ...] = ()) -> Lines:

@@ -1,18 +1,19 @@
-"""Every trial of a study as a table."""
+"""Every trial of a study: what was tried, what came of it, what finals confirmed. The same columns for people, CSV,
+JSON, Parquet and data frames."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rich.console import Group, RenderableType
-from rich.text import Text
+import math
+from collections.abc import Mapping
+from datetime import datetime
 
 from autotuner.ops import op_of
-from autotuner.store import StudyRecord
+from autotuner.store import ListedTrial, Store, StudyRecord, queries, trials
+from autotuner.tuning import standings
+from autotuner.values.ratio import Speedup
 from autotuner.values.verdict import Verdict
-from autotuner.views.terminal import STYLES, WIDE, Fitted, beside, new_table, note
-from autotuner.views.trial_lines import TrialLine
-from autotuner.views.words import ESTIMATE, OURS, POINTS, REJECT, over_words
+from autotuner.views.table import Column, Table, data, points_column
+from autotuner.views.words import ESTIMATE, OURS, REJECT, over_words, quoted_words, ratio
 
 SIGNS = {
     ESTIMATE: "the race was stopped early: an estimate from few blocks",
@@ -21,55 +22,118 @@ SIGNS = {
 }
 
 
-def trials_table(lines: Sequence[TrialLine], of: StudyRecord) -> RenderableType:
-    """A row a trial, by number."""
-    if not lines:
-        return Text("No trial was judged yet.")
-    baseline = op_of(of.problems[0]).words.baseline
-    above, points = beside([line.parameters for line in lines])
+def trials_of(store: Store, study: str) -> Table:
+    """Every recorded trial of a study by number, faults of ours included. Raises StoreError: no such study."""
+    found = sorted(trials.listed(store, study), key=lambda each: each.number)
+    return trials_table(found, standings.every_confirmed(store, study), queries.study(store, study))
 
-    def made(width: int) -> RenderableType:
-        wide = width >= WIDE
-        more = ("confirmed", f"{baseline} us", "seconds") if wide else ()
-        right = (0, 1, 2, 4, 5, 6) if wide else (0, 1, 2)
-        table = new_table("trial", "speedup", "us", "came to", *more, POINTS, right=right)
-        for line, point in zip(lines, points, strict=True):
-            extra = (_speedup(line.confirmed), _micros(line.baseline_us), f"{line.seconds:.1f}") if wide else ()
-            cells = str(line.number), _estimate(line), _micros(line.variant_us), _came_to(line), *extra
-            table.add_row(*cells, point, style=STYLES.get(sign_of(line), ""))
-        return table
 
-    signs = [sign for sign in SIGNS if any(sign_of(line) == sign for line in lines)]
+def trials_table(found: list[ListedTrial], confirmed: Mapping[int, Speedup], of: StudyRecord) -> Table:
+    """A row a trial, in this order. What has no latency that stands has None for speedups and microseconds.
+
+    A speedup is t_baseline / t_variant: higher is better. Over several problems it is the geometric mean and so are the
+    microseconds, or they are the worst problem's where the space file asks for that.
+    """
+    signs = [sign for sign in SIGNS if any(sign_of(each) == sign for each in found)]
     notes = [*(f"{sign} {SIGNS[sign]}." for sign in signs), over_words(len(of.problems), of.objective)]
-    return Group(*above, Fitted(made), note(" ".join(filter(None, notes))))
+    line = " ".join(filter(None, notes)) if found else "No trial was judged yet."
+    return Table.of(trial_columns(confirmed, op_of(of.problems[0]).words.baseline), found, [line], sign_of)
 
 
-def sign_of(line: TrialLine) -> str:
+def trial_columns(
+    confirmed: Mapping[int, Speedup] | None = None, baseline: str = "baseline"
+) -> list[Column[ListedTrial]]:
+    """A trial in a list; `confirmed` in the last finals, by number."""
+
+    def in_finals(each: ListedTrial) -> Speedup | None:
+        return None if confirmed is None else confirmed.get(each.number)
+
+    return [
+        Column("number", int, "Optuna's trial number", head="trial", reads=str),
+        Column("verdict", str, of=lambda e: e.verdict.value, head="came to", text=_came_to),
+        data("fault", str, "code of the check or the step that turned it down"),
+        data("case", str, "in which case of the gate"),
+        data("detail", str, "what was found there"),
+        Column(
+            "speedup",
+            float,
+            "t_baseline / t_variant, an estimate of the search",
+            lambda e: e.speedup and e.speedup.mid,
+            text=lambda e: "" if e.speedup is None else quoted_words(e.speedup.mid, not e.censored),
+        ),
+        data("speedup_low", float, "lower end of its 95 % interval", lambda e: _low(e.speedup)),
+        data("speedup_high", float, of=lambda e: _high(e.speedup)),
+        data(
+            "censored",
+            bool,
+            "the race was stopped early: the estimate is from few blocks",
+            lambda e: e.censored and e.objective is not None,
+        ),
+        Column(
+            "confirmed",
+            float,
+            "speedup in the last finals",
+            lambda e: (found := in_finals(e)) and found.mid,
+            reads=ratio,
+            where="wide",
+        ),
+        data("confirmed_low", float, of=lambda e: _low(in_finals(e))),
+        data("confirmed_high", float, of=lambda e: _high(in_finals(e))),
+        Column(
+            "variant_us",
+            float,
+            "microseconds of one forward",
+            lambda e: e.median_us if e.objective is not None else None,
+            "us",
+            _micros,
+        ),
+        Column(
+            "baseline_us",
+            float,
+            "of the baseline in the same blocks",
+            lambda e: e.baseline_us if e.objective is not None else None,
+            f"{baseline} us",
+            _micros,
+            where="wide",
+        ),
+        data("original", str, "a duplicate's: digest of the artifact that was measured in its place"),
+        Column("seconds", float, "that building and judging took", reads=lambda found: f"{found:.1f}", where="wide"),
+        data("session", int, "number of the run that judged it"),
+        data("recorded_at", datetime, "UTC"),
+        data("revoked", str, "why its latency was taken back", lambda e: e.revoked_reason),
+        points_column(lambda e: e.parameters),
+    ]
+
+
+def sign_of(trial: ListedTrial) -> str:
     """What a trial is at a glance; "" for one that was measured to the end."""
-    if line.revoked is not None:
+    if trial.revoked:
         return REJECT
-    if not line.verdict.judges:
+    if not trial.verdict.judges:
         return OURS
-    if not line.verdict.has_latency:
+    if not trial.verdict.has_latency:
         return REJECT
-    return ESTIMATE if line.censored else ""
+    return ESTIMATE if trial.censored else ""
 
 
-def _came_to(line: TrialLine) -> str:
-    if line.revoked is not None:
+def _came_to(trial: ListedTrial) -> str:
+    if trial.revoked:
         return f"{REJECT} revoked"
-    sign = sign_of(line)
+    sign = sign_of(trial)
     mark = f"{sign} " if sign in (REJECT, OURS) else ""
-    return mark + (line.fault if line.fault is not None and line.verdict != Verdict.RACED_OUT else line.verdict.words)
+    is_fault = trial.fault is not None and trial.verdict != Verdict.RACED_OUT
+    return f"{mark}{trial.fault if is_fault else trial.verdict.words}"
 
 
-def _estimate(line: TrialLine) -> str:
-    return f"{ESTIMATE if line.censored else ''}{_speedup(line.speedup)}"
+def _low(found: Speedup | None) -> float | None:
+    """The lower end; None where nothing bounds it."""
+    return None if found is None or found.low == 0 else found.low
 
 
-def _speedup(ratio: float | None) -> str:
-    return "" if ratio is None else f"{ratio:.3f}x"
+def _high(found: Speedup | None) -> float | None:
+    """The upper end; None where nothing bounds it."""
+    return None if found is None or found.high == math.inf else found.high
 
 
-def _micros(us: float | None) -> str:
-    return "" if us is None else f"{us:.1f}"
+def _micros(us: float) -> str:
+    return f"{us:.1f}"

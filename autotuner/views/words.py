@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
 WINNER, TIE, ESTIMATE, REJECT, OURS = "*", "=", "~", "x", "!"
 """The signs: crowned; ties for the lead; an estimate from few blocks; rejected or revoked; says nothing of the
 variant."""
-SIGNS = {WINNER: "crowned", TIE: "tied", ESTIMATE: "estimate", REJECT: "rejected", OURS: "no verdict"}
-"""The signs as programs read them."""
 POINTS = "parameters"
 """The head and the key of the column with points."""
 MOST_NUMBERS = 12

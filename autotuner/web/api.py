@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from autotuner.serve.best import FORMATS, BestConfiguration, render
-from autotuner.store import device_health, figures, queries
+from autotuner.store import device_health, queries
 from autotuner.tuning import standings
 from autotuner.tuning.compared import comparison
 from autotuner.tuning.standings import Best
@@ -23,8 +23,20 @@ from autotuner.values.errors import InputError, StoreError
 from autotuner.values.model import json_of
 from autotuner.values.versions import version_of
 from autotuner.views.beliefs import StudyBeliefs
+from autotuner.views.figure_tables import (
+    COMPARISON,
+    PACE,
+    baselines_table,
+    costs_table,
+    coverage_table,
+    history_table,
+)
+from autotuner.views.leaderboard import leaderboard, leaderboard_columns
 from autotuner.views.snapshot import Snapshot
-from autotuner.views.trial_lines import trial_lines
+from autotuner.views.studies_table import FINALS, studies_table, study_columns
+from autotuner.views.sweep_tables import devices_table
+from autotuner.views.table import row_of
+from autotuner.views.trials_table import trials_table
 from autotuner.web import wire
 from autotuner.web.gate_service import GateBusy
 from autotuner.web.server import Server, server_of
@@ -81,9 +93,10 @@ router = APIRouter(prefix="/api/v1", responses=REFUSALS, tags=["studies"])
 changes = changing("server")
 
 
-def answer(model: BaseModel) -> Response:
+def answer(found: BaseModel | dict[str, Any]) -> Response:
     """A document as JSON, its infinite numbers as null."""
-    return Response(json.dumps(json_of(model)), media_type="application/json")
+    document = json_of(found) if isinstance(found, BaseModel) else found
+    return Response(json.dumps(document, allow_nan=False), media_type="application/json")
 
 
 def snapshot_of(request: Request, study: StudyName) -> Snapshot:
@@ -106,30 +119,30 @@ def get_health(request: Request) -> Response:
 @router.get("/studies", response_model=wire.StudyList)
 def list_studies(request: Request) -> Response:
     """Every study at a glance."""
-    found = map(wire.Study.found, server_of(request).reader.studies())
-    return answer(wire.StudyList(studies=tuple(found)))
+    return answer({"studies": studies_table(server_of(request).reader.studies()).json()})
 
 
 @router.get("/studies/{study}", response_model=wire.Study)
 def get_study(of: OfStudy) -> Response:
     """One study at a glance."""
-    return answer(wire.Study.found(of.summary.model_copy(update={"running": of.running})))
+    now = of.summary.model_copy(update={"running": of.running})
+    return answer(row_of(study_columns(), now))
 
 
 @router.get("/studies/{study}/leaderboard", response_model=wire.Leaderboard)
 def get_leaderboard(of: OfStudy, limit: Annotated[int, Query(ge=1, le=1000)] = 10) -> Response:
     """The fastest variants that passed the gate."""
-    variants = map(wire.Ranked.found, standings.leaderboard(of.store, of.name, limit))
-    return answer(wire.Leaderboard(study=of.name, baseline=of.baseline, tie=of.tie, variants=tuple(variants)))
+    variants = leaderboard(standings.leaderboard(of.store, of.name, limit), of.record).json()
+    return answer({"study": of.name, "baseline": of.baseline, "tie": of.tie, "variants": variants})
 
 
 @router.get("/studies/{study}/best", response_model=wire.BestVariant)
 def get_best_variant(of: OfStudy) -> Response:
     """The variant to use. 404 before anything was measured to its end."""
     best = _best(of)
-    ranked, finals = wire.Ranked.found(best.entry), wire.Finals.found(best.finals)
-    found = wire.BestVariant(study=of.name, variant=ranked, recorded_at=best.record.recorded_at, finals=finals)
-    return answer(found)
+    variant, finals = row_of(leaderboard_columns(), best.entry), best.finals and row_of(FINALS, best.finals)
+    recorded_at = best.record.recorded_at.isoformat()
+    return answer({"study": of.name, "variant": variant, "recorded_at": recorded_at, "finals": finals})
 
 
 def _best(snapshot: Snapshot) -> Best:
@@ -170,9 +183,10 @@ def list_trials(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """The trials in lines, by number, as `autotuner trials` lists them."""
-    lines = of.once("lines", lambda: trial_lines(of.store, of.name))
-    found = [each for each in lines if each.number > after][:limit]
-    return answer(wire.TrialList(study=of.name, count=len(lines), trials=tuple(map(wire.Trial.of, found))))
+    found = sorted((each for each in of.trials if each.number > after), key=lambda each: each.number)[:limit]
+    confirmed = of.once("confirmed", lambda: standings.every_confirmed(of.store, of.name))
+    lines = trials_table(found, confirmed, of.record).json()
+    return answer({"study": of.name, "count": len(of.trials), "trials": lines})
 
 
 @router.get("/studies/{study}/trials/{number}", response_model=TrialReport)
@@ -187,46 +201,48 @@ def get_trial(request: Request, of: OfStudy, number: Number) -> Response:
 @router.get("/studies/{study}/history", response_model=wire.History)
 def get_history(of: OfStudy) -> Response:
     """Each trial that was the best until then."""
-    found = map(wire.Improvement.of, figures.history(of.store, of.name))
-    return answer(wire.History(study=of.name, improvements=tuple(found)))
+    confirmed = standings.every_confirmed(of.store, of.name)
+    return answer({"study": of.name, "improvements": history_table(of.improvements, confirmed).json()})
 
 
 @router.get("/studies/{study}/costs", response_model=wire.Costs)
 def get_costs(of: OfStudy) -> Response:
     """What its trials cost by verdict and stage, and how fast it is judged."""
-    return answer(wire.Costs.of(of.costs))
+    pace = of.costs.pace and row_of(PACE, of.costs.pace)
+    return answer({"study": of.name, "pace": pace, "by_verdict": costs_table(of.costs).json()})
 
 
 @router.get("/studies/{study}/coverage", response_model=wire.Coverage)
 def get_coverage(of: OfStudy) -> Response:
     """How much of its space was judged, and how often each value. The first answer takes some seconds."""
     try:
-        return answer(wire.Coverage.of(of.coverage))
+        found = of.coverage
     except InputError as error:
         raise HTTPException(404, str(error)) from None
+    values = coverage_table(found).json()
+    return answer({"study": of.name, "points": found.points, "judged": found.judged, "values": values})
 
 
 @router.get("/studies/{study}/baselines", response_model=wire.BaselineList)
 def list_baselines(of: OfStudy) -> Response:
     """What the baselines took at each start of a driver."""
-    return answer(wire.BaselineList(study=of.name, baselines=tuple(map(wire.BaselineTime.of, of.baselines))))
+    return answer({"study": of.name, "baselines": baselines_table(of.baselines).json()})
 
 
 @router.get("/compare", response_model=wire.Comparison)
 def compare_studies(request: Request, first: Queried, second: Queried) -> Response:
     """Two studies, by the variants that both have judged."""
-    one, other = snapshot_of(request, first), snapshot_of(request, second)
-    found = comparison(one.store, one.name, other.name)
-    speedup = None if found.speedup is None else wire.SpeedupInterval.found(found.speedup)
-    return answer(wire.Comparison.of(found, first=first, second=second, speedup=speedup))
+    snapshot_of(request, second)
+    store = snapshot_of(request, first).store
+    return answer({"first": first, "second": second, **row_of(COMPARISON, comparison(store, first, second))})
 
 
 @router.get("/devices", response_model=wire.DeviceList, tags=["server"])
 def list_devices(request: Request) -> Response:
     """The devices that workers serve, and those that the store's studies were made on."""
     server = server_of(request)
-    found = map(wire.Device.found, device_health.every(server.reader.store))
-    return answer(wire.DeviceList(devices=tuple(found), models=device_models(server)))
+    found, models = device_health.every(server.reader.store), device_models(server)
+    return answer({"devices": devices_table(found).json(), "models": [*map(json_of, models)]})
 
 
 def device_models(server: Server) -> tuple[wire.DeviceModel, ...]:

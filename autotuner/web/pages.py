@@ -32,6 +32,7 @@ from autotuner.views.drawings import (
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.trial import head, trial_page
 from autotuner.views.snapshot import Snapshot
+from autotuner.views.studies_table import studies_table
 from autotuner.web import tags, whole_page
 from autotuner.web.access import COOKIE
 from autotuner.web.api import MOST, Number
@@ -115,7 +116,11 @@ def studies(request: Request) -> Response:
     """Every study of the store."""
     server = server_of(request)
     found = server.reader.studies()
-    values = {"studies": found, "live": any(each.running for each in found), "store": server.reader.store.label}
+    values = {
+        "table": studies_table(found, LINKS),
+        "live": any(each.running for each in found),
+        "store": server.reader.store.label,
+    }
     return page(request, "studies.html", tags.of(*found), lambda: values)
 
 

@@ -16,6 +16,7 @@ from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
 from autotuner.values.variant import digest_of
 from autotuner.views.drawings import answer, history
+from autotuner.views.sweep_tables import MOODS, devices_table, events_table, state_words, sweeps_table
 from autotuner.web import tags
 from autotuner.web.api import MOST, device_models
 from autotuner.web.pages import LINKS, page
@@ -42,9 +43,10 @@ def _queue(request: Request, refused: str | None) -> Response:
     look, models, form = server.queue.look(), device_models(server), server.access.form_of(request)
     spaces = () if form is None else server.queue.spaces()
     values = {
-        "open": [each for each in look.sweeps if not each.sweep.state.is_over],
-        "over": [each for each in look.sweeps if each.sweep.state.is_over],
-        "devices": look.devices,
+        "open": sweeps_table([each for each in look.sweeps if not each.sweep.state.is_over]),
+        "over": sweeps_table([each for each in look.sweeps if each.sweep.state.is_over]),
+        "devices": devices_table(look.devices),
+        "sick": [each.name for each in look.devices if each.health != "healthy"],
         "models": models,
         "spaces": spaces,
         "worker": None if any(each.holder for each in look.devices) else answer.command("worker", store=_label(server)),
@@ -120,9 +122,12 @@ def sweep(request: Request, number: Number) -> Response:
     def values() -> dict[str, Any]:
         return {
             "found": found,
-            "group": group,
+            "facts": sweeps_table([found]).in_full,
+            "state": state_words(found),
+            "mood": MOODS.get(found.sweep.state, ""),
+            "group": sweeps_table(group) if group else None,
             "watch": answer.command("watch", str(number), store=_label(server)),
-            "events": tuple(reversed(events)),
+            "events": events_table(tuple(reversed(events))),
             "study": snapshot,
             "cards": () if snapshot is None else answer.cards(snapshot, server.reader.store.label),
             "history": () if snapshot is None else history.history(snapshot, LINKS)[:1],

@@ -14,7 +14,8 @@ from starlette.responses import Response, StreamingResponse
 from autotuner.jobs.outlook import RESTING
 from autotuner.store import sweeps
 from autotuner.values.errors import InputError, StoreError
-from autotuner.values.model import json_of
+from autotuner.views.sweep_tables import EVENTS, SWEEPS, sweeps_table
+from autotuner.views.table import row_of
 from autotuner.web import wire
 from autotuner.web.api import MOST, REFUSALS, SECURED, answer, changing, refusals
 from autotuner.web.server import Server, server_of
@@ -35,15 +36,15 @@ router = APIRouter(prefix="/api/v1", responses=REFUSALS, tags=["sweeps"])
 changes = changing("sweeps")
 
 
-async def now(server: Server, number: int) -> wire.SweepNow:
+async def now(server: Server, number: int) -> dict[str, Any]:
     """A sweep as it is now. Raises HTTPException 404."""
 
-    def read() -> wire.SweepNow:
+    def read() -> dict[str, Any]:
         # The revision first: whoever waits for a later one misses nothing that happens before the rest is read.
         revision, found = server.queue.revision(number), server.queue.one(number)
         if found is None:
             raise HTTPException(404, f"there is no sweep {number}")
-        return wire.SweepNow.found(found, revision=revision)
+        return {**row_of(SWEEPS, found), "revision": revision}
 
     return await run_in_threadpool(read)
 
@@ -61,7 +62,7 @@ def list_sweeps(
     """The queue."""
     queue = server_of(request).queue
     found = queue.every() if all else [each for each in queue.look().sweeps if not each.sweep.state.is_over]
-    return answer(wire.SweepList(sweeps=tuple(map(wire.Sweep.found, found))))
+    return answer({"sweeps": sweeps_table(found).json()})
 
 
 @changes.post("/sweeps", response_model=wire.SweepNow, status_code=201, responses=AGAIN, openapi_extra=SECURED)
@@ -94,8 +95,8 @@ async def get_sweep(
     """One sweep; with `wait`, once something has happened to it after `since`, or after that many seconds."""
     server = server_of(request)
     found = await now(server, number)
-    after = found.revision if since is None else since
-    if wait and found.revision <= after:
+    after = found["revision"] if since is None else since
+    if wait and found["revision"] <= after:
         await _wait(request, number, after, wait)
         found = await now(server, number)
     return answer(found)
@@ -148,8 +149,8 @@ async def _stream(server: Server, number: int, after: int) -> AsyncIterator[str]
             found = await run_in_threadpool(sweeps.events, store, number, after)
             for event in found:
                 after, quiet = event.id, 0.0
-                told = wire.SweepEvent.of(event, number=event.id)
-                yield f"id: {event.id}\nevent: {_word(event.kind)}\ndata: {json.dumps(json_of(told))}\n\n"
+                told = json.dumps(row_of(EVENTS, event), allow_nan=False)
+                yield f"id: {event.id}\nevent: {_word(event.kind)}\ndata: {told}\n\n"
             if state in RESTING:
                 yield "event: end\ndata: {}\n\n"
                 return

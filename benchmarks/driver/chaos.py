@@ -49,7 +49,7 @@ def swept(
     """Runs a sweep to its end; with `every_s` something happens so often on average until its minutes are over."""
     budget = ["--minutes", str(minutes)] if every_s is not None else []
     asked = ["space.toml", "--trials", str(trials), *budget, "--no-finals", "--cold", "--patience", str(patience)]
-    number = json.loads(chaos.command("submit", *asked, "--json"))["sweep"]["id"]
+    number = json.loads(chaos.command("submit", *asked, "--json"))["number"]
     draw, started = random.Random(7), time.monotonic()
     due = started + (draw.expovariate(1 / every_s) if every_s is not None else math.inf)
     before: list[dict[int, tuple[str, str]]] = []

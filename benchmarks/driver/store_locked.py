@@ -41,7 +41,7 @@ def swept(folder: Path, name: str, wanted: int, lock_s: float | None) -> Done:
     place = str(folder / name)
     chaos = Chaos(folder, place, 0, devices=DRAWN)
     asked = ["space.toml", "--trials", str(wanted), "--no-finals", "--cold", "--sampler", "random"]
-    number = json.loads(chaos.command("submit", *asked, "--json"))["sweep"]["id"]
+    number = json.loads(chaos.command("submit", *asked, "--json"))["number"]
     before: dict[int, tuple[str, str]] = {}
     locked: tuple[datetime, datetime] | None = None
     while (sweep := sweep_of(place, number)).state not in RESTING:

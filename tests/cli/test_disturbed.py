@@ -41,7 +41,7 @@ def test_a_run_under_protest_keeps_its_rejects_and_believes_no_latency(tmp_path:
     assert "Measured on a disturbed machine, so not ranked: trial 0;" in said
     (summary,) = (each for each in json.loads(autotuner(tmp_path, "status", "--json").stdout) if each["judged"] == 3)
     assert summary["by_verdict"] == {"incorrect": 3, "disturbed": 1}
-    assert (summary["disturbed"], summary["best_number"]) == ([0], None)
+    assert (summary["disturbed"], summary["best_trial"]) == ([0], None)
     for command in ("show", "export"):
         one_line(autotuner(tmp_path, command, summary["name"]), "no variant measured to the end")
     assert "Not believed:" in autotuner(tmp_path, "show", "0", summary["name"]).stdout

@@ -32,15 +32,15 @@ def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
     (tmp_path / "space.toml").write_text(SPACE)
     asked = ("submit", "space.toml", "--trials", "3", "--key", "k", "--name", "mine", "--json")
     first = json.loads(autotuner(tmp_path, *asked).stdout)
-    assert (first["is_new"], first["place"], first["sweep"]["state"]) == (True, 1, "queued")
+    assert (first["is_new"], first["place"], first["state"]) == (True, 1, "queued")
     assert json.loads(autotuner(tmp_path, *asked).stdout)["is_new"] is False
     one_line(autotuner(tmp_path, *asked, "--cold"), "the key 'k'", "use another key")
     assert "no worker serves a device of kind cpu" in autotuner(tmp_path, "sweep", "list").stdout
-    assert json.loads(autotuner(tmp_path, "sweep", "pause", "mine", "--json").stdout)[0]["sweep"]["state"] == "paused"
+    assert json.loads(autotuner(tmp_path, "sweep", "pause", "mine", "--json").stdout)[0]["state"] == "paused"
     one_line(autotuner(tmp_path, "sweep", "retry", "k"), "is paused and cannot be retried")
     assert state_after(tmp_path, "sweep", "resume", "1") == "queued"
     (listed,) = json.loads(autotuner(tmp_path, "sweep", "list", "--json").stdout)
-    assert (listed["place"], listed["sweep"]["name"], listed["left_s"]) == (1, "mine", None)
+    assert (listed["place"], listed["name"], listed["left_s"]) == (1, "mine", None)
     assert state_after(tmp_path, "sweep", "cancel", "1") == "cancelled"
     assert state_after(tmp_path, "sweep", "retry", "1") == "queued"
     assert "cancelled" in autotuner(tmp_path, "sweep", "cancel", "1").stdout
@@ -48,7 +48,7 @@ def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
     assert kinds == ["submitted", "pause_asked", "resumed", "cancel_asked", "retried", "cancel_asked"]
     *events, last = json_lines(tmp_path, "sweep", "watch", "1", "--json", code=1)
     assert [each["kind"] for each in events] == kinds
-    assert last["sweep"]["state"] == "cancelled"
+    assert last["state"] == "cancelled"
     assert len(json.loads(autotuner(tmp_path, "sweep", "list", "--all", "--json").stdout)) == 1
     one_line(autotuner(tmp_path, "sweep", "watch", "none"), "sweep list --all")
     one_line(autotuner(tmp_path, "worker", "--devices", "abacus"), "no such kind of device")
@@ -65,7 +65,7 @@ def test_a_worker_and_its_devices_speak_json(tmp_path: Path) -> None:
     assert said[0]["text"].startswith("serves ")
     assert said[-1]["text"] == "nothing is left to do"
     (device,) = json.loads(autotuner(tmp_path, "devices", "--json").stdout)
-    assert (device["backend"], device["health"], device["holder"], device["words"]) == ("cpu", "healthy", None, [])
+    assert (device["backend"], device["health"], device["worker"], device["words"]) == ("cpu", "healthy", None, [])
     assert json.loads(autotuner(tmp_path, "devices", "clear", "--json").stdout) == []
     with Store.open(str(tmp_path / "studies.db")) as store:
         device_health.quarantine(store, [device["name"]], "it is hot", "cool it", None)
@@ -75,7 +75,7 @@ def test_a_worker_and_its_devices_speak_json(tmp_path: Path) -> None:
 def state_after(folder: Path, *words: str) -> str:
     """Of the one sweep that a command has changed."""
     (found,) = json.loads(autotuner(folder, *words, "--json").stdout)
-    return str(found["sweep"]["state"])
+    return str(found["state"])
 
 
 def json_lines(folder: Path, *words: str, code: int = 0) -> list[dict[str, Any]]:
@@ -93,14 +93,14 @@ def test_each_problem_is_a_sweep_of_a_group(tmp_path: Path) -> None:
     problems = ("(1,2,64,64) float32", "(1,2,64,64) float32 causal")
     asked = ("submit", "sdpa_cpu", "--each", "--name", "both", "--minutes", "3", "--key", "k", "--json")
     made = json.loads(autotuner(tmp_path, *asked, *(f"--problem={each}" for each in problems)).stdout)
-    requests = [each["sweep"]["request"] for each in made["sweeps"]]
+    requests = made["sweeps"]
     assert [len(each["problems"]) for each in requests] == [1, 1]
     assert [("causal" in each["problems"][0]) for each in requests] == [False, True]
     assert [each["minutes"] for each in requests] == [1.5, 1.5]
     assert (made["name"], made["state"], made["is_new"]) == ("both", "queued", True)
     assert "both: (1,2,64,64) float32 causal" in " ".join(autotuner(tmp_path, "sweep", "list").stdout.split())
     paused = json.loads(autotuner(tmp_path, "sweep", "pause", "both", "--json").stdout)
-    assert [each["sweep"]["state"] for each in paused] == ["paused"] * 2
+    assert [each["state"] for each in paused] == ["paused"] * 2
     assert state_after(tmp_path, "sweep", "cancel", "1") == "cancelled"
     assert state_after(tmp_path, "sweep", "cancel", "both") == "cancelled", "the other one"
     one_line(autotuner(tmp_path, "sweep", "cancel", "both"), "there is nothing to cancel")

@@ -43,7 +43,7 @@ def restarted_sweep(folder: Path, server: Server, restarts: int, trials: int, dr
     place = server.url()
     chaos = Chaos(folder, place, 0, server, devices=DRAWN)
     asked = ["space.toml", "--trials", str(trials), "--no-finals", "--cold", "--sampler", "random", "--calm"]
-    number = json.loads(chaos.command("submit", *asked, "--json"))["sweep"]["id"]
+    number = json.loads(chaos.command("submit", *asked, "--json"))["number"]
     before: list[dict[int, tuple[str, str]]] = []
     gone: list[float] = []
     server.stop()

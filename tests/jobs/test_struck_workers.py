@@ -46,7 +46,7 @@ def at_work(folder: Path, devices: str = DRAWN) -> Iterator[Chaos]:
 def ask(chaos: Chaos, trials: int, space: str = "space.toml") -> int:
     """The number of a new sweep."""
     asked = json.loads(chaos.command("submit", space, "--trials", str(trials), *ASKED))
-    return int(asked["sweep"]["id"])
+    return int(asked["number"])
 
 
 def judged(store: Store, number: int) -> int:

@@ -35,7 +35,7 @@ def test_a_sweep_outlives_its_workers(tmp_path: Path) -> None:
     (tmp_path / "space.toml").write_text(SPACE)
     path = str(tmp_path / "studies.db")
     chaos = Chaos(tmp_path, path, 0)
-    number = json.loads(chaos.command("submit", "space.toml", "--trials", "4", *ASKED))["sweep"]["id"]
+    number = json.loads(chaos.command("submit", "space.toml", "--trials", "4", *ASKED))["number"]
     (tmp_path / "space.toml").write_text(SPACE.replace('"k_and_v_swapped", ', ""))
     with Store.open(path) as store:
         chaos.see_to_the_worker()
@@ -70,7 +70,7 @@ def test_a_sick_device_is_put_into_quarantine_and_cleared(tmp_path: Path) -> Non
         return done
 
     asked = ("submit", str(kernels / "rowsum_other.toml"), "--trials", "1", *ASKED)
-    numbers = [json.loads(run(*asked, "--name", name).stdout)["sweep"]["id"] for name in ("a", "b")]
+    numbers = [json.loads(run(*asked, "--name", name).stdout)["number"] for name in ("a", "b")]
     sick.touch()
     said = run("worker", "--devices", "other_cpu", "--idle-exit").stdout
     assert "in quarantine" in said

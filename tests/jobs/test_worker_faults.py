@@ -56,7 +56,7 @@ def test_a_sweep_waits_for_space_to_build(tmp_path: Path, small_disk: Path) -> N
     (small_disk / "ballast").write_bytes(b"x" * (shutil.disk_usage(small_disk).free - 24576))
     around = {config.CACHE: str(small_disk)}
     asked = autotuner(tmp_path, "submit", "space.toml", "--trials", "2", *ASKED, **around)
-    number = json.loads(asked.stdout)["sweep"]["id"]
+    number = json.loads(asked.stdout)["number"]
     with Store.open(str(tmp_path / "studies.db")) as store:
         work(tmp_path, around)
         waits = sweeps.one(store, number)
@@ -101,7 +101,7 @@ def test_a_device_that_goes_in_the_middle_costs_no_trial(tmp_path: Path) -> None
     around = {"PYTHONPATH": path, "OTHER_CPU_IS_SICK": str(sick)}
     space = str(PLUGINS / "rowsum" / "kernels" / "rowsum_other.toml")
     asked = autotuner(tmp_path, "submit", space, "--trials", "2", *ASKED, **around)
-    number = json.loads(asked.stdout)["sweep"]["id"]
+    number = json.loads(asked.stdout)["number"]
     with Store.open(str(tmp_path / "studies.db")) as store:
         work(tmp_path, around, GOING)
         assert [device.health for device in device_health.every(store)] == ["quarantined"]

@@ -14,7 +14,7 @@ import pytest
 from autotuner.store import Store, queries, trials
 from autotuner.values.variant import Variant
 from autotuner.views import trial_files
-from autotuner.views.trial_lines import trial_lines
+from autotuner.views.trials_table import trials_of
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,
@@ -98,36 +98,37 @@ def test_a_line_says_what_stands(store: Store, session: int) -> None:
     record_all(store, session, [measured(16, 80.0), measured(32, 50.0), rejected(64)])
     hold_finals(store, {16: 82.0, 32: 51.0}, {16: 0, 32: 1})
     store.revoke("scalar-abc", 0, "wrong on other inputs")
-    revoked, good, wrong = trial_lines(store, "scalar-abc")
-    assert (revoked.speedup, revoked.variant_us, revoked.confirmed) == (None, None, None)
-    assert revoked.revoked == "wrong on other inputs"
-    assert good.speedup == pytest.approx(2.0)
-    assert good.speedup_low is not None
-    assert good.speedup_high is not None
-    assert good.speedup_low < 2.0 < good.speedup_high
-    assert good.confirmed == pytest.approx(100 / 51, rel=0.01)
-    assert wrong.speedup is None
+    revoked, good, wrong = trials_of(store, "scalar-abc").lines()
+    assert [revoked[name] for name in ("speedup", "variant_us", "confirmed")] == [None] * 3
+    assert revoked["revoked"] == "wrong on other inputs"
+    assert good["speedup"] == pytest.approx(2.0)
+    low, high = good["speedup_low"], good["speedup_high"]
+    assert isinstance(low, float)
+    assert isinstance(high, float)
+    assert low < 2.0 < high
+    assert good["confirmed"] == pytest.approx(100 / 51, rel=0.01)
+    assert wrong["speedup"] is None
 
 
 def test_csv_and_parquet_hold_the_same(store: Store, session: int) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     odd = measured(32, 50.0).model_copy(update={"variant": WORDS})
     record_all(store, session, [measured(16, 80.0), rejected(64), odd])
-    lines = trial_lines(store, "scalar-abc")
-    rows = list(csv.DictReader(io.StringIO(trial_files.as_csv(lines))))
-    table = parquet.read_table(io.BytesIO(trial_files.as_parquet(lines)))
-    assert list(rows[0]) == table.column_names == list(trial_files.columns(lines))
+    table = trials_of(store, "scalar-abc")
+    rows = list(csv.DictReader(io.StringIO(trial_files.as_csv(table))))
+    kept = parquet.read_table(io.BytesIO(trial_files.as_parquet(table)))
+    assert list(rows[0]) == kept.column_names == list(trial_files.columns(table))
     assert [row["IMPL"] for row in rows] == ["scalar"] * 3
     assert [row["MODE"] for row in rows] == ["", "", "a"]
-    assert table.column("BIG").to_pylist() == [None, None, 2**63 - 1]
-    assert table.column("speedup").to_pylist() == [float(row["speedup"]) if row["speedup"] else None for row in rows]
-    empty = parquet.read_table(io.BytesIO(trial_files.as_parquet([lines[1]])))
-    assert empty.schema.field("speedup").type == table.schema.field("speedup").type
+    assert kept.column("BIG").to_pylist() == [None, None, 2**63 - 1]
+    assert kept.column("speedup").to_pylist() == [float(row["speedup"]) if row["speedup"] else None for row in rows]
+    empty = parquet.read_table(io.BytesIO(trial_files.as_parquet(table._replace(rows=table.rows[1:2]))))
+    assert empty.schema.field("speedup").type == kept.schema.field("speedup").type
 
 
 def test_a_parameter_of_words_and_numbers_is_text_in_parquet(store: Store, session: int) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     mixed = WORDS.model_copy(update={"parameters": {"BLOCK_M": "auto"}})
     record_all(store, session, [measured(16, 80.0), measured(32, 50.0).model_copy(update={"variant": mixed})])
-    content = trial_files.as_parquet(trial_lines(store, "scalar-abc"))
+    content = trial_files.as_parquet(trials_of(store, "scalar-abc"))
     assert parquet.read_table(io.BytesIO(content)).column("BLOCK_M").to_pylist() == ["16", "auto"]

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from html import unescape
 
 import pytest
-from rich.console import Console
+from pydantic import BaseModel
+from rich.console import Console, RenderableType
 
-from autotuner.store import Store, figures
+from autotuner.jobs import queue
+from autotuner.jobs.outlook import outlook
+from autotuner.store import Store, device_health, figures, sweeps
 from autotuner.tuning import covered, standings
-from autotuner.views import figure_tables
+from autotuner.tuning.compared import comparison
+from autotuner.views import figure_tables, sweep_tables
 from autotuner.views.leaderboard import leaderboard
+from autotuner.views.studies_table import studies_table
 from autotuner.views.table import Cell, Table
-from autotuner.views.terminal import printed
+from autotuner.views.terminal import printed, printed_in_full
+from autotuner.views.trials_table import trials_of
 from autotuner.views.words import POINTS
+from autotuner.web import wire
 from autotuner.web.templates import environment
+from tests.helpers import simulated
 from tests.helpers.recorded import hold_finals, measured, raced_out, record_all, study_record
 
 STUDY = "scalar-abc"
@@ -31,19 +41,53 @@ BASELINE = figures.BaselineAt(
     beside_us=None,
     disturbed=None,
 )
-VIEWS = ("leaderboard", "history", "costs", "coverage", "baselines")
 
 
-def view(name: str, store: Store) -> Table:
-    if name == "leaderboard":
-        return leaderboard(standings.leaderboard(store, STUDY, 10), study_record())
-    if name == "history":
-        return figure_tables.history_table(figures.history(store, STUDY), standings.every_confirmed(store, STUDY))
-    if name == "costs":
-        return figure_tables.costs_table(figures.costs(store, STUDY))
-    if name == "coverage":
-        return figure_tables.coverage_table(covered.coverage(store, STUDY))
-    return figure_tables.baselines_table((BASELINE, BASELINE.model_copy(update={"disturbed": "make (pid 7)"})))
+def asked_for(store: Store) -> list[int]:
+    """A group of two sweeps, of which the first has begun."""
+    file = simulated.space().file
+    made, _ = queue.submit_group(store, [queue.request_for(file, name="two", trials=10)] * 2)
+    first, *_ = made
+    assert sweeps.claim(store, first.id, "sweep 1") is not None
+    sweeps.work(store, first.id, 130.0, STUDY)
+    return [each.id for each in made]
+
+
+def queued(store: Store) -> Table:
+    return sweep_tables.sweeps_table([outlook(store, number) for number in asked_for(store)])
+
+
+def happened(store: Store) -> Table:
+    return sweep_tables.events_table(sweeps.events(store, asked_for(store)[0]))
+
+
+def served(store: Store) -> Table:
+    with device_health.serving(store, {"here/cpu": ["cpu"]}, "here", "cpu", "a model", "sweep 1"):
+        device_health.quarantine(store, ["here/cpu"], "it is hot", "cool it", None)
+    return sweep_tables.devices_table(device_health.every(store))
+
+
+VIEWS: Mapping[str, tuple[Callable[[Store], Table], type[BaseModel] | None]] = {
+    "leaderboard": (lambda store: leaderboard(standings.leaderboard(store, STUDY, 10), study_record()), wire.Ranked),
+    "trials": (lambda store: trials_of(store, STUDY), wire.Trial),
+    "history": (
+        lambda store: figure_tables.history_table(
+            figures.history(store, STUDY), standings.every_confirmed(store, STUDY)
+        ),
+        wire.Improvement,
+    ),
+    "costs": (lambda store: figure_tables.costs_table(figures.costs(store, STUDY)), wire.VerdictCost),
+    "coverage": (lambda store: figure_tables.coverage_table(covered.coverage(store, STUDY)), wire.ValueCoverage),
+    "baselines": (
+        lambda _: figure_tables.baselines_table((BASELINE, BASELINE.model_copy(update={"disturbed": "make (pid 7)"}))),
+        wire.BaselineTime,
+    ),
+    "comparison": (lambda store: figure_tables.comparison_table((STUDY, STUDY), comparison(store, STUDY, STUDY)), None),
+    "studies": (lambda store: studies_table(standings.studies(store)), wire.Study),
+    "sweeps": (queued, wire.Sweep),
+    "events": (happened, None),
+    "devices": (served, wire.Device),
+}
 
 
 def on_a_page(found: Table) -> list[list[str]]:
@@ -54,10 +98,10 @@ def on_a_page(found: Table) -> list[list[str]]:
     return [[unescape(re.sub(r"<[^>]*>", "", cell)).replace("\xa0", "") for cell in row] for row in cells]
 
 
-def in_a_terminal(found: Table) -> str:
-    console = Console(width=400, color_system=None)
+def in_a_terminal(found: RenderableType) -> str:
+    console = Console(width=600, color_system=None)
     with console.capture() as said:
-        console.print(printed(found))
+        console.print(found)
     return said.get()
 
 
@@ -75,20 +119,30 @@ def filled(store: Store, session: int, monkeypatch: pytest.MonkeyPatch) -> Store
 def test_terminal_page_and_json_have_the_same_columns_and_figures(filled: Store, name: str, finals: bool) -> None:
     if finals:
         hold_finals(filled, {16: 51.0, 32: 50.0, 64: 50.0}, {16: 0, 32: 1, 64: 2})
-    found = view(name, filled)
+    make, model = VIEWS[name]
+    found = make(filled)
     assert found.rows
+    told = found.shown("table", "wide")
     head, *rows = on_a_page(found)
-    assert head == [column.text for column in found.columns]
-    assert rows == [[cell.text for cell in row.cells] for row in found.rows]
-    said = in_a_terminal(found)
-    for place, column in enumerate(found.columns):
-        assert column.text in said
-        assert column.key == POINTS or all(row.cells[place].text in said for row in found.rows)
-    for row, of in zip(found.json(), found.rows, strict=True):
-        assert isinstance(row, dict)
-        assert [key for key in row if key != "sign"] == [column.key for column in found.columns]
-        for column, cell in zip(found.columns, of.cells, strict=True):
-            assert agrees(row[column.key], cell), column.key
+    assert head == [column.title for column in told.columns]
+    assert rows == [[cell.text.replace("`", "") for cell in row.cells] for row in told.rows]
+    said, in_full = in_a_terminal(printed(found)), in_a_terminal(printed_in_full(found))
+    for place, column in enumerate(told.columns):
+        assert column.title in said
+        assert column.key == POINTS or all(row.cells[place].text in said for row in told.rows)
+    for row in found.shown("full").rows:
+        assert all(cell.text in in_full for cell in row.cells)
+    for line, row in zip(found.json(), found.rows, strict=True):
+        assert isinstance(line, dict)
+        assert [*line] == [column.key for column in found.columns]
+        for column, cell in zip(found.columns, row.cells, strict=True):
+            assert column.where == "data" or agrees(line[column.key], cell), column.key
+        if model is not None:
+            model.model_validate_json(to_text(line), strict=True)
+
+
+def to_text(line: object) -> str:
+    return json.dumps(line, allow_nan=False)
 
 
 def agrees(value: object, cell: Cell) -> bool:
@@ -98,4 +152,4 @@ def agrees(value: object, cell: Cell) -> bool:
         percent = shown[3] in (" %", "%")
         digits = len(shown[2] or "")
         return bool(abs(value * (100 if percent else 1) - float(shown[1].replace(",", ""))) <= 0.5001 * 10.0**-digits)
-    return value is None or isinstance(value, float | dict) or str(value).replace("T", " ")[:10] in cell.text
+    return True if not isinstance(value, str) else value.replace("T", " ")[:10] in cell.text or " " in cell.text

@@ -62,7 +62,8 @@ def test_history_quotes_the_finals(store: Store, confirmed: str) -> None:
 
 def test_a_comparison_names_the_trial_to_use_of_each(store: Store, confirmed: str) -> None:
     found, best = comparison(store, confirmed, confirmed), standings.quoted(store, confirmed)
-    lines = figure_tables.comparison_lines(("a", "b"), found, (best, standings.Quoted(speedup=1.5, confirmed=False)))
+    other = standings.Quoted(speedup=1.5, confirmed=False)
+    lines = figure_tables.comparison_table(("a", "b"), found, (best, other)).notes
     assert any("of a: 1.6" in line and "confirmed" in line for line in lines)
     assert "The trial to use of b: ~1.500x, by the search." in lines
 

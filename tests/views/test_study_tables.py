@@ -13,8 +13,8 @@ from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.finals_table import finals_table
 from autotuner.views.leaderboard import disturbed_line
 from autotuner.views.leaderboard import leaderboard as leaderboard_table
-from autotuner.views.status_text import status_text
-from autotuner.views.terminal import printed
+from autotuner.views.studies_table import studies_table
+from autotuner.views.terminal import printed, printed_in_full
 from tests.helpers.recorded import (
     PROBLEM,
     artifact,
@@ -72,7 +72,7 @@ def test_before_finals_there_are_search_estimates_only(study: Store) -> None:
 def test_what_was_measured_on_a_disturbed_machine_is_told_apart(study: Store, session: int) -> None:
     study.record("scalar-abc", session, 4, measured(128, 20.0).doubted("make (pid 7)"))
     assert "BLOCK_M=128" not in leaderboard(study)
-    status = shown(status_text(standings.summary(study, "scalar-abc")))
+    status = shown(printed_in_full(studies_table([standings.summary(study, "scalar-abc")])))
     assert "1: trial 4; `autotuner tune` races them again when the machine is calm" in line_of(status, "  disturbed")
     assert "trial 0" in line_of(status, "  best")
     told = shown(disturbed_line(tuple(range(20))))
@@ -102,7 +102,7 @@ def test_a_winner_is_named(study: Store) -> None:
     assert "Trial 0 is crowned: faster than SDPA and every other finalist" in text
     assert "1=" not in text
     assert "Nobody" not in text
-    status = line_of(shown(status_text(standings.summary(study, "scalar-abc"))), "finals")
+    status = line_of(shown(printed_in_full(studies_table([standings.summary(study, "scalar-abc")]))), "finals")
     assert "5 processes x 40 blocks: trial 0 leads, confirmed 2.22" in status
     assert status.endswith("crowned")
     assert "nobody" not in status
@@ -132,7 +132,7 @@ def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     assert "Nobody is crowned." in text
     assert "Two of the finalists that differ by less than about 0." in text
     assert "Tie band: 0.50%, the least there is, and 3 A/A races asked for no more." in text
-    status = line_of(shown(status_text(standings.summary(study, "scalar-abc"))), "finals")
+    status = line_of(shown(printed_in_full(studies_table([standings.summary(study, "scalar-abc")]))), "finals")
     assert status.endswith("nobody is crowned")
     assert ", tied with " in status
 
@@ -186,7 +186,7 @@ def test_one_process_bounds_nothing(study: Store) -> None:
 
 def test_status_quotes_what_was_confirmed_once_there_is_something(study: Store) -> None:
     def best_line() -> str:
-        return line_of(shown(status_text(standings.summary(study, "scalar-abc"))), "  best  ")
+        return line_of(shown(printed_in_full(studies_table([standings.summary(study, "scalar-abc")]))), "  best  ")
 
     assert "2.083x SDPA by the search (48.0 us), not confirmed" in best_line()
     hold_finals(study, {16: 45.0, 32: 50.0}, {16: 0, 32: 1})

@@ -17,8 +17,7 @@ from autotuner.views.finals_table import finals_table
 from autotuner.views.leaderboard import leaderboard as leaderboard_table
 from autotuner.views.points import compared
 from autotuner.views.terminal import printed
-from autotuner.views.trial_lines import trial_lines
-from autotuner.views.trials_table import trials_table
+from autotuner.views.trials_table import trials_of
 from tests.helpers.recorded import study_record
 from tests.helpers.stores import sample_store
 
@@ -96,7 +95,7 @@ def test_every_table_of_a_study_fits(path: Path, width: int) -> None:
     with Store.open(str(path)) as store:
         of, finals = queries.study(store, name), standings.finals(store, name)
         assert finals is not None
-        trials = shown(trials_table(trial_lines(store, name), of), width)
+        trials = shown(printed(trials_of(store, name)), width)
         tables = [*trials, *shown(finals_table(finals, of.problems[0]), width)]
     assert max(map(len, tables)) <= width
     (revoked,) = (line for line in trials if line.split()[:1] == ["5"])

@@ -25,7 +25,8 @@ from autotuner.values import config
 from autotuner.values.model import json_of
 from autotuner.values.sweep import State
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.trial_lines import trial_lines
+from autotuner.views.figure_tables import baselines_table, costs_table, coverage_table, history_table
+from autotuner.views.trials_table import trials_of
 from autotuner.web import queue_reader
 from autotuner.web.app import create_app
 from autotuner.web.beliefs_process import BeliefsFinder
@@ -59,8 +60,8 @@ def test_a_study_is_what_the_command_line_says(client: TestClient, study: str, m
     assert [each["trial"] for each in ranked["variants"]] == [each.number for each in board]
     for one, entry in zip(ranked["variants"], board, strict=True):
         assert one["parameters"] == entry.variant.point
-        assert one["speedup"]["middle"] == entry.speedup.mid
-        assert (one["confirmed"] or {}).get("middle") == (entry.confirmed.mid if entry.confirmed else None)
+        assert one["search"] == one["search_interval"]["mid"] == entry.speedup.mid
+        assert one["confirmed"] == (entry.confirmed.mid if entry.confirmed else None)
     assert client.get(f"{API}/studies/{study}/best").json()["variant"]["trial"] == best.entry.number
 
 
@@ -71,26 +72,51 @@ def test_its_documents_are_those_of_the_package(client: TestClient, study: str) 
 
 def test_figures_are_what_the_command_line_says(client: TestClient, study: str, made: Path) -> None:
     with Store.open(str(made)) as store:
-        said: dict[str, Any] = {
-            "history": [json_of(each) for each in figures.history(store, study)],
-            "baselines": [json_of(each) for each in figures.baselines(store, study)],
-            "coverage": json_of(covered.coverage(store, study)),
+        confirmed, costs = standings.every_confirmed(store, study), figures.costs(store, study)
+        said = {
+            "history": history_table(figures.history(store, study), confirmed).json(),
+            "baselines": baselines_table(figures.baselines(store, study)).json(),
+            "coverage": coverage_table(covered.coverage(store, study)).json(),
+            "costs": costs_table(costs).json(),
         }
-        costs = figures.costs(store, study)
-        lines = [json_of(each) for each in trial_lines(store, study)]
+        lines = trials_of(store, study).json()
     found = {name: client.get(f"{API}/studies/{study}/{name}").json() for name in said}
-    found["history"], found["baselines"] = found["history"]["improvements"], found["baselines"]["baselines"]
-    assert found == said
-    cost = client.get(f"{API}/studies/{study}/costs").json()
-    assert cost["pace"] == (None if costs.pace is None else json_of(costs.pace))
-    assert [each["seconds"] for each in cost["by_verdict"]] == [each.seconds for each in costs.by_verdict]
+    keys = {"history": "improvements", "baselines": "baselines", "coverage": "values", "costs": "by_verdict"}
+    assert {name: found[name][key] for name, key in keys.items()} == said
+    assert found["costs"]["pace"] == (None if costs.pace is None else json_of(costs.pace))
     some = client.get(f"{API}/studies/{study}/trials?after=9&limit=7").json()
     assert (some["count"], some["trials"]) == (80, lines[10:17])
 
 
+FIELDS = {
+    "Ranked": "rank trial confirmed confirmed_interval search search_interval off_by variant_us baseline_us verdict"
+    " censored tied beaten crowned parameters",
+    "Trial": "number verdict fault case detail speedup speedup_low speedup_high censored confirmed confirmed_low"
+    " confirmed_high variant_us baseline_us original seconds session recorded_at revoked parameters",
+    "Study": "name space state running device problems cache sampler judged rejected by_verdict by_fault revoked"
+    " disturbed best_trial best_speedup best_confirmed best_us finals spread started_at last_activity",
+    "Finals": "finished_at host processes blocks tie resolution leader speedup tied crowned judged_since",
+    "Improvement": "trial at judged seconds speedup confirmed",
+    "VerdictCost": "verdict trials seconds share each_seconds build_seconds gate_seconds race_seconds",
+    "ValueCoverage": "parameter value points judged right best best_confirmed",
+    "BaselineTime": "run at host problem baseline us beside_us disturbed pinned",
+    "Comparison": "first second shared faster speedup variant_ratio only_right_in_first only_right_in_second",
+    "Device": "name host backend model health worker seen_at reason words remedy changed_at",
+    "Sweep": "number key name group backend problems state asked_to study place priority trials minutes judged"
+    " best_speedup best_confirmed worked_s left_s waits detail worker attempts submitted_at started_at finished_at"
+    " not_before",
+}
+
+
+def test_what_the_api_calls_things_stays(client: TestClient) -> None:
+    """Whatever a column of the store or a field of a record is called."""
+    schemas = client.get(f"{API}/openapi.json").json()["components"]["schemas"]
+    assert {name: " ".join(schemas[name]["properties"]) for name in FIELDS} == FIELDS
+
+
 def test_two_studies_are_compared(client: TestClient, study: str) -> None:
     found = client.get(f"{API}/compare", params={"first": study, "second": study}).json()
-    assert (found["speedup"]["middle"], found["faster"], found["only_right_in_first"]) == (1.0, 0, 0)
+    assert (found["speedup"]["mid"], found["faster"], found["only_right_in_first"]) == (1.0, 0, 0)
     assert found["shared"] > 10
     assert client.get(f"{API}/compare", params={"first": study, "second": "no"}).status_code == 404
 

@@ -331,7 +331,7 @@ def until_state(wanted: str, folder: Path, within_s: float = 240) -> None:
     ends = time.monotonic() + within_s
     while True:
         said = json.loads(autotuner(folder, "sweep", "list", "--all", "--store", "studies.db", "--json").stdout)
-        state = said[0]["sweep"]["state"]
+        state = said[0]["state"]
         assert state in states, said
         if states.index(state) >= states.index(wanted):
             return

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from autotuner.store import ListedTrial
-from autotuner.tuning.compared import StudyComparison, comparison
+from autotuner.tuning.compared import comparison
 from autotuner.values.ratio import speedup_of
 from autotuner.views.drawings.answer import Card
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.history import overlaid
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Plot, around
+from autotuner.views.figure_tables import comparison_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.table import Cell, Table, linked
 from autotuner.views.words import ends, percent, point, ratio
@@ -36,7 +37,7 @@ class Comparison(NamedTuple):
 def compare(a: Snapshot, b: Snapshot, links: Links) -> Comparison:
     """A speedup is over each study's own baseline, on its own device and problems."""
     return Comparison(
-        cards=(_card("A", a), _card("B", b), _both(comparison(a.store, a.name, b.name))),
+        cards=(_card("A", a), _card("B", b), _both(a, b)),
         sides=_sides(a, b, links),
         parameters=_parameters(a, b),
         history=overlaid((a, b), links),
@@ -55,16 +56,14 @@ def _card(side: str, snapshot: Snapshot) -> Card:
     return Card(f"{side}: {device}", ratio(best.confirmed.mid), "good" if best.confirmed.low > 1 else "warn", lines)
 
 
-def _both(found: StudyComparison) -> Card:
+def _both(a: Snapshot, b: Snapshot) -> Card:
     """What the variants of both say, one with the other."""
-    question = "B over A, on the variants of both"
-    rejected = (found.only_right_in_first, "A", "B"), (found.only_right_in_second, "B", "A")
-    lines = [f"{count:,} right in {one} are rejected in {other}." for count, one, other in rejected if count]
-    if found.speedup is None:
-        return Card(question, "None shared", "none", ("No variant is right in both.", *lines))
-    interval = f"95 % interval {ends(found.speedup)}, of the means of {found.shared:,} variants"
-    larger = f"{found.faster:,} of them have the larger speedup in B."
-    return Card(question, ratio(found.speedup.mid), "none", (interval, larger, *lines))
+    found = comparison(a.store, a.name, b.name)
+    table = comparison_table((a.name, b.name), found).shown()
+    cells = zip(table.columns, table.rows[0].cells, strict=True)
+    lines = tuple(f"{column.title}: {cell.text}" for column, cell in cells if cell.text)
+    answer = "None shared" if found.speedup is None else ratio(found.speedup.mid)
+    return Card("B, the second, over A, the first", answer, "none", lines)
 
 
 def _sides(a: Snapshot, b: Snapshot, links: Links) -> Table:
