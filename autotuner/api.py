@@ -132,27 +132,17 @@ class Study:
     def export(self, path: str | Path = "best.json", format: str = "json") -> Path:
         """Writes the best configuration with its proof, and the table over this study's problems and those of the
         studies beside it. Raises InputError when there is none."""
-        from autotuner.serve.best import FORMATS
-        from autotuner.serve.table import table_of
-        from autotuner.store import queries
+        from autotuner.serve import best
         from autotuner.tuning import standings
-        from autotuner.values.files import regular_target, write_atomically
+        from autotuner.values.files import regular_target
 
-        target, form = Path(path), FORMATS.chosen(format)
+        target, form = Path(path), best.FORMATS.chosen(format)
         if form.folder is None:
             regular_target(target, "path")
         with _opened(self.store) as opened:
-            best = standings.best(opened, self.name)
-            if best is None:
-                raise InputError(f"{self.name} has no variant measured to the end yet")
             names = [self.name, *(each.name for each in self.beside)]
             confirmed = [name for name in names if standings.finals(opened, name) is not None]
-            table = table_of(opened, confirmed) if confirmed else None
-            record = queries.study(opened, self.name)
-        if form.folder is not None:
-            form.folder(table, record, target)
-        else:
-            write_atomically(target, form.text(best, record, table))
+            best.export(opened, self.name, confirmed, target, form, required=True)
         return target
 
 

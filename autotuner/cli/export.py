@@ -23,7 +23,7 @@ from autotuner.cli.options import (
 from autotuner.cli.output import err, json_of, out, print_json, say_waiting, say_where_the_gate_is_looser
 from autotuner.cli.serve import MISSING
 from autotuner.values import config
-from autotuner.values.errors import InputError, StoreError
+from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
 
 if TYPE_CHECKING:
@@ -106,53 +106,39 @@ def export(
             raise InputError("--format html writes the pages of one study: it takes --out and --store alone")
         _pages(study, output or Path("study.html"), store)
         return
-    from autotuner.serve.best import FORMATS
-    from autotuner.serve.table import table_of
-    from autotuner.store import queries
+    from autotuner.serve import best
     from autotuner.tuning import standings
     from autotuner.views.table_words import table_words
 
-    form = FORMATS.chosen(kind)
+    form = best.FORMATS.chosen(kind)
     target = output or Path(form.filename)
     to_screen = as_json or str(target) == "-"
     if form.folder is None and not to_screen:
         regular_target(target, "--out")
     with stored(store) as opened:
         name = named(opened, study)
-        found = standings.best(opened, name)
-        if found is None:
-            raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
         names = list(dict.fromkeys([name, *(named(opened, each) for each in more or ())]))
-        without = len(names) == 1 and found.finals is None and not estimates
-        table = None
-        try:
-            table = None if without else table_of(opened, names, loss, estimates)
-        except InputError as error:
-            if len(names) > 1 or isinstance(error, StoreError) or form.folder is not None:
-                raise
-            err.print(f"without a table of what serves which problem: {error}", style="yellow")
-        record = queries.study(opened, name)
-        if form.folder is not None and not to_screen:
-            said = form.folder(table, record, target)
-        else:
-            text = form.text(found, record, table)
+        without = len(names) == 1 and standings.finals(opened, name) is None and not estimates
+        tabled, required = [] if without else names, len(names) > 1
+        found = best.export(opened, name, tabled, None if to_screen else target, form, loss, estimates, required)
+    if found.without is not None:
+        err.print(f"without a table of what serves which problem: {found.without}", style="yellow")
     if to_screen:
-        typer.echo(text)
+        typer.echo(found.said)
         return
     if form.folder is not None:
-        out.print(f"{name}: written to {target}. {said}")
+        out.print(f"{name}: written to {target}. {found.said}")
     else:
-        write_atomically(target, text)
-        out.print(f"{name}, trial {found.entry.number}: written to {target}")
-    if table is not None:
-        out.print(table_words(table))
-    elif found.finals is None:
+        out.print(f"{name}, trial {found.best.entry.number}: written to {target}")
+    if found.table is not None:
+        out.print(table_words(found.table))
+    elif found.best.finals is None:
         out.print(
             "Nothing is confirmed yet: this is the fastest of the search, by an estimate. Without finals the file has"
             " no table, so `autotuner.load` serves nothing by it. `autotuner finals` confirms the best; then export"
             " again. With --estimates the table serves what the search found."
         )
-    say_where_the_gate_is_looser(found)
+    say_where_the_gate_is_looser(found.best)
 
 
 def _pages(study: str | None, target: Path, store: str | None) -> None:

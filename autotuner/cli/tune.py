@@ -14,7 +14,7 @@ from autotuner.cli.output import out, say_waiting, say_where_the_gate_is_looser
 from autotuner.cli.study import print_leaderboard
 from autotuner.values import config
 from autotuner.values.errors import InputError, Stopped
-from autotuner.values.files import regular_target, write_atomically
+from autotuner.values.files import regular_target
 
 if TYPE_CHECKING:
     from autotuner.store import Store
@@ -151,9 +151,7 @@ class _Shown:
 
 def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     """The best configuration of the first study that has one in its file, with a table over all that have finals."""
-    from autotuner.serve.best import FORMATS
-    from autotuner.serve.table import table_of
-    from autotuner.store import queries
+    from autotuner.serve.best import export
     from autotuner.tuning import standings
     from autotuner.views.table_words import table_words
     from autotuner.views.trial_words import chosen_because
@@ -163,16 +161,12 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
         out.print(f"No variant of {study} was measured to the end; see `autotuner status`.")
     if not found:
         return
-    confirmed = [study for study, best in found if best.finals is not None]
-    table = None
-    try:
-        table = table_of(store, confirmed) if confirmed else None
-    except InputError as error:  # the best configuration is worth its file all the same
-        out.print(f"{output} has no table of what serves which problem: {error}", style="yellow")
     study, best = found[0]
-    write_atomically(output, FORMATS["json"].text(best, queries.study(store, study), table))
+    made = export(store, study, [study for study, each in found if each.finals is not None], output)
+    if made.without is not None:  # the best configuration is worth its file all the same
+        out.print(f"{output} has no table of what serves which problem: {made.without}", style="yellow")
     out.print(f"{output} has trial {best.entry.number} of {study}: {chosen_because(best)}.")
-    if table is not None and len(table.entries) > 1:
-        out.print(table_words(table))
+    if made.table is not None and len(made.table.entries) > 1:
+        out.print(table_words(made.table))
     for _, each in found:
         say_where_the_gate_is_looser(each)

@@ -1,14 +1,16 @@
 """A build of the cache as an object that other programs are linked with: the machine code that was proven, without its
-Python module, under one symbol."""
+Python module, under one symbol; and what a library needs of the system that loads it."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from auditwheel.elfutils import elf_find_versioned_symbols
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
+from elftools.elf.sections import Symbol, SymbolTableSection
 
 from autotuner.forge.build import BUILD_DEADLINE_S, first_error, run
 from autotuner.forge.toolchain import Toolchain
@@ -17,6 +19,10 @@ from autotuner.values.errors import InputError, ToolchainError
 
 PLAIN = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 """Flags of what runs before it is known which CPU this is."""
+
+
+VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_([\d.]+)")
+PYTHON = re.compile(r"_?Py[A-Z_]")
 
 
 def isolated(toolchain: Toolchain, folder: Path, host: Path | None, symbol: str, into: Path) -> Path:
@@ -44,10 +50,31 @@ def isolated(toolchain: Toolchain, folder: Path, host: Path | None, symbol: str,
 def _unique(made: Path) -> list[str]:
     """Names of an object that the system keeps one of in a process, and that cannot become local: such are static
     variables of inline functions."""
+    return [str(each.name) for each in _symbols(made) if each["st_info"]["bind"] == "STB_LOOS"]
+
+
+def _symbols(made: Path) -> list[Symbol]:
     with made.open("rb") as stream:
         tables = [each for each in ELFFile(stream).iter_sections() if isinstance(each, SymbolTableSection)]
-        symbols = [each for table in tables for each in table.iter_symbols()]
-    return [str(each.name) for each in symbols if each["st_info"]["bind"] == "STB_LOOS"]
+        return [each for table in tables for each in table.iter_symbols()]
+
+
+def versions_needed(library: Path) -> dict[str, str]:
+    """The newest version of each set of symbols that it needs of the system: GLIBC, and GLIBCXX and CXXABI of the C++
+    library. As auditwheel finds them."""
+    newest: dict[str, tuple[int, ...]] = {}
+    with library.open("rb") as stream:
+        names = [name for _, name in elf_find_versioned_symbols(ELFFile(stream))]
+    for found in filter(None, map(VERSION.fullmatch, names)):
+        version = tuple(int(part) for part in found[2].split("."))
+        newest[found[1]] = max(newest.get(found[1], ()), version)
+    return {name: ".".join(map(str, version)) for name, version in sorted(newest.items())}
+
+
+def python_symbols(library: Path) -> list[str]:
+    """Names of CPython's C interface that it needs; where there are none it runs under any Python."""
+    names = {str(each.name) for each in _symbols(library) if each["st_shndx"] == "SHN_UNDEF"}
+    return sorted(name for name in names if PYTHON.match(name))
 
 
 def joined(toolchain: Toolchain, objects: Sequence[Path], made: Path) -> Path:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -14,18 +13,22 @@ from pydantic import ConfigDict, Field
 
 from autotuner.serve.c_source import write_c
 from autotuner.serve.package import write_package
-from autotuner.serve.table import digest_of_table
+from autotuner.serve.table import digest_of_table, table_of
+from autotuner.store import Store, queries
 from autotuner.store.records import StudyRecord
+from autotuner.tuning import standings
 from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.serving import LOSS
 from autotuner.tuning.standings import Best
-from autotuner.values.errors import InputError
+from autotuner.values.errors import InputError, StoreError
+from autotuner.values.files import write_atomically
 from autotuner.values.model import Model
-from autotuner.values.outcome import Artifact, Timing
 from autotuner.values.plugs import Plugs
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import Speedup
 from autotuner.values.table import Table
 from autotuner.values.variant import Value, digest_of
+from autotuner.values.versions import version_of
 
 NOTE = (
     "The speedup is the search's own estimate. As the best of many measured variants it is biased upward until finals"
@@ -45,7 +48,7 @@ class ExportedProblem(Model):
     bytes: int = Field(description="fewest bytes that one forward must move")
 
 
-class Toolchain(Model):
+class ExportedToolchain(Model):
     """What the variant was built with and ran under."""
 
     compiler: str
@@ -63,7 +66,7 @@ class ExportedDevice(Model):
     environment: dict[str, str]
 
 
-class Identity(Model):
+class ExportedIdentity(Model):
     """Which binary the figures belong to."""
 
     variant_digest: str
@@ -156,8 +159,8 @@ class BestConfiguration(Model):
     parameters: dict[str, Value] = Field(description="the point of the search space: IMPL and every parameter")
     problems: tuple[ExportedProblem, ...]
     device: ExportedDevice
-    toolchain: Toolchain
-    identity: Identity
+    toolchain: ExportedToolchain
+    identity: ExportedIdentity
     gate: GateSummary
     confirmed: ExportedFinals | None = Field(default=None, description="null where there were no finals")
     measurement: ExportedMeasurement = Field(description="the search estimate: biased upward")
@@ -174,18 +177,14 @@ class BestConfiguration(Model):
 
 
 class Format(NamedTuple):
-    """A format of export: what the file or folder is called unless the user says, and what is in it."""
+    """A format of export: what the file or folder is called unless the user says, and which of the two it is."""
 
     filename: str
-    render: Callable[[Best, StudyRecord], str]
-    tabled: Callable[[Best, StudyRecord, Table | None], str] | None = None
-    """The same with the table of what serves which problem, for a format that has one."""
+    render: Callable[[Best, StudyRecord, Table | None], str] | None = None
+    """The text of a file; the table says what serves which problem. Raises InputError where the trial does not carry
+    its proof."""
     folder: Callable[[Table | None, StudyRecord, Path], str] | None = None
-    """Of a format that is a folder: writes it, and says in a line how it is used. Then nothing is rendered."""
-
-    def text(self, best: Best, study: StudyRecord, table: Table | None) -> str:
-        """The document. Raises InputError where the trial does not carry its proof, or the format is a folder."""
-        return self.render(best, study) if self.tabled is None else self.tabled(best, study, table)
+    """Writes a folder, and says in a line how it is used."""
 
 
 def configuration(best: Best, study: StudyRecord, table: Table | None = None) -> BestConfiguration:
@@ -201,7 +200,7 @@ def configuration(best: Best, study: StudyRecord, table: Table | None = None) ->
         )
     confirmed = ExportedFinals.of(best)
     return BestConfiguration(
-        generator=f"autotuner {_version()}",
+        generator=f"autotuner {version_of('autotuner')}",
         study=study.name,
         trial=best.record.number,
         family=outcome.variant.family,
@@ -210,8 +209,19 @@ def configuration(best: Best, study: StudyRecord, table: Table | None = None) ->
         parameters=outcome.variant.point,
         problems=tuple(ExportedProblem(problem=p, flops=p.flops, bytes=p.bytes) for p in study.problems),
         device=ExportedDevice.model_validate(study.device.model_dump()),
-        toolchain=_toolchain(artifact, best.record.session.environment),
-        identity=_identity(artifact),
+        toolchain=ExportedToolchain(
+            compiler=artifact.compiler,
+            flags=artifact.flags,
+            architecture=artifact.architecture,
+            environment=best.record.session.environment,
+        ),
+        identity=ExportedIdentity(
+            variant_digest=artifact.variant.digest,
+            artifact_digest=artifact.digest,
+            extension_name=artifact.name,
+            library_sha256=artifact.library_sha256,
+            program_hash=artifact.program_hash,
+        ),
         gate=GateSummary.of(gate),
         confirmed=confirmed,
         measurement=ExportedMeasurement(
@@ -219,9 +229,20 @@ def configuration(best: Best, study: StudyRecord, table: Table | None = None) ->
             speedup=best.entry.speedup,
             objective=measurement.objective,
             cache=measurement.cache,
-            timings=tuple(_timing(timing) for timing in measurement.timings),
+            timings=tuple(
+                ProblemTiming(
+                    problem=each.problem,
+                    median_us=statistics.median(each.variant_us),
+                    speedup=each.log_ratio.speedup,
+                    blocks=len(each.variant_us),
+                )
+                for each in measurement.timings
+            ),
         ),
-        baseline=tuple(_baseline(timing) for timing in measurement.timings),
+        baseline=tuple(
+            ExportedBaseline(problem=each.problem, backend=each.baseline, median_us=statistics.median(each.baseline_us))
+            for each in measurement.timings
+        ),
         recorded_at=best.record.recorded_at,
         exported_at=datetime.now(UTC),
         note=NOTE if confirmed is None else CONFIRMED_NOTE,
@@ -243,63 +264,60 @@ def json_schema() -> dict[str, object]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _no_text(best: Best, study: StudyRecord) -> str:
-    """Of a format that is a folder."""
-    raise InputError("the format is a folder: name one, as --out FOLDER")
-
-
 FORMATS: Plugs[Format] = Plugs(
     "autotuner.formats",
     "export format",
     {
-        "json": Format("best.json", export_json, export_json),
-        "c": Format("tuned", _no_text, folder=write_c),
-        "package": Format("tuned", _no_text, folder=write_package),
+        "json": Format("best.json", export_json),
+        "c": Format("tuned", folder=write_c),
+        "package": Format("tuned", folder=write_package),
     },
 )
 """The formats by the name a user gives; also those of other packages (docs/reference/own-format.md)."""
 
 
-def render(best: Best, study: StudyRecord, format_name: str = "json", table: Table | None = None) -> str:
-    """The text of the export in a format. Raises InputError for an unknown format or a trial without its proof."""
-    return FORMATS.chosen(format_name).text(best, study, table)
+class Exported(NamedTuple):
+    """What an export says, and what was written of it."""
+
+    best: Best
+    table: Table | None
+    without: str | None
+    """Why there is no table, where it was wanted."""
+    said: str
+    """The text of a file, or how a folder is used."""
 
 
-def _version() -> str:
+def export(
+    store: Store,
+    study: str,
+    tabled: Sequence[str],
+    target: Path | None,
+    form: Format = FORMATS["json"],
+    loss: float = LOSS,
+    estimates: bool = False,
+    required: bool = False,
+) -> Exported:
+    """Writes the best configuration of a study with the table over the studies `tabled`. Without a target the text is
+    made, and nothing written. A file does without its table where that cannot be made, unless it is `required`.
+
+    Raises InputError where there is no best one, and where it cannot be written.
+    """
+    best = standings.best(store, study)
+    if best is None:
+        raise InputError(f"{study} has no variant measured to the end yet; `autotuner status` shows why")
+    table, without = None, None
     try:
-        return metadata.version("autotuner")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
-
-
-def _toolchain(artifact: Artifact, environment: dict[str, str]) -> Toolchain:
-    return Toolchain(
-        compiler=artifact.compiler,
-        flags=artifact.flags,
-        architecture=artifact.architecture,
-        environment=environment,
-    )
-
-
-def _identity(artifact: Artifact) -> Identity:
-    return Identity(
-        variant_digest=artifact.variant.digest,
-        artifact_digest=artifact.digest,
-        extension_name=artifact.name,
-        library_sha256=artifact.library_sha256,
-        program_hash=artifact.program_hash,
-    )
-
-
-def _timing(timing: Timing) -> ProblemTiming:
-    return ProblemTiming(
-        problem=timing.problem,
-        median_us=statistics.median(timing.variant_us),
-        speedup=timing.log_ratio.speedup,
-        blocks=len(timing.variant_us),
-    )
-
-
-def _baseline(timing: Timing) -> ExportedBaseline:
-    median_us = statistics.median(timing.baseline_us)
-    return ExportedBaseline(problem=timing.problem, backend=timing.baseline, median_us=median_us)
+        table = table_of(store, tabled, loss, estimates) if tabled else None
+    except InputError as error:
+        if required or isinstance(error, StoreError) or form.folder is not None:
+            raise
+        without = str(error)
+    record = queries.study(store, study)
+    if form.folder is not None and target is not None:
+        return Exported(best, table, without, form.folder(table, record, target))
+    if form.render is None:
+        raise InputError("the format is a folder: name one, as --out FOLDER")
+    text = form.render(best, record, table)
+    if target is not None:
+        write_atomically(target, text)
+    return Exported(best, table, without, text)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 from autotuner.devices.kind import Packaging
@@ -15,14 +13,11 @@ from autotuner.forge.build_inputs import abi_dir
 from autotuner.forge.linkable import joined
 from autotuner.ops import OPS
 from autotuner.ops.op import Input, Output
-from autotuner.serve.folder import Source, fresh, linked, name_of, packaged
+from autotuner.serve.folder import Source, fresh, linked, name_of, packaged, required, stated
 from autotuner.serve.runtime.stated import Stated
-from autotuner.serve.table import digest_of_table
 from autotuner.serve.table_source import signature_lines, table_lines
 from autotuner.store.records import StudyRecord
-from autotuner.values.errors import InputError
 from autotuner.values.table import Table
-from autotuner.values.versions import version_of
 
 SHARED = ("package.h", "device_model.h")
 """Headers of the ABI that the C file has a copy of, beside the op's."""
@@ -33,9 +28,7 @@ INCLUDE = re.compile(r'^#include ([<"])([^">]+)[">].*\n', re.MULTILINE)
 
 def write_c(table: Table | None, study: StudyRecord, target: Path) -> str:
     """Writes the folder; how it is used, in a line. Raises as `write_package` does."""
-    if table is None:
-        raise InputError("the C file serves what its table says: run `autotuner finals`, or take --estimates")
-    return write_c_folder(table, Source.of(study), target)
+    return write_c_folder(required(table, "the C file"), Source.of(study), target)
 
 
 def write_c_folder(table: Table, source: Source, target: Path) -> str:
@@ -50,7 +43,7 @@ def write_c_folder(table: Table, source: Source, target: Path) -> str:
         shutil.rmtree(scratch)
         (private / f"{name}.h").write_text(_filled("function.h.in", said))
         (private / f"{name}.cpp").write_text("\n".join([*_lines(table, name, kind), _filled("function.cpp.in", said)]))
-        (private / "export.json").write_text(json.dumps(_said(table, kind), indent=1) + "\n")
+        (private / "export.json").write_text(json.dumps(stated(table, kind), indent=1) + "\n")
     return f"link with {name}.cpp and {name}_variants.o"
 
 
@@ -62,37 +55,37 @@ def _filled(template: str, said: Mapping[str, str]) -> str:
 def _of_signature(table: Table, name: str) -> dict[str, str]:
     """What the templates have of the op: the call's fields, and how its tensors and options are read from them."""
     op, strided = OPS[table.op], OPS[table.op].torch.strided
-    stated = Stated(op.signature)
-    like = table.entries[0].problem.model_copy(update=dict.fromkeys(stated.more, True))
-    tensors = dict(zip((*stated.required, *stated.more), op.inputs(like), strict=True))
-    out, more = op.outputs(like)[0], {each: tensors[each] for each in stated.more}
-    fields = [f"  const void *{each}; /* {_sizes(tensors[each])} */" for each in stated.required]
+    signature = Stated(op.signature)
+    like = table.entries[0].problem.model_copy(update=dict.fromkeys(signature.more, True))
+    tensors = dict(zip((*signature.required, *signature.more), op.inputs(like), strict=True))
+    out, more = op.outputs(like)[0], {each: tensors[each] for each in signature.more}
+    fields = [f"  const void *{each}; /* {_sizes(tensors[each])} */" for each in signature.required]
     fields += [f"  const {of.dtype}_t *{each}; /* {_sizes(of)}; null: none */" for each, of in more.items()]
     fields.append(f"  void *out; /* {_sizes(out)} */")
     sizes = dict.fromkeys(str(size) for each in tensors.values() for size in each.shape)
     fields.append(f"  int64_t {', '.join(sizes)};")
-    read = [_read(f"in[{place}]", each, tensors[each], strided) for place, each in enumerate(stated.required)]
+    read = [_read(f"in[{place}]", each, tensors[each], strided) for place, each in enumerate(signature.required)]
     read += [
         f"  if (c.{each}) {_read(f'in[{place}]', each, tensors[each], False).strip()}"
-        for place, each in enumerate(stated.more, len(stated.required))
+        for place, each in enumerate(signature.more, len(signature.required))
     ]
     read.append(_read("out", "out", out, strided))
     if strided:
-        ranks = {**{each: len(tensors[each].shape) for each in stated.required}, "out": len(out.shape)}
+        ranks = {**{each: len(tensors[each].shape) for each in signature.required}, "out": len(out.shape)}
         strides = ", ".join(f"{each}_stride[{rank - 1}]" for each, rank in ranks.items())
         fields.append(f"  int64_t {strides};")
         fields.append("  uint32_t one_memory; /* bit i: tensor i is a view of the same memory as the one before */")
         read.append("  for (int i = 1; i < signature.required; i++)")
         read.append("    if (c.one_memory >> i & 1) in[i].storage = in[i - 1].storage;")
     fields.append("  int32_t dtype;")
-    fields += [f"  {'int32_t' if each.values else 'double'} {each.name};" for each in stated.options]
-    words = [each for option in stated.options for each in enumerate(option.values) if isinstance(each[1], str)]
+    fields += [f"  {'int32_t' if each.values else 'double'} {each.name};" for each in signature.options]
+    words = [each for option in signature.options for each in enumerate(option.values) if isinstance(each[1], str)]
     return {
         "TITLE": op.signature.TITLE,
         "CONSTANTS": "".join(f"#define {name}_{str(word).upper()} {place}\n" for place, word in words),
         "FIELDS": "\n".join(fields),
         "TENSORS": "\n".join(read),
-        "SAID": ", ".join(f"(double)c.{each.name}" for each in stated.options),
+        "SAID": ", ".join(f"(double)c.{each.name}" for each in signature.options),
     }
 
 
@@ -144,15 +137,3 @@ def inlined(names: list[str], folders: list[Path]) -> tuple[str, list[str]]:
     for name in names:
         add(name)
     return "\n".join(done.values()), system
-
-
-def _said(table: Table, kind: Packaging) -> dict[str, object]:
-    return {
-        "generator": f"autotuner {version_of('autotuner')}",
-        "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "platform": f"{platform.machine()}-{platform.system().lower()}",
-        "instructions": kind.instructions(),
-        "estimates": table.estimates,
-        "table": table.model_dump(mode="json"),
-        "table_digest": digest_of_table(table),
-    }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +21,7 @@ from autotuner.forge.family import Family
 from autotuner.forge.linkable import isolated
 from autotuner.forge.toolchain import Toolchain
 from autotuner.ops import OPS, Op
+from autotuner.serve.table import digest_of_table
 from autotuner.serve.table_source import symbol
 from autotuner.spaces.space import SpaceFile
 from autotuner.store.records import StudyRecord
@@ -28,6 +31,7 @@ from autotuner.values.files import FULL, why
 from autotuner.values.outcome import Artifact
 from autotuner.values.table import Table, TableVariant
 from autotuner.values.verdict import Fault
+from autotuner.values.versions import version_of
 
 NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 MOST_VARIANTS = 64
@@ -72,6 +76,26 @@ def packaged(table: Table) -> tuple[Op, Packaging]:
     if len(table.variants) > MOST_VARIANTS:
         raise InputError(f"the table has {len(table.variants)} variants, a package at most {MOST_VARIANTS}")
     return op, kind.packaging
+
+
+def required(table: Table | None, what: str) -> Table:
+    """Raises InputError where there is none."""
+    if table is None:
+        raise InputError(f"{what} serves what its table says: run `autotuner finals`, or take --estimates")
+    return table
+
+
+def stated(table: Table, kind: Packaging) -> dict[str, object]:
+    """What every such export says of itself in JSON."""
+    return {
+        "generator": f"autotuner {version_of('autotuner')}",
+        "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "platform": f"{platform.machine()}-{platform.system().lower()}",
+        "instructions": kind.instructions(),
+        "estimates": table.estimates,
+        "table": table.model_dump(mode="json"),
+        "table_digest": digest_of_table(table),
+    }
 
 
 def linked(table: Table, source: Source, name: str, into: Path) -> list[Path]:

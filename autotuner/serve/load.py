@@ -14,11 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from autotuner.devices import DEVICES
 from autotuner.forge.build import entry_of_package, private_directory
-from autotuner.ops import OPS
+from autotuner.ops import DEFAULT_OP, OPS
 from autotuner.serve.folder import Source, packaged
 from autotuner.serve.package import package_digest, write_module
 from autotuner.serve.runtime.whole import damaged
@@ -74,50 +74,28 @@ def _again(file: Path, build: bool, strict: bool, gradients: Literal["refuse", "
 # The file -------------------------------------------------------------------------------------------------------------
 
 
-class _Named(BaseModel):
-    op: str
-
-
-class _Head(BaseModel):
-    """What is asked first of an export: only with its op can the rest be read."""
-
-    table: _Named
-
-
-def _require_op(file: Path, text: bytes) -> None:
-    """Raises InputError where the table's op is not installed. What is no export is not judged here."""
-    with suppress(ValidationError):
-        op = _Head.model_validate_json(text).table.op
-        if op not in OPS:
-            raise InputError(f"{file}: {no_such('op', op, OPS)}; install the package that has it")
-
-
-def _is_without_table(text: bytes) -> bool:
-    """Whether it is an export all the same."""
-    with suppress(ValueError):
-        document = json.loads(text)
-        return isinstance(document, dict) and document.get("table", {}) is None
-    return False
-
-
 def _read(file: Path) -> Table:
     """The table of an export. Raises InputError, one line."""
     try:
         text = read_regular(file, LARGEST_BYTES)
-        _require_op(file, text)
-        found = TableFile.model_validate_json(text)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {why(error)}") from None
+    document: Any = None
+    with suppress(ValueError, RecursionError):  # what is no JSON is refused below, in words
+        document = json.loads(text)
+    table = document.get("table", {}) if isinstance(document, dict) else {}
+    if table is None:
+        raise InputError(
+            f"{file}: it has no table, since there were no finals: run `autotuner finals`, then `autotuner export`"
+        )
+    if isinstance(table, dict) and isinstance(op := table.get("op", DEFAULT_OP), str) and op not in OPS:
+        raise InputError(f"{file}: {no_such('op', op, OPS)}; install the package that has it")
+    try:
+        found = TableFile.model_validate_json(text)
     except ValidationError as error:
-        if _is_without_table(text):
-            raise InputError(
-                f"{file}: it has no table, since there were no finals: run `autotuner finals`, then `autotuner export`"
-            ) from None
         said = " ".join(explanation(error, TableFile).split())
         raise InputError(f"{file}: no export with a table: {said}; write one with `autotuner export`") from None
-    # A digest is of what stands there: a table of today has fields that an older one had not.
-    document = json.loads(text)
-    digest = document.pop("digest", None)
+    digest = document.pop("digest", None)  # of what stands there
     if digest_of(document["table"]) != found.table_digest:
         raise InputError(f"{file}: damaged: its table is not the one of its digest; export it again")
     if digest is not None and digest_of(document) != digest:

@@ -12,25 +12,22 @@ import json
 import platform
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from autotuner.devices.kind import Packaging
 from autotuner.forge.build import shared_object
 from autotuner.forge.build_inputs import abi_dir, source_digests
-from autotuner.forge.linkable import PLAIN, compiled, tool
+from autotuner.forge.linkable import PLAIN, compiled, python_symbols, tool, versions_needed
 from autotuner.ops import OPS
 from autotuner.ops.op import Op, shape_of
-from autotuner.serve.elf import python_symbols, versions_needed
-from autotuner.serve.folder import Source, fresh, linked, name_of, packaged
+from autotuner.serve.folder import Source, fresh, linked, name_of, packaged, required, stated
 from autotuner.serve.runtime import whole
 from autotuner.serve.table import digest_of_table
 from autotuner.serve.table_source import signature_lines, table_lines
 from autotuner.store.records import StudyRecord
-from autotuner.values.errors import InputError
 from autotuner.values.problem import Problem, Shape
-from autotuner.values.table import Entry, Table
+from autotuner.values.table import Table, TableEntry
 from autotuner.values.variant import digest_of
 from autotuner.values.versions import version_of
 
@@ -90,9 +87,7 @@ class Hook(BuildHookInterface):
 def write_package(table: Table | None, study: StudyRecord, target: Path) -> str:
     """Writes the folder; what it says of itself, in a line. Raises InputError where the table, its variants or the
     folder's name do not go into a package, ToolchainError where it cannot be compiled."""
-    if table is None:
-        raise InputError("a package serves what its table says: run `autotuner finals`, or take --estimates")
-    return write_folder(table, Source.of(study), target)
+    return write_folder(required(table, "a package"), Source.of(study), target)
 
 
 def write_folder(table: Table, source: Source, target: Path) -> str:
@@ -185,22 +180,16 @@ def _write_metadata(table: Table, module: str, variant: Path, library: str, need
     """metadata.json: what `kernels` reads, and what the package needs and where it comes from."""
     _, kind = packaged(table)
     export = {
-        "generator": f"autotuner {version_of('autotuner')}",
-        "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **stated(table, kind),
         "namespace": module,
         "library": library,
         "device": table.device,
         "accelerator": kind.accelerator,
-        "platform": f"{platform.machine()}-{platform.system().lower()}",
         "needs": {"torch": OLDEST_TORCH, "symbols": needs, "python_symbols": python_symbols(variant / library)},
         "proven_on": table.proven_on,
-        "instructions": kind.instructions(),
         "variants": [str(each.variant) for each in table.variants],
         "first_tensors": _first_tensors(table),
         "warm": [_call(table, each.problem) for each in _smallest(table)] if kind.accelerator else [],
-        "estimates": table.estimates,
-        "table": table.model_dump(mode="json"),
-        "table_digest": digest_of_table(table),
     }
     digests = {path.name: whole.digest_of(path.read_bytes()) for path in sorted(variant.iterdir())}
     document = {
@@ -227,9 +216,9 @@ def _first_tensors(table: Table) -> list[tuple[str, Shape, Shape]]:
     return list(dict.fromkeys((low.dtype, shape_of(first, low), shape_of(first, high)) for low, high in found))
 
 
-def _smallest(table: Table) -> list[Entry]:
+def _smallest(table: Table) -> list[TableEntry]:
     """For each variant the smallest problem that it serves."""
-    found: dict[str, Entry] = {}
+    found: dict[str, TableEntry] = {}
     for entry in sorted(table.entries, key=lambda each: each.problem.bytes):
         if entry.use is not None:
             found.setdefault(entry.use, entry)

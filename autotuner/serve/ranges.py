@@ -13,12 +13,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from autotuner.race.confirm import Confirmed
-from autotuner.serve.proven import proven_of, ratio_of
 from autotuner.store import ValidationRecord
+from autotuner.tuning.gate_summary import GateSummary
 from autotuner.tuning.validation import Trying, confirmed_at
 from autotuner.values.errors import InputError
+from autotuner.values.gate_report import GateReport
 from autotuner.values.problem import LONGEST, Problem
-from autotuner.values.table import LeftOut, Range, Validated
+from autotuner.values.table import LeftOut, Proven, Range, Ratio, Validated
 
 PER_DOUBLING = 2
 """Steps between two tried lengths, as parts of a doubling."""
@@ -241,6 +242,16 @@ def _range(line: Line, use: str, shown: Sequence[Shown], low: int, high: int) ->
         proven=proven_of(record.gate),
         validated=tuple(each.validated for each in within if each.validated is not None),
     )
+
+
+def ratio_of(found: Confirmed) -> Ratio:
+    """What a table says of a confirmed ratio: t_baseline / t_variant, without its infinite ends."""
+    return Ratio(**dict(found.log_ratio.speedup), processes=found.processes)
+
+
+def proven_of(gate: GateReport) -> Proven:
+    """What a table says of a gate report: some of its figures, without infinite ones."""
+    return Proven.model_validate_json(GateSummary.of(gate).model_dump_json(include={*Proven.model_fields}))
 
 
 def _ratio(record: ValidationRecord, place: int) -> Confirmed | None:

@@ -107,7 +107,7 @@ def _cast(stated: ModuleType, tensors: Tensors) -> Tensors:
     )
 
 
-class Served(NamedTuple):
+class Called(NamedTuple):
     """A problem of one of our ops, and the kind of device it was called on."""
 
     problem: Problem
@@ -125,7 +125,7 @@ class Calls:
     """The calls of a recording, the most frequent first, and what they are written as."""
 
     def __init__(self) -> None:
-        self._served: Counter[Served] = Counter()
+        self._served: Counter[Called] = Counter()
         self._refused: Counter[Refused] = Counter()
 
     @property
@@ -154,7 +154,7 @@ class Calls:
             kinds = " ".join(type(each).__name__ for each in (*args, *named.values()))
             self._refused[Refused(kinds, said)] += 1
             return
-        if isinstance(found, Served):
+        if isinstance(found, Called):
             self._served[found] += 1
         else:
             self._refused[found] += 1
@@ -180,7 +180,7 @@ class Calls:
         write_atomically(target, "\n".join(self._lines(timed)))
         return target
 
-    def _lines(self, timed: list[tuple[Served, int, float]]) -> Iterator[str]:
+    def _lines(self, timed: list[tuple[Called, int, float]]) -> Iterator[str]:
         yield f"# {len(self)} calls recorded. torch {torch.__version__}."
         for (call, why), count in self.refused.items():
             yield f"# not tuned for, {count} times: {call}: {why}"
@@ -193,7 +193,7 @@ class Calls:
         yield ""
 
 
-def _read(op: Op, args: Sequence[Any], named: Mapping[str, Any], dense: bool) -> Served | Refused:
+def _read(op: Op, args: Sequence[Any], named: Mapping[str, Any], dense: bool) -> Called | Refused:
     """The problem of a call as torch computes it here, or why it has none."""
     given, options, _ = op.signature.arguments(*args, **named)
     tensors = _cast(op.signature, given)
@@ -203,7 +203,7 @@ def _read(op: Op, args: Sequence[Any], named: Mapping[str, Any], dense: bool) ->
         problem = op.torch.problem(as_dense(tensors) if dense else tensors, options)
     except ValueError as error:
         return Refused(described(tensors, options), why_not(error, op.problem))
-    return Served(problem, given[0].device.type)
+    return Called(problem, given[0].device.type)
 
 
 class _Recorder(TorchFunctionMode):
@@ -240,7 +240,7 @@ def record(*, dense: bool = False) -> Iterator[Calls]:
         yield calls
 
 
-def microseconds(served: Served) -> float:
+def microseconds(served: Called) -> float:
     """What torch takes for a problem, as it chooses itself how to compute it: the least of some runs on one device."""
     op = OPS[served.problem.op]
     drawn = op.tensors().inputs(served.problem, op.ordinary, seed=0)

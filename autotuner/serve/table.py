@@ -12,8 +12,7 @@ from autotuner.devices import DEVICES
 from autotuner.forge.build_inputs import BuildInputs, host_source, source_digests
 from autotuner.forge.family import Family
 from autotuner.race.confirm import Confirmed
-from autotuner.serve.proven import proven_of, ratio_of
-from autotuner.serve.ranges import Lengths, Ranges, ranges_of, to_try
+from autotuner.serve.ranges import Lengths, Ranges, proven_of, ranges_of, ratio_of, to_try
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import FinalsRecord, Store, StudyRecord, queries
 from autotuner.tuning import standings
@@ -23,7 +22,7 @@ from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
-from autotuner.values.table import Entry, LeftOut, Range, Table, TableVariant
+from autotuner.values.table import LeftOut, Range, Table, TableEntry, TableVariant
 from autotuner.values.variant import Value, digest_of
 
 
@@ -54,7 +53,7 @@ def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates
     found = [_studied(store, name, estimates) for name in studies]
     _require_one_device([each.record for each in found])
     variants: dict[str, TableVariant] = {}
-    entries: dict[Problem, Entry] = {}
+    entries: dict[Problem, TableEntry] = {}
     ranges: list[Range] = []
     left_out: list[LeftOut] = []
     for each in found:
@@ -97,7 +96,7 @@ def to_validate(
     return to_try(studied.record.problems, numbers, lengths, vary)
 
 
-def _between(store: Store, studied: _Studied, entries: Mapping[Problem, Entry]) -> Ranges:
+def _between(store: Store, studied: _Studied, entries: Mapping[Problem, TableEntry]) -> Ranges:
     """What the variants in use serve beside the tuned problems."""
     problems = studied.record.problems
     used = dict.fromkeys(use for each in problems if (use := entries[each].use) is not None)
@@ -161,25 +160,25 @@ def _finalists(finals: FinalsRecord, chosen: str) -> dict[str, _Candidate]:
     return {digest: _Candidate(number, ratios[digest]) for digest, number in numbers.items()}
 
 
-def _entries(studied: _Studied, loss: float) -> list[Entry]:
+def _entries(studied: _Studied, loss: float) -> list[TableEntry]:
     ratios = {digest: candidate.ratios for digest, candidate in studied.candidates.items()}
     chosen = servers(ratios, studied.chosen, studied.record.objective, loss)
     chosen = chosen or [Assigned(None, 0.0)] * len(studied.record.problems)
     return [_entry(studied, place, choice, loss) for place, choice in enumerate(chosen)]
 
 
-def _entry(studied: _Studied, place: int, choice: Assigned, loss: float) -> Entry:
+def _entry(studied: _Studied, place: int, choice: Assigned, loss: float) -> TableEntry:
     problem, baseline = studied.record.problems[place], studied.baselines[place]
     lost = math.expm1(choice.loss)
     if choice.use is None:
         near = lost > 0
         why = f"a variant is faster by {100 * lost:.1f} %, less than the table may lose" if near else "no variant is"
         why = why if near else f"{why} shown to be faster than the baseline {baseline}"
-        return Entry(problem=problem, use=None, why=why, loss=lost, baseline=baseline)
+        return TableEntry(problem=problem, use=None, why=why, loss=lost, baseline=baseline)
     ratio = studied.candidates[choice.use].ratios[place]
     assert ratio is not None
     why = "the problem's own best" if lost == 0 else f"within {100 * loss:g} % of the problem's own best"
-    return Entry(problem=problem, use=choice.use, why=why, speedup=ratio_of(ratio), loss=lost, baseline=baseline)
+    return TableEntry(problem=problem, use=choice.use, why=why, speedup=ratio_of(ratio), loss=lost, baseline=baseline)
 
 
 def _variant(store: Store, record: StudyRecord, number: int) -> TableVariant:

@@ -54,7 +54,7 @@ class TableVariant(Model):
     proven: Proven
 
 
-class Entry(Model):
+class TableEntry(Model):
     """What serves a problem that was tuned."""
 
     problem: Problem
@@ -104,7 +104,7 @@ class Table(Model):
     allowed_loss: float = Field(description="relative, that a variant may cost a problem for the table to be smaller")
     estimates: bool = Field(description="whether variants are in it that no finals confirmed")
     variants: tuple[TableVariant, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[TableEntry, ...]
     ranges: tuple[Range, ...] = ()
     left_out: tuple[LeftOut, ...] = Field(default=(), description="lengths that were tried and are in no range")
 

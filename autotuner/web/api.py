@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from autotuner.serve.best import FORMATS, BestConfiguration, render
+from autotuner.serve.best import FORMATS, BestConfiguration, export_json
 from autotuner.store import device_health, queries
 from autotuner.tuning import standings
 from autotuner.tuning.compared import comparison
@@ -155,7 +155,7 @@ def _best(snapshot: Snapshot) -> Best:
 def export_study(of: OfStudy) -> Response:
     """The best configuration with its proof, as `autotuner export` writes it."""
     try:
-        text = render(_best(of), of.record)
+        text = export_json(_best(of), of.record)
     except InputError as error:
         raise HTTPException(404, str(error)) from None
     name = FORMATS["json"].filename

@@ -14,7 +14,7 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
-from autotuner.values.table import Entry, Proven, Range, Ratio, Table, TableVariant, Validated
+from autotuner.values.table import Proven, Range, Ratio, Table, TableEntry, TableVariant, Validated
 from autotuner.values.variant import Variant, digest_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -79,7 +79,7 @@ def table(
         estimates=False,
         variants=tuple(variants),
         entries=tuple(
-            Entry(problem=of, use=use, why="its own best", speedup=RATIO if use else None, baseline="flash")
+            TableEntry(problem=of, use=use, why="its own best", speedup=RATIO if use else None, baseline="flash")
             for of, use in entries
         ),
         ranges=tuple(ranges),

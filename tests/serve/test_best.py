@@ -17,7 +17,6 @@ from autotuner.serve.best import (
     BestConfiguration,
     configuration,
     export_json,
-    render,
 )
 from autotuner.store import Store, queries
 from autotuner.tuning import standings
@@ -172,6 +171,6 @@ def test_what_has_no_proof_is_not_exported(best: Best) -> None:
 
 def test_formats_are_chosen_by_name(best: Best) -> None:
     assert FORMATS["json"].filename == "best.json"
-    assert json.loads(render(best, study_record(), "json"))["trial"] == 3
+    assert FORMATS["json"].render is export_json
     with pytest.raises(InputError, match="there are json"):
-        render(best, study_record(), "yaml")
+        FORMATS.chosen("yaml")

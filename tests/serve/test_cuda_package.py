@@ -18,7 +18,7 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact
-from autotuner.values.table import Entry, Table
+from autotuner.values.table import Table, TableEntry
 from tests.helpers.tables import RATIO, served
 
 PROGRAM = """
@@ -50,7 +50,9 @@ def exported(workbenches: list[Workbench]) -> tuple[Table, Source]:
         assert isinstance(artifact, Artifact), artifact
         variants.append(served(artifact, place))
         problem = each.conditions.compiled_for
-        entries.append(Entry(problem=problem, use=artifact.digest, why="its own best", speedup=RATIO, baseline="flash"))
+        entries.append(
+            TableEntry(problem=problem, use=artifact.digest, why="its own best", speedup=RATIO, baseline="flash")
+        )
     table = Table(
         op="sdpa",
         device="cuda",

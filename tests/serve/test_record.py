@@ -16,7 +16,7 @@ from autotuner.ops.sdpa import signature
 from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.serve import record
-from autotuner.serve.record import Served
+from autotuner.serve.record import Called
 from autotuner.tuning.workbench import load_spaces
 from autotuner.values.errors import InputError, SpaceError
 
@@ -185,7 +185,7 @@ def test_the_least_of_several_looks_is_written(tmp_path: Path, monkeypatch: pyte
     found = {16: [90.0, 7.0, 8.0, 80.0], 33: [20.0, 30.0, 900.0, 25.0]}
     asked: list[int] = []
 
-    def look(served: Served) -> float:
+    def look(served: Called) -> float:
         asked.append(served.problem.shape[2])
         return found[asked[-1]].pop(0)
 

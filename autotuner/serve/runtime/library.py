@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -36,13 +36,6 @@ class Explanation(NamedTuple):
         return self.variant is not None
 
 
-class Tallies(dict[str, Tally]):
-    """Calls that the library's ops were not given, by the variant or the reason."""
-
-    def __missing__(self, key: str) -> Tally:
-        return self.setdefault(key, Tally())
-
-
 class Library:
     """The package's own library: its ops are registered with torch, once a process."""
 
@@ -61,7 +54,8 @@ class Library:
         self.variants: list[str] = export["variants"]
         self.signature, self.stated = signature, Stated(signature)
         self._first_tensors: list[tuple[str, list[int], list[int]]] = export["first_tensors"]
-        self.tallies = Tallies()
+        self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
+        """Calls that the library's ops were not given, by the variant or the reason."""
         failed = self._function("register")()
         if failed:
             raise ImportError(f"{path}: {failed.decode().splitlines()[0]}; is another copy of {namespace} loaded?")

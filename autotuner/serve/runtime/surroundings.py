@@ -80,11 +80,6 @@ def as_autocast(op: Callable[..., Any]) -> Callable[..., Any]:
     return cast
 
 
-def cast_to_autocast(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The tensors that such an op computes with."""
-    return tuple(map(_cast, tensors))
-
-
 def _cast(value: Any) -> Any:
     return value.to(computed_in(value)) if isinstance(value, Tensor) else value
 
