@@ -105,7 +105,7 @@ def print_leaderboard(store: Store, study: str, limit: int) -> None:
     from autotuner.views.leaderboard import disturbed_line
     from autotuner.views.terminal import printed
 
-    table, judged = leaderboard_of(store, study, limit), queries.judged_and_best(store, study)[0]
+    table, judged = leaderboard_of(store, study, limit), queries.judged_count(store, study)
     if table.rows:
         out.print(printed(table))
     elif judged:

@@ -29,7 +29,7 @@ class LivingWorker(NamedTuple):
     """A worker as the store knows it, with the devices that it serves."""
 
     holder: Holder
-    devices: tuple[DeviceRecord, ...]
+    devices: list[DeviceRecord]
 
     def __str__(self) -> str:
         return f"the worker {self.holder.pid} on {self.holder.host}"
@@ -59,13 +59,8 @@ class LivingWorker(NamedTuple):
 
 def living(devices: Sequence[DeviceRecord]) -> list[LivingWorker]:
     """The workers that serve these devices now."""
-    found: list[LivingWorker] = []
+    found: dict[tuple[str, int], LivingWorker] = {}
     for each in devices:
-        if each.holder is None:
-            continue
-        place = next((at for at, known in enumerate(found) if known.works_on(each.holder)), None)
-        if place is None:
-            found.append(LivingWorker(each.holder, (each,)))
-        else:
-            found[place] = found[place]._replace(devices=(*found[place].devices, each))
-    return found
+        if each.holder is not None:
+            found.setdefault((each.holder.host, each.holder.pid), LivingWorker(each.holder, [])).devices.append(each)
+    return list(found.values())

@@ -36,7 +36,7 @@ def found_in(store: Store, study: str | None) -> Found:
     try:
         if study is None:
             return Found()
-        best, judged = standings.quoted(store, study), queries.judged_and_best(store, study)[0]
+        best, judged = standings.quoted(store, study), queries.judged_count(store, study)
     except StoreUnavailableError:
         raise
     except StoreError:  # begun, and killed before the study was made
@@ -58,8 +58,8 @@ def group_state(found: Sequence[Outlook]) -> State:
     return State.CANCELLED if State.CANCELLED in states and State.FAILED not in states else State.FAILED
 
 
-class Progress:
-    """How far studies are. Each is read again only once something of it has changed: finals that are over hold many
+class Findings:
+    """What studies have found. Each is read again only once something of it has changed: finals that are over hold many
     times, and a store has many studies. Any thread may ask."""
 
     def __init__(self, store: Store) -> None:
@@ -67,7 +67,7 @@ class Progress:
         self._kept: dict[str, tuple[Revision, Found]] = {}
 
     def of(self, study: str) -> Found:
-        """How far a study is now."""
+        """What a study has now."""
         try:
             revision = queries.revision(self._store, study)
         except StoreError:  # begun, and killed before the study was made
@@ -79,7 +79,7 @@ class Progress:
         return found
 
 
-def outlooks(store: Store, over: int | None = 0, progress: Progress | None = None) -> tuple[Outlook, ...]:
+def outlooks(store: Store, over: int | None = 0, progress: Findings | None = None) -> tuple[Outlook, ...]:
     """The sweeps that are not over, in the order in which they are due, and of the others the last `over`, or all.
 
     `progress`: what is known already of this store.
@@ -87,7 +87,7 @@ def outlooks(store: Store, over: int | None = 0, progress: Progress | None = Non
     return _Outlooks(store, sweeps.every(store, over=over), progress).all()
 
 
-def outlook(store: Store, number: int, progress: Progress | None = None) -> Outlook:
+def outlook(store: Store, number: int, progress: Findings | None = None) -> Outlook:
     """One sweep. Raises StoreError: no such sweep."""
     queue = sweeps.every(store, over=0)
     found = next((each for each in queue if each.id == number), None)
@@ -100,9 +100,9 @@ def outlook(store: Store, number: int, progress: Progress | None = None) -> Outl
 class _Outlooks:
     """One look at the queue. Of a sweep no more is read than is asked for."""
 
-    def __init__(self, store: Store, found: Sequence[SweepRecord], progress: Progress | None) -> None:
+    def __init__(self, store: Store, found: Sequence[SweepRecord], progress: Findings | None) -> None:
         self._found = found
-        self._progress = cache((progress or Progress(store)).of)
+        self._progress = cache((progress or Findings(store)).of)
         self._now = queries.now(store)
         self._workers = living(device_health.every(store))
         self._waiting = [each for each in found if _waits(each)]

@@ -22,9 +22,8 @@ from optuna.storages._rdb.models import (
     TrialValueModel,
 )
 from optuna.study import StudyDirection
-from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Insert, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from autotuner.store.database import Database
@@ -108,6 +107,11 @@ class _Study:
             self.unfinished.add(trial.number)
 
 
+def _passed_on(name: str) -> Any:
+    """What Optuna's own storage does as it is."""
+    return lambda self, *values, **named: getattr(self._plain, name)(*values, **named)
+
+
 class DriverStorage(BaseStorage):
     """Optuna's storage for one thread that is alone in changing the trials of its studies, as a driver is.
 
@@ -124,11 +128,8 @@ class DriverStorage(BaseStorage):
         self._places: dict[int, tuple[int, int]] = {}
         """(study, number) by the trial's key."""
         self._directions: dict[int, list[StudyDirection]] = {}
-        self._params: list[dict[str, Any]] = []
-        self._attributes: list[dict[str, Any]] = []
-        """Of the system."""
-        self._marks: list[dict[str, Any]] = []
-        """Attributes of the user."""
+        self._pending: dict[Insert, list[dict[str, Any]]] = {}
+        """Rows that are in memory only, by the statement that adds them."""
 
     def close(self) -> None:
         """Writes what is not written yet and closes Optuna's connections."""
@@ -140,7 +141,7 @@ class DriverStorage(BaseStorage):
 
     def flush(self) -> None:
         """Writes the parameters and attributes that are in memory only."""
-        if self._params or self._attributes or self._marks:
+        if self._pending:
             self._write(lambda connection: None)
 
     def _write(self, more: Callable[[Connection], None]) -> None:
@@ -149,7 +150,8 @@ class DriverStorage(BaseStorage):
         failed: list[bool] = []
 
         def change(connection: Connection) -> None:
-            self._write_pending(connection)
+            for statement, rows in self._pending.items():
+                connection.execute(statement, rows)
             more(connection)
 
         try:
@@ -157,24 +159,14 @@ class DriverStorage(BaseStorage):
         except IntegrityError:
             if not failed:
                 raise
-        self._forget_pending()
-
-    def _write_pending(self, connection: Connection) -> None:
-        pending = (_ADD_PARAMS, self._params), (_ADD_ATTRIBUTES, self._attributes), (_ADD_MARKS, self._marks)
-        for statement, rows in pending:
-            if rows:
-                connection.execute(statement, rows)
-
-    def _forget_pending(self) -> None:
-        """What was written."""
-        self._params, self._attributes, self._marks = [], [], []
+        self._pending = {}
 
     # Memory -----------------------------------------------------------------------------------------------------
 
     def forget(self, study_name: str) -> None:
         """Has a study read again: since this process drove it last, another one may have. What could not be written
         then is dropped, as the trials that it is of may be another's."""
-        self._forget_pending()
+        self._pending = {}
         for study_id in self._studies:
             if self.get_study_name_from_id(study_id) == study_name:
                 self._drop(study_id)
@@ -292,19 +284,26 @@ class DriverStorage(BaseStorage):
         trial.params = {**trial.params, **params}
         trial.distributions = {**trial.distributions, **{name: distributions[name] for name in params}}
         study.keep(trial)
-        self._params += rows
+        self._pending.setdefault(_ADD_PARAMS, []).extend(rows)
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        self._set_attribute(_ADD_ATTRIBUTES, "system_attrs", trial_id, key, value)
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        self._set_attribute(_ADD_MARKS, "user_attrs", trial_id, key, value)
+
+    def _set_attribute(self, statement: Insert, of: str, trial_id: int, key: str, value: Any) -> None:
         study, trial = self._changing(trial_id)
-        if key in trial.system_attrs:
+        known = getattr(trial, of)
+        if key in known:
             self.flush()
-            self._plain.set_trial_system_attr(trial_id, key, value)
+            getattr(self._plain, f"set_trial_{of.removesuffix('s')}")(trial_id, key, value)
             self._refresh(trial_id)
             return
         text = json.dumps(value)
-        trial.system_attrs = {**trial.system_attrs, key: json.loads(text)}
+        setattr(trial, of, {**known, key: json.loads(text)})
         study.keep(trial)
-        self._attributes.append({"trial_id": trial_id, "key": key, "value_json": text})
+        self._pending.setdefault(statement, []).append({"trial_id": trial_id, "key": key, "value_json": text})
 
     def set_trial_state_values(self, trial_id: int, state: TrialState, values: Sequence[float] | None = None) -> bool:
         study, trial = self._changing(trial_id)
@@ -331,18 +330,6 @@ class DriverStorage(BaseStorage):
         self.flush()
         self._plain.set_trial_intermediate_value(trial_id, step, intermediate_value)
         self._refresh(trial_id)
-
-    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
-        study, trial = self._changing(trial_id)
-        if key in trial.user_attrs:
-            self.flush()
-            self._plain.set_trial_user_attr(trial_id, key, value)
-            self._refresh(trial_id)
-            return
-        text = json.dumps(value)
-        trial.user_attrs = {**trial.user_attrs, key: json.loads(text)}
-        study.keep(trial)
-        self._marks.append({"trial_id": trial_id, "key": key, "value_json": text})
 
     def mark(self, study_name: str, marks: Mapping[int, Mapping[str, Any]]) -> None:
         """Sets attributes of the user on trials by their number, also on those that have ended, which Optuna itself
@@ -395,42 +382,25 @@ class DriverStorage(BaseStorage):
 
     # Studies ----------------------------------------------------------------------------------------------------
 
-    def create_new_study(self, directions: Sequence[StudyDirection], study_name: str | None = None) -> int:
-        return self._plain.create_new_study(directions, study_name)
+    create_new_study = _passed_on("create_new_study")
+    set_study_user_attr = _passed_on("set_study_user_attr")
+    set_study_system_attr = _passed_on("set_study_system_attr")
+    get_study_id_from_name = _passed_on("get_study_id_from_name")
+    get_study_name_from_id = _passed_on("get_study_name_from_id")
+    get_study_user_attrs = _passed_on("get_study_user_attrs")
+    get_study_system_attrs = _passed_on("get_study_system_attrs")
+    get_all_studies = _passed_on("get_all_studies")
+    remove_session = _passed_on("remove_session")
 
     def delete_study(self, study_id: int) -> None:
         self.flush()
         self._plain.delete_study(study_id)
         self._drop(study_id)
 
-    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._plain.set_study_user_attr(study_id, key, value)
-
-    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._plain.set_study_system_attr(study_id, key, value)
-
-    def get_study_id_from_name(self, study_name: str) -> int:
-        return self._plain.get_study_id_from_name(study_name)
-
-    def get_study_name_from_id(self, study_id: int) -> str:
-        return self._plain.get_study_name_from_id(study_id)
-
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
         if study_id not in self._directions:
             self._directions[study_id] = self._plain.get_study_directions(study_id)
         return self._directions[study_id]
-
-    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        return self._plain.get_study_user_attrs(study_id)
-
-    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        return self._plain.get_study_system_attrs(study_id)
-
-    def get_all_studies(self) -> list[FrozenStudy]:
-        return self._plain.get_all_studies()
-
-    def remove_session(self) -> None:
-        self._plain.remove_session()
 
 
 def _naive(moment: datetime) -> datetime:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import Select, case, func, or_, select
@@ -29,7 +30,7 @@ from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, Tri
 from autotuner.store.trials import points_of
 from autotuner.values.errors import StoreError
 from autotuner.values.outcome import Device, Heat
-from autotuner.values.ratio import LogRatio, speedup_of
+from autotuner.values.ratio import LogRatio
 from autotuner.values.verdict import Verdict
 
 LOOKED_AT = 50
@@ -45,23 +46,20 @@ def progress(store: Store, session: Session, study: str) -> StudyProgress:
 @reads
 def every_progress(store: Store, session: Session) -> tuple[StudyProgress, ...]:
     """How far every study of the store is whose op is here, the most recently active first."""
-    known = [row for row in session.scalars(select(StudyRow)) if rows.missing_op(row) is None]
-    found = [_progress(session, row) for row in known]
+    found = [_progress(session, row) for row in _of_ops_here(session)]
     return tuple(sorted(found, key=lambda each: each.last_activity, reverse=True))
 
 
 @reads
 def records(store: Store, session: Session) -> tuple[StudyRecord, ...]:
     """Every study of the store whose op is here, as it was made, the oldest first."""
-    found = session.scalars(select(StudyRow).order_by(StudyRow.id))
-    return tuple(rows.study_record(row) for row in found if rows.missing_op(row) is None)
+    return tuple(map(rows.study_record, _of_ops_here(session)))
 
 
 @reads
 def names(store: Store, session: Session) -> tuple[str, ...]:
     """The name of every study whose op is here, the oldest first."""
-    found = session.scalars(select(StudyRow).order_by(StudyRow.id))
-    return tuple(row.name for row in found if rows.missing_op(row) is None)
+    return tuple(row.name for row in _of_ops_here(session))
 
 
 @reads
@@ -121,14 +119,10 @@ def now(store: Store, session: Session) -> datetime:
 
 
 @reads
-def judged_and_best(store: Store, session: Session, study: str) -> tuple[int, float | None]:
-    """How many variants a study has judged, and the largest speedup of its search by a race that was not lost. Raises
-    StoreError."""
-    owner = study_id(session, store, study)
-    judged = session.scalar(select(func.count()).where(TrialRow.study_id == owner, TrialRow.judged)) or 0
-    mine = TrialRow.study_id == owner, TrialRow.revoked_at.is_(None), TrialRow.censored.is_(False)
-    best = session.scalar(select(func.min(TrialRow.objective)).where(*mine))
-    return judged, None if best is None else speedup_of(best)
+def judged_count(store: Store, session: Session, study: str, since: datetime | None = None) -> int:
+    """How many variants a study has judged, or has since a moment. Raises StoreError."""
+    query = select(func.count()).where(TrialRow.study_id == study_id(session, store, study), TrialRow.judged)
+    return session.scalar(query if since is None else query.where(TrialRow.recorded_at > since)) or 0
 
 
 @reads
@@ -184,15 +178,6 @@ def running(store: Store, session: Session, study: str) -> bool:
 def disturbed(store: Store, session: Session, study: str) -> tuple[int, ...]:
     """Of the variants that were measured on a disturbed machine alone, the last trial of each. Raises StoreError."""
     return _disturbed(session, study_id(session, store, study))
-
-
-@reads
-def judged_since(store: Store, session: Session, study: str, moment: datetime) -> int:
-    """Trials judged after a moment. Raises StoreError."""
-    query = select(func.count()).where(
-        TrialRow.study_id == study_id(session, store, study), TrialRow.judged, TrialRow.recorded_at > moment
-    )
-    return session.scalar(query) or 0
 
 
 @reads
@@ -296,6 +281,11 @@ def resolve_study(store: Store, session: Session, wanted: str | None = None) -> 
     raise StoreError(f"no study is named {wanted!r}; near it: {', '.join(near)}")
 
 
+def _of_ops_here(session: Session) -> list[StudyRow]:
+    found = session.scalars(select(StudyRow).order_by(StudyRow.id))
+    return [row for row in found if rows.missing_op(row) is None]
+
+
 def _study_row(session: Session, store: Store, name: str) -> StudyRow:
     return session.get_one(StudyRow, study_id(session, store, name))
 
@@ -341,23 +331,30 @@ def _finals(session: Session, row: FinalsRow, study: str) -> FinalsRecord:
 
 
 def _progress(session: Session, row: StudyRow) -> StudyProgress:
-    record = rows.study_record(row)
-    revoked = select(func.count()).where(TrialRow.study_id == row.id, TrialRow.revoked_at.is_not(None))
-    judged = select(func.count()).where(TrialRow.study_id == row.id, TrialRow.judged)
+    study, by_verdict, by_fault = rows.study_record(row), Counter[str](), Counter[str]()
+    judged = revoked = 0
+    kinds = TrialRow.verdict, TrialRow.fault_code, TrialRow.judged, TrialRow.revoked_at.is_not(None)
+    query = select(*kinds, func.count()).where(TrialRow.study_id == row.id).group_by(*kinds)
+    for verdict, fault, judges, is_revoked, count in session.execute(query):
+        judged += count if judges else 0
+        revoked += count if is_revoked else 0
+        by_verdict[verdict] += 0 if is_revoked else count
+        if judges and fault is not None and not is_revoked:
+            by_fault[fault] += count
     return StudyProgress(
         name=row.name,
         space=row.space_name,
-        device=record.device.name,
-        problems=record.problems,
-        cache=record.cache,
+        device=study.device.name,
+        problems=study.problems,
+        cache=study.cache,
         sampler=row.sampler,
         started_at=row.created_at,
         last_activity=_last_activity(session, row),
         running=_running(session, row.name),
-        judged=session.scalar(judged) or 0,
-        by_verdict=_by_verdict(session, row.id),
-        by_fault=_by_fault(session, row.id),
-        revoked=session.scalar(revoked) or 0,
+        judged=judged,
+        by_verdict={verdict: by_verdict[verdict] for verdict in Verdict if by_verdict[verdict]},
+        by_fault=dict(sorted(by_fault.items(), key=lambda each: (-each[1], each[0]))),
+        revoked=revoked,
         disturbed=_disturbed(session, row.id),
     )
 
@@ -372,32 +369,18 @@ def _disturbed(session: Session, owner: int) -> tuple[int, ...]:
     return tuple(sorted(session.scalars(query.group_by(TrialRow.variant_digest))))
 
 
-def _by_verdict(session: Session, owner: int) -> dict[Verdict, int]:
-    query = select(TrialRow.verdict, func.count()).where(TrialRow.study_id == owner, TrialRow.revoked_at.is_(None))
-    counts = {Verdict(verdict): count for verdict, count in session.execute(query.group_by(TrialRow.verdict))}
-    return {verdict: counts[verdict] for verdict in Verdict if verdict in counts}
-
-
-def _by_fault(session: Session, owner: int) -> dict[str, int]:
-    """The most frequent first."""
-    query = select(TrialRow.fault_code, func.count()).where(
-        TrialRow.study_id == owner, TrialRow.judged, TrialRow.revoked_at.is_(None), TrialRow.fault_code.is_not(None)
-    )
-    counts = [(code or "", count) for code, count in session.execute(query.group_by(TrialRow.fault_code))]
-    return dict(sorted(counts, key=lambda each: (-each[1], each[0])))
-
-
 def _last_activity(session: Session, row: StudyRow) -> datetime:
-    times: Sequence[datetime | None] = (
-        row.created_at,
-        session.scalar(select(func.max(SessionRow.started_at)).where(SessionRow.study_id == row.id)),
-        session.scalar(select(func.max(SessionRow.finished_at)).where(SessionRow.study_id == row.id)),
-        session.scalar(select(func.max(TrialRow.recorded_at)).where(TrialRow.study_id == row.id)),
-        session.scalar(select(func.max(HeatRow.recorded_at)).where(HeatRow.study_id == row.id)),
-        session.scalar(select(func.max(FinalsRow.started_at)).where(FinalsRow.study_id == row.id)),
-        session.scalar(select(func.max(FinalsRow.finished_at)).where(FinalsRow.study_id == row.id)),
-    )
-    return max(time for time in times if time is not None)
+    times = [
+        session.scalar(select(func.max(column)).where(owner == row.id))
+        for owner, columns in (
+            (SessionRow.study_id, (SessionRow.started_at, SessionRow.finished_at)),
+            (TrialRow.study_id, (TrialRow.recorded_at,)),
+            (HeatRow.study_id, (HeatRow.recorded_at,)),
+            (FinalsRow.study_id, (FinalsRow.started_at, FinalsRow.finished_at)),
+        )
+        for column in columns
+    ]
+    return max([row.created_at, *(time for time in times if time is not None)])
 
 
 def _names_by_activity(session: Session) -> list[str]:

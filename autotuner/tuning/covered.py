@@ -50,7 +50,7 @@ def coverage(store: Store, study: str) -> Coverage:
         parameters[name] = tuple(
             _covered(value, count, judged.get(value), confirmed.get((name, value))) for value, count in values
         )
-    return Coverage(points=points, judged=queries.judged_and_best(store, study)[0], parameters=parameters)
+    return Coverage(points=points, judged=queries.judged_count(store, study), parameters=parameters)
 
 
 @lru_cache(KEPT)

@@ -463,5 +463,5 @@ class _LastFinals:
             tied=self._tied,
             alike=self._alike,
             crowned=self._is_crowned,
-            judged_since=queries.judged_since(self._store, record.study, record.started_at),
+            judged_since=queries.judged_count(self._store, record.study, record.started_at),
         )

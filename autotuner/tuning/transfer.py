@@ -54,7 +54,7 @@ def start(store: Store, new: StudyRecord, space: Space, like: str | None = None)
     """
     named = None if like is None else queries.resolve_study(store, like)
     is_known = any(each.name == new.name for each in queries.records(store))
-    if is_known and queries.judged_and_best(store, new.name)[0] > 0:
+    if is_known and queries.judged_count(store, new.name) > 0:
         return Start()
     if named is None:
         found = (known_points(store, each.name, space) for each in related(store, new))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from autotuner.jobs import outlook
-from autotuner.jobs.outlook import Outlook, Progress
+from autotuner.jobs.outlook import Findings, Outlook
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.sweep_records import DeviceRecord
 from autotuner.tuning.workbench import load_space
@@ -37,7 +37,7 @@ class QueueReader:
 
     def __init__(self, store: Store, spaces: Path | None) -> None:
         self._store, self._folder = store, spaces
-        self._progress = Progress(store)
+        self._progress = Findings(store)
         self._spaces: dict[Path, tuple[tuple[int, int], Space | None]] = {}
         self._look: tuple[float, Look] | None = None
         self._lock = threading.Lock()

@@ -97,7 +97,7 @@ def main() -> None:
             "coverage": lambda: figures.coverage(store, one),
             "comparison": lambda: comparison(store, one, other),
             "baselines": lambda: figures.baselines(store, one),
-            "judged_and_best": lambda: queries.judged_and_best(store, one),
+            "judged_count": lambda: queries.judged_count(store, one),
         }
         milliseconds = {name: round(timed(call), 1) for name, call in database.items()}
         modelled = write(store, options.trials)

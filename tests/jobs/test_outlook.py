@@ -12,7 +12,7 @@ from autotuner.devices import DEVICES
 from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.jobs import queue, worker
 from autotuner.jobs.foreground import server_of
-from autotuner.jobs.outlook import Progress, group_state, outlook, outlooks
+from autotuner.jobs.outlook import Findings, group_state, outlook, outlooks
 from autotuner.jobs.sweep_run import Listener, SweepRun
 from autotuner.store import Store, device_health, lease, sweeps
 from autotuner.store.sweeps import Claim
@@ -139,7 +139,7 @@ def test_a_study_is_read_again_only_once_it_has_changed(store: Store, read: list
     session = store.start_session(study_record().name, CALIBRATION, {})
     record_all(store, session, [measured(1, 50.0), measured(2, 60.0)])
     claims = [works(store, name, study_record().name) for name in ("a", "again")]
-    progress = Progress(store)
+    progress = Findings(store)
     before = [outlooks(store, None, progress) for _ in range(3)]
     assert before[0][0].best_speedup is not None
     assert [each.best_speedup for look in before for each in look] == [before[0][0].best_speedup] * 6
