@@ -91,7 +91,7 @@ class DeviceKind(NamedTuple):
 
     name: str
     preference: int
-    """Of the kinds that can be used here the one with the largest is tuned for when none is named."""
+    """When none is named, the kind with the largest is tuned for, of those that can be used here."""
     choices: frozenset[str]
     """Which wishes have a meaning: names of the fields of `Wishes`."""
     missing: Callable[[], str | None]
@@ -115,7 +115,7 @@ class DeviceKind(NamedTuple):
     packaging: Packaging | None = None
     """None: variants are exported as json alone."""
     cage: Cage = Cage()
-    """Of the processes that run variants."""
+    """What the processes that run variants may do."""
     overlap: bool = False
     """Builds run beside what is judged. Else, as where they share CPUs, building and judging take turns."""
     shown_by: str = ""

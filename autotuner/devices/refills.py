@@ -33,6 +33,12 @@ class Buffers(NamedTuple):
         """In that order."""
         return (*self.inputs, *self.outputs, *self.workspace)
 
+    @property
+    def beside(self) -> Buffers:
+        """The same inputs with copies of the rest: what is refilled around a baseline, whose outputs are its own."""
+        outputs, workspace = (tuple(each.clone() for each in part) for part in (self.outputs, self.workspace))
+        return Buffers(self.inputs, outputs, workspace)
+
     def most_calls(self, wanted: int) -> int:
         """Forwards of a sample, where time asks for `wanted`."""
         return max(2, min(wanted, _fitting((*self.inputs, *self.outputs))))

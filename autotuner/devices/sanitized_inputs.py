@@ -35,7 +35,7 @@ class Bare:
 
 
 def strides_of(shape: Shape) -> tuple[int, ...]:
-    """Of a dense tensor, in elements."""
+    """A dense tensor's strides, in elements."""
     return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
 
 

@@ -49,8 +49,8 @@ class ForkServer:
         why = ""
         for _ in range(TRIES):
             if not is_well(server_pid()):
-                end(server_pid())
-            late = threading.Timer(self._start_s, lambda: end(server_pid()))
+                kill(server_pid())
+            late = threading.Timer(self._start_s, lambda: kill(server_pid()))
             late.daemon = True
             late.start()
             try:
@@ -74,10 +74,11 @@ def is_well(pid: int | None) -> bool:
     return pid is None or state_of(pid) not in STOPPED
 
 
-def end(pid: int | None) -> None:
-    """Kills a server, stopped or not; all that it has started ends with it."""
-    if pid is not None:
-        with contextlib.suppress(ProcessLookupError):
+def kill(*pids: int | None) -> None:
+    """Kills these processes, stopped or not; those that have gone need nothing. All that a server has started ends with
+    it."""
+    for pid in filter(None, pids):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -121,7 +122,5 @@ def end_adopted(server: int | None) -> None:
         strangers = [pid for pid in children_of(server) if pid not in known and state_of(pid) not in GONE]
         if not strangers:
             return
-        for pid in strangers:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        kill(*strangers)
         time.sleep(0.001)

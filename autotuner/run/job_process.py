@@ -11,12 +11,12 @@ import shutil
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.run.fork_server import ForkServer, descendants_of, end_adopted, is_well, server_pid
+from autotuner.run.fork_server import ForkServer, descendants_of, end_adopted, is_well, kill, server_pid
 from autotuner.run.inside import Role, log_of, serve
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
 from autotuner.run.messages import Inbox, Message
@@ -97,7 +97,7 @@ class JobProcess:
 
     @property
     def number(self) -> int:
-        """Of the running job."""
+        """The running job's."""
         return self.given[0].number
 
     @property
@@ -205,10 +205,9 @@ class JobProcess:
         pid = self._process.pid
         assert pid is not None
         below = descendants_of(pid)
-        for kill in (os.killpg, os.kill):  # the group outlives its leader; before setsid there is only the process
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(pid, signal.SIGKILL)
-        _kill(below)
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # before setsid there is only the process
+            os.killpg(pid, signal.SIGKILL)  # the group outlives its leader
+        kill(pid, *below)
         _kill_session(pid)
         end_adopted(self._server)
         self.gone_by = time.monotonic() + REAP_S
@@ -217,7 +216,7 @@ class JobProcess:
 
     @property
     def has_gone(self) -> bool:
-        """Of a process that was ended: whether it is no more, or takes longer than any should."""
+        """Whether the process, which was ended, is no more, or takes longer than any should."""
         return not self.is_alive or time.monotonic() >= self.gone_by or self.has_lost_its_server
 
     @property
@@ -226,8 +225,9 @@ class JobProcess:
         return self._server != server_pid() or not is_well(self._server)
 
     def went_with_its_server(self) -> bool:
-        """Of a process that has gone: whether its server has, too. A server that is killed closes its files some time
-        before it counts as dead: till then the standard library gives its processes a status of their own."""
+        """Whether the server of this process, which has gone, has gone too. A server that is killed closes its files
+        some time before it counts as dead: till then the standard library gives its processes a status of their
+        own."""
         until = time.monotonic() + DYING_S
         while not self.has_lost_its_server:
             if self.exit_code() != NO_STATUS or time.monotonic() >= until:
@@ -236,7 +236,7 @@ class JobProcess:
         return True
 
     def clear(self) -> None:
-        """Of a process that has gone: ends what it left behind and removes what it wrote."""
+        """Ends what the process, which has gone, left behind and removes what it wrote."""
         end_adopted(self._server)
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -246,12 +246,6 @@ class JobProcess:
         self.clear()
 
 
-def _kill(pids: Iterable[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-
-
 def _kill_session(leader: int) -> None:
     """Kills what the process started in other groups of its session: a compiler, a child of a variant."""
     killed = {leader}
@@ -259,7 +253,7 @@ def _kill_session(leader: int) -> None:
         members = set(_session(leader)) - killed
         if not members:
             return
-        _kill(members)
+        kill(*members)
         killed |= members
 
 
@@ -270,13 +264,6 @@ def _session(leader: int) -> Iterator[int]:
     """
     with contextlib.suppress(FileNotFoundError), os.scandir("/proc") as entries:
         for entry in entries:
-            if entry.name.isdecimal() and _leader_of(int(entry.name)) == leader:
-                yield int(entry.name)
-
-
-def _leader_of(pid: int) -> int | None:
-    """The number of the process's session; None if it has gone."""
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return None
+            with contextlib.suppress(OSError):  # it has gone
+                if entry.name.isdecimal() and os.getsid(int(entry.name)) == leader:
+                    yield int(entry.name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Literal, TypeVar
@@ -32,6 +32,7 @@ from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 
 T = TypeVar("T")
+Samples = Sequence[float]
 
 
 class BuildJob(Model):
@@ -196,20 +197,20 @@ def _audited_after(found: Heat, job: RaceJob, tracks: Tracks, say: Say) -> Heat:
     """The heat of one variant, with its audit; a fault that shows there is one of the heat."""
     say("audit")
     (artifact,), (us,) = job.artifacts, found.us
-    raced = [Raced.of(*each) for each in zip(us, found.baseline_us, strict=True)]
-    check, fault = _audit(artifact, raced, job.conditions, tracks, say)
+    check, fault = _audit(artifact, zip(us, found.baseline_us, strict=True), job.conditions, tracks, say)
     if fault is not None:
         return found.model_copy(update={"faults": {0: fault}, "us": ((),), "audit": check})
     return found.model_copy(update={"audit": check})
 
 
 def _audit(
-    artifact: Artifact, raced: Sequence[Raced], conditions: Conditions, tracks: Tracks, say: Say
+    artifact: Artifact, us: Iterable[tuple[Samples, Samples]], conditions: Conditions, tracks: Tracks, say: Say
 ) -> tuple[CheckResult, Fault | None]:
-    """What the audit found, as a check of the gate, and the variant's fault if it has one."""
+    """What the audit found, as a check of the gate, and the variant's fault if it has one. `us`: samples of the race,
+    microseconds, of the variant and of the baseline for each problem."""
     started = time.monotonic()
     try:
-        found = audit(tracks, artifact, raced, conditions, say)
+        found = audit(tracks, artifact, [Raced.of(*pair) for pair in us], conditions, say)
     except ArmError as error:
         found = error.fault
     fault, note = (found, None) if isinstance(found, Fault) else (None, found)
@@ -265,20 +266,19 @@ class _Judging:
                 return self._end(fault.verdict, fault=fault)
         for level in levels:
             if self._report.passed:
-                self._go_on(level)
+                passed = Passed(self._report, level, self._job.many_s)
+                step = partial(self._line.check, artifact, conditions, self._say, passed)
+                self._report = self._timed(level, step)
         if not self._report.passed:
             return self._rejected(self._report)
         return self._end(Verdict.RACED_OUT if measured.censored else Verdict.MEASURED, measurement=measured)
 
     def _levels(self, measured: Measurement) -> list[Level]:
         """What is due after the measurement, in this order."""
-        soak, levels = self._job.soak, list[Level]()
-        if soak == "finalist":
-            levels.append("finalist")
-        elif soak == "chosen":
-            levels += ["many", "memory"]
-        elif soak == "promoted" and measured.promoted:
-            levels.append("soak")
+        due: dict[str, list[Level]] = {"finalist": ["finalist"], "chosen": ["many", "memory"]}
+        if measured.promoted:
+            due["promoted"] = ["soak"]
+        levels = due.get(self._job.soak, [])
         return [*levels, "sanitize"] if self._job.sanitize else levels
 
     def _measure(self, report: GateReport) -> Measurement | Fault:
@@ -301,22 +301,15 @@ class _Judging:
         """Before a variant becomes the incumbent, and of finalists: does it compute while it is timed? A pass goes into
         the report; a fault drops the times."""
         job = self._job
-        raced = [Raced.of(timing.variant_us, timing.baseline_us) for timing in measured.timings]
+        us = [(timing.variant_us, timing.baseline_us) for timing in measured.timings]
 
         def audit_it() -> tuple[CheckResult, Fault | None]:
-            tracks = self._line.tracks(job.conditions)
-            return _audit(job.built.artifact, raced, job.conditions, tracks, self._say)
+            return _audit(job.built.artifact, us, job.conditions, self._line.tracks(job.conditions), self._say)
 
         check, fault = self._timed("audit", audit_it)
         assert self._report is not None
         self._report = self._report.extended((check,), fault)
         return fault
-
-    def _go_on(self, level: Level) -> None:
-        """One more level after a pass."""
-        assert self._report is not None
-        passed, artifact = Passed(self._report, level, self._job.many_s), self._job.built.artifact
-        self._report = self._timed(level, lambda: self._line.check(artifact, self._job.conditions, self._say, passed))
 
     def _timed(self, stage: str, step: Callable[[], T]) -> T:
         self._say(stage)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from autotuner.devices import DEVICES, versions
 from autotuner.forge.build import build
-from autotuner.forge.family import Claims, Family
+from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.toolchain import Toolchain
 from autotuner.gate import checks, gate, sanitizer
@@ -25,7 +25,7 @@ from autotuner.gate.sanitizer import sanitized, small_cases
 from autotuner.race.arms import Tracks
 from autotuner.race.calibrate import fastest, time_baselines
 from autotuner.values.conditions import Conditions
-from autotuner.values.gate_report import CheckResult, GateReport
+from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, Say
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
@@ -52,7 +52,7 @@ class Passed(NamedTuple):
     report: GateReport
     level: Level
     seconds: float = 0.0
-    """Of launches, at the level "many"."""
+    """How long it launches, at the level "many"."""
 
 
 class Line(Protocol):
@@ -149,7 +149,7 @@ class GatedLine:
     def _judges(self, conditions: Conditions, problem: Problem) -> Judges:
         tolerance = self._family.document.gate.tolerance
         known: list[Leeway] = []
-        """Of the problem's outputs, once G7 was asked."""
+        """How far the problem's outputs may be off, once G7 was asked."""
 
         def timed(left: Timed) -> Fault | None:
             """G7."""
@@ -180,21 +180,20 @@ class GatedLine:
         self._device.prepare(conditions)
         matrix = self._matrix(artifact, conditions)
         if passed is not None and passed.level in SANITIZERS:
-            levels = SANITIZERS[passed.level]
-            return passed.report.extended(*self._sanitized(artifact, conditions, matrix.claims, say, levels))
+            cases = served(small_cases(conditions.compiled_for, artifact), matrix.claims)
+            tool, levels = self._device.sanitizer(self._family), SANITIZERS[passed.level]
+            return passed.report.extended(*sanitized(tool, artifact, cases, say, levels))
         subject = Subject(conditions.compiled_for, self._device.streams, matrix.bounded)
         try:
             variant = LoadedVariant(artifact)
         except ImportError as error:
             return gate.not_loaded(artifact, matrix.claims, subject, error)
         launching = self._launching(artifact, variant, matrix, conditions, say)
-        report = self._judged(launching, subject, passed)
-        return report if report.fault is None else self._settled(report, report.fault)
-
-    def _judged(self, launching: Launching, subject: Subject, passed: Passed | None) -> GateReport:
         if passed is None:
-            return gate.run(launching, subject, self._more)
-        return passed.report.extended(*gate.in_order(launching, [_soak(passed)]))
+            report = gate.run(launching, subject, self._more)
+        else:
+            report = passed.report.extended(*gate.in_order(launching, [_soak(passed)]))
+        return report if report.fault is None else self._settled(report, report.fault)
 
     def _launching(
         self, artifact: Artifact, variant: LoadedVariant, matrix: Matrix, conditions: Conditions, say: Say
@@ -212,13 +211,6 @@ class GatedLine:
         inputs = self._device.truth(case, seed).inputs
         found = answers(case.problem, inputs, names(case.problem, self._device.torch_device))
         return {name: answer for name, answer in found if answer is not None}
-
-    def _sanitized(
-        self, artifact: Artifact, conditions: Conditions, claims: Claims, say: Say, levels: Sequence[sanitizer.Level]
-    ) -> tuple[tuple[CheckResult, ...], Fault | None]:
-        """Checks of G8."""
-        cases = served(small_cases(conditions.compiled_for, artifact), claims)
-        return sanitized(self._device.sanitizer(self._family), artifact, cases, say, levels)
 
     def _settled(self, report: GateReport, fault: Fault) -> GateReport:
         """The report on a variant that failed, once the device is idle. One that does not come to rest makes the

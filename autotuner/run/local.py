@@ -97,7 +97,11 @@ class LocalExecutor:
         names = shown_by()
         self._builder = Role(factory, "", names, jobs=1)
         self._judges = [Role(factory, device, names, jobs_per_process, cage) for device in devices]
-        self._builders, self._overlap = builders, overlap
+        self.builders, self.lanes, self._overlap = builders, len(devices), overlap
+        # Where builds overlap: one for each builder, and for each lane one on the device and one that is ready for it.
+        # Elsewhere what makes up a turn; a single builder gains nothing by turns.
+        turn = min(ROUNDS * builders, AHEAD) if builders > 1 else 1
+        self.width = builders + 2 * self.lanes if overlap else turn
         self._deadlines = deadlines or Deadlines()
         self._server = ForkServer([inside.__name__, *preload, zygote.__name__])
         self._restarts = 0
@@ -114,22 +118,6 @@ class LocalExecutor:
         """Whose turn it is, without overlap."""
         self._next = 0
         self._scratch = Scratch()
-
-    @property
-    def width(self) -> int:
-        """Where builds overlap, one for each builder and for each lane one on the device and one that is ready for it.
-        Elsewhere what makes up a turn; a single builder gains nothing by turns."""
-        if self._overlap:
-            return self._builders + 2 * self.lanes
-        return min(ROUNDS * self._builders, AHEAD) if self._builders > 1 else 1
-
-    @property
-    def builders(self) -> int:
-        return self._builders
-
-    @property
-    def lanes(self) -> int:
-        return len(self._judges)
 
     def submit(self, job: AnyJob, lane: int = 0) -> int:
         if not 0 <= lane < self.lanes:
@@ -208,7 +196,7 @@ class LocalExecutor:
         if not self._overlap and self._building != (lane is None):
             return False
         there = sum(process.lane == lane for process in (*self._running, *self._ending))
-        return there < (self._builders if lane is None else 1)
+        return there < (self.builders if lane is None else 1)
 
     def _take_turns(self) -> None:
         """Without overlap: the other turn begins when nothing is left to do in this one."""

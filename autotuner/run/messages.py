@@ -26,7 +26,7 @@ SPOILING = (
 
 
 class Message(NamedTuple):
-    """Of the job with that number: the step that begins, or how it ended."""
+    """The step that begins in the job with that number, or how it ended."""
 
     number: int
     step: str | None = None

@@ -93,7 +93,9 @@ class RayExecutor:
     ) -> None:
         """`actors`: handles of `DeviceActor`, kept by the caller. `builders`: variants that are built at a time."""
         self._lanes = [LaneOfActor(actor) for actor in actors]
-        self._builders, self._away_s, self._gone_s = builders, away_s, gone_s
+        self.builders, self.lanes = builders, len(actors)
+        self.width = builders + 2 * self.lanes
+        self._away_s, self._gone_s = away_s, gone_s
         self._session = uuid.uuid4().hex
         self._open_lane, self._make_line = ray.put(open_lane), ray.put(make_line)
         # a task is done again by this executor, which counts; "" hides every device from a builder
@@ -105,18 +107,6 @@ class RayExecutor:
         self._contents: OrderedDict[str, Any] = OrderedDict()
         self._done: deque[tuple[int, Result]] = deque()
         self._next = 0
-
-    @property
-    def width(self) -> int:
-        return self._builders + 2 * self.lanes
-
-    @property
-    def builders(self) -> int:
-        return self._builders
-
-    @property
-    def lanes(self) -> int:
-        return len(self._lanes)
 
     def submit(self, job: AnyJob, lane: int = 0) -> int:
         if not 0 <= lane < self.lanes:

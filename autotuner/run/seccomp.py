@@ -12,7 +12,6 @@ import os
 import platform
 import socket
 import struct
-from typing import NamedTuple
 
 PR_SET_NO_NEW_PRIVS = 38
 CAPABILITIES = 0x20080522
@@ -30,15 +29,8 @@ small."""
 X32 = 0x40000000
 
 
-class Machine(NamedTuple):
-    """The numbers of one architecture."""
-
-    audit: int
-    column: int
-    """Its place in the table below."""
-
-
-MACHINES = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
+MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+"""The kernel's number of each architecture, and its place in the table below."""
 
 REFUSED = {
     **{"process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438), "kcmp": (312, 272)},
@@ -65,8 +57,8 @@ SIGNALS = {"kill": (62, 129), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138
 """The same, where nothing else keeps signals within the cage."""
 
 
-def machine() -> Machine | None:
-    """The numbers of this machine; None where they are not known here."""
+def machine() -> tuple[int, int] | None:
+    """This machine's number and place; None where they are not known here."""
     return MACHINES.get(platform.machine())
 
 
@@ -91,11 +83,11 @@ def refuse(traces: bool, network: bool, signals: bool) -> None:
     if here is None:
         raise OSError(errno.ENOSYS, f"no table of system calls for {platform.machine()}")
     libc = ctypes.CDLL(None, use_errno=True)
-    program = _program(here, traces, network, signals)
+    program = _program(*here, traces, network, signals)
     instructions = ctypes.create_string_buffer(program, len(program))
     filters = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
     flags = ctypes.c_uint(ALL_THREADS | KEEP_SPECULATION)
-    number = ctypes.c_long(SECCOMP[here.column])
+    number = ctypes.c_long(SECCOMP[here[1]])
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.syscall(
         number, ctypes.c_uint(SET_MODE_FILTER), flags, ctypes.c_char_p(filters)
     ):
@@ -103,13 +95,12 @@ def refuse(traces: bool, network: bool, signals: bool) -> None:
         raise OSError(code, f"seccomp: {os.strerror(code)}")
 
 
-def _program(here: Machine, traces: bool, network: bool, signals: bool) -> bytes:
+def _program(audit: int, column: int, traces: bool, network: bool, signals: bool) -> bytes:
     """The filter: eight bytes an instruction."""
-    column = here.column
     refused = [numbers[column] for numbers in (*REFUSED.values(), *([PTRACE] if traces else []))]
     own = [numbers[column] for numbers in (*OWN.values(), *(SIGNALS.values() if signals else ()))]
-    lines = [_line(LOAD, ARCHITECTURE), _line(EQUAL, here.audit, 1, 0), _line(RETURN, KILL), _line(LOAD, NUMBER)]
-    if here.column == 0:
+    lines = [_line(LOAD, ARCHITECTURE), _line(EQUAL, audit, 1, 0), _line(RETURN, KILL), _line(LOAD, NUMBER)]
+    if column == 0:
         lines += [_line(AT_LEAST, X32, 0, 1), _line(RETURN, ERRNO | errno.ENOSYS)]
     for number in refused:
         lines += [_line(EQUAL, number, 0, 1), _line(RETURN, ERRNO | errno.EPERM)]

@@ -11,12 +11,11 @@ import atexit
 import contextlib
 import ctypes
 import os
-import signal
 import sys
 import time
 import warnings
 
-from autotuner.run.fork_server import descendants_of
+from autotuner.run.fork_server import descendants_of, kill
 
 PR_SET_CHILD_SUBREAPER = 36
 LEAVE_S = 2.0
@@ -28,9 +27,7 @@ def _leave() -> None:
     until nobody is left."""
     until = time.monotonic() + LEAVE_S
     while (below := descendants_of(os.getpid())) and time.monotonic() < until:
-        for pid in below:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        kill(*below)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

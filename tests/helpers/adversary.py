@@ -51,7 +51,7 @@ def system_call(name: str, *arguments: int) -> int:
     assert here is not None
     tables = {**seccomp.REFUSED, "ptrace": seccomp.PTRACE, "clone": seccomp.CLONE, "clone3": seccomp.CLONE3}
     libc = ctypes.CDLL(None, use_errno=True)
-    found = int(libc.syscall(tables[name][here.column], *map(ctypes.c_long, arguments)))
+    found = int(libc.syscall(tables[name][here[1]], *map(ctypes.c_long, arguments)))
     if found < 0:
         raise OSError(ctypes.get_errno(), name)
     return found

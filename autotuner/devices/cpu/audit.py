@@ -77,7 +77,7 @@ class LongAuditArm:
         arm.sets.restore(0)
         self._refills = Refills(arm.sets.problem, self._buffers, arm.sets.plain, 1)
         self._changes = -1
-        """Of the input sets, at the last forward."""
+        """How often the inputs had been made anew, at the last forward."""
         self._was_fresh = False
 
     def __call__(self, fresh: bool) -> float:
@@ -117,7 +117,7 @@ class LongAuditArm:
         self._arm.forward(0)
 
     def recheck(self) -> Fault | None:
-        """Of the last fresh sample, which was timed: one more would tell no more."""
+        """Judges the last fresh sample, which was timed: one more would tell no more."""
         return self._refills.fault(self._forward, self._judge)
 
     def harm(self) -> Fault | None:
@@ -153,7 +153,7 @@ def of_variant(
 
 
 def _seconds_anew(arm: VariantArm) -> float:
-    """Of a forward on inputs and outputs that are not those of the one before, which may have left its answer."""
+    """What a forward takes on other inputs and outputs than the one before, which may have left its answer."""
     with on_one_thread():
         arm.sets.renew([0])
         arm.outputs.poison([0])
@@ -167,8 +167,5 @@ def _of_variant(arm: VariantArm) -> Buffers:
 
 
 def of_baseline(arm: Arm, like: VariantArm) -> AuditArm:
-    """The same refills around a baseline, which say what they cost: its outputs are its own, so copies of the
-    variant's buffers are refilled."""
-    outputs = tuple(output.clone() for output in like.outputs.tensors[0])
-    workspace = like.workspace.bytes.view(torch.int32).clone()
-    return AuditArm(arm, Buffers(arm.sets.inputs[0], outputs, (workspace,)), lambda inputs, outputs: None, arm.seconds)
+    """The same refills around a baseline, which say what they cost."""
+    return AuditArm(arm, _of_variant(like).beside, lambda inputs, outputs: None, arm.seconds)

@@ -33,7 +33,7 @@ def copy_past_the_caches(toolchain: Toolchain) -> Callable[[Tensor, Tensor], Non
 
 
 def ceilings(dtype: str, toolchain: Toolchain) -> Ceilings:
-    """Of as many CPUs as torch has threads: their number times what one of them can do at most. What runs on several
+    """As many CPUs as torch has threads: their number times what one of them can do at most. What runs on several
     threads waits for the one that something else disturbs, and would make the ceiling too low.
 
     The faster of torch's product, which may use units for matrices, and of plain multiply-adds, by which right variants

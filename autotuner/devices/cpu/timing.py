@@ -253,11 +253,11 @@ class Arm:
         self._prepare()
         self._run()
         self.seconds = min(self._seconds())
-        """Of a forward, about."""
+        """What a forward takes, about."""
         self.calls = max(1, math.ceil(SAMPLE_S / self.seconds))
 
     def _seconds(self) -> Iterator[float]:
-        """Of some forwards: the machine may hold one up, and a sample of few short ones says little."""
+        """What some forwards take: the machine may hold one up, and a sample of few short ones says little."""
         for _ in range(TRIED):
             started = perf_counter()
             self._run()
@@ -342,7 +342,7 @@ class VariantArm(Arm):
         return next((arm.witness.clocks for arm in self._sides() if arm.witness.apart), None)
 
     def _sides(self) -> list[Arm]:
-        """Of the race: the baseline, and this arm."""
+        """The race's two: the baseline, and this arm."""
         return [self] if self.sets.baseline is None else [self.sets.baseline, self]
 
     def _before_last(self) -> None:

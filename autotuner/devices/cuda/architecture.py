@@ -27,7 +27,7 @@ class Architecture(Model):
     shared_sm: int
     """Bytes of shared memory of one multiprocessor."""
     multiprocessors: int
-    """Of the usual device; a device that is there is asked."""
+    """As many as the usual device has; a device that is there is asked."""
     cluster: int = 1
     """Blocks of a thread-block cluster, at most."""
 

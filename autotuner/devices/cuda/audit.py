@@ -81,18 +81,15 @@ class AuditArm:
 
 def of_variant(arm: VariantArm, sets: InputSets, judge: Callable[[Tensors, Tensors], Fault | None]) -> AuditArm:
     """The audit of a variant's arm."""
-    return AuditArm(arm, Buffers(sets.inputs[0], arm.outputs.tensors[0], _words(arm)), sets, judge)
+    return AuditArm(arm, _buffers(arm, sets), sets, judge)
 
 
 def of_baseline(arm: BaselineArm, like: VariantArm, sets: InputSets) -> AuditArm:
-    """The same refills around a baseline, which say what they cost: its outputs are its own, so copies of the
-    variant's buffers are refilled."""
-    outputs = tuple(output.clone() for output in like.outputs.tensors[0])
-    workspace = tuple(words.clone() for words in _words(like))
-    return AuditArm(arm, Buffers(sets.inputs[0], outputs, workspace), sets, lambda inputs, outputs: None)
+    """The same refills around a baseline, which say what they cost."""
+    return AuditArm(arm, _buffers(like, sets).beside, sets, lambda inputs, outputs: None)
 
 
-def _words(arm: VariantArm) -> Tensors:
-    """The workspace in words of 32 bits, if there is any."""
+def _buffers(arm: VariantArm, sets: InputSets) -> Buffers:
     whole = arm.workspace[: arm.workspace.numel() // 2 * 2]
-    return (whole.view(torch.int32),) if whole.numel() else ()
+    workspace = (whole.view(torch.int32),) if whole.numel() else ()
+    return Buffers(sets.inputs[0], arm.outputs.tensors[0], workspace)

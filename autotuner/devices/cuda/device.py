@@ -170,7 +170,7 @@ class CudaProcess:
         return CudaTrack(sets, judges(problem), self._monitor)
 
     def ceilings(self, conditions: Conditions) -> Ceilings:
-        """Of float32 products those on tensor cores (TF32), as variants may use them."""
+        """Float32 products are those on tensor cores (TF32), as variants may use them."""
         dtype = DTYPES[conditions.compiled_for.dtype]
         allowed, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, True
         try:

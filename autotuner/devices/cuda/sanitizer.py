@@ -73,7 +73,7 @@ class DeviceError(Exception):
         self.number = number
 
 
-class Device:
+class BareDevice:
     """The first device, through libcuda alone. Raises OSError where there is no libcuda, DeviceError on any error."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Device:
         self.call("cuCtxSynchronize")
 
 
-def forward(device: Device, variant: LoadedVariant, problem: Problem) -> int:
+def forward(device: BareDevice, variant: LoadedVariant, problem: Problem) -> int:
     """The status of the first of RUNS forwards that does not succeed, else 0."""
     inputs = tuple(device.holding(each) for each in draw(problem))
     outputs = tuple(device.filled(size, FILLED) for size in output_bytes(problem))
@@ -142,7 +142,7 @@ def load_cublas() -> None:
 def run(job: Job, progress: TextIO) -> None:
     """Runs the cases until one fails."""
     load_cublas()
-    device, variant = Device(), LoadedVariant(job.artifact)
+    device, variant = BareDevice(), LoadedVariant(job.artifact)
     print(READY, file=progress, flush=True)
     for problem in job.cases:
         try:
