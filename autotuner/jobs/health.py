@@ -7,8 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from autotuner.ops import op_of
-from autotuner.run.ask import Beat, ask, sound_calibration
-from autotuner.run.executor import Executor
+from autotuner.run.executor import Beat, Executor, ask, sound_calibration
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store

@@ -1,10 +1,21 @@
-"""Where jobs run: the seam between the driver and the processes, or later the machines, that do the work."""
+"""Where jobs run: the seam between the driver and the processes, or the machines, that do the work; and how an executor
+is asked for answers."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from autotuner.run.jobs import AnyJob, Result
+from autotuner.values.errors import InfrastructureError, OracleError
+from autotuner.values.outcome import Calibration
+
+BEAT_S = 10.0
+"""Seconds between two renewals of a lease; while an answer is waited for, at most."""
+
+Beat = Callable[[], None]
+"""Called again and again while an answer is waited for."""
 
 
 class Executor(Protocol):
@@ -41,3 +52,55 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Ends every process, finished or not."""
+
+
+class Heartbeat:
+    """Renews a lease, but not more often than every BEAT_S seconds: answers and proposals may come much faster."""
+
+    def __init__(self, renew: Callable[[], None]) -> None:
+        """`renew`: what renews the lease, which is fresh now."""
+        self._renew, self._last = renew, time.monotonic()
+
+    def __call__(self) -> None:
+        if time.monotonic() - self._last >= BEAT_S:
+            self._renew()
+            self._last = time.monotonic()
+
+
+def next_answer(executor: Executor, beat: Beat | None = None) -> tuple[int, Result]:
+    """The number and the result of the next job that ends. Raises what the executor's `wait` does, and
+    InfrastructureError when no job is under way."""
+    while (done := executor.wait(None if beat is None else BEAT_S)) is None:
+        if beat is None:
+            raise InfrastructureError("no job is under way, so none can be waited for")
+        beat()
+    if beat is not None:
+        beat()
+    return done
+
+
+def ask(executor: Executor, job: AnyJob, beat: Beat | None = None) -> Result:
+    """The result of one job on the first device, where no other job is under way. Raises as `next_answer` does."""
+    return ask_all(executor, [(job, 0)], beat)[0]
+
+
+def ask_all(executor: Executor, jobs: Sequence[tuple[AnyJob, int]], beat: Beat | None = None) -> list[Result]:
+    """The results of jobs, each on the device of its lane, side by side; no other job is under way."""
+    numbers = [executor.submit(job, lane) for job, lane in jobs]
+    answers = dict(next_answer(executor, beat) for _ in numbers)
+    return [answers[number] for number in numbers]
+
+
+def calibration(result: Result) -> Calibration:
+    """The answer to a CalibrationJob. Raises InfrastructureError when the result is another."""
+    if not isinstance(result, Calibration):
+        raise InfrastructureError(f"calibration gave no result: {result}")
+    return result
+
+
+def sound_calibration(result: Result) -> Calibration:
+    """The same where each case has a baseline that is right. Raises OracleError where one has none."""
+    found = calibration(result)
+    if found.oracle_fault is not None:
+        raise OracleError(found.oracle_fault)
+    return found

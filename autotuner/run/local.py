@@ -264,7 +264,7 @@ class LocalExecutor:
             return self._died(process)
         except Exception as error:  # not written by our code
             detail = f"{error} came through the pipe in {process.step}"
-            return self._lost(process, Verdict.CRASHED, "process.garbage", detail)
+            return self._lost(process, _fault(process, "process.garbage", detail))
         if message is not None:
             return self._answered(process, message)
         if not alive:
@@ -287,7 +287,7 @@ class LocalExecutor:
         if job.runs_variants and begun:
             _require_space()
             detail = message.failure or f"{type(message.error).__name__}: {message.error}"
-            return self._blamed(process, Verdict.CRASHED, "process.exception", f"{detail} in {process.step}, twice")
+            return self._blamed(process, _fault(process, "process.exception", f"{detail} in {process.step}, twice"))
         if message.error is not None:
             self._release(process, spoiled=True)
             raise message.error
@@ -299,7 +299,7 @@ class LocalExecutor:
         if process.is_fresh and process.stage == "start" and not isinstance(process.job, BuildJob):
             self._release(process, spoiled=True)
             raise InfrastructureError(f"the device does not answer: {detail}")
-        return self._lost(process, Verdict.HUNG, "process.deadline", detail)
+        return self._lost(process, _fault(process, "process.deadline", detail, Verdict.HUNG))
 
     def _died(self, process: JobProcess) -> Result | None:
         """The process ended, or closed its pipe, without a result."""
@@ -311,14 +311,12 @@ class LocalExecutor:
         if code is not None and code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
             detail, system = f"signal {-code} ({name}) in {process.step}", SystemFault(signal=-code, name=name)
-            return self._lost(process, Verdict.CRASHED, "process.signal", detail, system)
+            return self._lost(process, _fault(process, "process.signal", detail, system=system))
         how = "its pipe was closed" if code is None else f"it exited with status {code}"
         system = SystemFault(exit_status=code)
-        return self._lost(process, Verdict.CRASHED, "process.exit", f"{how} in {process.step}", system)
+        return self._lost(process, _fault(process, "process.exit", f"{how} in {process.step}", system=system))
 
-    def _lost(
-        self, process: JobProcess, verdict: Verdict, code: str, detail: str, system: SystemFault | None = None
-    ) -> Result | None:
+    def _lost(self, process: JobProcess, fault: Fault) -> Result | None:
         """The ending of a job whose process was lost. Before a variant's code was loaded, it is not the variant's; of a
         race, it is one of its variants'.
 
@@ -326,11 +324,11 @@ class LocalExecutor:
         it may be their doing.
         """
         begun = process.stage != "start"
-        if not process.is_fresh and (verdict == Verdict.CRASHED or not begun):
+        if not process.is_fresh and (fault.verdict == Verdict.CRASHED or not begun):
             return self._again(process)
         if not begun or not process.given[0].runs_variants:
-            return self._failed(process, detail)
-        return self._blamed(process, verdict, code, detail, system)
+            return self._failed(process, fault.detail)
+        return self._blamed(process, fault)
 
     def _lost_with_the_server(self, process: JobProcess) -> Result | None:
         """The fork server has gone, and this process with it. If a variant was loaded in it, that may have done it; it
@@ -338,12 +336,8 @@ class LocalExecutor:
         job = process.given[0]
         suspect = job.runs_variants and process.stage != "start"
         if suspect and job.alone:
-            return self._blamed(
-                process,
-                Verdict.CRASHED,
-                "process.server",
-                f"the fork server was killed or stopped in {process.step}, twice",
-            )
+            detail = f"the fork server was killed or stopped in {process.step}, twice"
+            return self._blamed(process, _fault(process, "process.server", detail))
         self._restarts += 1
         if self._restarts > RESTARTS * max(1, len(self._running)):
             raise InfrastructureError("the fork server ends again and again; the machine needs a look")
@@ -356,13 +350,10 @@ class LocalExecutor:
         self._release(process, spoiled=True, again=True)
         return None
 
-    def _blamed(
-        self, process: JobProcess, verdict: Verdict, code: str, detail: str, system: SystemFault | None = None
-    ) -> Result:
+    def _blamed(self, process: JobProcess, fault: Fault) -> Result:
         """The ending of a job whose variant cost its process; of a race, one of its variants did."""
         job = process.job
         assert isinstance(job, JudgeJob | RaceJob)
-        fault = Fault(verdict=verdict, code=code, detail=detail, case=process.step, system=system)
         self._restarts = 0
         ended = fault if isinstance(job, RaceJob) else _killed_by_its_variant(process, job, fault)
         self._release(process, spoiled=True)
@@ -373,6 +364,13 @@ class LocalExecutor:
         job, tail = process.job, process.tail()
         self._release(process, spoiled=True)
         return not_done(job, why, tail)
+
+
+def _fault(
+    process: JobProcess, code: str, detail: str, verdict: Verdict = Verdict.CRASHED, system: SystemFault | None = None
+) -> Fault:
+    """What a process ended with, in the step that it was in."""
+    return Fault(verdict=verdict, code=code, detail=detail, case=process.step, system=system)
 
 
 def _require_space() -> None:

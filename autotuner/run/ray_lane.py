@@ -13,8 +13,7 @@ from typing import Any
 import ray
 
 from autotuner.forge.cache import Content, content_of, found, install
-from autotuner.run.ask import next_answer
-from autotuner.run.executor import Executor
+from autotuner.run.executor import Executor, next_answer
 from autotuner.run.jobs import AnyJob, BuildJob, Built, JudgeJob, RaceJob, Result, perform
 from autotuner.run.line import Line, MakeLine
 from autotuner.values.errors import InfrastructureError

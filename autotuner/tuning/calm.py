@@ -16,7 +16,7 @@ from typing import Protocol
 
 from pydantic import Field
 
-from autotuner.run.ask import BEAT_S, Beat
+from autotuner.run.executor import BEAT_S, Beat
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.values import config
 from autotuner.values.model import Model

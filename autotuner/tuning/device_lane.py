@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from autotuner.race.tie import aa_ratio, band
-from autotuner.run.ask import Beat, ask_all, sound_calibration
-from autotuner.run.executor import Executor
+from autotuner.run.executor import Beat, Executor, ask_all, sound_calibration
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.store import Store
 from autotuner.values.conditions import Conditions

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from optuna.trial import Trial
 from pydantic import Field
 
-from autotuner.run.ask import Beat, Heartbeat, next_answer
-from autotuner.run.executor import Executor
+from autotuner.run.executor import Beat, Executor, Heartbeat, next_answer
 from autotuner.run.jobs import Result
 from autotuner.store import Store
 from autotuner.tuning import optuna_marks

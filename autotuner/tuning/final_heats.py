@@ -10,7 +10,7 @@ import time
 from statistics import median
 
 from autotuner.race.confirm import FINAL_BLOCKS
-from autotuner.run.ask import ask
+from autotuner.run.executor import ask
 from autotuner.run.jobs import RaceJob
 from autotuner.tuning.calm import Steady, pause, pause_s, words
 from autotuner.tuning.retrials import TRIES, Retrials

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from autotuner.race.tie import tie_band
-from autotuner.run.ask import ask_all
+from autotuner.run.executor import ask_all
 from autotuner.run.jobs import BuildJob, Built
 from autotuner.store import FinalsRecord, Lineup, Store, queries
 from autotuner.tuning import finals_plan, optuna_marks, standings

@@ -15,7 +15,7 @@ from autotuner.forge.build import build, built, cached_builds
 from autotuner.forge.family import Family
 from autotuner.forge.toolchain import Toolchain
 from autotuner.ops import OPS
-from autotuner.run import ask
+from autotuner.run.executor import ask, calibration, sound_calibration
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.fields import ParameterValue
 from autotuner.spaces.space import SpaceFile
@@ -136,13 +136,13 @@ def judge(
     conditions = Conditions(problems=found.problems, threads=threads, seeds=fresh_seeds(), min_blocks=2, max_blocks=2)
     free = held(found.chosen.locks, device.name, patience_s, listen)
     with free, closing(executor_for(found.chosen, found.toolchain, found.family)) as executor:
-        calibration = ask.sound_calibration(ask.ask(executor, CalibrationJob(conditions=conditions)))
-        pinned = conditions.model_copy(update={"baselines": calibration.baselines})
+        calibrated = sound_calibration(ask(executor, CalibrationJob(conditions=conditions)))
+        pinned = conditions.model_copy(update={"baselines": calibrated.baselines})
         job = JudgeJob(built=Built(artifact=found.artifact, seconds=0.0), conditions=pinned, sanitize=sanitize)
-        outcome = ask.ask(executor, job)
+        outcome = ask(executor, job)
     if not isinstance(outcome, Outcome):
         raise InfrastructureError(f"the gate gave no outcome: {outcome}")
-    return GateResult(outcome, trial_report(outcome, found.problems, device, calibration))
+    return GateResult(outcome, trial_report(outcome, found.problems, device, calibrated))
 
 
 def calibrate(
@@ -156,7 +156,7 @@ def calibrate(
     Raises DeviceBusyError and InfrastructureError.
     """
     with workbench.held(patience_s, listen), closing(workbench.executor()) as executor:
-        return ask.calibration(ask.ask(executor, CalibrationJob(conditions=workbench.conditions)))
+        return calibration(ask(executor, CalibrationJob(conditions=workbench.conditions)))
 
 
 # Finding it -------------------------------------------------------------------------------------------------------

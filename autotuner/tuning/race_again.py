@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 
 from autotuner.race.statistics import median_interval
 from autotuner.race.tie import logs, ratios_between, tie_band
-from autotuner.run.ask import ask
+from autotuner.run.executor import ask
 from autotuner.run.jobs import RaceJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, TrialRecord, queries

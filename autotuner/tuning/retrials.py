@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
-from autotuner.run.ask import Beat, Heartbeat, ask, sound_calibration
-from autotuner.run.executor import Executor
+from autotuner.run.executor import Beat, Executor, Heartbeat, ask, sound_calibration
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob
 from autotuner.store import Store, TrialRecord
 from autotuner.values import config

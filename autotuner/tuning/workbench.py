@@ -22,9 +22,8 @@ from autotuner.forge.family import Family, find_limits
 from autotuner.forge.toolchain import Toolchain
 from autotuner.ops import OPS
 from autotuner.run import cage
-from autotuner.run.ask import Beat
 from autotuner.run.cage import CageParts
-from autotuner.run.executor import Executor
+from autotuner.run.executor import Beat, Executor
 from autotuner.run.line import LineFactory
 from autotuner.run.local import LocalExecutor
 from autotuner.spaces.fields import Parameter

@@ -15,8 +15,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from autotuner.run import ask
-from autotuner.run.ask import BEAT_S
+from autotuner.run import executor as executors
+from autotuner.run.executor import BEAT_S
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
 from autotuner.run.line import Passed
 from autotuner.search.samplers import SAMPLERS, RandomPointSampler
@@ -295,7 +295,7 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
         beats.append(now[0])
         beat(lease, doing)
 
-    monkeypatch.setattr(ask, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(executors, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(Lease, "beat", noted)
     monkeypatch.setitem(SAMPLERS, "slow", Slow)
     executor = Shuffled(simulated.backend(), 30)

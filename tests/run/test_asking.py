@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from autotuner.run import ask
+from autotuner.run import executor as executors
 from autotuner.run.jobs import AnyJob, BuildJob, Built, CalibrationJob, Result
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.variant import Variant
@@ -46,7 +46,7 @@ def test_the_answers_are_in_the_order_of_the_jobs() -> None:
     def beat() -> None:
         beats[0] += 1
 
-    answers = ask.ask_all(executor, [(build(5), 0), (build(7), 1)], beat)
+    answers = executors.ask_all(executor, [(build(5), 0), (build(7), 1)], beat)
     built = [answer.artifact.variant.point for answer in answers if isinstance(answer, Built)]
     assert built == [SPACE.point(5), SPACE.point(7)]
     assert executor.lanes_asked == [0, 1]
@@ -55,26 +55,26 @@ def test_the_answers_are_in_the_order_of_the_jobs() -> None:
 
 def test_one_job_has_its_answer() -> None:
     executor = InlineExecutor(simulated.backend())
-    found = ask.sound_calibration(ask.ask(executor, CalibrationJob(conditions=simulated.conditions())))
+    found = executors.sound_calibration(executors.ask(executor, CalibrationJob(conditions=simulated.conditions())))
     assert found.baselines == ("fake",)
 
 
 def test_nothing_can_be_waited_for_when_no_job_is_under_way() -> None:
     with pytest.raises(InfrastructureError, match="no job is under way"):
-        ask.next_answer(InlineExecutor(simulated.backend()))
+        executors.next_answer(InlineExecutor(simulated.backend()))
 
 
 def test_another_answer_is_no_calibration() -> None:
     executor = InlineExecutor(simulated.backend())
     with pytest.raises(InfrastructureError, match="calibration gave no result"):
-        ask.calibration(ask.ask(executor, build(0)))
+        executors.calibration(executors.ask(executor, build(0)))
 
 
 def test_a_lease_is_renewed_no_more_often_than_it_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     renewed: list[float] = []
-    monkeypatch.setattr(ask, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    heartbeat = ask.Heartbeat(lambda: renewed.append(now[0]))
+    monkeypatch.setattr(executors, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    heartbeat = executors.Heartbeat(lambda: renewed.append(now[0]))
     for second in range(35):
         now[0] = float(second)
         heartbeat()
