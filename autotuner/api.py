@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from autotuner.store import Store, TrialRecord
+    from autotuner.tuning.finals.standings import Best, Entry, StudySummary
     from autotuner.tuning.gate_one import GateResult
-    from autotuner.tuning.standings import Best, Entry, StudySummary
     from autotuner.values.table import Range
     from autotuner.views.beliefs import StudyBeliefs
 
 Event = object
-"""What a sweep tells: an event of tuning/driver.py or tuning/calm.py, or a `Step` of the finals."""
+"""What a sweep tells: an event of tuning/run/driver.py or tuning/run/calm.py, or a `Step` of the finals."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Study:
 
     def summary(self) -> StudySummary:
         """How far it is, and what was rejected for what."""
-        from autotuner.tuning import standings
+        from autotuner.tuning.finals import standings
 
         with _opened(self.store) as opened:
             return standings.summary(opened, self.name)
@@ -55,14 +55,14 @@ class Study:
     def best(self) -> Best | None:
         """The variant to use: of those that tie for the lead in the finals the preferred one, before any finals the
         fastest of the search. None when nothing was measured to the end."""
-        from autotuner.tuning import standings
+        from autotuner.tuning.finals import standings
 
         with _opened(self.store) as opened:
             return standings.best(opened, self.name)
 
     def leaderboard(self, limit: int = 10) -> tuple[Entry, ...]:
         """The fastest variants that passed the gate: those that were confirmed first."""
-        from autotuner.tuning import standings
+        from autotuner.tuning.finals import standings
 
         with _opened(self.store) as opened:
             return standings.leaderboard(opened, self.name, limit)
@@ -118,7 +118,7 @@ class Study:
         from autotuner.serve import table as tables
         from autotuner.store import queries
         from autotuner.tuning import workbench
-        from autotuner.tuning.validation import Validator
+        from autotuner.tuning.finals.validation import Validator
 
         hear, patience_s = _told(callbacks), 60 * patience_minutes
         with _main_is_not_imported(), _opened(self.store) as opened:
@@ -133,7 +133,7 @@ class Study:
         """Writes the best configuration with its proof, and the table over this study's problems and those of the
         studies beside it. Raises InputError when there is none."""
         from autotuner.serve import best
-        from autotuner.tuning import standings
+        from autotuner.tuning.finals import standings
         from autotuner.values.files import regular_target
 
         target, form = Path(path), best.FORMATS.chosen(format)
@@ -155,7 +155,7 @@ class StudyStore:
 
     def studies(self) -> tuple[StudySummary, ...]:
         """Every study at a glance, the most recently active first."""
-        from autotuner.tuning import standings
+        from autotuner.tuning.finals import standings
 
         with _opened(self.url) as opened:
             return standings.studies(opened)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from autotuner.devices import DEVICES, Wishes
 from autotuner.ops import OPS
 from autotuner.store import Store
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.problem import Problem
 from benchmarks.attention.decode import SHAPES
 from benchmarks.provenance import command_line

@@ -27,7 +27,7 @@ from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
 
 if TYPE_CHECKING:
-    from autotuner.tuning.retrials import Step
+    from autotuner.tuning.finals.retrials import Step
     from autotuner.views.beliefs import StudyBeliefs
 
 LossOption = Annotated[
@@ -59,7 +59,7 @@ def validate(
     from autotuner.serve.ranges import lengths_of
     from autotuner.store import queries
     from autotuner.tuning import workbench
-    from autotuner.tuning.validation import Validator
+    from autotuner.tuning.finals.validation import Validator
     from autotuner.views.table_words import ranges_words
 
     asked = None if lengths is None else lengths_of(lengths)
@@ -107,7 +107,7 @@ def export(
         _pages(study, output or Path("study.html"), store)
         return
     from autotuner.serve import best
-    from autotuner.tuning import standings
+    from autotuner.tuning.finals import standings
     from autotuner.views.table_words import table_words
 
     form = best.FORMATS.chosen(kind)

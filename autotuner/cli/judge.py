@@ -53,7 +53,7 @@ def finals(
     """
     from autotuner.store import queries
     from autotuner.tuning import workbench
-    from autotuner.tuning.finals import Finals
+    from autotuner.tuning.finals.finals import Finals
     from autotuner.views.finals_progress import FinalsProgress
     from autotuner.views.finals_table import finals_table
 

@@ -16,8 +16,8 @@ from autotuner.values.model import json_of as json_of  # the commands take it fr
 from autotuner.values.toml_text import is_control
 
 if TYPE_CHECKING:
-    from autotuner.tuning.calm import Waiting
-    from autotuner.tuning.standings import Best
+    from autotuner.tuning.finals.standings import Best
+    from autotuner.tuning.run.calm import Waiting
 
 
 WIDE = 180

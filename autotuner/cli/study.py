@@ -40,7 +40,7 @@ def status(
     as_json: JsonOption = False,
 ) -> None:
     """How far each study is, and what was rejected for what."""
-    from autotuner.tuning import standings
+    from autotuner.tuning.finals import standings
     from autotuner.views.studies_table import studies_table
     from autotuner.views.terminal import printed, printed_in_full
 
@@ -64,7 +64,8 @@ def status(
 def _figures(store: Store, study: str, wanted: Figures) -> Table:
     """A table of a study's figures."""
     from autotuner.store import figures
-    from autotuner.tuning import covered, standings
+    from autotuner.tuning import covered
+    from autotuner.tuning.finals import standings
     from autotuner.views import figure_tables
 
     if wanted == Figures.HISTORY:
@@ -93,7 +94,7 @@ def leaderboard(
 def leaderboard_of(store: Store, study: str, limit: int) -> Table:
     """The first lines of a study's leaderboard."""
     from autotuner.store import queries
-    from autotuner.tuning import standings
+    from autotuner.tuning.finals import standings
     from autotuner.views import leaderboard
 
     return leaderboard.leaderboard(standings.leaderboard(store, study, limit), queries.study(store, study))
@@ -172,7 +173,7 @@ def show(
     """
     from autotuner.ops import op_of
     from autotuner.store import queries
-    from autotuner.tuning import standings
+    from autotuner.tuning.finals import standings
     from autotuner.tuning.trial_report import trial_report
     from autotuner.views.trial_words import best_words, confirmed_words, outcome_words
 
@@ -233,8 +234,8 @@ Named = Annotated[str, typer.Argument(metavar="STUDY", help="a study, by name or
 
 def compare(first: Named, second: Named, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Two studies, such as those of two devices, by the variants that both have judged."""
-    from autotuner.tuning import standings
     from autotuner.tuning.compared import comparison
+    from autotuner.tuning.finals import standings
     from autotuner.views.figure_tables import comparison_table
     from autotuner.views.terminal import printed_in_full
 

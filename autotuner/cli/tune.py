@@ -18,9 +18,9 @@ from autotuner.values.files import regular_target
 
 if TYPE_CHECKING:
     from autotuner.store import Store
-    from autotuner.tuning.driver import Event
-    from autotuner.tuning.plan import Start
-    from autotuner.tuning.retrials import Step
+    from autotuner.tuning.finals.retrials import Step
+    from autotuner.tuning.run.driver import Event
+    from autotuner.tuning.run.plan import Start
     from autotuner.tuning.workbench import Workbench
     from autotuner.values.sweep import SweepRequest
     from autotuner.views.finals_progress import FinalsProgress
@@ -129,8 +129,8 @@ class _Shown:
         self._finals.__enter__()
 
     def hears(self, event: Event | Step) -> None:
-        from autotuner.tuning.calm import Waiting
-        from autotuner.tuning.retrials import Step
+        from autotuner.tuning.finals.retrials import Step
+        from autotuner.tuning.run.calm import Waiting
 
         if self._is_searching and not isinstance(event, Step):
             self.progress.hear(event)
@@ -152,7 +152,7 @@ class _Shown:
 def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     """The best configuration of the first study that has one in its file, with a table over all that have finals."""
     from autotuner.serve.best import export
-    from autotuner.tuning import standings
+    from autotuner.tuning.finals import standings
     from autotuner.views.table_words import table_words
     from autotuner.views.trial_words import chosen_because
 

@@ -11,7 +11,7 @@ from autotuner.run.executor import Beat, Executor, ask, sound_calibration
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.tuning.workbench import Workbench, find_space_file, load_space
 from autotuner.values.errors import AutotunerError, DeviceBusyError, DiskFullError, StoreError
 from autotuner.values.outcome import Outcome

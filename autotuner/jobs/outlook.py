@@ -11,7 +11,7 @@ from pydantic import Field
 from autotuner.jobs.fitting import living
 from autotuner.store import Revision, Store, device_health, queries, sweeps
 from autotuner.store.sweep_records import EventRecord, SweepRecord
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError, StoreUnavailableError
 from autotuner.values.sweep import Found, State
 

@@ -17,11 +17,11 @@ from autotuner.store import Store, sweeps
 from autotuner.store.sweep_records import SweepRecord
 from autotuner.store.sweeps import Claim
 from autotuner.store.tables import Data
-from autotuner.tuning.calm import Calm, Caution, Protest, Waiting
-from autotuner.tuning.driver import Budget, Converged, Event, Judged, Started, TieFound, UnderWay
-from autotuner.tuning.finals import Finals, due
-from autotuner.tuning.plan import Start
-from autotuner.tuning.retrials import Step
+from autotuner.tuning.finals.finals import Finals, due
+from autotuner.tuning.finals.retrials import Step
+from autotuner.tuning.run.calm import Calm, Caution, Protest, Waiting
+from autotuner.tuning.run.driver import Budget, Converged, Event, Judged, Started, TieFound, UnderWay
+from autotuner.tuning.run.plan import Start
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import AutotunerError, InfrastructureError, LeaseLostError
 from autotuner.values.outcome import Outcome

@@ -16,10 +16,10 @@ from autotuner.serve.package import write_package
 from autotuner.serve.table import digest_of_table, table_of
 from autotuner.store import Store, queries
 from autotuner.store.records import StudyRecord
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.serving import LOSS
+from autotuner.tuning.finals.standings import Best
 from autotuner.tuning.gate_summary import GateSummary
-from autotuner.tuning.serving import LOSS
-from autotuner.tuning.standings import Best
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.files import write_atomically
 from autotuner.values.model import Model

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from autotuner.race.confirm import Confirmed
 from autotuner.store import ValidationRecord
+from autotuner.tuning.finals.validation import Trying, confirmed_at
 from autotuner.tuning.gate_summary import GateSummary
-from autotuner.tuning.validation import Trying, confirmed_at
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import GateReport
 from autotuner.values.problem import LONGEST, Problem

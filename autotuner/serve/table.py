@@ -15,9 +15,9 @@ from autotuner.race.confirm import Confirmed
 from autotuner.serve.ranges import Lengths, Ranges, proven_of, ranges_of, ratio_of, to_try
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import FinalsRecord, Store, StudyRecord, queries
-from autotuner.tuning import standings
-from autotuner.tuning.serving import LOSS, Assigned, confirmed_on_each, proven_of_finals, servers
-from autotuner.tuning.validation import Trying
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.serving import LOSS, Assigned, confirmed_on_each, proven_of_finals, servers
+from autotuner.tuning.finals.validation import Trying
 from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.outcome import Artifact

@@ -1,7 +1,7 @@
 """The study store: our tables beside Optuna's in one database. `Store` writes, `queries` reads.
 
-It holds and finds; which trial is the best is decided above it (tuning/standings.py). Nothing outside this package
-imports sqlalchemy; what crosses its border is in `records`.
+It holds and finds; which trial is the best is decided above it (tuning/finals/standings.py). Nothing outside this
+package imports sqlalchemy; what crosses its border is in `records`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pydantic import Field
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, figures, queries
 from autotuner.store.figures import ValueCoverage
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.model import Model
 from autotuner.values.variant import Value
 

@@ -19,8 +19,8 @@ from autotuner.run.executor import ask, calibration, sound_calibration
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.fields import ParameterValue
 from autotuner.spaces.space import SpaceFile
-from autotuner.tuning.calm import Waiting
 from autotuner.tuning.device_lock import held
+from autotuner.tuning.run.calm import Waiting
 from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.tuning.workbench import (
     Workbench,

@@ -14,7 +14,7 @@ from typing import Any
 from optuna.study import Study
 
 from autotuner.store import ListedTrial, Store, StudyRecord, trials
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.outcome import Outcome
 from autotuner.values.ratio import Speedup
 

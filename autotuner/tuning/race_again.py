@@ -11,8 +11,8 @@ from autotuner.run.executor import ask
 from autotuner.run.jobs import RaceJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, TrialRecord, queries
-from autotuner.tuning import standings
-from autotuner.tuning.retrials import rebuilt
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.retrials import rebuilt
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model

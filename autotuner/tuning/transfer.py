@@ -21,8 +21,8 @@ from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.expression import ExpressionError
 from autotuner.spaces.space import Space
 from autotuner.store import Store, StudyRecord, queries
-from autotuner.tuning import standings
-from autotuner.tuning.plan import Start
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.plan import Start
 from autotuner.values.errors import InputError
 from autotuner.values.known_points import KnownPoints
 from autotuner.values.variant import Value

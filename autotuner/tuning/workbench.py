@@ -43,10 +43,10 @@ from autotuner.values.versions import version_of
 if TYPE_CHECKING:
     from autotuner.run.ray_cluster import RayCluster
     from autotuner.store import Store, StudyRecord
-    from autotuner.tuning.calm import Waiting
-    from autotuner.tuning.driver import Driver, Listener
-    from autotuner.tuning.plan import Plan, Start
-    from autotuner.tuning.retrials import Retrials, Step
+    from autotuner.tuning.finals.retrials import Retrials, Step
+    from autotuner.tuning.run.calm import Waiting
+    from autotuner.tuning.run.driver import Driver, Listener
+    from autotuner.tuning.run.plan import Plan, Start
 
 program.consists_of(__name__)
 
@@ -254,7 +254,7 @@ class Workbench:
     def plan(self, sampler: str = "evolution", seed: int = 0, start: Start | None = None) -> Plan:
         """What a run on the study of this space is to do. A new study has what it starts from, of `start.first` the
         points that are valid here."""
-        from autotuner.tuning.plan import Plan, Start
+        from autotuner.tuning.run.plan import Plan, Start
 
         given = start or Start()
         return Plan(
@@ -289,7 +289,7 @@ class Workbench:
         start: Start | None = None,
     ) -> Driver:
         """The driver of this space's study, as `plan` says."""
-        from autotuner.tuning.driver import Driver
+        from autotuner.tuning.run.driver import Driver
 
         return Driver(store, executor, self.plan(sampler, seed, start), listen)
 
@@ -299,7 +299,7 @@ class Workbench:
 
         Raises StoreError when there is no such study, and InputError when it has nothing to give.
         """
-        from autotuner.tuning.plan import Start
+        from autotuner.tuning.run.plan import Start
         from autotuner.tuning.transfer import start
 
         if like is not None and cold:
@@ -330,7 +330,7 @@ class Workbench:
     ) -> Retrials:
         """A study of this space whose trials are judged again, which may take so long and wait so long for a calm
         machine."""
-        from autotuner.tuning.retrials import Retrials
+        from autotuner.tuning.finals.retrials import Retrials
 
         where = (store, study, self.conditions, executor, self.device.environment)
         return Retrials(*where, listen, seconds, patience_s, beat, self._who_disturbs)

@@ -13,7 +13,7 @@ from pydantic import Field
 from autotuner.race.tie import tie_band
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 from autotuner.views.built_knobs import BuiltKnob, built_knobs

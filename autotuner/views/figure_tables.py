@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from autotuner.store.figures import BaselineAt, Cost, Costs, Improvement, Pace
 from autotuner.tuning.compared import StudyComparison
 from autotuner.tuning.covered import Coverage, Covered
-from autotuner.tuning.standings import Quoted
+from autotuner.tuning.finals.standings import Quoted
 from autotuner.values.ratio import Speedup
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict

@@ -8,8 +8,8 @@ from typing import Self
 
 from rich.console import Console
 
-from autotuner.tuning.calm import Waiting
-from autotuner.tuning.retrials import Step
+from autotuner.tuning.finals.retrials import Step
+from autotuner.tuning.run.calm import Waiting
 from autotuner.views.two_lines import TwoLines, left, with_bar
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
 
 def finals_table(record: FinalsRecord, problem: Problem) -> RenderableType:
     """The finals of a study: what was confirmed of each finalist, the baseline as a line, and how it ended."""
-    from autotuner.tuning.standings import rivals  # brings sqlalchemy along
+    from autotuner.tuning.finals.standings import rivals  # brings sqlalchemy along
 
     baseline, standing = op_of(problem).words.baseline, record.standing
     if standing is None:

@@ -24,7 +24,7 @@ from autotuner.views.words import (
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
     from autotuner.store import StudyRecord
-    from autotuner.tuning.standings import Entry
+    from autotuner.tuning.finals.standings import Entry
     from autotuner.views.drawings.links import Links
 
 SIGNS = {

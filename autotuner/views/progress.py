@@ -12,10 +12,10 @@ from rich.console import Console
 
 from autotuner.ops import op_of
 from autotuner.spaces.space import Space
-from autotuner.tuning.calm import Calm, Protest, Waiting
-from autotuner.tuning.driver import Converged, Event, Judged, Started, UnderWay
-from autotuner.tuning.plan import Start
-from autotuner.tuning.time_left import TimeLeft
+from autotuner.tuning.run.calm import Calm, Protest, Waiting
+from autotuner.tuning.run.driver import Converged, Event, Judged, Started, UnderWay
+from autotuner.tuning.run.plan import Start
+from autotuner.tuning.run.time_left import TimeLeft
 from autotuner.tuning.workbench import builders_beside
 from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome

@@ -25,10 +25,11 @@ from autotuner.store import (
     trials,
 )
 from autotuner.store.figures import BaselineAt, Costs, Improvement
-from autotuner.tuning import covered, standings
+from autotuner.tuning import covered
 from autotuner.tuning.covered import Coverage
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.standings import Best, Entry, FinalsSummary, StudySummary
 from autotuner.tuning.gate_summary import GateSummary
-from autotuner.tuning.standings import Best, Entry, FinalsSummary, StudySummary
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Heat
 

@@ -14,7 +14,7 @@ from autotuner.views.table import Column, Table, data, model_of, row_of
 from autotuner.views.words import LATER, ends, moment, numbers_words, quoted_words
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
-    from autotuner.tuning.standings import FinalsSummary, StudySummary
+    from autotuner.tuning.finals.standings import FinalsSummary, StudySummary
     from autotuner.views.drawings.links import Links
 
 FINALS: list[Column[FinalsSummary]] = [

@@ -7,8 +7,8 @@ import re
 import statistics
 
 from autotuner.ops import Op, op_of
+from autotuner.tuning.finals.standings import Best, FinalsSummary
 from autotuner.tuning.gate_summary import GateSummary
-from autotuner.tuning.standings import Best, FinalsSummary
 from autotuner.values.gate_report import CaseErrors, CaseResult, error_in_tolerances
 from autotuner.values.outcome import Artifact, Measurement, Outcome, Stop, Timing
 from autotuner.values.ratio import Speedup

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from autotuner.ops import op_of
 from autotuner.store import ListedTrial, Store, StudyRecord, queries, trials
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.ratio import Speedup
 from autotuner.values.verdict import Verdict
 from autotuner.views.table import Column, Table, data, points_column

@@ -15,9 +15,9 @@ from starlette.responses import Response
 
 from autotuner.serve.best import FORMATS, BestConfiguration, export_json
 from autotuner.store import device_health, queries
-from autotuner.tuning import standings
 from autotuner.tuning.compared import comparison
-from autotuner.tuning.standings import Best
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.standings import Best
 from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.model import json_of

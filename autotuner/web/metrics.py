@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from autotuner.store.sweep_records import DeviceRecord
-from autotuner.tuning.standings import StudySummary
+from autotuner.tuning.finals.standings import StudySummary
 from autotuner.values.sweep import State
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from autotuner.jobs.outlook import Outlook
 from autotuner.store import sweeps
-from autotuner.tuning.standings import StudySummary
+from autotuner.tuning.finals.standings import StudySummary
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
 from autotuner.values.variant import digest_of

@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from autotuner.store import ListedTrial, Revision, Store, queries, trials
-from autotuner.tuning import standings
-from autotuner.tuning.standings import StudySummary
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.standings import StudySummary
 from autotuner.views.snapshot import Snapshot
 
 FRESH_S = 0.3

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from autotuner.store import Store
-from autotuner.tuning import race_again, standings
-from autotuner.tuning.driver import Budget, Event, Judged
+from autotuner.tuning import race_again
+from autotuner.tuning.finals import standings
 from autotuner.tuning.race_again import Race
+from autotuner.tuning.run.driver import Budget, Event, Judged
 from autotuner.tuning.workbench import Workbench, load_space
 from benchmarks.provenance import command_line
 

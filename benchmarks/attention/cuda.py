@@ -31,9 +31,9 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import CalibrationJob, RaceJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store
-from autotuner.tuning import standings
-from autotuner.tuning.driver import Budget, Event, Judged
-from autotuner.tuning.plan import Point, Start
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.driver import Budget, Event, Judged
+from autotuner.tuning.run.plan import Point, Start
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Calibration, Heat, Outcome

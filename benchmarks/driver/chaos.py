@@ -33,7 +33,7 @@ from typing import Any
 from autotuner.jobs.outlook import RESTING
 from autotuner.race.tie import tie_band
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from benchmarks import holds
 from benchmarks.provenance import provenance
 from tests.helpers import postgresql

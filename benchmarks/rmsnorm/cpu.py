@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from autotuner.store import Store
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.tuning.workbench import Workbench
 from benchmarks.attention.cpu import row, sweep
 

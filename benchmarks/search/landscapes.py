@@ -36,7 +36,7 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, JudgeJob, Result
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
-from autotuner.tuning.driver import Budget, Driver, Event, Judged
+from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import AutotunerError, InputError, SpaceError

@@ -17,8 +17,8 @@ from autotuner.search.point_sampler import PointSampler
 from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import Space
 from autotuner.store import Store
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan, Start
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan, Start
 from autotuner.tuning.transfer import start
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device

@@ -27,7 +27,7 @@ from autotuner.gate.gate import required
 from autotuner.race.confirm import confirm
 from autotuner.spaces.space import Space
 from autotuner.store import Ending, Finalist, Lineup, Proof, Store
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.workbench import load_space
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CaseErrors, CaseResult, CheckResult, GateReport

@@ -24,7 +24,7 @@ from typing import Any
 from autotuner.store import Store, figures, queries
 from autotuner.tuning import covered
 from autotuner.tuning.compared import comparison
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.plan import Plan
 from autotuner.values import config
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant

@@ -44,8 +44,8 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.executor import Executor
 from autotuner.spaces.space import Space
 from autotuner.store import Store
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.workbench import Workbench, executor_for, load_space
 from autotuner.values import config
 from autotuner.values.conditions import Conditions

@@ -18,8 +18,8 @@ from autotuner.run.jobs import AnyJob, BuildJob, Built, Result
 from autotuner.search.point_sampler import PointSampler
 from autotuner.store import Lease, Store
 from autotuner.store.optuna_storage import DriverStorage
-from autotuner.tuning.driver import Event, Judged, Started
-from autotuner.tuning.time_left import TimeLeft
+from autotuner.tuning.run.driver import Event, Judged, Started
+from autotuner.tuning.run.time_left import TimeLeft
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 

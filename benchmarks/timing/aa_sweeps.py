@@ -32,10 +32,10 @@ from autotuner.run.executor import Executor
 from autotuner.run.line import Line, LineFactory, Passed
 from autotuner.run.local import LocalExecutor
 from autotuner.store import FinalsRecord, Store
-from autotuner.tuning.driver import Budget, Driver, Event, TieFound
-from autotuner.tuning.finals import Finals
-from autotuner.tuning.plan import Plan
-from autotuner.tuning.retrials import Retrials
+from autotuner.tuning.finals.finals import Finals
+from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.run.driver import Budget, Driver, Event, TieFound
+from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport

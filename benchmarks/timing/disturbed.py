@@ -29,12 +29,12 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from autotuner.store import MeasuredTrial, Store, queries
-from autotuner.tuning import standings
-from autotuner.tuning.calm import Calm, Caution, Protest
-from autotuner.tuning.driver import Budget, Event
-from autotuner.tuning.finals import Finals
-from autotuner.tuning.plan import Start
-from autotuner.tuning.retrials import Retrials
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.finals import Finals
+from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.run.calm import Calm, Caution, Protest
+from autotuner.tuning.run.driver import Budget, Event
+from autotuner.tuning.run.plan import Start
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import InfrastructureError, InputError

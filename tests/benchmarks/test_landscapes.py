@@ -21,10 +21,10 @@ from autotuner.devices.cuda.architecture import architecture
 from autotuner.run.jobs import AnyJob, Built, JudgeJob, RaceJob, Result
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store
-from autotuner.tuning import standings
-from autotuner.tuning.driver import Driver, Event, Judged
-from autotuner.tuning.outcomes import RETRIES
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.driver import Driver, Event, Judged
+from autotuner.tuning.run.outcomes import RETRIES
+from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import InputError

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from autotuner.store import Store
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from tests.helpers import simulated
 from tests.helpers.command_line import autotuner
 from tests.helpers.simulated_finals import confirmed, executor, flatter, swept

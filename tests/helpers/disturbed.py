@@ -12,11 +12,11 @@ from autotuner.race.arms import Tracks
 from autotuner.run.jobs import Result
 from autotuner.run.line import Passed
 from autotuner.store import Store
-from autotuner.tuning import calm
-from autotuner.tuning import driver as driver_module
-from autotuner.tuning.calm import Caution
-from autotuner.tuning.driver import Budget, Driver, Event
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run import calm
+from autotuner.tuning.run import driver as driver_module
+from autotuner.tuning.run.calm import Caution
+from autotuner.tuning.run.driver import Budget, Driver, Event
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Calibration, Say

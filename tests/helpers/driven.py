@@ -10,8 +10,8 @@ import pytest
 
 from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, Result
 from autotuner.store import Store
-from autotuner.tuning.driver import Driver, Event
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.driver import Driver, Event
+from autotuner.tuning.run.plan import Plan
 from tests.helpers import simulated
 from tests.helpers.fake_line import FakeLine
 from tests.helpers.inline_executor import InlineExecutor

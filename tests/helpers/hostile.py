@@ -26,8 +26,8 @@ from hypothesis.strategies import SearchStrategy
 
 from autotuner.jobs import queue
 from autotuner.store import Store, device_health
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.values import config
 from tests.helpers import hostile_commands, simulated
 from tests.helpers.inline_executor import InlineExecutor

@@ -7,7 +7,7 @@ from typing import Literal
 from autotuner.gate.sanitizer import DEADLINE_S
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
-from autotuner.tuning.outcomes import RETRIES
+from autotuner.tuning.run.outcomes import RETRIES
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant

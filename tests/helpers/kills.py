@@ -21,7 +21,7 @@ import pytest
 from optuna.trial import TrialState
 
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.verdict import Verdict
 from tests.helpers.command_line import MUTANTS, PATIENCE, SPACE, in_vain, lay_out
 

@@ -14,8 +14,8 @@ from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
 from autotuner.run.ray_cluster import RayCluster
 from autotuner.store import Store
-from autotuner.tuning.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
+from autotuner.tuning.run.plan import Plan
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport

@@ -6,10 +6,10 @@ import sqlite3
 from collections.abc import Callable
 
 from autotuner.store import FinalsRecord, Store
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.finals import Finals
-from autotuner.tuning.plan import Plan
-from autotuner.tuning.retrials import Retrials, Step
+from autotuner.tuning.finals.finals import Finals
+from autotuner.tuning.finals.retrials import Retrials, Step
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.outcome import Outcome
 from autotuner.values.ratio import LogRatio
 from autotuner.values.variant import Variant

@@ -15,8 +15,8 @@ from tests.helpers import simulated
 def main(store: str, trials: str) -> None:
     from autotuner.run.local import LocalExecutor
     from autotuner.store import Store
-    from autotuner.tuning.driver import Budget, Driver, Event, Judged
-    from autotuner.tuning.plan import Plan
+    from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
+    from autotuner.tuning.run.plan import Plan
 
     def say(event: Event) -> None:
         if isinstance(event, Judged):

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import FinalsRecord, Store
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.finals import Finals
-from autotuner.tuning.plan import Plan, Start
-from autotuner.tuning.retrials import Retrials
+from autotuner.tuning.finals.finals import Finals
+from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan, Start
 from autotuner.values.outcome import Measurement, Stop
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated

@@ -82,7 +82,7 @@ def test_a_check_is_named_once() -> None:
 
 
 def test_the_driver_does_not_import_torch() -> None:
-    modules = "autotuner.cli.app, autotuner.tuning.driver, autotuner.tuning.workbench, autotuner.views.progress"
+    modules = "autotuner.cli.app, autotuner.tuning.run.driver, autotuner.tuning.workbench, autotuner.views.progress"
     code = f"import sys, {modules}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -17,8 +17,8 @@ from autotuner.jobs.sweep_run import Listener, SweepRun
 from autotuner.store import Store, device_health, lease, sweeps
 from autotuner.store.sweeps import Claim
 from autotuner.store.tables import LeaseRow
-from autotuner.tuning import standings
-from autotuner.tuning.standings import Quoted
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.standings import Quoted
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import Found, State, SweepRequest
 from tests.helpers import simulated

@@ -19,7 +19,7 @@ from autotuner.jobs.worker import open_patiently
 from autotuner.store import Store, database, patience, queries, unwritten
 from autotuner.store.database import Database
 from autotuner.store.tables import LeaseRow
-from autotuner.tuning.driver import Budget, Event, Judged
+from autotuner.tuning.run.driver import Budget, Event, Judged
 from autotuner.values.errors import DiskFullError, LeaseLostError, StoreUnavailableError
 from tests.helpers import simulated
 from tests.helpers.driven import driver

@@ -14,10 +14,11 @@ import pytest
 from autotuner.jobs import queue
 from autotuner.jobs.sweep_run import SweepRun, WorkClock
 from autotuner.store import Store, sweeps
-from autotuner.tuning import device_lock, final_heats
-from autotuner.tuning.calm import Calm, Protest, Waiting
+from autotuner.tuning import device_lock
 from autotuner.tuning.device_lock import held
-from autotuner.tuning.retrials import Retrials
+from autotuner.tuning.finals import heats
+from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.run.calm import Calm, Protest, Waiting
 from autotuner.values.errors import DeviceBusyError
 from tests.helpers import simulated
 from tests.helpers.fake_line import FakeLine
@@ -126,7 +127,7 @@ def test_waiting_in_finals_is_no_work(
         clock.more_s += seconds
 
     study, busy = swept(store, simulated.truth, 12), [False] * 5 + [True] * 4
-    monkeypatch.setattr(final_heats, "pause", pause)
+    monkeypatch.setattr(heats, "pause", pause)
     by = Spoilt(FakeLine(simulated.truth, deviations=DEVIATIONS), lambda job: bool(busy) and busy.pop(0))
 
     def retrials(store: Store, study: str, executor: Spoilt, *rest: Any) -> Retrials:

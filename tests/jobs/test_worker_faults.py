@@ -14,8 +14,8 @@ import pytest
 
 from autotuner.run.local import LocalExecutor
 from autotuner.store import Store, device_health, figures, sweeps
-from autotuner.tuning.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
+from autotuner.tuning.run.plan import Plan
 from autotuner.values import config
 from autotuner.values.sweep import State
 from tests.helpers import preload, simulated

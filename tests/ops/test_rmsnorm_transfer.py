@@ -14,8 +14,8 @@ from autotuner.ops import OPS
 from autotuner.spaces.space import Space
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning import transfer
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan, Start
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan, Start
 from autotuner.tuning.workbench import load_space
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device

@@ -18,9 +18,9 @@ from autotuner.run.jobs import CalibrationJob, perform
 from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
 from autotuner.store import Store
-from autotuner.tuning import standings
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DeviceFullError
 from autotuner.values.gate_report import GateReport

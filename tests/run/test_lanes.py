@@ -20,7 +20,7 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, Built, CalibrationJob, JudgeJob
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.store import Store
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict

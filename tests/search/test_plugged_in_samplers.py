@@ -9,9 +9,9 @@ import pytest
 from autotuner.search.samplers import SAMPLERS
 from autotuner.serve.best import FORMATS
 from autotuner.store import Store
-from autotuner.tuning import standings
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.errors import InputError
 from tests.helpers import simulated
 from tests.helpers.inline_executor import InlineExecutor

@@ -23,8 +23,8 @@ from autotuner.search.repaired import View, axes
 from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Value
 from tests.helpers import simulated

@@ -19,8 +19,8 @@ from autotuner.serve.best import (
     export_json,
 )
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
-from autotuner.tuning.standings import Best
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.standings import Best
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Outcome

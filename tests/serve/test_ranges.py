@@ -14,7 +14,7 @@ from autotuner.serve.best import export_json
 from autotuner.serve.ranges import lengths_of, lines_of, to_try, tried
 from autotuner.serve.table import table_of, to_validate
 from autotuner.store import Store, Validation, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Heat

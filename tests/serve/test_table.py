@@ -13,7 +13,7 @@ import pytest
 from autotuner.serve.best import export_json
 from autotuner.serve.table import digest_of_table, table_of
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.table import TableFile

@@ -21,8 +21,8 @@ from autotuner.search.surrogate import Surrogate, _Factor
 from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.workbench import choose_device, load_space
 from autotuner.values.errors import SpaceError
 from autotuner.values.known_points import KnownPoints

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError
 from tests.helpers.recorded import CALIBRATION, hold_finals, measured, record_all, study_record
 

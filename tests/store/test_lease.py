@@ -15,7 +15,7 @@ import pytest
 
 from autotuner.store import Store, lease
 from autotuner.store.tables import LeaseRow
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError
 from tests.helpers.recorded import (
     measured,

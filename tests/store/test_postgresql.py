@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
-from autotuner.tuning.driver import Budget
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.driver import Budget
 from autotuner.values.errors import StoreError
 from tests.helpers import simulated
 from tests.helpers.driven import WIDE, driver, trials_of

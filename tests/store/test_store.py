@@ -15,7 +15,7 @@ import pytest
 
 from autotuner.store import Store, database, queries
 from autotuner.store.database import TURN_MS
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.errors import DiskFullError, StoreError
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Measurement, Outcome, Stop

@@ -11,7 +11,7 @@ import pytest
 
 from autotuner.race.confirm import confirm
 from autotuner.store import Ending, Proof, Store, Validation, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.verdict import Fault, Verdict

@@ -17,13 +17,22 @@ from typer.testing import CliRunner
 from autotuner.cli.app import app
 from autotuner.search.point_sampler import Seen
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
-from autotuner.tuning.calm import LONGEST_PAUSE_S, STEADY_S, Calm, Caution, Protest, Waiting, fastest_baselines, pause_s
-from autotuner.tuning.device_lane import WARMED, DeviceLane
-from autotuner.tuning.driver import Started
-from autotuner.tuning.finals import Finals
-from autotuner.tuning.finals_plan import contenders, searched
-from autotuner.tuning.retrials import Retrials
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.finals import Finals
+from autotuner.tuning.finals.plan import contenders, searched
+from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.run.calm import (
+    LONGEST_PAUSE_S,
+    STEADY_S,
+    Calm,
+    Caution,
+    Protest,
+    Waiting,
+    fastest_baselines,
+    pause_s,
+)
+from autotuner.tuning.run.driver import Started
+from autotuner.tuning.run.lanes import WARMED, DeviceLane
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import BackendTiming, Calibration, Measurement
 from autotuner.values.verdict import Verdict

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from autotuner.store import Store
-from autotuner.tuning.driver import Budget, Converged, Driver, Event, Judged
-from autotuner.tuning.plan import Plan, Start
+from autotuner.tuning.run.driver import Budget, Converged, Driver, Event, Judged
+from autotuner.tuning.run.plan import Plan, Start
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
 from tests.helpers.inline_executor import InlineExecutor

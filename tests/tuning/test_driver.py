@@ -21,12 +21,12 @@ from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
 from autotuner.run.line import Passed
 from autotuner.search.samplers import SAMPLERS, RandomPointSampler
 from autotuner.store import Lease, Store, queries
-from autotuner.tuning import driver as driver_module
-from autotuner.tuning import standings
-from autotuner.tuning.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.optuna_study import OPTUNA_STATE, Told
-from autotuner.tuning.outcomes import takes_over
-from autotuner.tuning.plan import Plan, Start
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run import driver as driver_module
+from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
+from autotuner.tuning.run.optuna_study import OPTUNA_STATE, Told
+from autotuner.tuning.run.outcomes import takes_over
+from autotuner.tuning.run.plan import Plan, Start
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, OracleError, StoreError
 from autotuner.values.gate_report import GateReport

@@ -16,9 +16,9 @@ from optuna.trial import TrialState
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
 from autotuner.store import Store
 from autotuner.store.optuna_storage import DriverStorage
-from autotuner.tuning import standings
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan, Start
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan, Start
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say

@@ -19,12 +19,12 @@ from autotuner.search.evolution import EvolutionarySampler
 from autotuner.search.point_sampler import distributions
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
-from autotuner.tuning.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.finals import Finals, due
-from autotuner.tuning.finals_plan import LEAST, contenders, searched
-from autotuner.tuning.plan import Plan
-from autotuner.tuning.retrials import Retrials, Step
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.finals import Finals, due
+from autotuner.tuning.finals.plan import LEAST, contenders, searched
+from autotuner.tuning.finals.retrials import Retrials, Step
+from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult, GateReport

@@ -11,8 +11,8 @@ import pytest
 from autotuner.gate.recheck import AUDIT
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
-from autotuner.tuning.finals_plan import audited
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.plan import audited
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
 from tests.helpers.fake_line import FakeLine, Truth

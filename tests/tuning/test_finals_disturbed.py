@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from autotuner.store import FinalsRecord, Store, queries
-from autotuner.tuning import final_heats, standings
-from autotuner.tuning.calm import STEADY_S
-from autotuner.tuning.finals import Finals
-from autotuner.tuning.retrials import Retrials
+from autotuner.tuning.finals import heats, standings
+from autotuner.tuning.finals.finals import Finals
+from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.run.calm import STEADY_S
 from autotuner.values import config
 from autotuner.values.errors import InfrastructureError
 from tests.helpers import simulated
@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits for a calm machine, which take no time."""
     made: list[float] = []
-    monkeypatch.setattr(final_heats, "pause", lambda seconds, beat: made.append(seconds))
+    monkeypatch.setattr(heats, "pause", lambda seconds, beat: made.append(seconds))
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotuner.race.confirm import FIRST, PROCESSES
-from autotuner.tuning.finals_plan import (
+from autotuner.tuning.finals.plan import (
     LEAST,
     STAYING,
     FinalistCosts,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from autotuner.run.jobs import AnyJob, JudgeJob
 from autotuner.store import Store
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from tests.helpers import simulated
 from tests.helpers.driven import SPACE, WIDE, Shuffled
 from tests.helpers.fake_line import FakeLine

@@ -21,10 +21,10 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store
 from autotuner.tuning import gate_one as single
-from autotuner.tuning import standings
 from autotuner.tuning.device_lock import held
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DeviceBusyError, InputError, OracleError
 from autotuner.values.gate_report import ReferenceCheck

@@ -9,7 +9,7 @@ import pytest
 
 from autotuner.race.confirm import PROCESSES
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.verdict import Verdict
 from tests.helpers.command_line import PATIENCE, SPACE, autotuner, lay_out
 from tests.helpers.kills import SCRIPT, kill, killed_sweep, recorded, skip_in_vain, wait_for_the_rest

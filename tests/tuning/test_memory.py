@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from autotuner.store import Store
-from autotuner.tuning.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.finals_plan import contenders, searched
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.finals.plan import contenders, searched
+from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.outcome import Artifact, Measurement, Outcome
 from tests.helpers import simulated
 from tests.helpers.inline_executor import InlineExecutor

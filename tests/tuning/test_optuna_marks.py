@@ -10,11 +10,12 @@ import pytest
 from optuna.storages import RDBStorage
 
 from autotuner.store import Store
-from autotuner.tuning import optuna_marks, standings
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.finals import Finals
-from autotuner.tuning.plan import Plan
-from autotuner.tuning.retrials import Retrials
+from autotuner.tuning import optuna_marks
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.finals import Finals
+from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from tests.helpers import simulated
 from tests.helpers.fake_line import FakeLine
 from tests.helpers.inline_executor import InlineExecutor

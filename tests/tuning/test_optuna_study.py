@@ -12,8 +12,8 @@ import pytest
 from optuna.trial import TrialState
 
 from autotuner.store import Store
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.outcome import Outcome
 from tests.helpers import simulated
 from tests.helpers.inline_executor import InlineExecutor

@@ -12,9 +12,9 @@ import pytest
 from autotuner.race.arms import Tracks
 from autotuner.run.line import Passed
 from autotuner.store import Store
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.outcomes import Outcomes
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.outcomes import Outcomes
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Outcome, Say, Stop

@@ -13,11 +13,11 @@ import pytest
 from autotuner.race.arms import Tracks
 from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
-from autotuner.tuning.device_lane import AA_EVERY
-from autotuner.tuning.driver import Budget, Driver, Event, TieFound
-from autotuner.tuning.outcomes import Outcomes, takes_over
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.driver import Budget, Driver, Event, TieFound
+from autotuner.tuning.run.lanes import AA_EVERY
+from autotuner.tuning.run.outcomes import Outcomes, takes_over
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import TIE, Conditions
 from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome, Say, Stop
 from autotuner.values.problem import Problem

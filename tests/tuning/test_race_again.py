@@ -8,9 +8,10 @@ import pytest
 
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, trials
-from autotuner.tuning import race_again, standings
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning import race_again
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import TIE, Conditions
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.outcome import Heat

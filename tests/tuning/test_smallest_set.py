@@ -8,7 +8,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotuner.tuning.serving import smallest_set
+from autotuner.tuning.finals.serving import smallest_set
 
 NAMES = "abcd"
 TIMES = st.dictionaries(st.sampled_from(NAMES), st.floats(-1.0, -0.001), max_size=4)

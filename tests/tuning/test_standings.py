@@ -8,7 +8,7 @@ import random
 import pytest
 
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.outcome import Heat, Measurement, Outcome
 from autotuner.values.verdict import Verdict
 from tests.helpers.recorded import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotuner.tuning.calm import STEADY_S, Steady
+from autotuner.tuning.run.calm import STEADY_S, Steady
 
 PAUSE_S = STEADY_S / 4
 

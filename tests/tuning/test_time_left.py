@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
-from autotuner.tuning.calm import Calm, Protest, Waiting
-from autotuner.tuning.driver import Event, Judged, Started
-from autotuner.tuning.time_left import TimeLeft
+from autotuner.tuning.run.calm import Calm, Protest, Waiting
+from autotuner.tuning.run.driver import Event, Judged, Started
+from autotuner.tuning.run.time_left import TimeLeft
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from autotuner.views.progress import Progress, costs

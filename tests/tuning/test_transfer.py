@@ -17,9 +17,10 @@ from autotuner.devices import Chosen
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
-from autotuner.tuning import standings, transfer, workbench
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan, Start
+from autotuner.tuning import transfer, workbench
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan, Start
 from autotuner.tuning.transfer import distance, elites, known_points, mapped, start
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.known_points import KNOWN_POINTS, KnownPoints

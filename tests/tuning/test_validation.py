@@ -11,11 +11,11 @@ import pytest
 
 from autotuner.race.confirm import FINAL_BLOCKS, PROCESSES
 from autotuner.store import Store, ValidationRecord, queries
-from autotuner.tuning import final_heats
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
-from autotuner.tuning.retrials import Retrials
-from autotuner.tuning.validation import LEAST, Trying, Validator, confirmed_at
+from autotuner.tuning.finals import heats
+from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.finals.validation import LEAST, Trying, Validator, confirmed_at
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
@@ -109,7 +109,7 @@ def test_what_cannot_be_built_as_it_was_is_said(store: Store) -> None:
 def test_a_machine_that_stays_disturbed_decides_nothing_and_keeps_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(final_heats, "pause", lambda seconds, beat: None)
+    monkeypatch.setattr(heats, "pause", lambda seconds, beat: None)
     study = study_of(store)
     with pytest.raises(InfrastructureError, match=r"SDPA is slow, after a wait of .* these lengths are not decided"):
         validated(store, study, Spoilt(FakeLine(takes(50.0), deviations=DEVIATIONS), lambda job: True))

@@ -17,9 +17,9 @@ import pytest
 from autotuner.search.settings import SearchSettings
 from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Variant

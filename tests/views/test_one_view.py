@@ -15,8 +15,9 @@ from rich.console import Console, RenderableType
 from autotuner.jobs import queue
 from autotuner.jobs.outlook import outlook
 from autotuner.store import Store, device_health, figures, sweeps
-from autotuner.tuning import covered, standings
+from autotuner.tuning import covered
 from autotuner.tuning.compared import comparison
+from autotuner.tuning.finals import standings
 from autotuner.views import figure_tables, sweep_tables
 from autotuner.views.leaderboard import leaderboard
 from autotuner.views.studies_table import studies_table

@@ -8,9 +8,9 @@ import time
 import pytest
 from rich.console import Console
 
-from autotuner.tuning.calm import Calm, Waiting
-from autotuner.tuning.driver import Judged, Started, UnderWay
-from autotuner.tuning.retrials import Step
+from autotuner.tuning.finals.retrials import Step
+from autotuner.tuning.run.calm import Calm, Waiting
+from autotuner.tuning.run.driver import Judged, Started, UnderWay
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from autotuner.views.finals_progress import FinalsProgress

@@ -8,8 +8,9 @@ from rich.console import Console, RenderableType
 from autotuner.jobs import queue
 from autotuner.jobs.outlook import outlook
 from autotuner.store import Store, figures, sweeps
-from autotuner.tuning import covered, standings
+from autotuner.tuning import covered
 from autotuner.tuning.compared import comparison
+from autotuner.tuning.finals import standings
 from autotuner.views import figure_tables, sweep_tables, terminal
 from autotuner.views.table import Table
 from tests.helpers import simulated

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from autotuner.store import FinalsRecord, Store, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.finals_table import finals_table
 from autotuner.views.leaderboard import disturbed_line

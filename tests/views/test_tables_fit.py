@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from autotuner.store import Store, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.ratio import Speedup
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Verdict

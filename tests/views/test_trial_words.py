@@ -8,7 +8,7 @@ import pytest
 
 from autotuner.ops.sdpa import OP
 from autotuner.store import Store
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.gate_policy import GatePolicy, Tolerance
 from autotuner.values.gate_report import CaseErrors, CaseResult, CheckResult, Extent, GateReport
 from autotuner.values.outcome import Outcome, Stop

@@ -18,7 +18,8 @@ from autotuner.jobs import queue
 from autotuner.serve.best import BestConfiguration
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, figures, sweeps
-from autotuner.tuning import covered, standings
+from autotuner.tuning import covered
+from autotuner.tuning.finals import standings
 from autotuner.tuning.trial_report import TrialReport
 from autotuner.tuning.workbench import load_space
 from autotuner.values import config

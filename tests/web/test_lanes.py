@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from autotuner.store import SessionRecord, StageTimes, Store
-from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.run.driver import Budget, Driver
+from autotuner.tuning.run.plan import Plan
 from autotuner.views.drawings.lanes import Run, Stretch, busy, runs_of
 from autotuner.views.drawings.timeline import runs, timeline
 from autotuner.web.reader import Reader

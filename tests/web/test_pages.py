@@ -20,8 +20,9 @@ from starlette.testclient import TestClient
 
 from autotuner.jobs import outlook, queue
 from autotuner.store import Store, device_health, figures, lease, queries, sweeps, trials
-from autotuner.tuning import covered, standings
-from autotuner.tuning.standings import StudySummary
+from autotuner.tuning import covered
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.standings import StudySummary
 from autotuner.tuning.workbench import load_space
 from autotuner.values.sweep import State
 from autotuner.values.verdict import Verdict

@@ -12,7 +12,7 @@ from pathlib import Path
 from starlette.testclient import TestClient
 
 from autotuner.store import Store, queries, trials
-from autotuner.tuning.driver import Budget
+from autotuner.tuning.run.driver import Budget
 from autotuner.web.app import create_app
 from autotuner.web.settings import Settings
 from tests.helpers import simulated

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autotuner.tuning.standings import Entry
+from autotuner.tuning.finals.standings import Entry
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Plot

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import NamedTuple
 
 from autotuner.store import ListedTrial, Store, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.values.variant import Value
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links

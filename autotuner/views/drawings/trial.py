@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from autotuner.forge.family import Family
 from autotuner.store import TrialRecord, queries
-from autotuner.tuning import standings
+from autotuner.tuning.finals import standings
 from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotuner.serve.best import Format
 from autotuner.store import StudyRecord
-from autotuner.tuning.standings import Best
+from autotuner.tuning.finals.standings import Best
 from autotuner.values.table import Table
 
 

@@ -18,9 +18,10 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from autotuner.search.point_sampler import PointSampler, distributions
 from autotuner.search.samplers import SAMPLERS
 from autotuner.store import Store
-from autotuner.tuning import optuna_marks, standings
-from autotuner.tuning.outcomes import Outcomes
-from autotuner.tuning.plan import Plan
+from autotuner.tuning import optuna_marks
+from autotuner.tuning.finals import standings
+from autotuner.tuning.run.outcomes import Outcomes
+from autotuner.tuning.run.plan import Plan
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.known_points import KNOWN_POINTS
 from autotuner.values.outcome import Outcome

@@ -14,8 +14,8 @@ from optuna.trial import Trial
 
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, Result
-from autotuner.tuning.device_lane import DeviceLane, DeviceLanes
-from autotuner.tuning.outcomes import Outcomes
+from autotuner.tuning.run.lanes import DeviceLane, DeviceLanes
+from autotuner.tuning.run.outcomes import Outcomes
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Outcome

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from autotuner.race.confirm import PROCESSES, Confirmed, standing_of
 from autotuner.race.tie import logs
 from autotuner.store import Validation, queries
-from autotuner.tuning.final_heats import FinalHeats
-from autotuner.tuning.retrials import Retrials, rebuilt
+from autotuner.tuning.finals.heats import FinalHeats
+from autotuner.tuning.finals.retrials import Retrials, rebuilt
 from autotuner.values.conditions import TIE, fresh_seeds
 from autotuner.values.outcome import Artifact, Heat
 from autotuner.values.problem import Problem

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from autotuner.race.confirm import FIRST, PROCESSES, Standing, confirm
 from autotuner.run.jobs import Built
 from autotuner.store import Ending, Finalist, FinalsRecord, Lineup, Proof
-from autotuner.tuning import finals_plan
-from autotuner.tuning.final_heats import FinalHeats
-from autotuner.tuning.finals_plan import PROVING, Number
-from autotuner.tuning.retrials import Retrials
-from autotuner.tuning.serving import confirmed_on_each, servers
-from autotuner.tuning.standings import choice
+from autotuner.tuning.finals import plan
+from autotuner.tuning.finals.heats import FinalHeats
+from autotuner.tuning.finals.plan import PROVING, Number
+from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.finals.serving import confirmed_on_each, servers
+from autotuner.tuning.finals.standings import choice
 from autotuner.values import codes
 from autotuner.values.conditions import fresh_seeds
 from autotuner.values.errors import InputError
@@ -38,9 +38,9 @@ class Entrant:
         """`audit`: that it passed in earlier finals of the study, where it did."""
         self.number, self.searched, self.built = number, searched, built
         self.digest = built.artifact.digest
-        self.heat_s, self.judging_s, self._audit_s = finals_plan.costs(searched)
+        self.heat_s, self.judging_s, self._audit_s = plan.costs(searched)
         """Seconds of its last heat; before the first, as expected. And of the gate and the audit, as expected."""
-        self.audit = audit or (finals_plan.audited(searched) if self.is_as_searched else None)
+        self.audit = audit or (plan.audited(searched) if self.is_as_searched else None)
         """That it passed in this study; None: it has none yet."""
         self.heats = 0
         self.is_judged, self.is_out = False, False
@@ -84,7 +84,7 @@ class FinalRounds:
         self._runner = FinalHeats(trials, "nobody is crowned")
         self._proving_s = PROVING * trials.seconds
         """Kept for the gate on the one that is chosen."""
-        self._witness_s = finals_plan.START_S
+        self._witness_s = plan.START_S
         self._judged_s = 0.0
         """Seconds that the gate took the last time."""
         self._proofs: dict[str, Proof] = {}

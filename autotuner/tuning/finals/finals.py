@@ -3,7 +3,7 @@
 The best of many measured variants was picked because it looked fast. Here each of the candidates races against the
 baseline once more, in processes that load no other variant, until it is shown to be slower than the leader or has had
 its share. Who stays in the running is judged by the gate again, with secret seeds that the search has not seen. Who is
-chosen in the end goes through the longest soak. race/confirm.py has the statistics, final_rounds.py the rounds.
+chosen in the end goes through the longest soak. race/confirm.py has the statistics, rounds.py the rounds.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from autotuner.race.tie import tie_band
 from autotuner.run.executor import ask_all
 from autotuner.run.jobs import BuildJob, Built
 from autotuner.store import FinalsRecord, Lineup, Store, queries
-from autotuner.tuning import finals_plan, optuna_marks, standings
-from autotuner.tuning.calm import fastest_baselines
-from autotuner.tuning.final_rounds import Entrant, FinalRounds, audits_of, lineup_of
-from autotuner.tuning.finals_plan import PROVING, Number, Searched, contenders, searched
-from autotuner.tuning.retrials import Retrials
+from autotuner.tuning import optuna_marks
+from autotuner.tuning.finals import plan, standings
+from autotuner.tuning.finals.plan import PROVING, Number, Searched, contenders, searched
+from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.finals.rounds import Entrant, FinalRounds, audits_of, lineup_of
+from autotuner.tuning.run.calm import fastest_baselines
 from autotuner.values.errors import InputError
 
 Right = Mapping[Number, Searched]
@@ -56,7 +57,7 @@ class Finals:
                 raise InputError(f"no finalist of {self._study} can be built here; `autotuner gate` says why")
             aa, objective = queries.aa_heats(self._store, self._study), trials.conditions.objective
             lineup = Lineup(
-                finalists=lineup_of(entrants, finals_plan.slower_than(found)),
+                finalists=lineup_of(entrants, plan.slower_than(found)),
                 baselines=trials.conditions.baselines,
                 tie=tie_band(aa, objective),
                 aa_races=len(aa),
@@ -74,8 +75,8 @@ class Finals:
     def _invited(self, numbers: Sequence[Number], right: Right, until: float) -> tuple[Number, ...]:
         """As many of those who deserve it as there is time for."""
         costs = {number: right[number].costs for number in numbers}
-        ranked = finals_plan.by_merit(numbers, right)
-        found = finals_plan.as_many_as_fit(ranked, costs, until - time.monotonic() - PROVING * self._trials.seconds)
+        ranked = plan.by_merit(numbers, right)
+        found = plan.as_many_as_fit(ranked, costs, until - time.monotonic() - PROVING * self._trials.seconds)
         of = "" if len(found) == len(numbers) else f" of {len(numbers)} that deserve it, as many as there is time for"
         self._trials.say(f"{len(found)} finalists{of}: building them")
         return found

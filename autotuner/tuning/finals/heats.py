@@ -12,8 +12,8 @@ from statistics import median
 from autotuner.race.confirm import FINAL_BLOCKS
 from autotuner.run.executor import ask
 from autotuner.run.jobs import RaceJob
-from autotuner.tuning.calm import Steady, pause, pause_s, words
-from autotuner.tuning.retrials import TRIES, Retrials
+from autotuner.tuning.finals.retrials import TRIES, Retrials
+from autotuner.tuning.run.calm import Steady, pause, pause_s, words
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Heat
 from autotuner.values.verdict import Fault, Verdict

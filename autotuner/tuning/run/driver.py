@@ -1,6 +1,6 @@
 """A run of a study: propose, find, submit, wait for any, record, tell.
 
-As many variants are in flight as keep the executor busy (`flights`), each device has a lane (`device_lane`), and what
+As many variants are in flight as keep the executor busy (`flights`), each device has a lane (`lanes`), and what
 the study has found so far is in mind (`outcomes`). An outcome is recorded in our tables first and told to Optuna
 second (`optuna_study`).
 """
@@ -17,13 +17,13 @@ from autotuner.run.executor import Beat, Executor, Heartbeat, next_answer
 from autotuner.run.jobs import Result
 from autotuner.store import Store
 from autotuner.tuning import optuna_marks
-from autotuner.tuning.calm import Calm, CalmWatch, Caution, Protest, Waiting, fastest_baselines
-from autotuner.tuning.device_lane import DeviceLanes
-from autotuner.tuning.flights import Flights, Landed, deadly
-from autotuner.tuning.optuna_study import OptunaStudy
-from autotuner.tuning.outcomes import Outcomes
-from autotuner.tuning.plan import Plan
-from autotuner.tuning.retrials import leased
+from autotuner.tuning.finals.retrials import leased
+from autotuner.tuning.run.calm import Calm, CalmWatch, Caution, Protest, Waiting, fastest_baselines
+from autotuner.tuning.run.flights import Flights, Landed, deadly
+from autotuner.tuning.run.lanes import DeviceLanes
+from autotuner.tuning.run.optuna_study import OptunaStudy
+from autotuner.tuning.run.outcomes import Outcomes
+from autotuner.tuning.run.plan import Plan
 from autotuner.values import program
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Outcome

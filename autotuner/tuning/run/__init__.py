@@ -1,0 +1,1 @@
+"""A run of a study: propose, find, submit, wait for any, record, tell."""
