@@ -18,8 +18,9 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -33,6 +34,8 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault, Meaning, Verdict
+
+T = TypeVar("T")
 
 BUILD_DEADLINE_S = 300.0
 ABANDONED_S = 24 * 3600.0
@@ -134,7 +137,7 @@ def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
             return made
         artifact = _describe(inputs, private, made, time.monotonic() - started)
         (private / "artifact.json").write_text(artifact.model_dump_json(indent=1))
-        published = publish(private, final)
+        published = publish(private, final, built)
     return published.model_copy(update={"build_seconds": artifact.build_seconds})
 
 
@@ -176,14 +179,15 @@ def _remove_abandoned(building: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def publish(private: Path, final: Path) -> Artifact:
-    """Moves a finished build into the cache; a build of the same artifact that was there first stays. Returns the one
-    that is there. Raises OSError where an entry that is of no use cannot be replaced: EACCES for another user's."""
+def publish(private: Path, final: Path, whole: Callable[[Path], T | None]) -> T:
+    """Moves what was finished into the cache; what was there first stays, unless it is not `whole`. Returns what that
+    says of the one that is there. Raises OSError where an entry that is of no use cannot be replaced: EACCES for
+    another user's."""
     for _ in range(8):
         with contextlib.suppress(OSError):
             private.rename(final)
-        if (artifact := built(final)) is not None:
-            return artifact
+        if (found := whole(final)) is not None:
+            return found
         shutil.rmtree(final, ignore_errors=True)  # a damaged entry: make way
     for place in (final, final.parent):
         if place.exists() and not os.access(place, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):

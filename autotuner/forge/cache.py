@@ -174,4 +174,4 @@ def install(content: Content) -> Artifact:
         for name, data in content.files:
             (private / Path(name).name).write_bytes(data)
         shutil.rmtree(final, ignore_errors=True)
-        return publish(private, final)
+        return publish(private, final, built)

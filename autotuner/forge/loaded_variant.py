@@ -8,36 +8,19 @@ import tempfile
 from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 
 
-class Identity(NamedTuple):
+class Reported(NamedTuple):
     """What the binary says it is."""
 
     abi_version: int
     call_size: int
     build_id: str
     macros: dict[str, str]
-
-
-class Lies(Protocol):
-    """What the binding asks of a tensor, as torch's tensors have it."""
-
-    @property
-    def dtype(self) -> Any: ...
-
-    @property
-    def device(self) -> Any: ...
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def stride(self) -> tuple[int, ...]: ...
-
-    def data_ptr(self) -> int: ...
 
 
 class LoadedVariant:
@@ -58,11 +41,11 @@ class LoadedVariant:
             copy = shutil.copy(artifact.path, folder)
             return cls(artifact.model_copy(update={"path": copy}))
 
-    def identity(self) -> Identity:
+    def identity(self) -> Reported:
         """What the binary reports of itself, read from the loaded library."""
         abi_version, call_size, build_id, text = self._module.identity()
         macros = dict(line.split("=", 1) for line in text.splitlines())
-        return Identity(abi_version, call_size, build_id, macros)
+        return Reported(abi_version, call_size, build_id, macros)
 
     def workspace_bytes(self, problem: Problem) -> int:
         """Bytes of workspace one forward needs."""
@@ -71,13 +54,15 @@ class LoadedVariant:
     def run(
         self,
         problem: Problem,
-        inputs: tuple[Lies, ...],
-        outputs: tuple[Lies, ...],
+        inputs: tuple[Any, ...],
+        outputs: tuple[Any, ...],
         workspace: int,
         workspace_bytes: int,
         stream: int = 0,
     ) -> int:
         """One forward; returns the variant's status (see status.py). On CUDA it is only launched.
+
+        Inputs and outputs are tensors, or have their data_ptr(), dtype, device, shape and stride().
 
         `workspace` is an address. Raises TypeError for a tensor of another element type or on another device, and
         ValueError for one of another shape, with other strides or misaligned (16 bytes; 64 for the workspace). Nothing
@@ -89,8 +74,8 @@ class LoadedVariant:
     def prepared(
         self,
         problem: Problem,
-        inputs: tuple[Lies, ...],
-        outputs: tuple[Lies, ...],
+        inputs: tuple[Any, ...],
+        outputs: tuple[Any, ...],
         workspace: int,
         workspace_bytes: int,
     ) -> Callable[[int], int]:

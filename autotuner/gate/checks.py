@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from autotuner.forge.family import ABI_VERSION, Effect
-from autotuner.forge.loaded_variant import Identity
+from autotuner.forge.loaded_variant import Reported
 from autotuner.gate.bench import StreamBench
 from autotuner.gate.cases import Case
 from autotuner.gate.check import RACE, Check, Failed, Unavailable, rules
@@ -46,8 +46,8 @@ def _identity(launching: Launching) -> None:
     launching.reported = ReportedIdentity(
         abi_version=reported.abi_version, build_id=reported.build_id, macros=reported.macros
     )
-    expected = Identity(ABI_VERSION, reported.call_size, artifact.digest, artifact.macros)
-    for field, want, got in zip(Identity._fields, expected, reported, strict=True):
+    expected = Reported(ABI_VERSION, reported.call_size, artifact.digest, artifact.macros)
+    for field, want, got in zip(Reported._fields, expected, reported, strict=True):
         if want != got:
             raise Failed(f"the loaded library reports {field} {got}, requested was {want}")
 

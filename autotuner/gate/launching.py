@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from torch import Tensor
 
-from autotuner.forge.loaded_variant import Identity
+from autotuner.forge.loaded_variant import Reported
 from autotuner.gate.bench import ZEROS, Bench
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.check import Check, Failed
@@ -26,7 +26,7 @@ class Evidence(NamedTuple):
     """What the gate compares with."""
 
     truth: Truths
-    identity: Callable[[], Identity]
+    identity: Callable[[], Reported]
     """Asks the loaded library what it is."""
     disassembly: Callable[[], str | None]
     """The artifact's machine code as text; None where there is no disassembler."""

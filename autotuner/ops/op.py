@@ -198,7 +198,7 @@ class Words(NamedTuple):
     """What usually makes an output that is not finite; so do the next two for errors in every row."""
     every_row: str
     some_columns: str
-    tail: Callable[[Mapping[str, str], int], str | None]
+    tail: Callable[[Mapping[str, str], int], str | None] = lambda macros, row: None
     """What it points to that every row from this one on is wrong and none before, where the op knows better than that
     a tail was dropped."""
 

@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import shutil
 import sys
 import warnings
 from contextlib import suppress
@@ -17,7 +16,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from autotuner.devices import DEVICES
-from autotuner.forge.build import entry_of_package, private_directory
+from autotuner.forge.build import entry_of_package, private_directory, publish
 from autotuner.ops import DEFAULT_OP, OPS
 from autotuner.serve.folder import Source, packaged
 from autotuner.serve.package import package_digest, write_module
@@ -140,25 +139,16 @@ def _make(file: Path, table: Table, final: Path, module: str, elsewhere: str | N
             scratch = private / "scratch"
             scratch.mkdir()
             write_module(table, Source(toolchain, file.parent), module, private / module, scratch)
-            _publish(private / module, final)
+            publish(private / module, final, lambda place: None if damaged(place) else place)
     except DiskFullError:
         raise
+    except OSError as error:
+        raise InputError(f"{file}: its package cannot be made here: {why(error)}") from None
     except InputError as error:
         if elsewhere is not None:
             raise InputError(f"{file}: it cannot be served here: {elsewhere}; tune on this machine") from None
         remedy = f"; {_remedy('the same call')}" if isinstance(error, ToolchainError) else ""
         raise InputError(f"{file}: its package cannot be made here: {error}{remedy}") from None
-
-
-def _publish(private: Path, final: Path) -> None:
-    """Moves a package into the cache; one that was there first stays, unless it is damaged."""
-    for _ in range(8):
-        with suppress(OSError):
-            private.rename(final)
-        if damaged(final) is None:
-            return
-        shutil.rmtree(final, ignore_errors=True)
-    raise InputError(f"{final} is damaged and cannot be replaced; remove it")
 
 
 def _elsewhere(table: Table) -> str | None:

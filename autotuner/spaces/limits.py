@@ -12,7 +12,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
@@ -50,10 +50,6 @@ class LimitTable(Model):
         """The amounts, the derived quantities or the steps to the expected latency, by name."""
         found: dict[str, str] = getattr(self, kind)
         return found
-
-
-Tables = Mapping[str, LimitTable]
-"""By implementation; under "" what holds for all of a device."""
 
 
 class Limits(Model):
@@ -125,6 +121,52 @@ class Limits(Model):
                 place = f"{self.key(name)}.constraints[{index}].expression"
                 _checked(place, rule.expression, amounts, others, defined)
 
+    def part(self, chosen: list[str], parameters: frozenset[str]) -> tuple[list[Constraint], dict[str, dict[str, str]]]:
+        """What a space of these implementations with these parameters has of them: constraints, and by kind the named
+        expressions.
+
+        What belongs to an implementation that the space has not, or names a parameter that none of its implementations
+        read, is left out. What is learnt of an implementation has no value for another one. Of several with an expected
+        latency the first one's counts.
+        """
+        tables = {name: self.tables[name] for name in ("", *chosen) if name in self.tables}
+        amounts = parsed_amounts({name: text for each in tables.values() for name, text in each.amounts.items()})
+        expecting = next((name for name, table in tables.items() if table.expected_latency), "")
+
+        def read_by(text: str) -> frozenset[str]:
+            return Expression.parse(text, amounts).names & self.all_parameters
+
+        def bound(text: str, name: str) -> str:
+            """With no positive value where another implementation is chosen; as it is where one of its parameters
+            exists for no other, or it belongs to all of the device."""
+            others = [self.parameters.get(other, ()) for other in chosen if other != name]
+            alone = not name or not any(read_by(text) <= {*read} for read in others)
+            return text if alone else f'({text}) if IMPL == "{name}" else 0'
+
+        named = {
+            kind: {
+                each: text if kind == "amounts" else bound(text, name)
+                for name, table in tables.items()
+                if kind != EXPECTED or name == expecting
+                for each, text in table.named(kind).items()
+                if read_by(text) <= parameters
+            }
+            for kind in KINDS
+        }
+        known = tuple(name for name in chosen if name in self.parameters)
+        constraints = [
+            Constraint(
+                expression=rule.expression,
+                reason=rule.reason,
+                limit_of=(name,) if name else known,
+                place=f"{self.key(name)}.constraints[{index}]",
+            )
+            for name, table in tables.items()
+            for index, rule in enumerate(table.constraints)
+            if read_by(rule.expression) <= parameters
+        ]
+        return constraints, named
+
 
 def _checked(
     place: str, text: str, amounts: Mapping[str, Expression], others: frozenset[str], later: set[str]
@@ -167,68 +209,6 @@ def read_limits(folder: Path) -> dict[str, dict[str, LimitTable]]:
                 colon = "." if isinstance(each, dict) else ": "
                 raise KernelError(f"{path}: {key}{colon}{explanation(error, LimitTable)}") from None
     return found
-
-
-class Part(NamedTuple):
-    """The limits that a space of these implementations with these parameters has.
-
-    What belongs to an implementation that the space has not, or names a parameter that none of its implementations
-    read, is left out.
-    """
-
-    limits: Limits
-    chosen: list[str]
-    parameters: frozenset[str]
-    amounts: Mapping[str, Expression]
-
-    @classmethod
-    def of(cls, limits: Limits, chosen: list[str], parameters: frozenset[str]) -> Part:
-        texts = [limits.tables[name].amounts for name in ("", *chosen) if name in limits.tables]
-        return cls(
-            limits, chosen, parameters, parsed_amounts({name: text for each in texts for name, text in each.items()})
-        )
-
-    @property
-    def tables(self) -> dict[str, LimitTable]:
-        """Those that hold, that of all implementations first."""
-        return {name: self.limits.tables[name] for name in ("", *self.chosen) if name in self.limits.tables}
-
-    def names(self, text: str) -> frozenset[str]:
-        """The parameters of the family that an expression names, also through its amounts."""
-        return Expression.parse(text, self.amounts).names & self.limits.all_parameters
-
-    def constraints(self) -> list[Constraint]:
-        known = tuple(name for name in self.chosen if name in self.limits.parameters)
-        return [
-            Constraint(
-                expression=rule.expression,
-                reason=rule.reason,
-                limit_of=(name,) if name else known,
-                place=f"{self.limits.key(name)}.constraints[{index}]",
-            )
-            for name, table in self.tables.items()
-            for index, rule in enumerate(table.constraints)
-            if self.names(rule.expression) <= self.parameters
-        ]
-
-    def named(self, kind: str) -> dict[str, str]:
-        """Amounts, derived quantities or steps. What is learnt of an implementation has no value for another one. Of
-        several with an expected latency the first one's counts."""
-        tables = [(name, named) for name, table in self.tables.items() if (named := table.named(kind))]
-        return {
-            each: text if kind == "amounts" else self._bound(text, name)
-            for name, named in (tables[:1] if kind == EXPECTED else tables)
-            for each, text in named.items()
-            if self.names(text) <= self.parameters
-        }
-
-    def _bound(self, text: str, implementation: str) -> str:
-        """The expression with no positive value where another implementation is chosen; as it is where one of its
-        parameters exists for no other, or it belongs to all of the device."""
-        others = [self.limits.parameters.get(other, ()) for other in self.chosen if other != implementation]
-        if not implementation or not any(self.names(text) <= {*read} for read in others):
-            return text
-        return f'({text}) if IMPL == "{implementation}" else 0'
 
 
 def with_conditions(parameters: Mapping[str, Parameter], chosen: list[str], limits: Limits) -> dict[str, Parameter]:

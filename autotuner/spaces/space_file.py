@@ -1,4 +1,5 @@
-"""A space file: the TOML document, checked as far as it can be without a device."""
+"""A space file: the TOML document, with what it takes over from the file that it is `like`, checked as far as it can be
+without a device."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ from autotuner.spaces.fields import (
     parsed_amounts,
     require_capitals,
 )
-from autotuner.spaces.limits import FindLimits, Limits, Part, with_conditions
+from autotuner.spaces.limits import FindLimits, Limits, with_conditions
 from autotuner.spaces.problem_files import Asked, Problems, explained
-from autotuner.spaces.space_document import complete, refuse_ours
+from autotuner.values import config
 from autotuner.values.errors import KernelError, SpaceError
 from autotuner.values.model import Model
 from autotuner.values.ratio import Objective
@@ -53,6 +54,61 @@ def _about(document: Document, asked: Asked, path: str | Path) -> Document:
     weights = {"objective": list(asked.weights)} if asked.weights else {}
     problems = [problem.model_dump() for problem in asked.problems]
     return {**kept, "problems": problems, "title": f"{Path(path).stem} for problems of the caller", **weights}
+
+
+def _refuse_ours(document: Document, path: str | Path) -> None:
+    """Raises SpaceError, one line, for a key of what is made from a space file that the file itself cannot have."""
+    if "path" in document:
+        raise SpaceError(f"{path}: path: unknown key")
+    constraints = document.get("constraints")
+    for index, constraint in enumerate(constraints if isinstance(constraints, list) else ()):
+        for key in ("limit_of", "place"):  # what a constraint of a kernel family has
+            if isinstance(constraint, dict) and key in constraint:
+                raise SpaceError(f"{path}: constraints[{index}].{key}: unknown key")
+
+
+def _complete(document: Document, path: str | Path) -> tuple[Document, frozenset[str]]:
+    """The document on top of the one that it is `like`, and the parameters that it has from there.
+
+    A key that it has replaces the other's, and in the tables `parameters` and `default` a name does. A default with an
+    IMPL of its own replaces the other's whole. Raises SpaceError where the other file cannot be read or is like a
+    third.
+    """
+    if "like" not in document:
+        return document, frozenset()
+    base_path = _find(document["like"], path)
+    base = read_toml(base_path, SpaceError)
+    _refuse_ours(base, base_path)
+    if "like" in base:
+        where = f"{path}: like: {base_path}"
+        raise SpaceError(f"{where} is itself like {base['like']!r}; name a file that is like no other")
+    result = {**base, **document, "like": str(base_path)}
+    for table in ("parameters", "default"):
+        theirs, own = base.get(table), document.get(table, {})
+        afresh = table == "default" and isinstance(own, dict) and "IMPL" in own
+        if isinstance(theirs, dict) and isinstance(own, dict) and not afresh:
+            result[table] = {**theirs, **own}
+    return result, _parameters(base) - _parameters(document)
+
+
+def _parameters(document: Document) -> frozenset[str]:
+    found = document.get("parameters")
+    return frozenset(found if isinstance(found, dict) else ())
+
+
+def _find(like: object, path: str | Path) -> Path:
+    """A file by its path from the folder of `path`; by name one beside it, or one that is shipped."""
+    if not isinstance(like, str) or not like:
+        raise SpaceError(f"{path}: like: found {like!r}, expected the name of a space or the path of its file")
+    folder = Path(path).parent
+    if like.endswith(".toml"):
+        places = [folder / like]
+    else:
+        places = [folder / f"{like}.toml", config.spaces_dir() / f"{like}.toml"]
+    for place in places:
+        if place.is_file():
+            return place
+    raise SpaceError(f"{path}: like: there is no {' and no '.join(map(str, places))}")
 
 
 class SpaceFile(Model):
@@ -101,8 +157,8 @@ class SpaceFile(Model):
     def _read(
         cls, written: Document, path: str | Path, find: FindLimits | None, problems: Asked | None = None
     ) -> SpaceFile:
-        refuse_ours(written, path)
-        document, inherited = complete(written, path)
+        _refuse_ours(written, path)
+        document, inherited = _complete(written, path)
         if problems is not None:
             document = _about(document, problems, path)
         family, device = document.get("family"), document.get("backend")
@@ -267,14 +323,14 @@ class SpaceFile(Model):
             return self
         unread = {name for name in inherited - {"IMPL"} if not limits.readers(name, chosen)}
         own = {name: each for name, each in self.parameters.items() if name not in unread}
-        part = Part.of(limits, chosen, frozenset(own))
+        constraints, named = limits.part(chosen, frozenset(own))
         added: dict[str, Any] = {
             "parameters": with_conditions(own, chosen, limits),
             "default": {name: value for name, value in self.default.items() if name not in unread},
-            "constraints": (*self.constraints, *part.constraints()),
+            "constraints": (*self.constraints, *constraints),
         }
         for kind in KINDS:
-            said, found = getattr(self, kind), part.named(kind)
+            said, found = getattr(self, kind), named[kind]
             if kind == EXPECTED and said:  # what the file expects replaces what the family does
                 continue
             if twice := next((name for name in said if name in found), None):

@@ -12,7 +12,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from autotuner.values.model import Model
-from autotuner.values.validation import refuse
+from autotuner.values.validation import refuse, show, suggestion
 from autotuner.values.variant import Value
 
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -22,6 +22,9 @@ LONGEST = 2**31 - 1
 """A size, at most: what a variant's 32-bit index holds."""
 LARGEST_BYTES = 1 << 40
 """The tensors of a problem together, at most; how much memory is here is asked later."""
+
+SHORT = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32"}
+"""Other names of element types, where a person writes them."""
 
 Shape = tuple[int, ...]
 """The sizes that `Problem.DIMS` names, in that order."""
@@ -71,6 +74,30 @@ class Problem(Model):
     @abstractmethod
     def parse(cls, text: str) -> Self:
         """The problem that is written in the form FORM. Raises ValueError with what was found and expected."""
+
+    @classmethod
+    def of_words(
+        cls,
+        text: str,
+        sizes: Mapping[str, object],
+        words: str,
+        read: Callable[[str], Mapping[str, object]],
+        names: Iterable[str],
+    ) -> Self:
+        """The problem that a text says by its sizes and the words behind them, the element type among them. `read` has
+        the fields that another word says, none for one that it does not know; `names` are those that it knows. Raises
+        ValueError."""
+        fields = dict(sizes)
+        for word in words.replace(",", " ").split():
+            name, dtype = word.partition("=")[0], SHORT.get(word.lower(), word.lower())
+            cls.refuse_not_served([name.lower()])
+            if dtype not in ITEM_BYTES and not (found := read(word)):
+                hint = suggestion(name, [*ITEM_BYTES, *names, *cls.NOT_SERVED])
+                raise ValueError(f"{show(text)}: unknown {show(word)}{hint}; the form is {cls.FORM}")
+            fields |= {"dtype": dtype} if dtype in ITEM_BYTES else found
+        if "dtype" not in fields:
+            raise ValueError(f"{show(text)}: the dtype is missing; expected one of {', '.join(ITEM_BYTES)}")
+        return cls.model_validate(fields, strict=True)
 
     @classmethod
     def refuse_not_served(cls, names: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.forge.build import private_directory, publish
+from autotuner.forge.build import built, private_directory, publish
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError
 from tests.helpers.workshop import set_up
@@ -63,5 +63,5 @@ def test_a_build_that_another_user_keeps_to_himself_is_told_with_his_name(monkey
         monkeypatch.setenv(config.CACHE, name)
         said = rf"cannot write builds to .*abc belongs to {owner}, .*set AUTOTUNER_CACHE to another folder"
         with another_user(), pytest.raises(DiskFullError, match=said), private_directory(final) as private:
-            publish(private, final)
+            publish(private, final, built)
         final.chmod(0o700)

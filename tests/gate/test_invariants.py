@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotuner.forge.loaded_variant import Identity
+from autotuner.forge.loaded_variant import Reported
 from autotuner.forge.status import DeviceErrors
 from autotuner.gate.bench import Repeats, Traces
 from autotuner.gate.cases import Matrix
@@ -67,7 +67,7 @@ class TensorBench:
 
 def launching_on(bench: TensorBench) -> Launching:
     conditions = Conditions(problems=(PROBLEM,), seeds=(1, 2, 3, 4))
-    evidence = Evidence(compute_truth, lambda: Identity(1, 0, "", {}), lambda: None, lambda *_: {})
+    evidence = Evidence(compute_truth, lambda: Reported(1, 0, "", {}), lambda: None, lambda *_: {})
     return Launching(artifact(64), Matrix(PROBLEM), bench, conditions, evidence, lambda _: None)
 
 

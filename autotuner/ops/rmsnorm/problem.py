@@ -9,11 +9,10 @@ from typing import ClassVar, Literal, Self, cast
 from pydantic import Field, PositiveInt
 
 from autotuner.values.problem import ITEM_BYTES, Dtype, Problem, doublings
-from autotuner.values.validation import show, suggestion
+from autotuner.values.validation import show
 from autotuner.values.variant import Value
 
 SIZES = re.compile(r"\(\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\)(.*)")
-SHORT = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32"}
 EXAMPLE = '"(512,4096) float32" or "(1,8192) bfloat16 eps=1e-05"'
 USUAL_EPS = 1e-6
 
@@ -46,20 +45,13 @@ class RmsNormProblem(Problem):
         if found is None:
             raise ValueError(f"found {show(text)}, expected {cls.FORM}, such as {EXAMPLE}")
         tokens, hidden_size, rest = found.groups()
-        fields: dict[str, object] = {"tokens": int(tokens), "hidden_size": int(hidden_size)}
-        for word in rest.replace(",", " ").split():
+        sizes = {"tokens": int(tokens), "hidden_size": int(hidden_size)}
+
+        def read(word: str) -> dict[str, object]:
             name, _, value = word.partition("=")
-            cls.refuse_not_served([name.lower()])
-            if name.lower() == "eps":
-                fields["eps"] = _number(value, text)
-            elif word.lower() in SHORT or word.lower() in ITEM_BYTES:
-                fields["dtype"] = SHORT.get(word.lower(), word.lower())
-            else:
-                known = [*ITEM_BYTES, "eps", *cls.NOT_SERVED]
-                raise ValueError(f"{show(text)}: unknown {show(word)}{suggestion(name, known)}; the form is {cls.FORM}")
-        if "dtype" not in fields:
-            raise ValueError(f"{show(text)}: the dtype is missing; expected one of {', '.join(ITEM_BYTES)}")
-        return cls.model_validate(fields, strict=True)
+            return {"eps": _number(value, text)} if name.lower() == "eps" else {}
+
+        return cls.of_words(text, sizes, rest, read, ["eps"])
 
     @property
     def scalars(self) -> tuple[float, ...]:

@@ -27,11 +27,6 @@ def case(shape: Shape, macros: Mapping[str, str]) -> str:
     return f"{words}, {macros['DTYPE']}" if macros else words
 
 
-def tail(macros: Mapping[str, str], row: int) -> str | None:
-    """Nothing beyond a tail of rows."""
-    return None
-
-
 WORDS = Words(
     baseline="rms_norm",
     axes=AXES,
@@ -43,5 +38,4 @@ WORDS = Words(
     ),
     every_row="something that they share: eps, the divisor of the mean, the reciprocal root, W",
     some_columns="a part of W, or of the row's tail, is wrong",
-    tail=tail,
 )

@@ -10,11 +10,10 @@ from typing import ClassVar, Literal, Self, cast
 from pydantic import Field, PositiveInt, model_validator
 
 from autotuner.values.problem import ITEM_BYTES, Dtype, Problem, Shape, doublings
-from autotuner.values.validation import refuse, show, suggestion
+from autotuner.values.validation import refuse, show
 
 SIZE = r"\s*(\d{1,9})\s*"
 SIZES = re.compile(rf"\({SIZE},{SIZE}(?::{SIZE})?,{SIZE}(?:x{SIZE})?,{SIZE}\)(.*)")
-SHORT = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32"}
 WORDS: Mapping[str, tuple[str, object]] = {
     "full": ("causal", False),
     "causal": ("causal", True),
@@ -116,21 +115,8 @@ class SdpaProblem(Problem):
         batch, heads, heads_kv, seq_q, seq_k, head_dim, rest = found.groups()
         sizes = {"batch": batch, "heads": heads, "heads_kv": heads_kv or heads}
         sizes |= {"seq_q": seq_q, "seq_k": seq_k or seq_q, "head_dim": head_dim}
-        fields: dict[str, object] = {name: int(size) for name, size in sizes.items()}
-        for word in rest.replace(",", " ").split():
-            name = word.partition("=")[0].lower()
-            cls.refuse_not_served([name])
-            if word in WORDS:
-                field, value = WORDS[word]
-                fields[field] = value
-            elif name in SHORT or name in ITEM_BYTES:
-                fields["dtype"] = SHORT.get(name, name)
-            else:
-                known = [*ITEM_BYTES, *WORDS, *cls.NOT_SERVED]
-                raise ValueError(f"{show(text)}: unknown {show(word)}{suggestion(name, known)}; the form is {cls.FORM}")
-        if "dtype" not in fields:
-            raise ValueError(f"{show(text)}: the dtype is missing; expected one of {', '.join(ITEM_BYTES)}")
-        return cls.model_validate(fields, strict=True)
+        fields = {name: int(size) for name, size in sizes.items()}
+        return cls.of_words(text, fields, rest, lambda word: dict([WORDS[word]]) if word in WORDS else {}, WORDS)
 
     @property
     def scale(self) -> float:
