@@ -60,6 +60,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     TURNS.begin(item)
 
 
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    if call.excinfo is not None:
+        item.stash[turns.FAILED] = call.excinfo.exconly()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     TURNS.end(nextitem)

@@ -206,10 +206,10 @@ class GatedLine:
         return Launching(artifact, matrix, bench, conditions, evidence, say)
 
     def _baseline_answers(self, case: Case, seed: int) -> Mapping[str, Tensors]:
-        from autotuner.gate.references import answers, names
+        from autotuner.gate.references import answers, names, without_nan
 
         inputs = self._device.truth(case, seed).inputs
-        found = answers(case.problem, inputs, names(case.problem, self._device.torch_device))
+        found = answers(case.problem, without_nan(inputs), names(case.problem, self._device.torch_device))
         return {name: answer for name, answer in found if answer is not None}
 
     def _settled(self, report: GateReport, fault: Fault) -> GateReport:

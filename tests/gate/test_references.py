@@ -12,8 +12,8 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.family import Family
 from autotuner.gate.bench import run_foreign
 from autotuner.gate.cases import Matrix
-from autotuner.gate.references import answers, names
-from autotuner.gate.tolerance import compute_truth
+from autotuner.gate.references import answers, names, without_nan
+from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa import tensors
 from autotuner.ops.sdpa.problem import SdpaProblem
@@ -33,11 +33,34 @@ def test_a_baseline_is_not_asked_about_what_lies_past_a_length() -> None:
     given = inputs(problem, "ragged", 0)
     assert math.isnan(sum(float(each.sum()) for each in given[1:3]))
     (expected,) = reference(problem, given)
-    found = dict(answers(problem, given, names(problem, "cpu")))
+    found = dict(answers(problem, without_nan(given), names(problem, "cpu")))
     assert found
     for answer in found.values():
         assert answer is not None
         torch.testing.assert_close(answer[0].double(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_an_output_must_be_no_number_where_the_reference_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An op may have such inputs among its cases: there NaN is right, and a number is wrong."""
+
+    def drawn(problem: SdpaProblem, distribution: str, seed: int) -> tuple[torch.Tensor, ...]:
+        q, k, v = inputs(problem, distribution, seed)
+        q[0, 0, 3] = math.nan
+        v[0, 1, :, 5] = math.inf
+        return q, k, v
+
+    problem = SdpaProblem(batch=1, heads=2, seq_q=7, seq_k=20, head_dim=64, dtype="float32")
+    monkeypatch.setattr(tensors, "inputs", drawn)
+    truth = compute_truth(Matrix(problem).case((1, 2, 7, 20)), 1)
+    (expected,) = truth.outputs
+    assert expected.row_rel_tol < 1e-3
+    q, k, v = truth.inputs
+    right = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    assert judge(right, expected).failed_rule is None
+    for place, value in (((0, 0, 3, 0), 1.0), ((0, 1, 2, 5), 1.0), ((0, 1, 2, 5), math.nan), ((0, 1, 2, 6), math.nan)):
+        wrong = right.clone()
+        wrong[place] = value
+        assert judge(wrong, expected).failed_rule == "T0", place
 
 
 def test_a_baseline_that_is_wrong_is_no_baseline(toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,8 @@ LOOK_S = 0.2
 OWN = 0.9
 """A process that computes gets this share of a CPU on a quiet machine."""
 BUSY = "the machine is busy with something else"
+FAILED = pytest.StashKey[str]()
+"""Of a test that was run already: how it failed."""
 
 
 class Turns:
@@ -47,7 +49,7 @@ class Turns:
             fcntl.flock(self._room, fcntl.LOCK_EX if self._alone else fcntl.LOCK_SH)
             fcntl.flock(self._queue, fcntl.LOCK_UN)
         if self._alone and not any(is_quiet() for _ in range(LOOKS)):
-            pytest.skip(f"it failed beside others, and {BUSY}" if again else BUSY)
+            pytest.skip(f"{BUSY}, and beside others it failed: {item.stash[FAILED]}" if again else BUSY)
 
     def end(self, following: pytest.Item | None) -> None:
         """Gives the turn back, unless the next test of this process is to be alone too."""

@@ -66,7 +66,8 @@ from tests import conftest
 from tests.helpers import turns
 turns.is_quiet = lambda: QUIET
 conftest.TURNS = turns.Turns(Path(__file__), Path("pytest.ini"))
-from tests.conftest import pytest_collection_modifyitems, pytest_runtest_setup, pytest_runtest_teardown
+from tests.conftest import pytest_collection_modifyitems, pytest_runtest_makereport
+from tests.conftest import pytest_runtest_setup, pytest_runtest_teardown
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true")
 """
@@ -78,7 +79,7 @@ def inner(pytester: pytest.Pytester, tests: str, *arguments: str, quiet: bool = 
     pytester.makeconftest(CONFTEST.replace("QUIET", str(quiet)))
     (pytester.path / "pytest.ini").write_text(MARKERS)
     pytester.makepyfile(tests)
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:schemathesis", *arguments)
+    return pytester.runpytest_subprocess("-rs", "-p", "no:cacheprovider", "-p", "no:schemathesis", *arguments)
 
 
 BESIDE = """
@@ -131,6 +132,8 @@ def test_a_timed_test_that_fails_is_tried_again_alone_and_skipped_only_on_a_busy
     found = inner(pytester, TIMED.replace("PASSES_AT", str(passes_at)), quiet=quiet)
     assert found.parseoutcomes().get(outcome) == 1
     assert len([*pytester.path.glob("try*")]) == tries
+    if outcome == "skipped":
+        found.stdout.fnmatch_lines("*busy with something else, and beside others it failed: *assert 0 >= 2*")
 
 
 def test_a_machine_is_busy_where_others_take_the_cpu_from_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

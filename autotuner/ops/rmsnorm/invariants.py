@@ -6,6 +6,7 @@ torch is imported where it is used: what reads a report wants the words alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from autotuner.ops.op import Invariant, Relation
@@ -71,6 +72,38 @@ def equal(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     yield Relation((same, torch.ones_like(w)), compared, "a row of equal numbers gives numbers that differ")
 
 
+def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """NaN in one number of X or W comes out in the row or column that it belongs to, infinity in X as NaN in its place
+    and 0 beside it; no other row changes."""
+    import math
+
+    import torch
+
+    x, w = inputs
+    generator = torch.Generator().manual_seed(seed)
+    row, column = (int(torch.randint(size, (1,), generator=generator)) for size in x.shape)
+
+    def planted(into: Tensor, value: float, *at: int) -> Tensor:
+        other = into.clone()
+        other[at] = value
+        return other
+
+    def compared(plain: Tensors, other: Tensors, due: Tensor, zero: bool = False) -> tuple[Tensor, Tensor]:
+        want = torch.where(due, 0, plain[0])
+        want[row] = want[row] * (not zero)
+        return torch.where(due, other[0].isfinite().to(want.dtype), other[0]), want
+
+    of_row, of_column, one = (torch.zeros_like(x, dtype=torch.bool) for _ in range(3))
+    of_row[row], of_column[:, column], one[row, column] = True, True, True
+    detail = "{} in one number of {} does not come out where it must, or changes another row"
+    for value, name, changed, due in (
+        (math.nan, "X", (planted(x, math.nan, row, column), w), of_row),
+        (math.inf, "X", (planted(x, math.inf, row, column), w), one),
+        (math.nan, "W", (x, planted(w, math.nan, column)), of_column),
+    ):
+        yield Relation(changed, partial(compared, due=due, zero=value == math.inf), detail.format(value, name))
+
+
 INVARIANTS = (
     Invariant(
         "G3.scale_w",
@@ -98,6 +131,13 @@ INVARIANTS = (
         "a row of equal numbers under W = 1 gives equal numbers",
         "a part of the row, such as its tail, is rounded differently or takes another sum",
         equal,
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.spread",
+        "a number that is NaN or infinite comes out where the definition has it, and changes no other row",
+        "a clamp that drops NaN, or numbers that are cleaned before they are used",
+        spread,
         INVARIANT,
     ),
 )

@@ -27,13 +27,24 @@ FULL = (
     OpCase((1, 1, 1, 1), "randn"),
     OpCase((2, 3, 257, 257), "large"),
     OpCase((2, 2, 257, 257), "huge"),
+    OpCase((1, 2, 130, 203), "enormous"),
+    OpCase((1, 2, 130, 203), "equal_enormous"),
+    OpCase((2, 2, 113, 203), "negative"),
+    OpCase((2, 2, 130, 203), "outlier_key"),
+    OpCase((2, 2, 130, 203), "outlier_row"),
+    OpCase((2, 2, 130, 203), "outlier_channel"),
     OpCase((2, 2, 200, 200), "tiny_v"),
     OpCase((2, 2, 200, 200), "zero_q"),
     OpCase((2, 2, 200, 200), "uniform01"),
     OpCase((2, 2, 200, 200), "const_v"),
 )
 VIEWS = (OpCase((2, 3, 113, 203), "gaps", "Q5 "), OpCase((3, 2, 70, 91), "expanded", "Q6 "))
-"""Of variants that serve any strides."""
+"""Of variants that serve any strides, and so the next ones."""
+MORE_VIEWS = (
+    OpCase((3, 2, 70, 91), "one_head"),
+    OpCase((3, 2, 70, 91), "one_query"),
+    OpCase((2, 3, 70, 91), "gaps_in_v"),
+)
 GROUPS = (OpCase((2, 8, 113, 203, 2), "one_hot", "Q7 "), OpCase((1, 7, 33, 130, 1), "randn", "Q8 "))
 MORE_GROUPS = (
     OpCase((2, 8, 65, 130, 1), "randn"),
@@ -83,6 +94,7 @@ def full(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
     yield from FULL
     if of.causal:
         yield OpCase(LONG_CAUSAL, "randn")
+    yield from MORE_VIEWS if of.layout != "bhsd" else ()
     yield from MORE_GROUPS if of.grouped else ()
     yield from MORE_LENGTHS if of.key_lengths else ()
     yield from MORE_FEW_QUERIES if of.seq_q <= FEW else ()

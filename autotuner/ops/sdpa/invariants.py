@@ -107,6 +107,87 @@ def stale(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     yield Relation((q, other_k, other_v, half), compared, detail, before=(q, k, v, half))
 
 
+def one_tensor(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """K and V may be one tensor, and Q too where it is as large: the bits of O are those of copies."""
+    q, k, _, *lengths = inputs
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        return other[0], plain[0]
+
+    detail = "{} as one tensor give another result than copies of it"
+    yield Relation((q, k, k, *lengths), compared, detail.format("K and V"), before=(q, k, k.clone(), *lengths))
+    if q.shape == k.shape:
+        copies = (q, q.clone(), q.clone(), *lengths)
+        yield Relation((q, q, q, *lengths), compared, detail.format("Q, K and V"), before=copies)
+
+
+def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """One number that is NaN or infinite reaches all that the definition computes from it, and no other slice.
+
+    Within a slice more may be lost: tiles multiply values that a row does not see by a weight of 0, in torch's own
+    kernels too.
+    """
+    import math
+
+    import torch
+
+    of = cast(SdpaProblem, problem)
+    generator = torch.Generator().manual_seed(seed)
+    for place, name in enumerate("QKV"):
+        for value in (math.nan, math.inf):
+            batch, heads, _, columns = inputs[place].shape
+            sizes = (batch, heads, min(of.seq_q, of.seq_k), columns)  # causal masks leave such keys to some rows
+            at = tuple(int(torch.randint(size, (1,), generator=generator)) for size in sizes)
+            planted = [*inputs]
+            planted[place] = inputs[place].clone()
+            planted[place][at] = value
+            due = _due(of, inputs, place, at, value)
+            touched = torch.zeros(of.batch, of.heads, 1, 1, dtype=torch.bool, device=due.device)
+            touched[at[0], _heads_of(of, place, at[1])] = True
+
+            def compared(
+                plain: Tensors, other: Tensors, due: Tensor = due, touched: Tensor = touched
+            ) -> tuple[Tensor, Tensor]:
+                want = torch.where(touched, 0, plain[0])
+                got = torch.where(due, other[0].isfinite().to(want.dtype), torch.where(touched, 0, other[0]))
+                return got, want
+
+            detail = f"{value} in one number of {name} does not come out where it must, or changes another slice"
+            yield Relation(tuple(planted), compared, detail)
+
+
+def _heads_of(problem: SdpaProblem, place: int, head: int) -> slice:
+    """The heads of O that come from a head of Q, K or V (place 0, 1 or 2)."""
+    size = 1 if place == 0 else problem.group
+    return slice(head * size, (head + 1) * size)
+
+
+def _due(problem: SdpaProblem, inputs: Tensors, place: int, at: tuple[int, ...], value: float) -> Tensor:
+    """Where O cannot be finite when a number of Q, K or V (place 0, 1 or 2) is `value`; of O's shape."""
+    import torch
+
+    from autotuner.ops.sdpa.masks import visible
+
+    q, *_, last = inputs
+    batch, head, row, column = at
+    seen = visible(problem, last if problem.key_lengths else None, q.device)
+    seen = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=q.device) if seen is None else seen
+    seen = seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)[batch, 0]
+    due = torch.zeros(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.bool, device=q.device)
+    if place == 0:
+        due[batch, head, row] = seen[row].any()
+        return due
+    of_head = _heads_of(problem, place, head)
+    rows = seen[:, row].expand(problem.group, -1)
+    if place == 2:
+        due[batch, of_head, :, column] = rows
+    elif value == value:  # a score of minus infinity is a weight of 0
+        due[batch, of_head] = (rows & (q[batch, of_head, :, column] > 0)).unsqueeze(-1)
+    else:
+        due[batch, of_head] = rows.unsqueeze(-1)
+    return due
+
+
 INVARIANTS = (
     Invariant(
         "G3.scale_v",
@@ -143,6 +224,20 @@ INVARIANTS = (
         "V = 1 gives O = 1: the weights of each row sum to 1",
         "the normaliser is not the sum of the weights in use: keys lost or counted twice, or padding counted",
         ones,
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.one_tensor",
+        "K and V, or all three, may be one tensor",
+        "an input is written to, or read where another one was to be read",
+        one_tensor,
+        (2, 3, 113, 113),
+    ),
+    Invariant(
+        "G3.spread",
+        "a number that is NaN or infinite comes out where the definition has it, and reaches no other slice",
+        "a maximum or a clamp that drops NaN, or values that are cleaned before they are used",
+        spread,
         INVARIANT,
     ),
 )

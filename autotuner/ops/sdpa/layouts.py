@@ -11,6 +11,10 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 # number; and whether a batch is heads of rows or rows of heads.
 Q_GAPS, K_GAPS, V_GAPS, O_GAPS = (1, 3, 1, True), (3, 1, 0, False), (2, 2, 2, True), (5, 0, 1, False)
 
+ALL, ONE, ONE_HEAD = (slice(None),), (slice(1),), (slice(None), slice(1))
+SHARED = {"expanded": (ALL, ONE, ONE), "one_head": (ALL, ONE_HEAD, ONE_HEAD), "one_query": (ONE, ALL, ALL)}
+"""By distribution: what of Q, K and V lies in memory, all batches or heads of each sharing it."""
+
 
 def rows_first(x: Tensor) -> Tensor:
     """The same numbers, (batch, heads, length, head_dim), as a view of a dense (batch, length, heads, head_dim)."""
@@ -39,15 +43,18 @@ def apart(like: Tensor, after_row: int, after_rows: int, after_heads: int, by_he
 
 def laid_out(problem: SdpaProblem, distribution: str, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     """Q, K and V where the problem's layout has them, or, for layouts other than the dense one, where the distribution
-    does. With `expanded`, K and V have one batch, which all share."""
-    if distribution == "expanded":
-        q, k, v = (x if problem.layout == "bhsd" else rows_first(x) for x in (q, k, v))
-        return q, k.expand(problem.batch, -1, -1, -1), v.expand(problem.batch, -1, -1, -1)
+    does. What a distribution has SHARED is as large as its share."""
+    if distribution in SHARED:
+        heads = (problem.heads, problem.heads_kv, problem.heads_kv)
+        placed = (x if problem.layout == "bhsd" else rows_first(x) for x in (q, k, v))
+        return tuple(x.expand(problem.batch, n, -1, -1) for x, n in zip(placed, heads, strict=True))
     if problem.layout == "bhsd":
         return q, k, v
     if distribution == "gaps":
         pairs = zip((q, k, v), (Q_GAPS, K_GAPS, V_GAPS), strict=True)
         return tuple(apart(x, *gaps).copy_(x) for x, gaps in pairs)
+    if distribution == "gaps_in_v":
+        return rows_first(q), rows_first(k), apart(v, *V_GAPS).copy_(v)
     if problem.layout == "bshd":
         return rows_first(q), rows_first(k), rows_first(v)
     return packed(q, k, v) if problem.seq_q == problem.seq_k else (rows_first(q), *packed(k, v))

@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa import masks
-from autotuner.ops.sdpa.layouts import laid_out, output_like
+from autotuner.ops.sdpa.layouts import SHARED, laid_out, output_like
 from autotuner.ops.sdpa.masks import visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, plain_product, shifted
@@ -187,12 +187,38 @@ def reordered(
             yield 1, heads.unbind(1), again
 
 
-def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Each query matches one random key: k = sign(randn), q_i = 4 k_pi(i); with 64 dims the matching logit is 32."""
+def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator, seen: bool = False) -> tuple[Tensor, Tensor]:
+    """Each query matches one random key: k = sign(randn), q_i = 4 k_pi(i); with 64 dims the matching logit is 32. Where
+    it is to be `seen`, it is one that causal masks leave."""
     k = torch.where(k >= 0, 1.0, -1.0)
     chosen = torch.randint(k.shape[-2], (*q.shape[:3], 1), generator=generator)
+    if seen:
+        chosen %= torch.arange(q.shape[2]).unsqueeze(1) + 1
     of_heads = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
     return 4 * torch.gather(of_heads, 2, chosen.expand(-1, -1, -1, k.shape[-1])), k
+
+
+ENORMOUS = {"float32": 3e4, "bfloat16": 3e4, "float16": 4e3}
+"""What Q and K are multiplied by: scores from 2^28 on, whose products with a scale lose more than a power of two."""
+EQUAL = 2e4
+OUTLIER = (60.0, 300.0)
+
+
+def _negative(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """The first column makes every score 2^17 smaller: below all that a maximum might begin with but minus infinity."""
+    q, k = 256 * q, k.clone()
+    q[..., 0], k[..., 0] = 1024.0, -128 * q.shape[-1] ** 0.5
+    return q, k
+
+
+def _with_outlier(x: Tensor, dim: int, generator: torch.Generator) -> Tensor:
+    """One row (dimension -2) or column (-1), the same of all heads, times a number of OUTLIER."""
+    low, high = OUTLIER
+    factors = torch.ones(x.shape[dim])
+    factors[torch.randint(x.shape[dim], (1,), generator=generator)] = low + (high - low) * float(
+        torch.rand(1, generator=generator)
+    )
+    return x * (factors.unsqueeze(-1) if dim == -2 else factors)
 
 
 SLOPE, SINK = 0.15, (10.0, 90.0)
@@ -227,8 +253,18 @@ def inputs(problem: SdpaProblem, distribution: str, seed: int) -> Tensors:
         q, k = 16 * q, 16 * k
     elif distribution == "one_hot":
         q, k = _one_hot(q, k, generator)
-    elif distribution == "expanded":
-        k, v = k[:1], v[:1]
+    elif distribution in ("enormous", "negative"):
+        q, k = _one_hot(q, k, generator, seen=True)
+        times = ENORMOUS[problem.dtype]
+        q, k = (times * q, times * k) if distribution == "enormous" else _negative(q, k)
+    elif distribution == "equal_enormous":
+        q, k = torch.full_like(q, EQUAL), torch.full_like(k, EQUAL)
+    elif distribution == "outlier_row":
+        q = _with_outlier(q, -2, generator)
+    elif distribution in ("outlier_key", "outlier_channel"):
+        k = _with_outlier(k, -2 if distribution == "outlier_key" else -1, generator)
+    elif distribution in SHARED:
+        q, k, v = (x[each] for x, each in zip((q, k, v), SHARED[distribution], strict=True))
     elif distribution == "tiny_v":
         v = 1e-6 * v
     elif distribution == "big_v":
@@ -268,7 +304,7 @@ def _with_lengths(inputs: Tensors) -> tuple[Tensor, Tensor, Tensor, Tensor | Non
     return q, k, v, lengths[0] if lengths else None
 
 
-FULL_LENGTHS = ("randn", "gaps", "expanded")
+FULL_LENGTHS = ("randn", "gaps", "gaps_in_v", *SHARED)
 """The distributions with which every length is that of the tensor: what is timed is drawn so."""
 
 
@@ -295,7 +331,9 @@ def _hide(problem: SdpaProblem, scores: Tensor, lengths: Tensor | None) -> Tenso
 def _softmax(scores: Tensor) -> Tensor:
     """Probabilities of the scores that are not hidden; all 0 in a row that sees nothing."""
     found = torch.softmax(scores, -1)
-    return found.nan_to_num_(0) if bool(found[..., 0].isnan().any()) else found
+    if not bool(found[..., 0].isnan().any()):
+        return found
+    return found.masked_fill_(scores.isneginf().all(-1, keepdim=True), 0)
 
 
 def _plain_softmax(scores: Tensor, order: Sequence[int] | None = None) -> Tensor:
@@ -368,10 +406,17 @@ def emulation(problem: SdpaProblem, inputs: Tensors) -> Tensors:
         scores = _hide(problem, plain_product(q, scaled_k.transpose(-1, -2)), lengths)
         o = plain_product(_plain_softmax(scores), v).double()
     else:
-        scores = _hide(problem, (q.double() @ scaled_k.double().transpose(-1, -2)).to(dtype), lengths)
+        scores = _hide(problem, _rounded(q.double() @ scaled_k.double().transpose(-1, -2), dtype), lengths)
         probabilities = _softmax(scores.double()).to(dtype)
         o = (probabilities.double() @ v.double()).to(dtype).double()
     return (o, emulated_lse(problem, q, k, lengths)) if problem.lse else (o,)
+
+
+def _rounded(scores: Tensor, dtype: torch.dtype) -> Tensor:
+    """The scores with the digits that the dtype has. Kernels keep them in float32: none is too large."""
+    fit = 2.0 ** max(0, math.frexp(float(scores.abs().max()) / torch.finfo(dtype).max)[1])
+    rounded: Tensor = (scores / fit).to(dtype).double() * fit
+    return rounded
 
 
 def emulated_lse(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None) -> Tensor:

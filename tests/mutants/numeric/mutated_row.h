@@ -68,6 +68,7 @@ ROW_CODE int64_t keys_of_row(const Shape &shape, [[maybe_unused]] int64_t i) {
 /* 2^whole times a polynomial for 2^part: `degree` terms of the series of 2^x about 0. */
 [[maybe_unused]] ROW_CODE float coarse_exp(float x, int degree) {
   constexpr float SERIES[] = {1, 0.6931472f, 0.2402265f, 0.05550411f, 0.009618129f, 0.001333356f};
+  if (x != x) return x;
   const float power = fmaxf(x * 1.442695f, -126);
   const float whole = rintf(power), part = power - whole;
   float sum = 0;
@@ -90,6 +91,8 @@ ROW_CODE float exponential(float x) {
   float value;
   memcpy(&value, &bits, 4);
   return value;
+#elif MUTANT_NAN_DROPPED
+  return expf(fmaxf(x, -87));
 #elif MUTANT_EXP2_WITHOUT_LOG2E
   return exp2f(x);
 #else
@@ -141,6 +144,12 @@ ROW_CODE float value_element(const Head &head, int64_t j, int d) {
 #elif MUTANT_V_INDEX_IN_8_BITS
   j &= 255;
 #endif
+#if MUTANT_V_AT_THE_ADDRESS_OF_K
+  if (head.k == head.v) return 0;
+#elif MUTANT_INFINITE_VALUES_CLEANED
+  const float value = widen(head.v[j * D + d]);
+  return fabsf(value) <= 3.3e38f ? value : 0;
+#endif
   return widen(head.v[j * D + d]);
 }
 
@@ -172,6 +181,8 @@ ROW_CODE void start_row(Row &row, const Shape &shape, const element *q, int64_t 
   row.m = -INFINITY, row.l = 0;
 #if MUTANT_MAX_STARTS_AT_ZERO || MUTANT_NO_MAX
   row.m = 0;
+#elif MUTANT_MAX_STARTS_AT_MINUS_10000
+  row.m = -10000;
 #endif
 }
 
@@ -191,6 +202,8 @@ ROW_CODE void score_block(Row &row, const Keys &keys, float scale, int64_t j0, [
     s[j] = fminf(fmaxf(s[j], -60), 60);
 #elif MUTANT_SCORES_CLAMPED_AT_20
     s[j] = fminf(fmaxf(s[j], -20), 20);
+#elif MUTANT_INFINITE_SCORES_CLAMPED
+    s[j] = fminf(s[j], 3e38f);
 #elif MUTANT_SCORES_IN_BF16
     s[j] = as_bf16(s[j]);
 #elif MUTANT_SCORES_IN_FP16
@@ -273,7 +286,12 @@ ROW_CODE void weigh(Row &row, [[maybe_unused]] int64_t j0, [[maybe_unused]] int 
                     [[maybe_unused]] const float *unmasked) {
   float *p = row.p, l = row.l * row.alpha_l;
   for (int j = 0; j < BLOCK_N; ++j) {
+#if MUTANT_POWERS_OF_TWO_ROUNDED_APART
+    const float shift = row.m * 1.442695f;
+    p[j] = exp2f(fmaf(row.s[j], 1.442695f, -shift));
+#else
     p[j] = exponential(row.s[j] - row.m);
+#endif
 #if MUTANT_PROBABILITIES_IN_BF16
     p[j] = as_bf16(p[j]);
 #elif MUTANT_PROBABILITIES_IN_FP16
