@@ -20,6 +20,11 @@ def visible(problem: SdpaProblem, lengths: Tensor | None, device: torch.device) 
     return seen(problem.seq_q, problem.seq_k, problem.causal, problem.corner, lengths, device)
 
 
+def past(problem: SdpaProblem, lengths: Tensor) -> Tensor:
+    """Which rows of K and V lie past their length; (batch, 1, seq_k, 1)."""
+    return (torch.arange(problem.seq_k, device=lengths.device) >= lengths.unsqueeze(1)).view(problem.batch, 1, -1, 1)
+
+
 def needed(problem: SdpaProblem) -> bool:
     """Whether torch's scaled_dot_product_attention needs a mask tensor to say the same."""
     alone = problem.seq_q == 1 and problem.corner == "bottom_right"  # one row, the last, sees all keys

@@ -1,0 +1,127 @@
+"""How Q, K and V of a case are drawn, and lengths of the keys."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from autotuner.ops.sdpa.layouts import SHARED, laid_out
+from autotuner.ops.sdpa.masks import past
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.tensors import DTYPES, Tensors
+
+
+def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator, seen: bool = False) -> tuple[Tensor, Tensor]:
+    """Each query matches one random key: k = sign(randn), q_i = 4 k_pi(i); with 64 dims the matching logit is 32. Where
+    it is to be `seen`, it is one that causal masks leave."""
+    k = torch.where(k >= 0, 1.0, -1.0)
+    chosen = torch.randint(k.shape[-2], (*q.shape[:3], 1), generator=generator)
+    if seen:
+        chosen %= torch.arange(q.shape[2]).unsqueeze(1) + 1
+    of_heads = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+    return 4 * torch.gather(of_heads, 2, chosen.expand(-1, -1, -1, k.shape[-1])), k
+
+
+ENORMOUS = {"float32": 3e4, "bfloat16": 3e4, "float16": 4e3}
+"""What Q and K are multiplied by: scores from 2^28 on, whose products with a scale lose more than a power of two."""
+EQUAL = 2e4
+OUTLIER = (60.0, 300.0)
+
+
+def _negative(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """The first column makes every score 2^17 smaller: below all that a maximum might begin with but minus infinity."""
+    q, k = 256 * q, k.clone()
+    q[..., 0], k[..., 0] = 1024.0, -128 * q.shape[-1] ** 0.5
+    return q, k
+
+
+def _with_outlier(x: Tensor, dim: int, generator: torch.Generator) -> Tensor:
+    """One row (dimension -2) or column (-1), the same of all heads, times a number of OUTLIER."""
+    low, high = OUTLIER
+    factors = torch.ones(x.shape[dim])
+    factors[torch.randint(x.shape[dim], (1,), generator=generator)] = low + (high - low) * float(
+        torch.rand(1, generator=generator)
+    )
+    return x * (factors.unsqueeze(-1) if dim == -2 else factors)
+
+
+SLOPE, SINK = 0.15, (10.0, 90.0)
+"""What `slopes` adds to a score from key to key, and `sink` to those of the first key, in even and in odd rows."""
+
+
+def _towards(q: Tensor, k: Tensor, position: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The first dimension of Q and K decides: with `position` scores rise along the keys in even rows and fall in odd
+    ones; without, they are larger at the first key, by different amounts in even and in odd rows."""
+    q, k = q.clone(), k.clone()
+    even = torch.arange(q.shape[-2]) % 2 == 0
+    if position is not None:
+        q[..., 0], k[..., 0] = torch.where(even, 8.0, -8.0), SLOPE * position * q.shape[-1] ** 0.5 / 8
+        return q, k
+    q[..., 0] = torch.where(even, *SINK)
+    k[..., 0], k[..., 0, 0] = 0.0, q.shape[-1] ** 0.5
+    return q, k
+
+
+def inputs(problem: SdpaProblem, distribution: str, seed: int) -> Tensors:
+    """Q, K, V of the problem, drawn independently in float32 and rounded to its dtype, and lengths of the keys where it
+    has them; on the CPU. Same seed, same tensors, on whatever device they are used."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(heads: int, rows: int) -> Tensor:
+        return torch.randn(problem.batch, heads, rows, problem.head_dim, generator=generator)
+
+    q, k, v = draw(problem.heads, problem.seq_q), *(draw(problem.heads_kv, problem.seq_k) for _ in range(2))
+    if distribution == "large":
+        q, k, v = 5 * q, 3 * k, 3 * v
+    elif distribution == "huge":
+        q, k = 16 * q, 16 * k
+    elif distribution == "one_hot":
+        q, k = _one_hot(q, k, generator)
+    elif distribution in ("enormous", "negative"):
+        q, k = _one_hot(q, k, generator, seen=True)
+        times = ENORMOUS[problem.dtype]
+        q, k = (times * q, times * k) if distribution == "enormous" else _negative(q, k)
+    elif distribution == "equal_enormous":
+        q, k = torch.full_like(q, EQUAL), torch.full_like(k, EQUAL)
+    elif distribution == "outlier_row":
+        q = _with_outlier(q, -2, generator)
+    elif distribution in ("outlier_key", "outlier_channel"):
+        k = _with_outlier(k, -2 if distribution == "outlier_key" else -1, generator)
+    elif distribution in SHARED:
+        q, k, v = (x[each] for x, each in zip((q, k, v), SHARED[distribution], strict=True))
+    elif distribution == "tiny_v":
+        v = 1e-6 * v
+    elif distribution == "big_v":
+        v = 1000 * v
+    elif distribution == "zero_q":
+        q = torch.zeros_like(q)
+    elif distribution == "uniform01":
+        q, k, v = (torch.rand(x.shape, generator=generator) for x in (q, k, v))
+    elif distribution == "const_v":
+        v = torch.full_like(v, 0.75)
+    elif distribution in ("slopes", "sink"):
+        q, k = _towards(q, k, torch.arange(k.shape[-2]) if distribution == "slopes" else None)
+    dtype = DTYPES[problem.dtype]
+    placed = laid_out(problem, distribution, q.to(dtype), k.to(dtype), v.to(dtype))
+    if not problem.key_lengths:
+        return placed
+    lengths = _lengths(problem, distribution, generator)
+    if distribution == "ragged":
+        for tensor in placed[1:]:  # what a cache holds past its length may be anything
+            tensor.masked_fill_(past(problem, lengths), math.nan)
+    return (*placed, lengths)
+
+
+FULL_LENGTHS = ("randn", "gaps", "gaps_in_v", *SHARED)
+"""The distributions with which every length is that of the tensor: what is timed is drawn so."""
+
+
+def _lengths(problem: SdpaProblem, distribution: str, generator: torch.Generator) -> Tensor:
+    """Of each batch a number of keys: at least 1, and with `ragged` none, 1 and all among them."""
+    if distribution in FULL_LENGTHS:
+        return torch.full((problem.batch,), problem.seq_k, dtype=torch.int32)
+    drawn = torch.randint(1, problem.seq_k + 1, (problem.batch,), generator=generator, dtype=torch.int32)
+    some = torch.tensor([problem.seq_k, 0, 1], dtype=torch.int32)[: problem.batch]
+    return torch.cat((some, drawn[len(some) :])) if distribution == "ragged" else drawn
