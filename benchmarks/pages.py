@@ -322,6 +322,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "chaos": lambda: sweep_pages.chaos(if_kept("chaos")),
     "figures": lambda: sweep_pages.figures(if_kept("figures")),
     "ray": lambda: sweep_pages.ray(if_kept("ray")),
+    "restarts": lambda: sweep_pages.restarts(if_kept("restarts")),
     "workers": lambda: sweep_pages.workers(if_kept("workers")),
     "decode": lambda: decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
     "old_and_new": lambda: old_and_new_pages.old_and_new(if_kept("old_and_new")),

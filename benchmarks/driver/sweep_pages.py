@@ -1,4 +1,4 @@
-"""What docs/reference/sweeps.md and docs/reference/hosts.md show of kept results; None where nothing is kept."""
+"""What docs/reference/sweeps.md, store.md and hosts.md show of kept results; None where nothing is kept."""
 
 from __future__ import annotations
 
@@ -46,6 +46,26 @@ def ray(document: dict[str, Any] | None) -> str:
     said = f"{document['judged']} of {document['trials']} trials were judged, {document['lost']} lost, "
     said += f"{document['judged_after_the_kill']} of them after the node was killed; ray {document['versions']['ray']}."
     return f"{table(['job', 'begun once', 'twice', 'more often'], rows)}\n\n{said} {made(document)}"
+
+
+def restarts(document: dict[str, Any] | None) -> str:
+    """A server that is restarted while a worker works."""
+    if document is None:
+        return NOTHING
+    rows = [
+        [
+            str(number),
+            str(sweep["judged"]),
+            str(sweep["restarts"]),
+            ", ".join(map(str, sweep["recorded_before"])),
+            ", ".join(f"{seconds:.1f}" for seconds in sweep["gone_s"]),
+        ]
+        for number, sweep in enumerate(document["sweeps"], 1)
+    ]
+    head = ["sweep", "judged", "restarts", "recorded when the server was stopped", "seconds without it"]
+    said = f"{document['restarts']} restarts; {document['workers_ended']} workers ended, {document['trials_lost']} "
+    said += f"trials lost. {made(document)}"
+    return f"{table(head, rows)}\n\n{said}"
 
 
 def workers(document: dict[str, Any] | None) -> str:

@@ -26,7 +26,7 @@ from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
 from autotuner.race.confirm import confirm
 from autotuner.spaces.space import Space
-from autotuner.store import Ending, Finalist, Lineup, Proof, Store
+from autotuner.store import Finalist, FinalsResult, Lineup, Proof, Store
 from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.workbench import load_space
 from autotuner.values.conditions import Conditions
@@ -309,7 +309,7 @@ def _hold_finals(store: Store, made: MadeUp, best: Sequence[tuple[float, int, Ou
     standing = confirm(heats, lineup.tie, lineup.objective)
     many = CheckResult(code="G6.many", status="pass", seconds=4.0, launches=181_000)
     proof = Proof(number=finalists[0].number, digest=finalists[0].digest, checks=(many,))
-    store.finish_finals(key, Ending(**dict(standing), proofs=(proof,)))
+    store.finish_finals(key, FinalsResult(**dict(standing), proofs=(proof,)))
 
 
 def main() -> None:
