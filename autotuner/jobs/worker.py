@@ -287,7 +287,8 @@ class Worker:
                 raise
         except LeaseLostError as error:
             self._say(f"sweep {sweep.id}: {error}")
-            self._require_devices()
+            for lease in self._leases:  # raises where it is not only the sweep that another worker has taken over
+                lease.beat()
         except (LeaseHeldError, DeviceBusyError, DiskFullError) as error:
             self._put_off(claim, run, error)
         except StoreError:
@@ -304,11 +305,6 @@ class Worker:
         for lease in self._leases:
             lease.beat(self.name)
 
-    def _require_devices(self) -> None:
-        """Raises LeaseLostError where it is not only the sweep that another worker has taken over."""
-        for lease in self._leases:
-            lease.beat()
-
     def _settle(self, run: SweepRun, state: State, detail: str = "", **more: Any) -> None:
         settled = run.end(state, detail, **more)
         self._say(f"sweep {settled.id}: {settled.state}" + (f": {settled.detail}" if settled.detail else ""))
@@ -324,16 +320,12 @@ class Worker:
     def _refused(self, claim: Claim, run: SweepRun, error: InputError) -> None:
         """The sweep cannot be done as it was asked for; or the device that it needs has gone."""
         try:
-            self._require_there()
+            if self._serves.cluster is None:  # a cluster's are seen to by the executor
+                self._serves.kind.choose(Wishes(devices=self._serves.wish))
         except InputError as gone:
             self._quarantine(claim, run, f"it has gone: {gone}")
             return
         self._settle(run, State.FAILED, str(error))
-
-    def _require_there(self) -> None:
-        """Raises InputError where a device has gone. A cluster's are seen to by the executor."""
-        if self._serves.cluster is None:
-            self._serves.kind.choose(Wishes(devices=self._serves.wish))
 
     def _doubt(self, claim: Claim, run: SweepRun, error: Exception) -> None:
         """The machinery has failed: is it the device, or this sweep?"""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from autotuner.store import figures, queries, trials
 from autotuner.store.lease import Lease
 from autotuner.store.records import (
-    Ending,
     Finalist,
     FinalsRecord,
+    FinalsResult,
     JudgedTrial,
     Lineup,
     ListedTrial,
@@ -29,9 +29,9 @@ from autotuner.store.records import (
 from autotuner.store.store import Store
 
 __all__ = [
-    "Ending",
     "Finalist",
     "FinalsRecord",
+    "FinalsResult",
     "JudgedTrial",
     "Lease",
     "Lineup",

@@ -25,7 +25,7 @@ from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
 from autotuner.values.variant import Value
 
-Judged = tuple[float, float] | None
+Latency = tuple[float, float] | None
 """ln(t_variant / t_baseline), and the variant's microseconds; None where it has no latency that stands."""
 
 
@@ -60,7 +60,7 @@ class Pace(Model):
     busy_share: float = Field(description="seconds of trials over seconds of sessions; more than 1 on several devices")
 
 
-class Costs(Model):
+class StudyCosts(Model):
     """What a study has cost."""
 
     by_verdict: tuple[Cost, ...] = Field(description="the dearest first")
@@ -127,7 +127,7 @@ def history(store: Store, session: Session, study: str) -> tuple[Improvement, ..
 
 
 @reads
-def costs(store: Store, session: Session, study: str) -> Costs:
+def costs(store: Store, session: Session, study: str) -> StudyCosts:
     """What the trials of a study have cost, by verdict and stage, and how fast it is judged. Raises StoreError."""
     owner = study_id(session, store, study)
     query = select(
@@ -148,7 +148,7 @@ def costs(store: Store, session: Session, study: str) -> Costs:
         for key, begun, ended in session.execute(spans)
     )
     ordered = tuple(sorted(split, key=lambda each: -each.seconds))
-    return Costs(by_verdict=ordered, pace=_pace(ordered, times, active_s))
+    return StudyCosts(by_verdict=ordered, pace=_pace(ordered, times, active_s))
 
 
 LAST = 50
@@ -191,7 +191,7 @@ def coverage(store: Store, session: Session, study: str) -> dict[str, tuple[Valu
 
 
 @reads
-def in_both(store: Store, session: Session, first: str, second: str) -> list[tuple[Judged, Judged]]:
+def in_both(store: Store, session: Session, first: str, second: str) -> list[tuple[Latency, Latency]]:
     """Of each variant that two studies have judged, what they say of it. Raises StoreError."""
     one, other = aliased(TrialRow), aliased(TrialRow)
     columns = [(case((each.revoked_at.is_(None), each.objective)), each.median_us) for each in (one, other)]
@@ -199,10 +199,10 @@ def in_both(store: Store, session: Session, first: str, second: str) -> list[tup
     same = and_(other.study_id == ids[1], one.variant_digest == other.variant_digest, other.judged)
     query = select(*columns[0], *columns[1]).select_from(one).join(other, same)
     found = session.execute(query.where(one.study_id == ids[0], one.judged))
-    return [(_judged(*row[:2]), _judged(*row[2:])) for row in found]
+    return [(_latency(*row[:2]), _latency(*row[2:])) for row in found]
 
 
-def _judged(objective: float | None, us: float | None) -> Judged:
+def _latency(objective: float | None, us: float | None) -> Latency:
     return None if objective is None or us is None else (float(objective), float(us))
 
 

@@ -108,7 +108,7 @@ class Proof(Model):
     checks: tuple[CheckResult, ...] = Field(description="G6.many, and G8.memory or why it could not run")
 
 
-class Ending(Standing):
+class FinalsResult(Standing):
     """How finals ended."""
 
     proofs: tuple[Proof, ...] = ()
@@ -142,7 +142,7 @@ class FinalsRecord(Lineup):
     host: str
     environment: dict[str, str]
     heats: tuple[Heat, ...] = Field(description="one a process, with the raw times")
-    standing: Ending | None = Field(description="their result; None while they are not over")
+    standing: FinalsResult | None = Field(description="their result; None while they are not over")
     revoked: tuple[int, ...] = Field(description="numbers of finalists that were revoked since")
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +17,7 @@ from autotuner.store import lease, rows, unwritten
 from autotuner.store.database import Database, connect_args, label_of, parse, reads, writes
 from autotuner.store.lease import Lease
 from autotuner.store.patience import Patience
-from autotuner.store.records import Ending, HeatKind, Lineup, StudyRecord, Validation
+from autotuner.store.records import FinalsResult, HeatKind, Lineup, StudyRecord, Validation
 from autotuner.store.tables import (
     BlockRow,
     FinalsRow,
@@ -122,7 +122,8 @@ class Store:
         url = self.database.url
         try:
             plain = RDBStorage(
-                _optuna_url(url.render_as_string(hide_password=False)),
+                # Optuna fills `{SCHEMA_VERSION}` in it by str.format, so that braces of a path must be doubled.
+                url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}"),
                 engine_kwargs={"connect_args": connect_args(url), "pool_pre_ping": not self.database.is_sqlite},
             )
         except RuntimeError as error:
@@ -152,7 +153,7 @@ class Store:
         row = session.scalar(select(StudyRow).where(StudyRow.name == study.name))
         if row is None:
             session.add(rows.study_row(study, datetime.now(UTC)))
-        elif _identity(rows.study_record(row)) != _identity(study):
+        elif _study_identity(rows.study_record(row)) != _study_identity(study):
             raise StoreError(f"{self.label}: another study is named {study.name!r}: rename this one")
 
     @writes
@@ -247,7 +248,7 @@ class Store:
         return row.id
 
     @writes
-    def finish_finals(self, session: Session, finals_id: int, standing: Ending) -> None:
+    def finish_finals(self, session: Session, finals_id: int, standing: FinalsResult) -> None:
         """Records the result of finals whose heats are all recorded. Raises StoreError: no such finals."""
         row = session.get(FinalsRow, finals_id)
         if row is None:
@@ -288,15 +289,14 @@ class Store:
         """
         rows.check(outcome)
         self.flush()
-        kept = []
+        began, kept = self._sessions_began.get(session_id), []
+        each = Unwritten(study=study, session=session_id, session_began=began, number=number, outcome=outcome)
 
         def keep() -> None:
-            began = self._sessions_began.get(session_id)
-            each = Unwritten(study=study, session=session_id, session_began=began, number=number, outcome=outcome)
             unwritten.keep(self.label, each)
             kept.append(number)
 
-        self._record(study, session_id, number, outcome, keep)
+        self._record(each, keep)
         if kept:
             unwritten.drop(self.label, study, number)
 
@@ -306,7 +306,10 @@ class Store:
         was at its place then."""
         recorded = 0
         for each in unwritten.of(self.label, study):
-            recorded += self._is_of_this_store(each) and self._record_kept(each)
+            if self._is_of_this_store(each):
+                with suppress(JudgedOtherwiseError):  # what the store does not take otherwise stays kept
+                    self._record(each)
+                    recorded += 1
             unwritten.drop(self.label, study, each.number)
         return recorded
 
@@ -316,22 +319,14 @@ class Store:
         began = session.scalar(select(SessionRow.started_at).where(*mine))
         return began is not None and began == each.session_began
 
-    def _record_kept(self, each: Unwritten) -> bool:
-        """Whether it is in the store now. What the store does not take stays kept: that is raised."""
-        try:
-            self._record(each.study, each.session, each.number, each.outcome)
-        except JudgedOtherwiseError:
-            return False
-        return True
+    def _record(self, each: Unwritten, failed: Callable[[], None] = lambda: None) -> None:
+        outcome = each.outcome
 
-    def _record(
-        self, study: str, session_id: int, number: int, outcome: Outcome, failed: Callable[[], None] = lambda: None
-    ) -> None:
         def add(connection: Connection) -> None:
-            owner = study_id(connection, self, study)
-            if self._is_recorded(connection, owner, study, number, outcome):
+            owner = study_id(connection, self, each.study)
+            if self._is_recorded(connection, owner, each.study, each.number, outcome):
                 return
-            row = rows.trial_values(owner, session_id, number, outcome, datetime.now(UTC))
+            row = rows.trial_values(owner, each.session, each.number, outcome, datetime.now(UTC))
             row |= _shared_revocation(connection, owner, outcome)
             trial_id = connection.execute(_ADD_TRIAL, row).scalar_one()
             connection.execute(_ADD_PARAMETERS, list(rows.parameters(trial_id, outcome.variant)))
@@ -409,12 +404,7 @@ class Store:
         return tuple(each.number for each in standing)
 
 
-def _optuna_url(url: str) -> str:
-    """Optuna fills `{SCHEMA_VERSION}` in a URL by str.format, so that braces of a path must be doubled."""
-    return url.replace("{", "{{").replace("}", "}}")
-
-
-def _identity(study: StudyRecord) -> tuple[object, ...]:
+def _study_identity(study: StudyRecord) -> tuple[object, ...]:
     return (study.space_digest, study.problems, study.device.backend, study.device.name, study.cache)
 
 

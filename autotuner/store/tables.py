@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 import autotuner.ops  # noqa: F401  # stored problems become those of their op
-from autotuner.store.records import Ending, Lineup, Validation
+from autotuner.store.records import FinalsResult, Lineup, Validation
 from autotuner.values.outcome import Calibration, Device, Heat, Outcome
 from autotuner.values.sweep import Found, SweepRequest
 
@@ -37,24 +37,6 @@ SCHEMA = "0200"
 """The schema of 0.2.0, the first release. What was written before has another one, 0001 to 0009. A new store is made
 from these tables; the first change of them is the first migration, from this schema on: Optuna brings Alembic, and
 `at_version` has the form of its own table of versions."""
-LATENCY_RULE = "objective IS NULL OR verdict IN ('measured', 'deduplicated', 'raced_out')"
-"""The hard gate as a rule of the database: a rejected variant cannot have an objective."""
-
-KIND_RULE = "(kind = 'aa' AND finals_id IS NULL) OR (kind = 'finals' AND finals_id IS NOT NULL)"
-"""The heats of finals, and no others, belong to finals."""
-
-STATE_RULE = "state IN ('queued', 'running', 'paused', 'done', 'cancelled', 'failed')"
-"""The states of a sweep."""
-
-FIGURES = (
-    *("study_id", "recorded_at", "number", "judged", "verdict", "objective", "session_id", "baseline_us"),
-    *("seconds", "build_s", "check_s", "measure_s", "revoked_at", "build_began"),
-)
-"""The columns of a trial from which figures are made."""
-VARIANTS = ("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us")
-"""Those from which two studies are compared."""
-VALUE_RULE = "(number IS NULL) <> (word IS NULL)"
-"""A parameter has one value."""
 
 _NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -98,7 +80,7 @@ class Document(TypeDecorator[Any]):
 
 Words = dict[str, str]
 Data = dict[str, JsonValue]
-_DOCUMENTS = (Calibration, Device, Ending, Found, Heat, Lineup, Outcome, SweepRequest, Validation, Words, Data)
+_DOCUMENTS = (Calibration, Device, FinalsResult, Found, Heat, Lineup, Outcome, SweepRequest, Validation, Words, Data)
 
 
 class Base(DeclarativeBase):
@@ -175,10 +157,21 @@ class TrialRow(Base):
         Index(None, "study_id", "program_hash"),
         Index(None, "study_id", "recorded_at"),
         Index(None, "session_id"),
-        # All that figures are made of, so that no outcome is read for them.
-        Index("ix_at_trial_figures", *FIGURES),
-        Index("ix_at_trial_variants", *VARIANTS),
-        CheckConstraint(LATENCY_RULE, name="latency"),
+        # All that figures are made of, and from which studies are compared, so that no outcome is read for them.
+        Index(
+            "ix_at_trial_figures",
+            *("study_id", "recorded_at", "number", "judged", "verdict", "objective", "session_id", "baseline_us"),
+            *("seconds", "build_s", "check_s", "measure_s", "revoked_at", "build_began"),
+        ),
+        Index(
+            "ix_at_trial_variants",
+            *("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us"),
+        ),
+        # The hard gate as a rule of the database: a rejected variant cannot have an objective.
+        CheckConstraint(
+            "objective IS NULL OR verdict IN ('measured', 'deduplicated', 'raced_out')",
+            name="latency",
+        ),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -217,7 +210,7 @@ class ParameterRow(Base):
 
     __tablename__ = "at_parameter"
     __table_args__ = (
-        CheckConstraint(VALUE_RULE, name="value"),
+        CheckConstraint("(number IS NULL) <> (word IS NULL)", name="value"),
         Index("ix_at_parameter_values", "trial_id", "name", "number", "word"),
     )
 
@@ -257,7 +250,7 @@ class FinalsRow(Base):
     host: Mapped[str]
     environment: Mapped[Words]
     document: Mapped[Lineup]
-    standing: Mapped[Ending | None]
+    standing: Mapped[FinalsResult | None]
 
 
 class HeatRow(Base):
@@ -267,7 +260,9 @@ class HeatRow(Base):
     __table_args__ = (
         Index(None, "study_id", "kind"),
         Index(None, "finals_id"),
-        CheckConstraint(KIND_RULE, name="kind"),
+        CheckConstraint(
+            "(kind = 'aa' AND finals_id IS NULL) OR (kind = 'finals' AND finals_id IS NOT NULL)", name="kind"
+        ),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -320,7 +315,7 @@ class SweepRow(Base):
         UniqueConstraint("key"),
         Index(None, "state", "priority", "id"),
         Index(None, "group_id"),
-        CheckConstraint(STATE_RULE, name="state"),
+        CheckConstraint("state IN ('queued', 'running', 'paused', 'done', 'cancelled', 'failed')", name="state"),
         CheckConstraint("(finished_at IS NULL) = (state IN ('queued', 'running', 'paused'))", name="finished"),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from autotuner.store.figures import BaselineAt, Cost, Costs, Improvement, Pace
+from autotuner.store.figures import BaselineAt, Cost, Improvement, Pace, StudyCosts
 from autotuner.tuning.compared import StudyComparison
 from autotuner.tuning.covered import Coverage, Covered
 from autotuner.tuning.finals.standings import Quoted
@@ -64,7 +64,7 @@ def history_columns(
     ]
 
 
-def costs_table(found: Costs) -> Table:
+def costs_table(found: StudyCosts) -> Table:
     """What trials of each verdict cost, by stage, and the pace."""
     total = sum(each.seconds for each in found.by_verdict) or 1.0
     return Table.of(cost_columns(total), found.by_verdict, [] if found.pace is None else [_pace(found.pace)])

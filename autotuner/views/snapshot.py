@@ -24,7 +24,7 @@ from autotuner.store import (
     queries,
     trials,
 )
-from autotuner.store.figures import BaselineAt, Costs, Improvement
+from autotuner.store.figures import BaselineAt, Improvement, StudyCosts
 from autotuner.tuning import covered
 from autotuner.tuning.covered import Coverage
 from autotuner.tuning.finals import standings
@@ -171,7 +171,7 @@ class Snapshot:
         return self.once("disturbed", lambda: queries.disturbed(self.store, self.name))
 
     @property
-    def costs(self) -> Costs:
+    def costs(self) -> StudyCosts:
         """What its trials cost."""
         return self.once("costs", lambda: figures.costs(self.store, self.name))
 

@@ -11,7 +11,7 @@ from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.race.confirm import confirm
-from autotuner.store import Ending, Finalist, Lineup, Proof, Store, StudyRecord
+from autotuner.store import Finalist, FinalsResult, Lineup, Proof, Store, StudyRecord
 from autotuner.values.gate_report import CaseErrors, CaseResult, CheckResult, GateReport
 from autotuner.values.outcome import (
     Artifact,
@@ -210,7 +210,7 @@ def hold_finals(
     proofs = tuple(
         Proof(number=each.number, digest=each.digest, checks=proof) for each in line.finalists if each.number in of
     )
-    store.finish_finals(finals, Ending(**dict(confirm(found, line.tie, line.objective)), proofs=proofs))
+    store.finish_finals(finals, FinalsResult(**dict(confirm(found, line.tie, line.objective)), proofs=proofs))
     return finals
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autotuner.race.confirm import confirm
-from autotuner.store import Ending, Proof, Store, Validation, queries
+from autotuner.store import FinalsResult, Proof, Store, Validation, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError
 from autotuner.values.gate_report import CheckResult
@@ -40,7 +40,7 @@ def test_finals_are_read_back_whole(store: Store, session: int) -> None:
         store.record_heat("scalar-abc", "finals", each, finals_id=number)
     check = CheckResult(code="G6.many", status="pass", seconds=10.0, launches=31_000)
     proof = Proof(number=0, digest=line.finalists[0].digest, checks=(check,))
-    standing = Ending(**dict(confirm(heats, line.tie, line.objective)), proofs=(proof,))
+    standing = FinalsResult(**dict(confirm(heats, line.tie, line.objective)), proofs=(proof,))
     store.finish_finals(number, standing)
     found = standings.finals(store, "scalar-abc")
     assert found is not None
@@ -121,7 +121,7 @@ def test_a_heat_belongs_to_what_is_there(store: Store, session: int, path: Path)
         lambda: store.record_heat("scalar-abc", "aa", heat(MICROS), session_id=foreign),
         lambda: store.record_heat("other", "finals", heat(MICROS), finals_id=number),
         lambda: store.start_finals("scalar-abc", line, {}, session_id=foreign),
-        lambda: store.finish_finals(number + 1, Ending(**dict(confirm([], line.tie)))),
+        lambda: store.finish_finals(number + 1, FinalsResult(**dict(confirm([], line.tie)))),
     ):
         with pytest.raises(StoreError, match="no "):
             ask()

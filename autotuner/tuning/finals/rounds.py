@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from autotuner.race.confirm import FIRST, PROCESSES, Standing, confirm
 from autotuner.run.jobs import Built
-from autotuner.store import Ending, Finalist, FinalsRecord, Lineup, Proof
+from autotuner.store import Finalist, FinalsRecord, FinalsResult, Lineup, Proof
 from autotuner.tuning.finals import plan
 from autotuner.tuning.finals.heats import FinalHeats
 from autotuner.tuning.finals.plan import PROVING, Number
@@ -112,7 +112,7 @@ class FinalRounds:
         alive = {entrant.digest: entrant for entrant in self._alive()}
         proofs = tuple(proof for digest, proof in self._proofs.items() if digest in alive)
         audits = {digest: entrant.audit for digest, entrant in alive.items() if entrant.audit is not None}
-        self._trials.store.finish_finals(self._id, Ending(**dict(self._standing()), proofs=proofs, audits=audits))
+        self._trials.store.finish_finals(self._id, FinalsResult(**dict(self._standing()), proofs=proofs, audits=audits))
 
     # Rounds -----------------------------------------------------------------------------------------------------
 

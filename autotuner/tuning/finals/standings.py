@@ -15,9 +15,9 @@ from pydantic import Field
 
 from autotuner.race.confirm import Confirmed, Standing, confirm
 from autotuner.store import (
-    Ending,
     Finalist,
     FinalsRecord,
+    FinalsResult,
     MeasuredTrial,
     Proof,
     Store,
@@ -33,7 +33,7 @@ from autotuner.values.ratio import Speedup, speedup_of
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 
-NONE = Ending(finalists=(), leader=None, crowned=False, processes=0, tie=0.0)
+NONE = FinalsResult(finalists=(), leader=None, crowned=False, processes=0, tie=0.0)
 """Of a study without finals."""
 
 
@@ -321,14 +321,14 @@ def choice(finalists: Sequence[Finalist], standing: Standing, outcome_of: Callab
     return min(numbers, key=lambda number: preference(number, outcome_of(number)), default=None)
 
 
-def standing(record: FinalsRecord) -> Ending | None:
+def standing(record: FinalsRecord) -> FinalsResult | None:
     """The standing of finals, drawn anew from the heats of those that are left: who ties with whom depends on all of
     them. None while the finals are not over."""
     if record.standing is None or not record.revoked:
         return record.standing
     gone = {finalist.digest for finalist in record.finalists if finalist.number in record.revoked}
     drawn = confirm([_heat_without(heat, gone) for heat in record.heats], record.tie, record.objective)
-    return Ending(**dict(drawn), proofs=record.standing.proofs, audits=record.standing.audits)
+    return FinalsResult(**dict(drawn), proofs=record.standing.proofs, audits=record.standing.audits)
 
 
 def _heat_without(heat: Heat, gone: set[str]) -> Heat:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotuner.store.figures import BaselineAt, Cost, Costs
+from autotuner.store.figures import BaselineAt, Cost, StudyCosts
 from autotuner.values.verdict import Verdict
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.svg import Plot, Svg
@@ -18,7 +18,7 @@ MOST = 24
 """Rows of baselines that are drawn."""
 
 
-def costs(found: Costs) -> tuple[Figure, ...]:
+def costs(found: StudyCosts) -> tuple[Figure, ...]:
     """Nothing before a trial was recorded."""
     if not found.by_verdict:
         return ()
