@@ -56,6 +56,7 @@ def finals(
     from autotuner.tuning.finals.finals import Finals
     from autotuner.views.finals_progress import FinalsProgress
     from autotuner.views.finals_table import finals_table
+    from autotuner.views.terminal import printed
 
     with of as (store, study):
         if trial is not None or itself:
@@ -73,7 +74,7 @@ def finals(
     if as_json:
         print_json(json_of(found))
     else:
-        out.print(finals_table(found, record.problems[0]))
+        out.print(printed(finals_table(found, record.problems[0])))
 
 
 def _race(
@@ -122,6 +123,7 @@ def gate(
     from autotuner.ops import op_of
     from autotuner.tuning import gate_one, workbench
     from autotuner.views import gate_tables
+    from autotuner.views.terminal import printed
     from autotuner.views.trial_words import gate_words
 
     if (target is None) != reference:
@@ -134,13 +136,14 @@ def gate(
         if as_json:
             print_json({"device": json_of(here.device), **json_of(found)})
         else:
-            out.print(gate_tables.reference_table(found, here.device))
+            out.print(printed(gate_tables.reference_table(found, here.device)))
         raise typer.Exit(1 if found.broken else 0)
     subject = gate_one.subject(target, space, store or config.store_url(), study)
     judged = gate_one.judge(subject, sanitize, listen=say_waiting)
     if as_json:
         print_json(json_of(judged.report))
     else:
-        out.print(gate_tables.gate_table(judged.report))
-        print_lines(gate_words(judged.outcome, op_of(judged.report.problems[0])))
+        op = op_of(judged.report.problems[0])
+        out.print(printed(gate_tables.checks_table(judged.report.checks, op, judged.report.looser)))
+        print_lines(gate_words(judged.outcome, op))
     raise typer.Exit(0 if judged.outcome.fault is None else 1)

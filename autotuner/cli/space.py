@@ -53,7 +53,7 @@ def space_show(
     if as_json:
         print_json(space_tables.space_document(points))
     else:
-        out.print(space_tables.space_table(points))
+        out.print(space_tables.space_shown(points))
 
 
 def doctor(
@@ -71,14 +71,17 @@ def doctor(
     from autotuner.spaces.dead_parameters import diagnose
     from autotuner.tuning import workbench
     from autotuner.views import space_tables
+    from autotuner.views.terminal import printed
 
     here = workbench.Workbench(workbench.load_space(space, threads), arch)
     knobs = diagnose(here.space, here.build_all, seed)
+    table = space_tables.knobs_table(knobs)
     walls = workbench.kind_of(here.space.file).cage
     if as_json:
-        print_json(space_tables.doctor_document(knobs, cage.summary(walls), cage.missing(walls)))
+        has, lacks = cage.summary(walls), list(cage.missing(walls))
+        print_json({"parameters": table.json(), "cage": {"has": has, "lacks": lacks}})
     else:
-        out.print(space_tables.doctor_table(knobs))
+        out.print(printed(table))
         for line in space_tables.cage_lines(cage.missing(walls)):
             out.print(line)
     if any(knob.state in ("dead", "same values") for knob in knobs):

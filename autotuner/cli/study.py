@@ -216,6 +216,7 @@ def explain(
     """What a study has shown: what matters, what is dead, what is rejected where, what is left. Builds nothing."""
     from autotuner.views import beliefs_figure, beliefs_text
     from autotuner.views.kept_beliefs import kept_beliefs
+    from autotuner.views.terminal import printed
 
     if figure is not None:
         regular_target(figure, "--figure")
@@ -226,6 +227,8 @@ def explain(
     if as_json:
         print_json(json_of(found))
     else:
+        for table in beliefs_text.tables(found):
+            out.print(printed(table))
         print_lines(beliefs_text.lines(found) + ([f"Drawn into {figure}."] if figure else []))
 
 

@@ -1,27 +1,119 @@
-"""What a study has shown, in words."""
+"""What a study has shown: what is believed as tables, the rest in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from autotuner.values.variant import Value
 from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.built_knobs import BuiltKnob
 from autotuner.views.rejects import RejectedWhere
-from autotuner.views.surrogate_beliefs import Belief, Beliefs, ParameterEffect, Trust
+from autotuner.views.surrogate_beliefs import Belief, Beliefs, ParameterEffect, Trust, ValueEffect
+from autotuner.views.table import Column, Table, points_column
+from autotuner.views.words import percent, point, ratio
 
 SHOWN = 0.01
 """Smallest share of the variance that is worth a line, 0..1."""
+MOST = 14
+"""Shares, and parameters, that are listed and drawn."""
 TELLING = 1e-4
 """Smallest expected improvement that is worth a line, of ln(t_variant / t_baseline)."""
-PAIRS = 5
-"""Pairs of parameters, at most, that are listed."""
 WEAK = 0.3
 """Rank correlation below which the beliefs hardly put points in order."""
 
 
+class Share(NamedTuple):
+    """What a parameter explains alone, or two beyond each alone."""
+
+    name: str
+    share: float
+    fast_share: float
+    is_pair: bool
+
+    @property
+    def most(self) -> float:
+        """The larger of the two shares."""
+        return max(self.share, self.fast_share)
+
+
+def shares_of(beliefs: Beliefs) -> list[Share]:
+    """What matters, the most first."""
+    every = [Share(each.parameter, each.share, each.fast_share, False) for each in beliefs.parameters]
+    every += [Share(" and ".join(each.parameters), each.share, each.fast_share, True) for each in beliefs.pairs]
+    return sorted((each for each in every if each.most >= SHOWN), key=lambda each: -each.most)[:MOST]
+
+
+SHARES: list[Column[Share]] = [
+    Column("parameter", str, of=lambda e: e.name),
+    Column("share", float, head="of the variance", reads=lambda share: percent(share, 1)),
+    Column("fast_share", float, head="in the fastest quarter", reads=lambda share: percent(share, 1)),
+]
+
+
+def shares_table(beliefs: Beliefs) -> Table:
+    """The share of the believed speed's variance that each explains alone, and two together beyond each alone."""
+    found = shares_of(beliefs)
+    hardly = [each.parameter for each in beliefs.parameters if max(each.share, each.fast_share) < SHOWN]
+    notes = [f"Hardly: {', '.join(hardly)}."] if hardly else []
+    if not any(each.is_pair for each in found):
+        notes.append("No two parameters interact noticeably.")
+    return Table.of(SHARES, found, notes, above=["What matters: the share of the variance of the believed speed"])
+
+
+def mattering(beliefs: Beliefs) -> list[ParameterEffect]:
+    """The parameters that matter."""
+    return [each for each in beliefs.parameters if max(each.share, each.fast_share) >= SHOWN][:MOST]
+
+
+EFFECTS: list[Column[tuple[ParameterEffect, ValueEffect]]] = [
+    Column("value", str, of=lambda e: f"{e[0].parameter}={e[1].value}"),
+    Column(
+        "slower", float, of=lambda e: e[1].slower, head="slower than the best", reads=lambda share: percent(share, 1)
+    ),
+    Column("speedup", float, of=lambda e: e[1].speedup, head="mean speedup", reads=ratio),
+    Column("best", float, of=lambda e: e[1].best, head="of its fastest point", reads=ratio),
+    Column("judged", int, of=lambda e: e[1].judged),
+    Column("points", int, of=lambda e: e[1].points),
+]
+
+
+def effects_table(beliefs: Beliefs) -> Table:
+    """Every value of the parameters that matter, by the mean over all valid points with it, the best first."""
+    found = [(parameter, value) for parameter in mattering(beliefs) for value in parameter.values]
+    return Table.of(EFFECTS, found, above=["What each value costs, by the mean over all valid points with it"])
+
+
+PROMISING: list[Column[Belief]] = [
+    Column(
+        "gain", float, head="expected improvement", reads=lambda gain: percent(gain, 2), none="believed the fastest"
+    ),
+    Column("speedup", float, head="believed speedup", reads=ratio),
+    Column(
+        "interval",
+        tuple[float, float],
+        of=lambda e: (e.low, e.high),
+        head="95 % interval",
+        reads=lambda e: f"{e[0]:.3f} to {e[1]:.3f}",
+    ),
+    Column("judged", bool, reads=lambda judged: "yes" if judged else "no"),
+    points_column(lambda e: e.point),
+]
+
+
+def promising_table(beliefs: Beliefs) -> Table:
+    """The point that is believed to be the fastest, and what is left to find."""
+    left = [each for each in beliefs.promising if each.gain and each.gain >= TELLING]
+    return Table.of(PROMISING, [beliefs.best, *left], above=["What is left to find"])
+
+
+def tables(study: StudyBeliefs) -> tuple[Table, ...]:
+    """What is believed; nothing where too few trials were measured."""
+    beliefs = study.beliefs
+    return () if beliefs is None else (shares_table(beliefs), effects_table(beliefs), promising_table(beliefs))
+
+
 def lines(study: StudyBeliefs) -> list[str]:
-    """The beliefs for a person; a line that begins with blanks belongs to the one above that does not."""
+    """The rest for a person; a line that begins with blanks belongs to the one above that does not."""
     head = (
         f"{study.study}: {study.judged} of {study.points:,} valid points judged: {study.measured} measured,"
         f" {sum(study.rejected.values())} rejected."
@@ -34,49 +126,7 @@ def lines(study: StudyBeliefs) -> list[str]:
             f" {study.enough} are needed; {remedy}."
         )
         return [head, missing, *_dead(study.knobs), *_rejects(study)]
-    return [
-        head,
-        *_matters(beliefs),
-        *_values(beliefs),
-        *_dead(study.knobs),
-        *_rejects(study),
-        *_left(study, beliefs),
-        _trust(beliefs.trust),
-    ]
-
-
-def _matters(beliefs: Beliefs) -> list[str]:
-    found = [
-        "What matters: the share of the variance of the believed speed that it explains alone (in the fastest quarter)"
-    ]
-    matter = [each for each in beliefs.parameters if max(each.share, each.fast_share) >= SHOWN]
-    found += [f"  {each.parameter:<24} {_shares(each.share, each.fast_share)}" for each in matter]
-    rest = [each.parameter for each in beliefs.parameters if each not in matter]
-    if rest:
-        found.append(f"  hardly: {', '.join(rest)}")
-    pairs = [each for each in beliefs.pairs if max(each.share, each.fast_share) >= SHOWN]
-    pairs = sorted(pairs, key=lambda each: -max(each.share, each.fast_share))[:PAIRS]
-    if not pairs:
-        return [*found, "No two parameters interact noticeably."]
-    found.append("What interacts: the share that two explain beyond each alone")
-    return found + [f"  {' and '.join(each.parameters):<24} {_shares(each.share, each.fast_share)}" for each in pairs]
-
-
-def _shares(share: float, fast: float) -> str:
-    return f"{share:6.1%} ({fast:.1%})"
-
-
-def _values(beliefs: Beliefs) -> list[str]:
-    matter = [each for each in beliefs.parameters if max(each.share, each.fast_share) >= SHOWN]
-    head = "The best value of each, by the mean over all valid points with it (up to: the fastest of these):"
-    return [head, *(f"  {_value_line(each)}" for each in matter)] if matter else []
-
-
-def _value_line(effect: ParameterEffect) -> str:
-    first, *others = effect.values
-    found = f"{effect.parameter}: {first.value} (up to {first.best:.3f}x)"
-    slower = [f"{each.value} {each.slower:.1%} slower (up to {each.best:.3f}x)" for each in others]
-    return "; ".join([found, *slower])
+    return [head, *_dead(study.knobs), *_rejects(study), *_left(study, beliefs), _trust(beliefs.trust)]
 
 
 def _dead(knobs: tuple[BuiltKnob, ...]) -> list[str]:
@@ -116,26 +166,21 @@ def _rejects(study: StudyBeliefs) -> list[str]:
 
 
 def _region(region: RejectedWhere) -> str:
-    return f"{_point(region.where)}: {region.rejected} of {region.judged} rejected: {_codes(region.codes)}"
+    return f"{point(region.where)}: {region.rejected} of {region.judged} rejected: {_codes(region.codes)}"
 
 
 def _codes(codes: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {code}" for code, count in codes.items())
 
 
-def _point(point: Mapping[str, Value]) -> str:
-    return " ".join(f"{name}={value}" for name, value in point.items())
-
-
 def _left(study: StudyBeliefs, beliefs: Beliefs) -> list[str]:
-    best = f"Believed to be the fastest of all: {_belief(beliefs.best)}{' (judged)' if beliefs.best.judged else ''}"
     if not beliefs.promising:
-        return [best, "Every valid point was judged: nothing is left."]
+        return ["Every valid point was judged: nothing is left."]
     of = "" if beliefs.looked_at == study.points else f", of {beliefs.looked_at:,} by lot and the best ones' neighbours"
-    head = f"Not judged: {study.left:,} points. The most promising{of}, with the improvement expected of each:"
-    points = [f"  {each.gain:.2%}: {_belief(each)}" for each in beliefs.promising if each.gain and each.gain >= TELLING]
-    none = f"Not judged: {study.left:,} points. None{of} is expected to improve by {TELLING:.2%}."
-    return [best, *([head, *points] if points else [none]), _end(study, beliefs)]
+    found = f"Not judged: {study.left:,} points{of}."
+    if all(each.gain is None or each.gain < TELLING for each in beliefs.promising):
+        found += f" None is expected to improve by {TELLING:.2%}."
+    return [found, _end(study, beliefs)]
 
 
 def _end(study: StudyBeliefs, beliefs: Beliefs) -> str:
@@ -143,10 +188,6 @@ def _end(study: StudyBeliefs, beliefs: Beliefs) -> str:
     if beliefs.converged:
         return f"Converged: the largest expected improvement, {gain}, is below the tie band of {tie}."
     return f"Not converged: the largest expected improvement, {gain}, is not below the tie band of {tie}."
-
-
-def _belief(belief: Belief) -> str:
-    return f"{belief.speedup:.3f}x ({belief.low:.3f} to {belief.high:.3f}) {_point(belief.point)}"
 
 
 def _trust(trust: Trust | None) -> str:

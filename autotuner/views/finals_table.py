@@ -3,88 +3,107 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from typing import TYPE_CHECKING
-
-from rich.console import Group, RenderableType
-from rich.text import Text
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from autotuner.ops import op_of
 from autotuner.race.confirm import Confirmed, Standing
 from autotuner.values.conditions import TIE as LEAST_TIE
 from autotuner.values.problem import Problem
-from autotuner.values.ratio import speedup_of
-from autotuner.views.terminal import STYLES, WIDE, Fitted, beside, new_table, note
-from autotuner.views.words import POINTS, TIE, WINNER, ending_words, ends, over_words
+from autotuner.values.ratio import Speedup, speedup_of
+from autotuner.values.variant import Value
+from autotuner.views.table import Column, Table
+from autotuner.views.words import POINTS, TIE, WINNER, ending_words, ends, moment, over_words, point, ratio
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
-    from autotuner.store import Finalist, FinalsRecord
+    from autotuner.store import FinalsRecord
 
 
-def finals_table(record: FinalsRecord, problem: Problem) -> RenderableType:
+class Raced(NamedTuple):
+    """A line: a finalist, or the baseline, which has no number."""
+
+    trial: int | None
+    confirmed: float
+    confirmed_interval: Speedup | None
+    search: float | None
+    place: str
+    sign: str = ""
+    parameters: Mapping[str, Value] | None = None
+
+    @property
+    def off_by(self) -> float | None:
+        """The search's estimate over what was confirmed, less 1."""
+        return None if self.search is None else self.search / self.confirmed - 1
+
+
+def finals_columns(baseline: str) -> list[Column[Raced]]:
+    """A line of the finals; `baseline`: how it reads in the place of parameters."""
+    return [
+        Column("trial", int, "its number", text=lambda e: "" if e.trial is None else f"{e.trial}{e.sign}"),
+        Column("confirmed", float, "t_baseline / t_variant", reads=ratio),
+        Column("confirmed_interval", Speedup, "the same with its ends", head="95 % interval", reads=ends),
+        Column("search", float, "the search's estimate", reads=ratio, where="wide"),
+        Column("off_by", float, "that over what was confirmed, less 1", reads=lambda e: f"{e:+z.1%}", where="wide"),
+        Column("place", str),
+        Column(POINTS, dict[str, Value], reads=point, none=baseline),
+    ]
+
+
+def finals_table(record: FinalsRecord, problem: Problem) -> Table:
     """The finals of a study: what was confirmed of each finalist, the baseline as a line, and how it ended."""
     from autotuner.tuning.finals.standings import rivals  # brings sqlalchemy along
 
     baseline, standing = op_of(problem).words.baseline, record.standing
+    columns = finals_columns(f"{baseline} ({', '.join(dict.fromkeys(record.baselines))})")
     if standing is None:
-        return Text(f"{record.study}: the finals {record.id} did not come to an end; heats run: {len(record.heats)}.")
-    finalists, found = record.by_digest, rivals(record.finalists, standing)
+        unended = f"{record.study}: the finals {record.id} did not come to an end; heats run: {len(record.heats)}."
+        return Table.of(columns, (), [unended])
+    found = rivals(record.finalists, standing)
     leads = {each.digest for each in found}
-    fastest_first = sorted(standing.finalists, key=lambda each: each.log_ratio.mid)
-    above, points = beside([finalists[each.digest].variant.point for each in fastest_first])
-
-    def made(width: int) -> RenderableType:
-        biased = ("search", "off by") if width >= WIDE else ()
-        right = (0, 1, 3, 4) if biased else (0, 1)
-        table = new_table("trial", "confirmed", "95 % interval", *biased, "place", POINTS, right=right)
-        theirs = f"{baseline} ({', '.join(dict.fromkeys(record.baselines))})"
-        lines: list[tuple[float, tuple[str, ...]]] = [
-            (0.0, ("", "1.000x", "", *("" for _ in biased), "baseline", theirs))
-        ]
-        for each, point in zip(fastest_first, points, strict=True):
-            *known, search, off, place = _cells(finalists[each.digest], each, standing, leads)
-            lines.append((each.log_ratio.mid, (*known, *((search, off) if biased else ()), place, point)))
-        for _, line in sorted(lines, key=lambda each: each[0]):
-            table.add_row(*line, style=STYLES.get(line[0][-1:], ""))
-        return table
-
-    numbers = [finalists[each.digest].number for each in found]
+    lines = [Raced(None, 1.0, None, None, "baseline")]
+    for each in standing.finalists:
+        finalist, speedup, (place, sign) = (
+            record.by_digest[each.digest],
+            each.log_ratio.speedup,
+            _place(each, standing, each.digest in leads),
+        )
+        lines.append(
+            Raced(
+                finalist.number,
+                speedup.mid,
+                speedup,
+                speedup_of(finalist.estimate),
+                place,
+                sign,
+                finalist.variant.point,
+            )
+        )
+    numbers = [record.by_digest[each.digest].number for each in found]
     tied, crowned = numbers if len(numbers) > 1 else [], numbers[0] if numbers and standing.crowned else None
     beaten = sum(each.tied for each in standing.finalists) > len(found)
     ending = ending_words(crowned, tied, beaten, baseline) if found else "No finalist is left."
-    notes = [*_finals_notes(record, standing), *_missing(record), *_rebuilt(record)]
-    head = note(_finals_head(record, standing))
-    return Group(head, *above, Fitted(made), note(ending), *map(note, notes))
+    notes = [ending, *_finals_notes(record, standing), *_missing(record), *_rebuilt(record)]
+    fastest_first = sorted(lines, key=lambda each: -each.confirmed)
+    return Table.of(columns, fastest_first, notes, lambda each: each.sign, [_finals_head(record, standing)])
 
 
-def _cells(finalist: Finalist, found: Confirmed, standing: Standing, leading: Collection[str]) -> tuple[str, ...]:
-    """Of a finalist: the number with its sign, what was confirmed, the search's estimate, and the place. `leading`:
-    digests of those who may be the fastest by all that is known."""
-    leads = found.digest in leading
-    log = found.log_ratio
+def _place(found: Confirmed, standing: Standing, leads: bool) -> tuple[str, str]:
+    """How a finalist compares with the fastest, and its sign. `leads`: it may be the fastest by all that is known."""
     fastest = min(each.log_ratio.mid for each in standing.finalists)
-    slower = f"{math.expm1(log.mid - fastest):.1%} slower"
-    sign = ""
+    slower = f"{math.expm1(found.log_ratio.mid - fastest):.1%} slower"
     if found.digest == standing.leader:
-        sign = WINNER if standing.crowned else TIE if leads else ""
-        place = "crowned" if standing.crowned else "leads" if leads else "lost to one that ties, in the search"
-    elif found.tied and not leads:
-        place = f"{slower}, and lost a race of the search"
-    else:
-        sign = TIE if found.tied else ""
-        place = f"{'as fast' if found.alike else 'tied'}, {slower}" if found.tied else slower
-    return (
-        f"{finalist.number}{sign}",
-        f"{log.speedup.mid:.3f}x",
-        ends(log.speedup),
-        f"{speedup_of(finalist.estimate):.3f}x",
-        f"{math.expm1(log.mid - finalist.estimate):+z.1%}",
-        place,
-    )
+        if standing.crowned:
+            return "crowned", WINNER
+        return ("leads", TIE) if leads else ("lost to one that ties, in the search", "")
+    if found.tied and not leads:
+        return f"{slower}, and lost a race of the search", ""
+    if found.tied:
+        return f"{'as fast' if found.alike else 'tied'}, {slower}", TIE
+    return slower, ""
 
 
 def _finals_head(record: FinalsRecord, standing: Standing) -> str:
-    when = f"{record.finished_at:%Y-%m-%d %H:%M:%S} UTC" if record.finished_at else "not over"
+    when = moment(record.finished_at) if record.finished_at else "not over"
     return (
         f"{record.study}: finals {record.id}, {when}, on {record.host}:"
         f" {standing.processes} fresh processes x {record.blocks} blocks, fewer of those that were far behind"

@@ -1,53 +1,102 @@
-"""What the gate found, as a person reads it: check by check, and the baselines case by case."""
+"""What the gate found: check by check, case by case, and the baselines case by case."""
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
-from rich.text import Text
+from collections.abc import Sequence
 
-from autotuner.ops import op_of
-from autotuner.tuning.trial_report import TrialReport
-from autotuner.values.gate_report import ReferenceCheck
+from autotuner.ops import Op
+from autotuner.values.gate_report import CaseResult, CheckResult, ReferenceCheck
 from autotuner.values.outcome import Calibration, Device
 from autotuner.views.meanings import meanings
-from autotuner.views.terminal import new_table
+from autotuner.views.table import Column, Table
+from autotuner.views.words import micros
+
+LOOKS = {"pass": "good", "fail": "bad", "unavailable": "warn"}
+"""How the chips of a check's states look."""
 
 
-def gate_table(report: TrialReport) -> RenderableType:
-    """Every check of the gate that ran: how it ended, what it took and the largest error it saw."""
-    table = new_table("check", "", "ms", "launches", "cases", "worst error", "asserts", right=(2, 3, 4, 5))
-    known = meanings(op_of(report.problems[0]))
-    styles = {"fail": "red", "unavailable": "yellow"}
-    for check in report.checks:
-        ratios = [case.errors.worst_ratio for case in check.cases]
-        worst = f"{max(ratios):.2f} of tolerance" if ratios else ""
-        counts = [str(count) if count else "" for count in (check.launches, len(ratios))]
-        said = check.note or (known[check.code].asserts if check.code in known else "")
-        table.add_row(
-            check.code,
-            Text(check.status, style=styles.get(check.status, "")),
-            f"{1e3 * check.seconds:.1f}",
-            *counts,
-            worst,
-            said,
-        )
-    looser = [Text(f"The family's kernel.toml loosens the gate: {reason}", style="yellow") for reason in report.looser]
-    return Group(table, *looser)
+def checks_table(checks: Sequence[CheckResult], op: Op, looser: Sequence[str] = ()) -> Table:
+    """Every check of the gate that ran: how it ended, what it took and the largest error it saw. `looser`: what the
+    family takes away from the gate, and why."""
+    known = meanings(op)
+
+    def worst(check: CheckResult) -> float | None:
+        return max((case.errors.worst_ratio for case in check.cases), default=None)
+
+    def asserts(check: CheckResult) -> str:
+        return check.note or (known[check.code].asserts if check.code in known else "")
+
+    columns: list[Column[CheckResult]] = [
+        Column("check", str, of=lambda e: e.code),
+        Column("status", str, look=lambda e: LOOKS.get(e.status, "")),
+        Column("ms", float, of=lambda e: 1e3 * e.seconds, reads=lambda found: f"{found:.1f}"),
+        Column("launches", int, reads=lambda count: f"{count:,}" if count else ""),
+        Column("cases", int, of=lambda e: len(e.cases), reads=lambda count: f"{count:,}" if count else ""),
+        Column("worst_error", float, "over its tolerance", worst, "worst error / tolerance", of_tolerance),
+        Column("asserts", str, of=asserts),
+    ]
+    return Table.of(columns, checks, [f"The family's kernel.toml loosens the gate: {reason}" for reason in looser])
 
 
-def reference_table(calibration: Calibration, device: Device) -> RenderableType:
+def cases_table(checks: Sequence[CheckResult]) -> Table:
+    """Every case of the gate."""
+    return Table.of(CASES, [(check.code, case) for check in checks for case in check.cases])
+
+
+CASES: list[Column[tuple[str, CaseResult]]] = [
+    Column("check", str, of=lambda e: e[0]),
+    Column("case", str, of=lambda e: e[1].case),
+    Column("seed", int, of=lambda e: e[1].seed_index),
+    Column("of_tolerance", float, of=lambda e: e[1].errors.worst_ratio, reads=lambda error: of_tolerance(error)),
+    Column("breaks", str, of=lambda e: e[1].errors.failed_rule),
+    Column("largest_error", float, of=lambda e: e[1].errors.max_abs, reads=lambda error: f"{error:.3g}"),
+    Column("allowed", float, of=lambda e: e[1].errors.max_abs_tol, reads=lambda error: f"{error:.3g}"),
+]
+"""What a case of the gate found."""
+
+
+def of_tolerance(error: float) -> str:
+    """An error in units of its tolerance, so that those of a column align."""
+    return f"{error:.3f}" if error < 1000 else f"{error:.3g}"
+
+
+def reference_table(calibration: Calibration, device: Device) -> Table:
     """The op's baselines against float64: the largest error in tolerances, a case a row."""
-    backends = list(dict.fromkeys(check.backend for check in calibration.references))
-    table = new_table("case", *backends, right=tuple(range(1, len(backends) + 1)))
     found = {(check.case, check.backend): check for check in calibration.references}
-    for case in dict.fromkeys(check.case for check in calibration.references):
-        table.add_row(case, *(_reference_cell(found.get((case, backend))) for backend in backends))
+
+    def column(backend: str) -> Column[str]:
+        def check(case: str) -> ReferenceCheck | None:
+            return found.get((case, backend))
+
+        def error(case: str) -> float | None:
+            return None if (of := check(case)) is None or of.errors is None else of.errors.worst_ratio
+
+        def text(case: str) -> str:
+            of = check(case)
+            if of is None or of.errors is None:
+                return "-"
+            return f"{of.errors.worst_ratio:.2f}{f' {of.failed_rule}' if of.failed_rule else ''}"
+
+        return Column(
+            backend,
+            float,
+            of=error,
+            head=backend,
+            text=text,
+            look=lambda case: "bad" if (of := check(case)) is not None and of.failed_rule else "",
+        )
+
+    backends = list(dict.fromkeys(check.backend for check in calibration.references))
     driver = {name: device.environment[name] for name in ("driver", "driver_module") if device.environment.get(name)}
     versions = ", ".join(f"{name} {version}" for name, version in {**calibration.versions, **driver}.items())
-    verdict = _reference_verdict(calibration)
-    note = Text("Largest error in units of its tolerance; above 1 breaks it. -: the baseline does not take the case.")
-    times = [Text(f"{t.problem}: {t.backend} {t.median_us:.2f} us") for t in calibration.timings]
-    return Group(table, note, Text(verdict), Text(f"{device.name}: {versions}"), *times)
+    notes = [
+        "Largest error in units of its tolerance; above 1 breaks it. -: the baseline does not take the case.",
+        _reference_verdict(calibration),
+        f"{device.name}: {versions}",
+        *(f"{each.problem}: {each.backend} {micros(each.median_us)} us" for each in calibration.timings),
+    ]
+    cases = dict.fromkeys(check.case for check in calibration.references)
+    return Table.of([Column[str]("case", str, of=lambda case: case), *map(column, backends)], cases, notes)
 
 
 def _reference_verdict(calibration: Calibration) -> str:
@@ -57,10 +106,3 @@ def _reference_verdict(calibration: Calibration) -> str:
     if calibration.oracle_fault is not None:
         return f"oracle_error: {'; '.join(broken)}"
     return f"No baseline here: {', '.join(sorted(calibration.left_out))}. {'; '.join(broken)}"
-
-
-def _reference_cell(check: ReferenceCheck | None) -> Text:
-    if check is None or check.errors is None:
-        return Text("-", style="dim")
-    rule = check.failed_rule
-    return Text(f"{check.errors.worst_ratio:.2f}{f' {rule}' if rule else ''}", style="red" if rule else "")

@@ -94,7 +94,14 @@ SWEEPS: list[Column[Outlook]] = [
         text=lambda e: "" if e.best_speedup is None else quoted_words(e.best_speedup, e.best_confirmed),
     ),
     data("best_confirmed", bool, "by finals; else it is the estimate of the search"),
-    Column("worked_s", float, "seconds of work over all runs", lambda e: e.sweep.spent_s, "worked", about),
+    Column(
+        "worked_s",
+        float,
+        "seconds of work over all runs",
+        lambda e: e.sweep.spent_s,
+        "worked",
+        lambda e: about(e) if e else "",
+    ),
     Column(
         "left_s",
         float,
@@ -102,13 +109,22 @@ SWEEPS: list[Column[Outlook]] = [
         head="left",
         reads=lambda seconds: f"about {about(seconds)}",
     ),
-    Column("waits", str, "why it does not run"),
-    Column("detail", str, "why it is in its state", lambda e: e.sweep.detail, "", where="table"),
+    Column("waits", str, "why it does not run", where="full"),
+    Column(
+        "detail",
+        str,
+        "why it is in its state",
+        lambda e: e.sweep.detail,
+        "",
+        text=lambda e: e.waits or process_words(e.sweep.holder) or e.sweep.detail,
+        where="table",
+    ),
     Column(
         "worker",
         Process,
         of=lambda e: e.sweep.holder and row_of(PROCESS, e.sweep.holder),
-        text=lambda e: "" if e.sweep.holder is None else process_words(e.sweep.holder),
+        text=lambda e: process_words(e.sweep.holder),
+        where="full",
     ),
     data("attempts", int, "runs in a row that ended by a fault of the machinery", lambda e: e.sweep.attempts),
     Column("submitted_at", datetime, of=lambda e: e.sweep.submitted_at, head="asked for", reads=moment, where="full"),
@@ -156,8 +172,10 @@ def _budget(each: Outlook) -> str:
     return f"{request.trials} trials" + ("" if request.minutes is None else f" or {request.minutes:g} minutes")
 
 
-def process_words(holder: Holder) -> str:
-    """A process, and the sweep that it works on."""
+def process_words(holder: Holder | None) -> str:
+    """A process, and the sweep that it works on; "" for none."""
+    if holder is None:
+        return ""
     return f"process {holder.pid} on {holder.host}" + (f": {holder.doing}" if holder.doing.startswith("sweep") else "")
 
 
@@ -177,7 +195,7 @@ DEVICES: list[Column[DeviceRecord]] = [
         Process,
         of=lambda e: e.holder and row_of(PROCESS, e.holder),
         head="held by",
-        text=lambda e: "nobody" if e.holder is None else process_words(e.holder),
+        text=lambda e: process_words(e.holder) or "nobody",
     ),
     Column(
         "seen_at", datetime, of=lambda e: e.seen_at if e.holder is None else e.holder.seen, head="seen", reads=moment

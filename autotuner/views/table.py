@@ -179,7 +179,7 @@ def trial_column(number: Callable[[T], int], study: str, links: Links | None) ->
     return Column("trial", int, "its number", number, reads=str, href=href)
 
 
-def points_column(point: Callable[[T], Mapping[str, Value]]) -> Column[T]:
+def points_column(point: Callable[[T], Mapping[str, Value] | None]) -> Column[T]:
     """The parameters: IMPL first, then by name. A terminal shows of each what tells it from the first."""
     return Column(words.POINTS, dict[str, Value], "IMPL first, then by name", point, reads=words.point)
 

@@ -18,6 +18,9 @@ WIDE = 110
 """Characters of a line from which a table has room for all of its columns; 80 have to do for those that matter."""
 
 STYLES = {WINNER: "bold green", TIE: "green", ESTIMATE: "yellow", REJECT: "red", OURS: "magenta"}
+"""Of the signs of rows."""
+LOOKS = {"bad": "red", "warn": "yellow"}
+"""Of the colours of chips."""
 
 
 class Fitted:
@@ -44,7 +47,7 @@ def printed(found: table.Table) -> RenderableType:
         right = tuple(at for at, column in enumerate(fits.columns) if column.is_right)
         lines = new_table(*(column.title for column in fits.columns), right=right)
         for row in fits.rows:
-            cells = (Text(cell.text, style=STYLES.get(cell.look or "", "")) for cell in row.cells)
+            cells = (Text(cell.text, style=LOOKS.get(cell.look or "", "")) for cell in row.cells)
             lines.add_row(*cells, style=STYLES.get(row.sign, ""))
         return lines
 

@@ -126,7 +126,7 @@ def sweep(request: Request, number: Number) -> Response:
             "state": state_words(found),
             "mood": MOODS.get(found.sweep.state, ""),
             "group": sweeps_table(group) if group else None,
-            "watch": answer.command("watch", str(number), store=_label(server)),
+            "watch": answer.command("sweep", "watch", str(number), store=_label(server)),
             "events": events_table(tuple(reversed(events))),
             "study": snapshot,
             "cards": () if snapshot is None else answer.cards(snapshot, server.reader.store.label),

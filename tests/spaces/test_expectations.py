@@ -117,7 +117,7 @@ def test_a_space_shows_its_quantities() -> None:
     }
     console = Console(width=120)
     with console.capture() as captured:
-        console.print(space_tables.space_table(SPACE))
+        console.print(space_tables.space_shown(SPACE))
     assert re.search(r"BLOCKS +HEADS \* ceil_div\(SEQ_Q, BLOCK\) +2 +16", captured.get())
 
 

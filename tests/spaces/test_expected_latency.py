@@ -121,8 +121,8 @@ def test_a_space_shows_its_steps_and_how_far_they_tell_points_apart() -> None:
     assert space_tables.space_document(BARE)["expected_latency"] == {"steps": {}, "spread": None}
     console = Console(width=200)
     with console.capture() as captured:
-        console.print(space_tables.space_table(SPACE))
-        console.print(space_tables.space_table(BARE))
+        console.print(space_tables.space_shown(SPACE))
+        console.print(space_tables.space_shown(BARE))
     assert captured.get().count("expected to differ by") == 1
     assert f"expected to differ by {spread:.3g}x" in captured.get()
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from autotuner.spaces.limits import Limits
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.errors import KernelError, SpaceError
-from autotuner.views.space_tables import space_document, space_table
+from autotuner.views.space_tables import space_document, space_shown
 from tests.helpers.limited import LIMITS, TEXT, rule
 
 FACTS = {"THREADS_ALLOWED": 1}
@@ -185,7 +185,7 @@ def test_show_says_where_each_constraint_comes_from() -> None:
     ]
     assert [each["limit_of"] for each in found] == [[], ["plain", "wide", "split"], ["wide"], ["wide"], ["split"]]
     printed = StringIO()
-    Console(width=200, file=printed).print(space_table(space))
+    Console(width=200, file=printed).print(space_shown(space))
     lines = printed.getvalue().splitlines()
     assert [line.split()[2:4] for line in lines if "a choice of this search" in line] == [["space", "file"]]
     assert [line.split()[2] for line in lines if "two rows at least" in line] == ["cpu.wide"]

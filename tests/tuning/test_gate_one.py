@@ -32,6 +32,7 @@ from autotuner.values.outcome import Artifact, Calibration, Device, Outcome, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from autotuner.views import gate_tables
+from autotuner.views.terminal import printed
 from tests.helpers import simulated
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 from tests.helpers.fake_line import FakeLine
@@ -268,7 +269,7 @@ def test_the_table_has_a_row_a_case_and_names_what_is_broken() -> None:
     device = Device(backend="cuda", name="A GPU", facts={}, environment=environment)
     console = Console(width=120)
     with console.capture() as captured:
-        console.print(gate_tables.reference_table(BROKEN_CALIBRATION, device))
+        console.print(printed(gate_tables.reference_table(BROKEN_CALIBRATION, device)))
     lines = [line.split() for line in captured.get().splitlines()]
     assert ["case", "flash", "math"] in lines
     assert ["Q1", "0.25", "0.50"] in lines

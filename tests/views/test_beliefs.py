@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ from autotuner.views.beliefs_text import SHOWN, lines
 from autotuner.views.importance import share_alone, share_together
 from autotuner.views.rejects import rejected_where
 from autotuner.views.surrogate_beliefs import Beliefs
+from autotuner.views.words import percent, ratio
 from tests.helpers import simulated
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
@@ -364,16 +366,19 @@ def autotuner(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 def test_the_command_says_the_same_in_words_json_and_a_figure(told: StudyBeliefs, folder: Path) -> None:
     words = autotuner(folder, "explain", told.study[:12], "--figure", "figure.svg")
     assert words.returncode == 0, words.stderr
-    assert words.stdout.splitlines() == [*lines(told), "Drawn into figure.svg."]
+    assert words.stdout.splitlines()[-len(lines(told)) - 1 :] == [*lines(told), "Drawn into figure.svg."]
     document = autotuner(folder, "explain", "--json")
     assert StudyBeliefs.model_validate_json(document.stdout) == told
     found = beliefs(told)
     for effect in found.parameters:
         if max(effect.share, effect.fast_share) < SHOWN:
             continue
-        assert f"{effect.share:.1%} ({effect.fast_share:.1%})" in words.stdout
-        for value in effect.values[1:]:
-            assert f"{value.value} {value.slower:.1%} slower (up to {value.best:.3f}x)" in words.stdout
+        assert re.search(
+            rf"{effect.parameter} +{percent(effect.share, 1)} +{percent(effect.fast_share, 1)}", words.stdout
+        )
+        for value in effect.values:
+            figures = f"{percent(value.slower, 1)} +{ratio(value.speedup)} +{ratio(value.best)}"
+            assert re.search(rf"{effect.parameter}={value.value} +{figures}", words.stdout)
     assert "UNROLL at IMPL=plain: dead so far" in words.stdout
     assert "Converged" in words.stdout
     drawn = (folder / "figure.svg").read_text()

@@ -14,13 +14,19 @@ from rich.console import Console, RenderableType
 
 from autotuner.jobs import queue
 from autotuner.jobs.outlook import outlook
+from autotuner.ops import op_of
 from autotuner.store import Store, device_health, figures, sweeps
 from autotuner.tuning import covered
 from autotuner.tuning.compared import comparison
 from autotuner.tuning.finals import standings
-from autotuner.views import figure_tables, sweep_tables
+from autotuner.values.gate_report import CaseResult, CheckResult, ReferenceCheck
+from autotuner.values.outcome import Calibration
+from autotuner.views import beliefs_text, figure_tables, gate_tables, sweep_tables
+from autotuner.views.finals_table import finals_table
 from autotuner.views.leaderboard import leaderboard
+from autotuner.views.space_tables import space_tables
 from autotuner.views.studies_table import studies_table
+from autotuner.views.surrogate_beliefs import Belief, Beliefs, PairEffect, ParameterEffect, ValueEffect
 from autotuner.views.table import Cell, Table
 from autotuner.views.terminal import printed, printed_in_full
 from autotuner.views.trials_table import trials_of
@@ -28,9 +34,36 @@ from autotuner.views.words import POINTS
 from autotuner.web import wire
 from autotuner.web.templates import environment
 from tests.helpers import simulated
-from tests.helpers.recorded import hold_finals, measured, raced_out, record_all, study_record
+from tests.helpers.recorded import case_errors, hold_finals, measured, raced_out, record_all, study_record
 
 STUDY = "scalar-abc"
+SDPA = op_of(study_record().problems[0])
+FOUND = CaseResult(case="a case", seed_index=1, errors=case_errors(0.5))
+CHECKS = (
+    CheckResult(code="G2.T1", status="fail", seconds=0.25, launches=3, cases=(FOUND,)),
+    CheckResult(code="G8.memory", status="unavailable", seconds=0.0, note="not installed"),
+)
+BELIEF = Belief(point={"IMPL": "simd", "BLOCK_M": 16}, low=1.1, speedup=1.25, high=1.5, judged=False, gain=0.0123)
+VALUES = tuple(
+    ValueEffect(value=value, points=20, judged=3, speedup=1.2 - slower, slower=slower, best=1.25)
+    for value, slower in ((16, 0.0), (32, 0.052))
+)
+BELIEFS = Beliefs(
+    looked_at=40,
+    parameters=(ParameterEffect(parameter="BLOCK_M", share=0.613, fast_share=0.27, values=VALUES),),
+    pairs=(PairEffect(parameters=("BLOCK_M", "IMPL"), share=0.1, fast_share=0.2),),
+    best=BELIEF.model_copy(update={"gain": None, "judged": True}),
+    promising=(BELIEF,),
+    gain=0.0123,
+    converged=False,
+    trust=None,
+    map=None,
+)
+REFERENCES = Calibration(
+    baselines=("flash",),
+    timings=(),
+    references=(ReferenceCheck(backend="flash", case="a case", errors=case_errors(2.5)),),
+)
 BASELINE = figures.BaselineAt(
     session=1,
     at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
@@ -68,6 +101,15 @@ def served(store: Store) -> Table:
     return sweep_tables.devices_table(device_health.every(store))
 
 
+def raced(store: Store) -> Table:
+    """Of finals that are held for it where there were none yet."""
+    if standings.finals(store, STUDY) is None:
+        hold_finals(store, {16: 51.0, 32: 50.0, 64: 50.0}, {16: 0, 32: 1, 64: 2})
+    found = standings.finals(store, STUDY)
+    assert found is not None
+    return finals_table(found, study_record().problems[0])
+
+
 VIEWS: Mapping[str, tuple[Callable[[Store], Table], type[BaseModel] | None]] = {
     "leaderboard": (lambda store: leaderboard(standings.leaderboard(store, STUDY, 10), study_record()), wire.Ranked),
     "trials": (lambda store: trials_of(store, STUDY), wire.Trial),
@@ -87,6 +129,15 @@ VIEWS: Mapping[str, tuple[Callable[[Store], Table], type[BaseModel] | None]] = {
     "studies": (lambda store: studies_table(standings.studies(store)), wire.Study),
     "sweeps": (queued, wire.Sweep),
     "events": (happened, None),
+    "finals": (raced, None),
+    "shares": (lambda _: beliefs_text.shares_table(BELIEFS), None),
+    "effects": (lambda _: beliefs_text.effects_table(BELIEFS), None),
+    "promising": (lambda _: beliefs_text.promising_table(BELIEFS), None),
+    "checks": (lambda _: gate_tables.checks_table(CHECKS, SDPA, ("a reason",)), None),
+    "cases": (lambda _: gate_tables.cases_table(CHECKS), None),
+    "references": (lambda _: gate_tables.reference_table(REFERENCES, study_record().device), None),
+    "parameters": (lambda _: space_tables(simulated.space())["parameters"], None),
+    "constraints": (lambda _: space_tables(simulated.space())["constraints"], None),
     "devices": (served, wire.Device),
 }
 
@@ -153,4 +204,6 @@ def agrees(value: object, cell: Cell) -> bool:
         percent = shown[3] in (" %", "%")
         digits = len(shown[2] or "")
         return bool(abs(value * (100 if percent else 1) - float(shown[1].replace(",", ""))) <= 0.5001 * 10.0**-digits)
-    return True if not isinstance(value, str) else value.replace("T", " ")[:10] in cell.text or " " in cell.text
+    if not isinstance(value, str) or value in cell.text:
+        return True
+    return value.replace("T", " ")[:10] in cell.text or " " in cell.text

@@ -113,7 +113,7 @@ def test_a_leader_that_ties_with_sdpa_is_no_winner(study: Store) -> None:
     assert "not shown to be faster than SDPA by more than a tie. Nobody is crowned." in leaderboard(study)
     rows = [
         line
-        for line in shown(finals_table(finals_of(study), PROBLEM)).splitlines()
+        for line in shown(printed(finals_table(finals_of(study), PROBLEM))).splitlines()
         if "BLOCK_M" in line or "SDPA (" in line
     ]
     assert ["BLOCK_M=32" in row for row in rows] == [False, False, True]
@@ -121,7 +121,7 @@ def test_a_leader_that_ties_with_sdpa_is_no_winner(study: Store) -> None:
 
 def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     hold_finals(study, {16: 50.0, 32: 50.0, 64: 55.0, 8: 110.0}, {16: 0, 32: 1, 64: 2, 8: 3})
-    text = shown(finals_table(finals_of(study), PROBLEM))
+    text = shown(printed(finals_table(finals_of(study), PROBLEM)))
     assert "5 fresh processes x 40 blocks" in text
     rows = rows_of(text)
     assert "1.000x" in rows[3]
@@ -146,7 +146,7 @@ def test_where_the_tie_band_comes_from_is_said(study: Store, tie: float, races: 
     found = finals_of(study)
     assert found.standing is not None
     changes = {"standing": found.standing.model_copy(update={"tie": tie}), "tie": tie, "aa_races": races}
-    assert words in shown(finals_table(found.model_copy(update=changes), PROBLEM))
+    assert words in shown(printed(finals_table(found.model_copy(update=changes), PROBLEM)))
 
 
 def test_what_became_of_a_missing_finalist_is_said(study: Store) -> None:
@@ -157,7 +157,7 @@ def test_what_became_of_a_missing_finalist_is_said(study: Store) -> None:
     heats[2] = heats[2].model_copy(update={"faults": {2: fault}, "us": us})
     hold_finals(study, micros, numbers, heats)
     study.revoke("scalar-abc", 0, "a race was found")
-    text = shown(finals_table(finals_of(study), PROBLEM))
+    text = shown(printed(finals_table(finals_of(study), PROBLEM)))
     assert "Trial 2 failed while it was timed: G7.guard: 4 bytes past the end of O" in text
     assert "Trial 0 was revoked since: `autotuner show 0`." in text
     assert "BLOCK_M=16" not in text
@@ -168,17 +168,17 @@ def test_what_became_of_a_missing_finalist_is_said(study: Store) -> None:
 def test_another_binary_than_the_search_measured_is_said(study: Store) -> None:
     hold_finals(study, {16: 50.0}, {16: 0})
     found = finals_of(study)
-    assert "another binary" not in shown(finals_table(found, PROBLEM))
+    assert "another binary" not in shown(printed(finals_table(found, PROBLEM)))
     (finalist,) = found.finalists
     rebuilt = finalist.model_copy(update={"searched": artifact(99).digest})
-    text = shown(finals_table(found.model_copy(update={"finalists": (rebuilt,)}), PROBLEM))
+    text = shown(printed(finals_table(found.model_copy(update={"finalists": (rebuilt,)}), PROBLEM)))
     assert "Trial 0 raced as another binary than the search measured" in text
 
 
 def test_one_process_bounds_nothing(study: Store) -> None:
     micros = {16: 50.0, 32: 60.0}
     hold_finals(study, micros, {16: 0, 32: 1}, [heat(micros)])
-    text = shown(finals_table(finals_of(study), PROBLEM))
+    text = shown(printed(finals_table(finals_of(study), PROBLEM)))
     assert text.count("too few processes") == 2
     assert "Nobody is crowned." in text
     assert "too few processes" in leaderboard(study)
@@ -197,7 +197,7 @@ def test_status_quotes_what_was_confirmed_once_there_is_something(study: Store) 
 def test_what_lost_a_race_of_the_search_is_said_to_have(study: Store) -> None:
     heats = [heat({16: 50.0, 32: 50.0}, process) for process in range(5)]
     hold_finals(study, {16: 50.0, 32: 50.0}, {16: 0, 32: 1}, heats, slower_than={1: (0,)})
-    text = shown(finals_table(finals_of(study), PROBLEM))
+    text = shown(printed(finals_table(finals_of(study), PROBLEM)))
     assert "search" in line_of(text, "BLOCK_M=32")
     said = "What the finals do not tell from the first has lost to it in races of the search. Nobody is crowned."
     assert said in text
@@ -208,4 +208,4 @@ def test_what_lost_a_race_of_the_search_is_said_to_have(study: Store) -> None:
 def test_finals_that_were_killed_say_so(study: Store) -> None:
     study.start_finals("scalar-abc", lineup({16: 0}, {16: 48.0}), {})
     (killed,) = queries.all_finals(study, "scalar-abc")
-    assert "did not come to an end; heats run: 0." in shown(finals_table(killed, PROBLEM))
+    assert "did not come to an end; heats run: 0." in shown(printed(finals_table(killed, PROBLEM)))

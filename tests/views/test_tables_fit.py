@@ -96,7 +96,7 @@ def test_every_table_of_a_study_fits(path: Path, width: int) -> None:
         of, finals = queries.study(store, name), standings.finals(store, name)
         assert finals is not None
         trials = shown(printed(trials_of(store, name)), width)
-        tables = [*trials, *shown(finals_table(finals, of.problems[0]), width)]
+        tables = [*trials, *shown(printed(finals_table(finals, of.problems[0])), width)]
     assert max(map(len, tables)) <= width
     (revoked,) = (line for line in trials if line.split()[:1] == ["5"])
     (rejected,) = (line for line in trials if line.split()[:1] == ["1"])

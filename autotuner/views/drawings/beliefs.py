@@ -9,15 +9,11 @@ from autotuner.views import beliefs_text
 from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.svg import Plot, Svg, around
-from autotuner.views.surrogate_beliefs import BeliefMap, Beliefs, ParameterEffect
+from autotuner.views.surrogate_beliefs import BeliefMap, Beliefs
 from autotuner.views.table import Table
-from autotuner.views.words import percent, point, ratio
+from autotuner.views.words import percent, ratio
 
 WIDTH, ROW, LEFT = 860, 26, 210
-BARS = 14
-"""Shares, and parameters, that are drawn."""
-TELLING = 0.01
-"""Smallest share of the variance that is drawn, 0..1."""
 
 
 class BeliefsPage(NamedTuple):
@@ -31,7 +27,7 @@ class BeliefsPage(NamedTuple):
 
 def page(found: StudyBeliefs) -> BeliefsPage:
     """The drawings and the words."""
-    return BeliefsPage(found.judged, found.points, figures(found), sentences(found))
+    return BeliefsPage(found.judged, found.points, figures(found), beliefs_text.lines(found))
 
 
 def figures(found: StudyBeliefs) -> tuple[Figure, ...]:
@@ -39,25 +35,19 @@ def figures(found: StudyBeliefs) -> tuple[Figure, ...]:
     beliefs = found.beliefs
     if beliefs is None:
         return ()
-    matter = [each for each in beliefs.parameters if max(each.share, each.fast_share) >= TELLING][:BARS]
-    drawn = [_shares(beliefs), _effects(matter), *([_map(beliefs.map)] if beliefs.map is not None else [])]
-    return (*drawn, _promising(beliefs))
-
-
-def sentences(found: StudyBeliefs) -> list[str]:
-    """The same in words, as `autotuner explain` prints them."""
-    return beliefs_text.lines(found)
+    drawn = [_shares(beliefs), _effects(beliefs), *([_map(beliefs.map)] if beliefs.map is not None else [])]
+    note = "Converged: what is left is not expected to be told apart." if beliefs.converged else "Not converged."
+    left = Figure("promising", "What is left to find", note, None, beliefs_text.promising_table(beliefs))
+    return (*drawn, left)
 
 
 def _shares(beliefs: Beliefs) -> Figure:
-    every = [(each.parameter, each.share, each.fast_share, "measured") for each in beliefs.parameters]
-    every += [(" and ".join(each.parameters), each.share, each.fast_share, "pair") for each in beliefs.pairs]
-    every.sort(key=lambda each: -max(each[1], each[2]))
-    shown = [each for each in every if max(each[1], each[2]) >= TELLING][:BARS]
+    shown = beliefs_text.shares_of(beliefs)
     svg = Svg(WIDTH, ROW * max(1, len(shown)) + 8, "Shares of the variance that parameters explain")
-    most = max((max(each[1], each[2]) for each in shown), default=1.0)
+    most = max((each.most for each in shown), default=1.0)
     length = WIDTH - LEFT - 150
-    for place, (name, share, fast, look) in enumerate(shown):
+    for place, (name, share, fast, is_pair) in enumerate(shown):
+        look = "pair" if is_pair else "measured"
         y = ROW * place + 4
         svg.text(LEFT - 8, y + 14, name, "label", "end")
         svg.add("rect", x=LEFT, y=y, width=max(1.0, length * share / most), height=10, rx=2, class_=f"bar {look}")
@@ -66,17 +56,13 @@ def _shares(beliefs: Beliefs) -> Figure:
         )
         at = LEFT + length * max(share, fast) / most + 8
         svg.text(at, y + 14, f"{percent(share, 1)} ({percent(fast, 1)})", "tick")
-    grid = Table.plain(
-        ("parameter", "of the variance", "in the fastest quarter"),
-        tuple((name, percent(share, 1), percent(fast, 1)) for name, share, fast, _ in every),
-        frozenset({1, 2}),
-    )
     note = "The share of the believed speed's variance that each explains alone, and two together beyond each alone."
     note += " The thin bar: in the fastest quarter of the points."
-    return Figure("matters", "What matters", note, svg.render(), grid)
+    return Figure("matters", "What matters", note, svg.render(), beliefs_text.shares_table(beliefs))
 
 
-def _effects(parameters: Sequence[ParameterEffect]) -> Figure:
+def _effects(beliefs: Beliefs) -> Figure:
+    parameters = beliefs_text.mattering(beliefs)
     values = [each.slower for parameter in parameters for each in parameter.values]
     reach = around([0.0, *values])
     height = ROW * max(1, len(parameters)) + 50
@@ -86,7 +72,6 @@ def _effects(parameters: Sequence[ParameterEffect]) -> Figure:
     for tick in x.ticks(7):
         svg.line(x(tick), 6, x(tick), bottom, "grid")
         svg.text(x(tick), bottom + 16, f"+{100 * tick:.4g} %", "tick", "middle")
-    rows = []
     for place, parameter in enumerate(parameters):
         y = ROW * place + 18
         svg.text(LEFT - 12, y + 4, f"{parameter.parameter}={parameter.values[0].value}", "label", "end")
@@ -95,19 +80,10 @@ def _effects(parameters: Sequence[ParameterEffect]) -> Figure:
             title = f"{parameter.parameter}={each.value}: {percent(each.slower, 1)} slower than the best value"
             svg.add("circle", cx=x(each.slower), cy=y, r=4, class_=f"mark {'measured' if at == 0 else 'raced_out'}",
                     title=title)  # fmt: skip
-            rows.append((f"{parameter.parameter}={each.value}", percent(each.slower, 1), ratio(each.speedup),
-                         ratio(each.best), f"{each.judged:,}", f"{each.points:,}"))  # fmt: skip
-    columns = ("value", "slower than the best value", "mean speedup", "of its fastest point", "judged", "points")
     note = (
         "Each dot is a value: how much slower its points are in the mean than those of the best value, which is named."
     )
-    return Figure(
-        "effects",
-        "What each value costs",
-        note,
-        svg.render(),
-        Table.plain(columns, tuple(rows), frozenset(range(1, 6))),
-    )
+    return Figure("effects", "What each value costs", note, svg.render(), beliefs_text.effects_table(beliefs))
 
 
 def _map(found: BeliefMap) -> Figure:
@@ -142,21 +118,3 @@ def _map(found: BeliefMap) -> Figure:
 
 def _named(value: object) -> str:
     return "absent" if value is None else str(value)
-
-
-def _promising(beliefs: Beliefs) -> Figure:
-    rows = [("believed the fastest", ratio(beliefs.best.speedup), f"{beliefs.best.low:.3f} to {beliefs.best.high:.3f}",
-             "yes" if beliefs.best.judged else "no", point(beliefs.best.point))]  # fmt: skip
-    rows += [
-        (
-            percent(each.gain, 2),
-            ratio(each.speedup),
-            f"{each.low:.3f} to {each.high:.3f}",
-            "not judged",
-            point(each.point),
-        )
-        for each in beliefs.promising
-    ]
-    columns = ("expected improvement", "believed speedup", "95 % interval", "judged", "point")
-    note = "Converged: what is left is not expected to be told apart." if beliefs.converged else "Not converged."
-    return Figure("promising", "What is left to find", note, None, Table.plain(columns, tuple(rows), frozenset({0, 1})))

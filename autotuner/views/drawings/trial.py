@@ -20,7 +20,7 @@ from autotuner.views.drawings.answer import command
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.rejects import words
 from autotuner.views.drawings.svg import Plot, Scale, Svg, around
-from autotuner.views.meanings import meanings
+from autotuner.views.gate_tables import cases_table, checks_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.table import Table
 from autotuner.views.trial_words import confirmed_words
@@ -69,7 +69,7 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
         parameters=_parameters(snapshot, outcome),
         built=_built(outcome),
         gate=_gate(snapshot, number, outcome),
-        cases=_cases(outcome),
+        cases=cases_table(() if outcome.gate is None else outcome.gate.checks),
         races=_races(number, outcome),
         source=source_of(outcome, roots),
         commands=_commands(snapshot, number, outcome, record.revoked_at is not None, store),
@@ -112,15 +112,10 @@ def _built(outcome: Outcome) -> Table:
     return Table.plain(("what", "value"), tuple(rows))
 
 
-def _worst(check: CheckResult) -> float | None:
-    return max((case.errors.worst_ratio for case in check.cases), default=None)
-
-
 def _gate(snapshot: Snapshot, number: int, outcome: Outcome) -> Figure | None:
     report = outcome.gate
     if report is None:
         return None
-    known = meanings(snapshot.op)
     checked = [check for check in report.checks if check.cases]
     svg = Svg(WIDTH, ROW * max(1, len(checked)) + 30, "The largest error of each check in units of its tolerance")
     plot = Plot(svg, *_error_scales(checked))
@@ -138,27 +133,9 @@ def _gate(snapshot: Snapshot, number: int, outcome: Outcome) -> Figure | None:
         if plot.x.holds(at):
             svg.line(plot.x(at), 0, plot.x(at), bottom, "baseline" if tick == 1 else "grid")
             svg.text(plot.x(at), bottom + 16, "tolerance" if tick == 1 else f"{tick:g}", "tick", "middle")
-    rows = tuple(
-        (
-            check.code,
-            check.status,
-            f"{1e3 * check.seconds:.1f}",
-            f"{check.launches:,}" if check.launches else "",
-            str(len(check.cases) or ""),
-            "" if (worst := _worst(check)) is None else _share(worst),
-            check.note or (known[check.code].asserts if check.code in known else ""),
-        )
-        for check in report.checks
-    )
-    columns = ("check", "status", "ms", "launches", "cases", "worst error / tolerance", "asserts")
-    grid = Table.plain(columns, rows, frozenset({2, 3, 4, 5}))
+    grid = checks_table(report.checks, snapshot.op)
     note = "A dot a case: its largest error in units of its tolerance. Right of the line it is out of tolerance."
     return Figure(f"gate-{number}", "The gate, case by case", note, svg.render() if checked else None, grid)
-
-
-def _share(error: float) -> str:
-    """An error in units of its tolerance, so that those of a column align."""
-    return f"{error:.3f}" if error < 1000 else f"{error:.3g}"
 
 
 def _place(value: float) -> float:
@@ -169,26 +146,6 @@ def _place(value: float) -> float:
 def _error_scales(checked: list[CheckResult]) -> tuple[Scale, Scale]:
     places = [_place(case.errors.worst_ratio) for check in checked for case in check.cases]
     return Scale(min([-2.0, *places]), max([0.4, *places]), LEFT, WIDTH - 16), Scale(0, 1, 0, 1)
-
-
-def _cases(outcome: Outcome) -> Table:
-    columns = ("check", "case", "seed", "of tolerance", "breaks", "largest error", "allowed")
-    if outcome.gate is None:
-        return Table.plain(columns, ())
-    rows = tuple(
-        (
-            check.code,
-            case.case,
-            str(case.seed_index),
-            _share(case.errors.worst_ratio),
-            case.errors.failed_rule or "",
-            f"{case.errors.max_abs:.3g}",
-            f"{case.errors.max_abs_tol:.3g}",
-        )
-        for check in outcome.gate.checks
-        for case in check.cases
-    )
-    return Table.plain(columns, rows, frozenset({2, 3, 5, 6}))
 
 
 def _races(number: int, outcome: Outcome) -> tuple[Figure, ...]:
