@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from autotuner.forge.family import Family
@@ -12,7 +11,7 @@ from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.recheck import Judges
 from autotuner.gate.sanitizer import SanitizerTool
 from autotuner.gate.tolerance import Truth
-from autotuner.race.arms import Tracks
+from autotuner.race.arms import Track
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings, Say
 from autotuner.values.problem import Problem
@@ -37,8 +36,8 @@ class DeviceProcess(Protocol):
     def bench(self, variant: LoadedVariant, matrix: Matrix) -> Bench:
         """Where the gate runs the variant."""
 
-    def tracks(self, conditions: Conditions, judges: Callable[[Problem], Judges]) -> Tracks:
-        """The problems, ready for races. `judges` makes what a track asks about the variants it has timed."""
+    def track(self, conditions: Conditions, problem: Problem, judges: Judges) -> Track:
+        """A problem, ready for races. `judges`: what the track asks about the variants it has timed."""
 
     def ceilings(self, conditions: Conditions) -> Ceilings:
         """What the device can do at most, measured."""

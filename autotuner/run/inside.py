@@ -77,7 +77,8 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
             if parts.kind.references:
                 artifact = job.built.artifact if isinstance(job, JudgeJob) else None
                 draw_up(line().references(job.conditions, artifact), say)
-            cage.enter(parts, folder, _runs_tools(parts, job))
+            sanitizes = isinstance(job, JudgeJob) and (job.sanitize or (job.checks_memory and not parts.kind.tools))
+            cage.enter(parts, folder, sanitizes)
 
     for _ in range(role.jobs):
         try:
@@ -118,10 +119,6 @@ def draw_up(asked: Sequence[tuple[Case, int]], say: Say) -> None:
             break
     os.close(done)
     os.waitpid(child, 0)
-
-
-def _runs_tools(parts: CageParts, job: JudgeJob | RaceJob) -> bool:
-    return isinstance(job, JudgeJob) and (job.sanitize or (job.checks_memory and not parts.kind.tools))
 
 
 def _do(

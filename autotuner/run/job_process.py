@@ -162,13 +162,8 @@ class JobProcess:
 
     @property
     def signs(self) -> tuple[Connection, int]:
-        """What to wait for: one of them is ready when the process has said something or ended."""
+        """What to wait for: the first is ready when the process has said something, the second when it has gone."""
         return self._replies, self._process.sentinel
-
-    @property
-    def end_sign(self) -> int:
-        """What to wait for after `end`: it is ready when the process has gone."""
-        return self._process.sentinel
 
     @property
     def is_alive(self) -> bool:

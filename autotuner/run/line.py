@@ -111,6 +111,7 @@ class GatedLine:
     ) -> None:
         self._family, self._toolchain, self._device, self._more = family, toolchain, device, more
         self._answers = lru_cache(maxsize=16)(self._baseline_answers)
+        self._prepared: tuple[object, Tracks] | None = None
 
     def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
         from autotuner.gate.references import names, reference_checks, sound
@@ -143,8 +144,15 @@ class GatedLine:
         return build(self._family, variant, conditions.compiled_for, self._toolchain)
 
     def tracks(self, conditions: Conditions) -> Tracks:
+        """The tracks of the last conditions are kept: a race, and the audit after it, have the same, and so have all
+        variants that a process judges."""
         self._device.prepare(conditions)
-        return self._device.tracks(conditions, partial(self._judges, conditions))
+        wanted = (conditions.problems, conditions.cache, conditions.seeds, conditions.threads)
+        if self._prepared is None or self._prepared[0] != wanted:
+            self._prepared = None  # frees the memory first
+            problems = conditions.problems
+            self._prepared = wanted, [self._device.track(conditions, p, self._judges(conditions, p)) for p in problems]
+        return self._prepared[1]
 
     def _judges(self, conditions: Conditions, problem: Problem) -> Judges:
         tolerance = self._family.document.gate.tolerance

@@ -168,7 +168,7 @@ class LocalExecutor:
     def _sleep(self, until: float) -> None:
         """Until a process has said something, has ended, or has to be looked at."""
         signs = [sign for process in self._running for sign in process.signs]
-        signs += [process.end_sign for process in self._ending]
+        signs += [process.signs[1] for process in self._ending]
         times = [self._deadline(process) for process in self._running] + [process.gone_by for process in self._ending]
         wait(signs, max(0.0, min([*times, until]) - time.monotonic()))
 

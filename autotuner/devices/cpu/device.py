@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 import torch
 
@@ -18,7 +17,7 @@ from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, truth
-from autotuner.race.arms import Audited, Price, Tracks
+from autotuner.race.arms import Audited, Price, Track
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Ceilings, Say
 from autotuner.values.problem import Problem
@@ -81,7 +80,6 @@ class CpuProcess:
     def __init__(self, toolchain: CpuToolchain, cache_bytes: int) -> None:
         """`cache_bytes`: of the last level."""
         self._toolchain, self._cache_bytes = toolchain, cache_bytes
-        self._prepared: tuple[object, list[CpuTrack]] | None = None
 
     def prepare(self, conditions: Conditions) -> None:
         """Pins this process to as many CPUs as the conditions allow and gives torch as many threads."""
@@ -95,18 +93,10 @@ class CpuProcess:
     def bench(self, variant: LoadedVariant, matrix: Matrix) -> CpuBench:
         return CpuBench(variant, matrix.neighbours(matrix.op.cases.between))
 
-    def tracks(self, conditions: Conditions, judges: Callable[[Problem], Judges]) -> Tracks:
-        """The tracks of the last conditions are kept: a race, and the audit after it, have the same."""
-        wanted = (conditions.problems, conditions.cache, conditions.seeds, conditions.threads)
-        if self._prepared is None or self._prepared[0] != wanted:
-            self._prepared = None  # frees the memory first
-            self._prepared = wanted, [self._track(conditions, problem, judges) for problem in conditions.problems]
-        return self._prepared[1]
-
-    def _track(self, conditions: Conditions, problem: Problem, judges: Callable[[Problem], Judges]) -> CpuTrack:
+    def track(self, conditions: Conditions, problem: Problem, judges: Judges) -> Track:
         inputs = self.truth(measured(problem), conditions.seeds[0]).inputs
         sets = InputSets(problem, inputs, conditions.cache, self._cache_bytes, MOST_SLABS // len(conditions.problems))
-        return CpuTrack(sets, conditions.threads, judges(problem))
+        return CpuTrack(sets, conditions.threads, judges)
 
     def ceilings(self, conditions: Conditions) -> Ceilings:
         return ceilings(conditions.compiled_for.dtype, self._toolchain)

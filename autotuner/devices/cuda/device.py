@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
 from functools import cached_property, lru_cache
 from itertools import product
 
@@ -27,7 +26,7 @@ from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, compute_truth
 from autotuner.ops.tensors import DTYPES
-from autotuner.race.arms import Audited, Price, Tracks
+from autotuner.race.arms import Audited, Price, Track
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Ceilings, Say
@@ -125,7 +124,6 @@ class CudaProcess:
             require_working_device()
             _ = self._instruments  # built now, as nothing can be kept once variants run here
         torch.set_num_threads(1)  # what is small enough for the host is slower on threads that builds keep from running
-        self._prepared: tuple[object, list[CudaTrack]] | None = None
         self._truths = lru_cache(maxsize=512)(self._compute)
 
     @cached_property
@@ -155,19 +153,11 @@ class CudaProcess:
         between = matrix.neighbours(matrix.op.cases.between_large)
         return CudaBench(variant, between, self._arena, self._instruments)
 
-    def tracks(self, conditions: Conditions, judges: Callable[[Problem], Judges]) -> Tracks:
-        """The tracks of the last conditions are kept, with the baselines' and the incumbent's arms."""
-        wanted = (conditions.problems, conditions.cache, conditions.seeds)
-        if self._prepared is None or self._prepared[0] != wanted:
-            self._prepared = None  # frees the memory first
-            self._prepared = wanted, [self._track(conditions, problem, judges) for problem in conditions.problems]
-        return self._prepared[1]
-
-    def _track(self, conditions: Conditions, problem: Problem, judges: Callable[[Problem], Judges]) -> CudaTrack:
+    def track(self, conditions: Conditions, problem: Problem, judges: Judges) -> Track:
         cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         inputs = self.truth(measured(problem), conditions.seeds[0]).inputs
         sets = InputSets(problem, inputs, conditions.cache, cache_bytes)
-        return CudaTrack(sets, judges(problem), self._monitor)
+        return CudaTrack(sets, judges, self._monitor)
 
     def ceilings(self, conditions: Conditions) -> Ceilings:
         """Float32 products are those on tensor cores (TF32), as variants may use them."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from autotuner.devices.cpu.device import CpuProcess
 from autotuner.gate.recheck import Judges
-from autotuner.race.arms import Tracks
+from autotuner.race.arms import Track
 from autotuner.values.conditions import Conditions
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
@@ -20,8 +19,9 @@ DEVIATIONS = Deviations(noise=0.005, spikes=0.02, process=0.002)
 class DrawnProcess(CpuProcess):
     """Builds, the gate and the deaths of processes are real."""
 
-    def tracks(self, conditions: Conditions, judges: Callable[[Problem], Judges]) -> Tracks:
-        return FakeLine(_truth, BASELINE_US, deviations=DEVIATIONS, seed=os.getpid()).tracks(conditions)
+    def track(self, conditions: Conditions, problem: Problem, judges: Judges) -> Track:
+        line = FakeLine(_truth, BASELINE_US, deviations=DEVIATIONS, seed=os.getpid())
+        return line.tracks(conditions.model_copy(update={"problems": (problem,)}))[0]
 
 
 def _truth(variant: Variant) -> Truth:
