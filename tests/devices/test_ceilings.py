@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
-from autotuner.devices.cpu import ceilings as module
-from autotuner.devices.cpu.ceilings import COPY_BYTES, ceilings, copy_past_the_caches
+from autotuner.devices.cpu import device as module
+from autotuner.devices.cpu.device import COPY_BYTES, ceilings, copy_past_the_caches
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import usable_cpus
 from autotuner.race.race import MARGIN

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from autotuner.devices.cpu import disturbance as cpu
+from autotuner.devices import cpu
 from autotuner.devices.cuda import nvml as cuda
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
+
 from autotuner.devices.cpu import machine
-from autotuner.devices.cpu.disturbance import who_disturbs
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.devices.environment import environment, usable_cpus
+from autotuner.devices.environment import environment, own_processes, usable_cpus
 from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging, Wishes
 from autotuner.forge.toolchain import Toolchain
 from autotuner.values.errors import InputError
@@ -25,6 +28,12 @@ COPIED = {"machine.py": Path(machine.__file__)}
 """Python that the packages of every kind of device have a copy of: what it says of the processor stands in each."""
 UNKNOWN_CACHE_BYTES = 32 << 20
 """The last-level cache where the system does not say its size."""
+WATCHED_S = 0.5
+"""Seconds over which it is watched who uses CPU time."""
+LEAST = 0.05
+"""Of a CPU: who uses less is not named."""
+NAMED = 4
+"""Processes at most that are named."""
 
 
 def choose(wishes: Wishes) -> Chosen:
@@ -45,6 +54,33 @@ def _cpu_name() -> str:
     name = " ".join(fields.get("model name", platform.machine()).split())
     numbers = [fields[key] for key in ("cpu family", "model", "stepping") if key in fields]
     return f"{name} ({'.'.join(numbers)})" if numbers else name
+
+
+def who_disturbs() -> str:
+    """The processes that use most CPU time, what the host of a virtual machine takes, and the load, in a line; "" when
+    nobody uses any that can be seen."""
+    before, total, started = _seconds(), psutil.cpu_times(), time.monotonic()
+    time.sleep(WATCHED_S)
+    seconds, after, now = time.monotonic() - started, _seconds(), psutil.cpu_times()
+    mine = own_processes()
+    used = {each: (after[each] - before.get(each, 0.0)) / seconds for each in after}
+    others = sorted((each for each in used if each[0] not in mine), key=lambda each: -used[each])
+    named = [f"{name} (pid {pid}) {used[pid, name]:.0%}" for pid, name in others[:NAMED] if used[pid, name] > LEAST]
+    said = [f"in use by {', '.join(named)} of a CPU"] if named else []
+    whole = sum(getattr(now, kind) - getattr(total, kind) for kind in ("user", "nice", "system")) / seconds
+    unseen = whole - sum(used.values())
+    if unseen > max(2 * LEAST, sum(used.values())):  # another container's; short-lived ones are never seen
+        said.append(f"{unseen:.1f} CPUs are used by processes that cannot be seen from here")
+    stolen = (now.steal - total.steal) / seconds
+    if stolen > LEAST:
+        said.append(f"the host of this virtual machine takes {stolen:.1f} of its CPUs away")
+    return f"{'; '.join(said)}; load {os.getloadavg()[0]:.1f} on {usable_cpus()} CPUs" if said else ""
+
+
+def _seconds() -> dict[tuple[int, str], float]:
+    """The CPU time of every process that can be seen, all its threads together, by number and name."""
+    found = (each.info for each in psutil.process_iter(["pid", "name", "cpu_times"]))
+    return {(of["pid"], of["name"]): sum(of["cpu_times"][:2]) for of in found if of["cpu_times"] is not None}
 
 
 def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:

@@ -53,7 +53,7 @@ class CpuBench:
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
         workspace = self._workspace(problem)
         with self._surroundings():
-            return self._forward(problem, inputs, outputs, *workspace)
+            return self._variant.run(problem, inputs, outputs, *workspace)
 
     def _surroundings(self) -> contextlib.AbstractContextManager[None]:
         """Where the threads of a launch may run, at the turn."""
@@ -68,9 +68,6 @@ class CpuBench:
         workspace.bytes.view(torch.int32).fill_(self._fill)
         return workspace.bytes.data_ptr(), wanted
 
-    def _forward(self, problem: Problem, inputs: Tensors, outputs: Tensors, workspace: int, wanted: int) -> int:
-        return self._variant.run(problem, inputs, outputs, workspace, wanted)
-
     def repeated(self, problem: Problem, inputs: Tensors, outputs: Tensors, right: Tensors, count: int) -> Repeats:
         workspace = self._workspace(problem)
         with self._surroundings():
@@ -78,7 +75,7 @@ class CpuBench:
                 with self._ours():
                     for output in outputs:
                         output.fill_(torch.nan)
-                status = self._forward(problem, inputs, outputs, *workspace)
+                status = self._variant.run(problem, inputs, outputs, *workspace)
                 if status:
                     return Repeats(status, launch + 1, None)
                 with self._ours():

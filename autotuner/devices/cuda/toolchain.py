@@ -131,8 +131,10 @@ def _nvcc() -> str:
 
 def _include_dirs(nvcc: str) -> tuple[Path, ...]:
     """The folders of headers beside nvcc: its real place, and what it says of itself where it is a wrapper."""
+    command, environment = [nvcc, "--dryrun", "-cubin", "x.cu"], config.for_compilers()  # says what it would do
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     roots = [Path(nvcc).resolve().parent.parent]
-    roots += [Path(top) for top in re.findall(r"^#\$ TOP=(.+)$", _dry_run(nvcc), re.MULTILINE)]
+    roots += [Path(top) for top in re.findall(r"^#\$ TOP=(.+)$", said.stderr, re.MULTILINE)]
     folders = [root.resolve() / "include" for root in (*roots, *config.pip_toolkits())]
     found = tuple(dict.fromkeys(folder for folder in folders if folder.is_dir()))
     if not any((folder / "cuda.h").is_file() for folder in found):
@@ -144,10 +146,3 @@ def has_cublas() -> bool:
     """True when the headers of cuBLAS are installed with the toolkit."""
     nvcc = config.nvcc()
     return nvcc is not None and any((folder / "cublasLt.h").is_file() for folder in _include_dirs(nvcc))
-
-
-def _dry_run(nvcc: str) -> str:
-    """What nvcc says it would do: on its standard error."""
-    command, environment = [nvcc, "--dryrun", "-cubin", "x.cu"], config.for_compilers()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    return done.stderr
