@@ -48,13 +48,9 @@ class LivingWorker(NamedTuple):
         """Whether it takes such a sweep."""
         return fits(request, self.backend, [word for each in self.devices for word in each.words])
 
-    def is_beside(self, holder: Holder | None) -> bool:
-        """Whether that is on the same host."""
-        return holder is not None and holder.host == self.holder.host
-
-    def works_on(self, holder: Holder | None) -> bool:
+    def works_on(self, holder: Holder) -> bool:
         """Whether that is this worker."""
-        return holder is not None and (holder.host, holder.pid) == (self.holder.host, self.holder.pid)
+        return (holder.host, holder.pid) == (self.holder.host, self.holder.pid)
 
 
 def living(devices: Sequence[DeviceRecord]) -> list[LivingWorker]:

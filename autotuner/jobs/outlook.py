@@ -10,7 +10,7 @@ from pydantic import Field
 
 from autotuner.jobs.fitting import living
 from autotuner.store import Revision, Store, device_health, queries, sweeps
-from autotuner.store.sweep_records import EventRecord, SweepRecord
+from autotuner.store.sweep_records import EventRecord, Holder, SweepRecord
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError, StoreUnavailableError
 from autotuner.values.sweep import Found, State
@@ -84,7 +84,8 @@ def outlooks(store: Store, over: int | None = 0, progress: Findings | None = Non
 
     `progress`: what is known already of this store.
     """
-    return _Outlooks(store, sweeps.every(store, over=over), progress).all()
+    found = sweeps.every(store, over=over)
+    return tuple(map(_Outlooks(store, found, progress).of, found))
 
 
 def outlook(store: Store, number: int, progress: Findings | None = None) -> Outlook:
@@ -94,62 +95,46 @@ def outlook(store: Store, number: int, progress: Findings | None = None) -> Outl
     if found is None:
         found = sweeps.one(store, number)
         queue = (found,)
-    return _Outlooks(store, queue, progress).one(found)
+    return _Outlooks(store, queue, progress).of(found)
 
 
 class _Outlooks:
     """One look at the queue. Of a sweep no more is read than is asked for."""
 
     def __init__(self, store: Store, found: Sequence[SweepRecord], progress: Findings | None) -> None:
-        self._found = found
         self._progress = cache((progress or Findings(store)).of)
         self._now = queries.now(store)
         self._workers = living(device_health.every(store))
-        self._waiting = [each for each in found if _waits(each)]
-        self._takers = {each.id: self._who_takes(each) for each in self._waiting}
-        self._busy = self._who_is_busy()
+        waiting = [each for each in found if _waits(each)]
+        self._takers = {
+            each.id: [at for at, worker in enumerate(self._workers) if worker.fits(each.request)] for each in waiting
+        }
+        """The workers that serve what a sweep asks for, by their places."""
+        self._places = {
+            each.id: 1 + sum(self._are_rivals(each, other) for other in waiting[:ahead])
+            for ahead, each in enumerate(waiting)
+        }
+        """Of each sweep that waits its place in the queue."""
+        self._busy: set[int] = set()
+        """The workers that work on a sweep, by their places, or beside a command which has a device that they serve."""
+        for each in found:
+            if each.state == State.RUNNING and each.holder is not None:
+                own = [at for at, worker in enumerate(self._workers) if worker.works_on(each.holder)]
+                self._busy.update((own or self._beside(each.holder, each))[:1])
 
-    def all(self) -> tuple[Outlook, ...]:
-        places = self._places()
-        return tuple(self._outlook(each, places.get(each.id)) for each in self._found)
+    def _beside(self, holder: Holder, each: SweepRecord) -> list[int]:
+        """The workers of that host that are not busy and could do it."""
+        there = [at for at, worker in enumerate(self._workers) if worker.holder.host == holder.host]
+        return [at for at in there if at not in self._busy and self._workers[at].fits(each.request)]
 
-    def one(self, each: SweepRecord) -> Outlook:
-        return self._outlook(each, self._places().get(each.id))
-
-    def _outlook(self, each: SweepRecord, place: int | None) -> Outlook:
+    def of(self, each: SweepRecord) -> Outlook:
+        """Of one of the sweeps."""
         if each.state.is_over:
             found = each.found or Found()
         else:
             found = Found() if each.study is None else self._progress(each.study)
-        left_s = None if each.state.is_over else _left_s(each, found.judged)
+        place, left_s = self._places.get(each.id), None if each.state.is_over else _left_s(each, found.judged)
         return Outlook(**dict(found), sweep=each, place=place, waits=self._why(each, place), left_s=left_s)
-
-    def _who_is_busy(self) -> dict[int, SweepRecord]:
-        """What each worker works on now, by the worker's place: its sweep, or that of a command which has a device
-        that it serves too."""
-        found: dict[int, SweepRecord] = {}
-        for each in filter(_runs, self._found):
-            own = [at for at, worker in enumerate(self._workers) if worker.works_on(each.holder)]
-            beside = [
-                at
-                for at, worker in enumerate(self._workers)
-                if at not in found and worker.is_beside(each.holder) and worker.fits(each.request)
-            ]
-            for at in (own or beside)[:1]:
-                found[at] = each
-        return found
-
-    def _who_takes(self, each: SweepRecord) -> list[int]:
-        """The workers that serve what a sweep asks for, by their places."""
-        return [at for at, worker in enumerate(self._workers) if worker.fits(each.request)]
-
-    def _places(self) -> dict[int, int]:
-        """Of each sweep that waits its place in the queue."""
-        waiting = self._waiting
-        return {
-            each.id: 1 + sum(self._are_rivals(each, other) for other in waiting[:ahead])
-            for ahead, each in enumerate(waiting)
-        }
 
     def _are_rivals(self, one: SweepRecord, other: SweepRecord) -> bool:
         """Whether they wait for a worker in common; or, where nobody serves either, for the same kind of device."""
@@ -197,10 +182,6 @@ def _left_s(each: SweepRecord, judged: int) -> float | None:
         return by_trials
     by_minutes = max(0.0, 60 * each.request.minutes - each.spent_s)
     return by_minutes if by_trials is None else min(by_trials, by_minutes)
-
-
-def _runs(each: SweepRecord) -> bool:
-    return each.state == State.RUNNING and each.holder is not None
 
 
 def _waits(each: SweepRecord) -> bool:

@@ -304,15 +304,14 @@ def _number(value: float | None) -> float:
 
 
 def _measured(row: TrialRow) -> MeasuredTrial:
-    return MeasuredTrial(
-        number=row.number,
+    return rows.record(
+        MeasuredTrial,
+        row,
         variant=row.outcome.variant,
-        verdict=Verdict(row.verdict),
         artifact=row.original or row.artifact_digest,
         log_ratio=LogRatio(low=_number(row.log_low), mid=_number(row.objective), high=_number(row.log_high)),
         median_us=_number(row.median_us),
         baseline_us=_number(row.baseline_us),
-        censored=row.censored,
     )
 
 

@@ -17,28 +17,15 @@ from autotuner.store.tables import BlockRow, ParameterRow, TrialRow
 from autotuner.values.variant import Value
 
 _COLUMNS: dict[str, ColumnElement[Any] | InstrumentedAttribute[Any]] = {
-    "number": TrialRow.number,
+    **{name: getattr(TrialRow, name) for name in ListedTrial.model_fields if name in TrialRow.__table__.columns},
     "session": TrialRow.session_id,
     "variant": TrialRow.variant_digest,
-    "verdict": TrialRow.verdict,
-    "judged": TrialRow.judged,
     "fault": TrialRow.fault_code,
     "case": TrialRow.fault_case,
     "detail": TrialRow.fault_detail,
-    "original": TrialRow.original,
     "objective": case((TrialRow.revoked_at.is_(None), TrialRow.objective)),
     "low": TrialRow.log_low,
     "high": TrialRow.log_high,
-    "median_us": TrialRow.median_us,
-    "baseline_us": TrialRow.baseline_us,
-    "censored": TrialRow.censored,
-    "seconds": TrialRow.seconds,
-    "build_s": TrialRow.build_s,
-    "check_s": TrialRow.check_s,
-    "measure_s": TrialRow.measure_s,
-    "recorded_at": TrialRow.recorded_at,
-    "revoked_at": TrialRow.revoked_at,
-    "revoked_reason": TrialRow.revoked_reason,
 }
 """Where each field of a ListedTrial but its parameters is."""
 
