@@ -401,15 +401,11 @@ def _sources(family: Family, device: str) -> list[Path]:
     return list(files_of(there, tuple(family.include_dirs)))
 
 
-def require_same_device(then: Device, now: Device) -> None:
-    """Raises InputError when a study's numbers come from another model of device than the one here."""
-    if (then.backend, then.name) != (now.backend, now.name):
-        raise InputError(f"the study is of {then.name}, this is {now.name}: run its finals on a device of that model")
-
-
 def of_study(record: StudyRecord) -> Workbench:
     """The workbench of a study, on a device of its model. Raises InputError where this is another, and what a workbench
     raises."""
     here = Workbench(SpaceFile.stored(record.space_document))
-    require_same_device(record.device, here.device)
+    then, now = record.device, here.device
+    if (then.backend, then.name) != (now.backend, now.name):
+        raise InputError(f"the study is of {then.name}, this is {now.name}: run its finals on a device of that model")
     return here

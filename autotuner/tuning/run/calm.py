@@ -12,12 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import median
-from typing import Protocol
 
 from pydantic import Field
 
 from autotuner.run.executor import BEAT_S, Beat
 from autotuner.store import Store, StudyRecord, queries
+from autotuner.tuning.run.lanes import DeviceLanes
 from autotuner.values import config
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration
@@ -97,16 +97,6 @@ def _matter(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name not in NO_MATTER}
 
 
-class Lanes(Protocol):
-    """The devices, as far as calm is concerned."""
-
-    def calibrate(self, beat: Beat) -> list[Calibration]:
-        """A calibration of each device. Raises OracleError or InfrastructureError."""
-
-    def look(self, beat: Beat) -> list[Us] | str:
-        """What the pinned baselines take now on each device; or why nobody can tell."""
-
-
 def pause_s(waited_s: float) -> float:
     """Seconds until the next look."""
     return min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, waited_s / 4))
@@ -125,7 +115,7 @@ class CalmWatch:
 
     def __init__(
         self,
-        lanes: Lanes,
+        lanes: DeviceLanes,
         remembered: Mapping[Problem, float],
         caution: Caution,
         who: Callable[[], str],
