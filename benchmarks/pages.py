@@ -22,7 +22,7 @@ from typing import Any
 from autotuner.serve.best import json_schema
 from autotuner.tuning import trial_report
 from benchmarks import people_pages, rooms_page, tuned_pages
-from benchmarks.attention import counters_pages, cuda_pages, decode_pages, old_and_new_pages, views_pages, wgmma_pages
+from benchmarks.attention import counters_pages, cuda_pages, decode_pages, old_and_new_pages, views_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.cli import commands_page
 from benchmarks.driver import sweep_pages
@@ -32,7 +32,6 @@ from benchmarks.inference import (
     gpu_tests_pages,
     host_time_pages,
     in_a_model,
-    new_lengths,
     torch_versions,
 )
 from benchmarks.provenance import RESULTS, ROOT
@@ -41,15 +40,6 @@ from benchmarks.throughput import throughput_pages
 from benchmarks.timing import trust_pages
 from benchmarks.timing.wall import whole
 from benchmarks.tuned import LARGE
-
-GOALS = {
-    "sdpa_cpu": 1.15,
-    "sdpa_cpu_small": 1.15,
-    "sdpa_cpu_causal": 2.0,
-    "sdpa_cpu_bf16": 2.0,
-    "sdpa_cpu_long": 1.0,
-}
-"""The least speedup over SDPA that this project holds itself to, by space."""
 
 
 def provenance(document: dict[str, Any]) -> str:
@@ -90,34 +80,6 @@ def cpu_summary(document: dict[str, Any]) -> str:
 
 def cpu_page(document: dict[str, Any]) -> str:
     """docs/results/cpu_attention.md."""
-    goals = table(
-        ["space", "threads", "goal", "reached", "met", "search estimate", "judged"],
-        [
-            [
-                row["space"],
-                str(row["threads"]),
-                f"{GOALS[row['space']]:.2f}x",
-                f"{row['speedup']['median']:.3f}x",
-                "yes" if row["speedup"]["median"] >= GOALS[row["space"]] else "**no**",
-                f"{row['search_estimate']:.3f}x",
-                str(row["judged"]),
-            ]
-            for row in document["rows"]
-        ],
-    )
-    against_itself = table(
-        ["space", "threads", "ratio", "interval", "winner"],
-        [
-            [
-                row["space"],
-                str(row["threads"]),
-                f"{row['aa_ratio']['median']:.4f}",
-                f"{row['aa_ratio']['low']:.4f} to {row['aa_ratio']['high']:.4f}",
-                row["aa_winner"] or "none",
-            ]
-            for row in document["rows"]
-        ],
-    )
     points = "\n".join(
         f"- {row['space']}, {row['threads']} thread(s): " + " ".join(f"{k}={v}" for k, v in row["best"].items())
         for row in document["rows"]
@@ -132,8 +94,6 @@ def cpu_page(document: dict[str, Any]) -> str:
                 "sweep, the middle one of three such processes; the interval is that process's. Both sides had as many "
                 "threads. GFLOP/s and microseconds are the sweep's. Worst to best is the ratio of latencies "
                 "among the variants of the sweep that passed the gate.",
-                f"## Against the goals\n\n{goals}",
-                f"## The same library against itself\n\n{against_itself}",
                 f"## The best points\n\n{points}",
             ]
         )
@@ -250,7 +210,7 @@ def search_page() -> str:
         "What a proposal takes": replay_pages.proposals(*loaded("proposals")),
         "What a related study is worth": transfer_pages.said(if_kept("transfer")),
         "The same on other landscapes": transfer_pages.said_of_others(if_kept("transfer_others"), if_kept("transfer")),
-        "Other settings of the sampler": choice_pages.part(if_kept("choice")),
+        "Other settings of the sampler": choice_pages.brief(if_kept("choice")),
     }
     head = "# Figures of the search\n\nDrawn by `benchmarks/pages.py` from the JSON files beside it; do not edit. What "
     head += "they mean is in [search.md](../method/search.md)."
@@ -269,12 +229,10 @@ def both_devices(name: str) -> list[dict[str, Any]]:
     return [found for each in (f"{name}_cpu", f"{name}_cuda", name) if (found := if_kept(each)) is not None]
 
 
-def models(dtype: str) -> dict[str, Callable[[], str]]:
-    """What the examples' models gained on a GPU in an element type."""
-    return {
-        f"encoder_{dtype}": lambda: in_a_model.table(if_kept(f"encoder_cuda_{dtype}")),
-        f"gpt_{dtype}": lambda: in_a_model.generation(if_kept(f"gpt_cuda_{dtype}")),
-    }
+def models() -> str:
+    """What the examples' models gained on a CPU and on a GPU."""
+    names = [[f"{model}_{on}" for on in ("cpu", "cuda_float16", "cuda_bfloat16")] for model in ("encoder", "gpt")]
+    return in_a_model.table(*([each for each in map(if_kept, of) if each is not None] for of in names))
 
 
 PARTS: dict[str, Callable[[], str]] = {
@@ -311,16 +269,10 @@ PARTS: dict[str, Callable[[], str]] = {
     ),
     "package_torch": lambda: torch_versions.table(*loaded("package_torch")),
     "tests_gpu": lambda: gpu_tests_pages.said(if_kept("tests_gpu")),
-    "encoder": lambda: in_a_model.table(if_kept("encoder_cpu")),
-    "gpt": lambda: in_a_model.generation(if_kept("gpt_cpu")),
-    **models("float16"),
-    **models("bfloat16"),
+    "models": models,
     "host_time": lambda: host_time_pages.table(if_kept("host_time_cuda")),
-    "new_lengths_cpu": lambda: new_lengths.table(if_kept("new_lengths_cpu")),
-    "new_lengths_cuda": lambda: new_lengths.table(if_kept("new_lengths_cuda")),
     "after_torch": lambda: after_torch.table(if_kept("after_torch")),
     "chaos": lambda: sweep_pages.chaos(if_kept("chaos")),
-    "figures": lambda: sweep_pages.figures(if_kept("figures")),
     "ray": lambda: sweep_pages.ray(if_kept("ray")),
     "restarts": lambda: sweep_pages.restarts(if_kept("restarts")),
     "workers": lambda: sweep_pages.workers(if_kept("workers")),
@@ -364,18 +316,16 @@ def pages() -> dict[Path, str]:
         path: insert(text, PARTS | {"rooms": partial(rooms_page.diagram, text)}, str(path.parent.relative_to(ROOT)))
         for path, text in texts.items()
     }
-    cuda, cpu, across, wgmma = loaded("cuda_attention", "cpu_attention", "cross_version", "wgmma_attention")
+    cuda, cpu, across = loaded("cuda_attention", "cpu_attention", "cross_version")
     return {
         **filled,
         RESULTS / "gate.md": gate_pages.results_page(
             loaded("mutants_cpu", "mutants_cuda"), across, loaded("gate_cost_cuda", "gate_cost_cpu")
         ),
-        RESULTS / "finals.md": trust_pages.page(loaded("simulated_truth")[0]),
         RESULTS / "throughput.md": throughput_page(),
         RESULTS / "search.md": search_page(),
         RESULTS / "cpu_attention.md": cpu_page(cpu),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda),
-        RESULTS / "wgmma_attention.md": wgmma_pages.page(wgmma, if_kept("wgmma_stress")),
         **replay_drawn(),
         **landscapes_drawn(),
         ROOT / "docs" / "reference" / "commands.md": commands_page.page(),

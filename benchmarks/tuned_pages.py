@@ -13,18 +13,24 @@ NONE = "Not measured yet."
 
 
 def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
-    """A row a problem. Without a confirmed ratio stands what the search says, and that nothing was confirmed. Problems
-    of `apart` have a geometric mean of their own, on a device on which all of them are confirmed."""
+    """A row a problem, a column a device. Without a confirmed ratio stands what the search says, and that nothing was
+    confirmed. Problems of `apart` have a geometric mean of their own on a device on which all are confirmed."""
     if document is None:
         return NONE
     rows = [row for row in document["rows"] if "error" not in row]
-    tables = [_of_a_device(device, rows, apart) for device in dict.fromkeys(row["device"] for row in rows)]
+    devices = list(dict.fromkeys(row["device"] for row in rows))
+    of = {(row["problem"], row["device"]): row for row in rows}
+    lines = [
+        [problem, *(_confirmed(of.get((problem, device))) for device in devices)]
+        for problem in dict.fromkeys(row["problem"] for row in rows)
+    ]
+    means = [f"On {each}: {' '.join(said)}" for each in devices if (said := _means(each, rows, apart))]
     made = (
-        "The microseconds, and the shares of the ceiling, are the search's own; what is confirmed was measured again in"
-        f" fresh processes.\n\nMade by `{document['command']}`, this command and its like; the last row on"
-        f" {document['when'][:10]}."
+        "Confirmed in fresh processes, with the 95 % interval and the fastest of torch; * crowned. The JSON has"
+        f" microseconds, shares of the ceiling and times. Made by `{document['command']}`, this command and its like:"
+        f" torch {rows[-1]['environment']['torch']}; the last row on {document['when'][:10]}."
     )
-    return "\n\n".join([*tables, made])
+    return "\n\n".join([table(["problem", *devices], lines), *means, made])
 
 
 SHOWN = (
@@ -84,11 +90,8 @@ def found(tuned: list[dict[str, Any]], cpu: dict[str, Any]) -> str:
     return f"{table(head, lines)}\n\n{said}"
 
 
-WHERE = ("itself", "other dtype", "other mask")
-
-
 def elsewhere(document: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
-    """What tuned variants reach where they were not tuned: a row a variant. `tuned`: what finals confirmed of them."""
+    """What tuned variants reach where they were not tuned, in words. `tuned`: what finals confirmed of them."""
     if document is None:
         return NONE
     devices = dict.fromkeys(row["device"] for row in document["rows"])
@@ -102,15 +105,11 @@ def elsewhere(document: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
 
 def _elsewhere_on(device: str, rows: list[dict[str, Any]], tuned: dict[str, Any]) -> str:
     """The same of one kind of device."""
-    here, found = [row for row in rows if row["device"] == device], dict[str, dict[str, dict[str, Any]]]()
-    for row in here:
-        found.setdefault(row["tuned"], {})[row["where"]] = row
-    head = ["tuned for", *(f"{where}: cold, warm" for where in WHERE)]
-    lines = [[name, *(_speedups(cells.get(where)) for where in WHERE)] for name, cells in found.items()]
+    here = [row for row in rows if row["device"] == device]
     timed = [row[state]["speedup"]["median"] for row in here if "cold" in row for state in ("cold", "warm")]
     refused = sum("refused" in row for row in here)
     return (
-        f"{device}:\n\n{table(head, lines)}\n\nThe least of the {len(timed)} speedups is {min(timed):.3f}x; {refused}"
+        f"{device}: the least of the {len(timed)} speedups is {min(timed):.3f}x; {refused}"
         f" of {len(here)} variants are not timed. {_beside_finals(device, here, tuned)}"
     )
 
@@ -133,71 +132,30 @@ def _is_own(row: dict[str, Any]) -> bool:
     return row["where"] == "itself" and "cold" in row
 
 
-def _speedups(row: dict[str, Any] | None) -> str:
+def _confirmed(row: dict[str, Any] | None) -> str:
+    """What finals say of a row; what the search says where nothing was confirmed."""
     if row is None:
-        return "not measured"
-    if "refused" in row:
-        code = row["refused"].split(":")[0]
-        return f"rejected: {code}" if code.startswith("G") else "not a point there"
-    return ", ".join(f"{row[state]['speedup']['median']:.3f}x" for state in ("cold", "warm"))
+        return ""
+    ratio = row["confirmed"]
+    if ratio["mean"] is None:
+        return f"no; {row['search_estimate']:.3f}x by the search"
+    crown = "*" if row["crowned"] else ""
+    return f"**{ratio['mean']:.3f}x**{crown} ({ratio['low']:.3f} to {ratio['high']:.3f}, {row['baseline']})"
 
 
-def _of_a_device(device: str, rows: list[dict[str, Any]], apart: Sequence[str]) -> str:
-    """The rows of one kind of device, below its name and its versions."""
-    here = [row for row in rows if row["device"] == device]
-    environment = here[0]["environment"]
-    head = [
-        "problem",
-        "confirmed",
-        "us, by the search",
-        "baseline us, by the search",
-        "share of the ceiling",
-        "trials",
-        "all, s",
-    ]
-    where = f"{device}, torch {environment['torch']}, driver {environment['driver_module']}:"
-    return "\n\n".join([where, table(head, [_row(each) for each in here]), *_means(here, apart)])
-
-
-def _means(rows: list[dict[str, Any]], apart: Sequence[str]) -> list[str]:
+def _means(device: str, rows: list[dict[str, Any]], apart: Sequence[str]) -> list[str]:
     """Geometric means in a sentence, where there is one."""
-    ratios = {row["problem"]: row["confirmed"]["mean"] for row in rows if row["confirmed"]["mean"] is not None}
+    here = [row for row in rows if row["device"] == device and row["confirmed"]["mean"] is not None]
+    ratios = {row["problem"]: row["confirmed"]["mean"] for row in here}
     if not apart or not set(apart) <= set(ratios):
         return []
     of, others = ([ratio for name, ratio in ratios.items() if (name in apart) is inside] for inside in (True, False))
     rest = f", of the {len(others)} others {_mean(others):.3f}x" if others else ""
-    return [f"The geometric mean of the {len(of)} rows of {', '.join(apart)} is {_mean(of):.3f}x{rest}."]
+    return [f"the geometric mean of the {len(of)} rows of {', '.join(apart)} is {_mean(of):.3f}x{rest}."]
 
 
 def _mean(ratios: Sequence[float]) -> float:
     return math.exp(fmean(map(math.log, ratios)))
-
-
-def _row(row: dict[str, Any]) -> list[str]:
-    found = row["confirmed"]
-    if found["mean"] is None:
-        ratio = f"no; {row['search_estimate']:.3f}x by the search"
-    else:
-        crown = "" if row["crowned"] else ", not crowned"
-        ratio = f"**{found['mean']:.3f}x** ({found['low']:.3f} to {found['high']:.3f}{crown})"
-    return [
-        row["problem"],
-        ratio,
-        f"{row['us']:.2f}",
-        f"{row['baseline_us']:.2f} ({row['baseline']})",
-        _share(row),
-        str(row["judged"]),
-        f"{row['seconds']:.0f}",
-    ]
-
-
-def _share(row: dict[str, Any]) -> str:
-    """Of the device's measured matrix products or of its measured copy, whichever is nearer."""
-    if row["ceilings"] is None:
-        return ""
-    flops = row["tflops"] * 1e12 / row["ceilings"]["flops"]
-    moved = row["gigabytes_a_second"] * 1e9 / row["ceilings"]["bytes"]
-    return f"{flops:.0%} of products" if flops > moved else f"{moved:.0%} of a copy"
 
 
 def on_the_cpu(*documents: dict[str, Any] | None) -> str:
@@ -208,16 +166,7 @@ def on_the_cpu(*documents: dict[str, Any] | None) -> str:
 def _of_a_run(document: dict[str, Any]) -> str:
     """A row a problem and number of threads."""
     baselines = list(document["rows"][0]["baselines_us"])
-    head = [
-        "problem",
-        "threads",
-        "speedup",
-        "us",
-        *(f"{name}, us" for name in baselines),
-        "GB/s",
-        "a copy, GB/s",
-        "worst to best",
-    ]
+    head = ["problem", "threads", "speedup", "us", *(f"{name}, us" for name in baselines), "GB/s", "a copy, GB/s"]
     rows = [
         [
             row["problem"],
@@ -228,7 +177,6 @@ def _of_a_run(document: dict[str, Any]) -> str:
             *(f"{row['baselines_us'][name]:.0f}" for name in baselines),
             f"{row['gigabytes_a_second']:.1f}",
             f"{row['copy_gigabytes_a_second']:.1f}" if "copy_gigabytes_a_second" in row else "",
-            f"{row['spread_worst_to_best']:.1f}",
         ]
         for row in document["rows"]
     ]

@@ -16,17 +16,9 @@ SHOWN = {
     "ALU pipe busy, %": ("sm__pipe_alu_cycles_active.avg.pct_of_peak_sustained_elapsed", 1, 1),
     "cycles in which an instruction is issued, %": ("smsp__issue_active.avg.pct_of_peak_sustained_active", 1, 1),
     "instructions of warps, millions": ("smsp__inst_executed.sum", 1e-6, 1),
-    "warps on a multiprocessor": ("sm__warps_active.avg.per_cycle_active", 1, 1),
     "warps stalled for each issue: fixed latency": (STALLED.format("wait"), 1, 2),
     "the same: memory": (STALLED.format("long_scoreboard"), 1, 2),
     "the same: barrier": (STALLED.format("barrier"), 1, 2),
-    "second-level cache: throughput, %": ("lts__throughput.avg.pct_of_peak_sustained_elapsed", 1, 1),
-    "second-level cache: hits, %": ("lts__t_sector_hit_rate.pct", 1, 1),
-    "memory, GB/s": ("dram__bytes.sum.per_second", 1e-9, 0),
-    "registers a thread": ("launch__registers_per_thread", 1, 0),
-    "dynamic shared memory of a block, KiB": ("launch__shared_mem_per_block_dynamic", 1 / 1024, 0),
-    "threads of a block": ("launch__block_size", 1, 0),
-    "blocks": ("launch__grid_size", 1, 0),
 }
 """By what a row says: the counter, what it is multiplied by, and digits behind the point."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from benchmarks.attention.cuda_pages import table
 from benchmarks.attention.decode_pages import NONE, STATES, mean
 
 OLD, NEW = "old", "new"
@@ -15,8 +14,7 @@ LOST = 1.01
 
 
 def old_and_new(*documents: dict[str, Any] | None) -> str:
-    """How long kernels take, relative to those of an earlier commit: a table a run, and what all runs together
-    decide."""
+    """How long kernels take, relative to those of an earlier commit, in words."""
     kept = [each for each in documents if each is not None]
     if not kept:
         return NONE
@@ -52,40 +50,27 @@ def _name(row: dict[str, Any]) -> str:
 
 def _of_a_run(document: dict[str, Any]) -> str:
     shapes = document["shapes"]
-    head = ["problem", *(f"{state}{what}" for state in STATES for what in ("", ": one kernel's graphs"))]
-    rows = [[_name(row), *(cell for state in STATES for cell in _cells(row[state]))] for row in shapes]
     means = [f"{mean([over(row[state]) for row in shapes]):.4f} {state}" for state in STATES]
     same = sum(row["same_bits"] for row in shapes)
     reasons = Counter((each["impl"], each["reason"]) for each in document["left_out"])
     out = [f" Left out: {count} of {impl}: {reason}." for (impl, reason), count in reasons.items()]
     return (
-        f"{document['device']}, torch {document['torch']}:\n\n{table(head, rows)}\n\nThe geometric mean is"
-        f" {' and '.join(means)}; {same} of {len(shapes)} give the same bits as before.{''.join(out)} Made by"
-        f" `{document['command']}`."
+        f"{document['device']}, torch {document['torch']}: of the times of {len(shapes)} kernels, new over old, the"
+        f" geometric mean is {' and '.join(means)}; {same} of {len(shapes)} give the same bits as before.{''.join(out)}"
+        f" Made by `{document['command']}`."
     )
-
-
-def _cells(state: dict[str, Any]) -> list[str]:
-    spread = f"{100 * (apart(state) - 1):.1f} %" if len(medians(state, OLD)) > 1 else "not measured"
-    return [_ratio(state), spread]
-
-
-def _ratio(state: dict[str, Any]) -> str:
-    said = f"{over(state):.3f}"
-    return said if decides(state) else f"({said})"
 
 
 def _together(documents: list[dict[str, Any]]) -> str:
     """What the rows of all runs decide, and the slowest of them."""
     states = [(_name(row), row[state], state) for each in documents for row in each["shapes"] for state in STATES]
     sure = [(name, over(found), state) for name, found, state in states if decides(found)]
-    slower = [f"{name} at {ratio:.3f} {state}" for name, ratio, state in sure if ratio > LOST]
+    slower = sum(ratio > LOST for _, ratio, _ in sure)
     said = [_slowest(states, state) for state in STATES]
     return (
-        f"Ratios are of the medians of the rounds, each side's the geometric mean of its graphs. In brackets is what a"
-        f" run cannot decide within {100 * (LOST - 1):.0f} %, as the graphs of one kernel lie farther from each other:"
-        f" {len(states) - len(sure)} of {len(states)}. Of the others {len(slower)} are above {LOST}"
-        f"{': ' + ', '.join(slower) if slower else ''}. In all runs together the slowest are {' and '.join(said)}."
+        f"A run cannot decide within {100 * (LOST - 1):.0f} % on {len(states) - len(sure)} of {len(states)} ratios,"
+        f" as the graphs of one kernel lie farther from each other. Of the others {slower} are above {LOST}."
+        f" The slowest are {' and '.join(said)}."
     )
 
 

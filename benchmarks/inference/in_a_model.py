@@ -118,22 +118,23 @@ def commands(said: argparse.Namespace, folder: Path) -> Iterator[str | None]:
     yield steps.run(MODELS[model], "compare", "best.json", *sizes, *rounds, "--out", "compared.json")
 
 
-def table(found: dict[str, Any] | None) -> str:
-    """The result as rows of a page."""
-    if found is None:
-        return "Not kept yet."
-    lines = ["| run | tokens of a batch | served | with torch's attention, ms | with the variants, ms | speedup |"]
-    lines.append("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for how in ("eager", "compiled"):
-        one = found[how]
-        rows = zip(found["tokens"], found["padded"], one["seconds_sdpa"], one["seconds_ours"], gained(one), strict=True)
-        for tokens, padded, sdpa, ours, speedup in rows:
-            batch = f"{tokens}, padded" if padded else f"{tokens}"
-            served = f"{100 * one['served']:.0f} %"
-            lines.append(f"| {how} | {batch} | {served} | {1e3 * sdpa:.1f} | {1e3 * ours:.1f} | {speedup} |")
-    largest = max(found[how]["largest_difference"] for how in ("eager", "compiled"))
-    said = f"{spreads(found)}Outputs differ by {largest:.1e} at most."
-    return "\n".join([*lines, "", said, "", made(found)])
+def table(encoders: Sequence[dict[str, Any]], gpts: Sequence[dict[str, Any]]) -> str:
+    """What models gained: a row a result and way to run it."""
+    lines = ["| model | on | run | served | speedup, by batch or prompt |", "| --- | --- | --- | ---: | --- |"]
+    for model, results in (("encoder", encoders), ("GPT, prompt and generation", gpts)):
+        for found in results:
+            for how in ("eager", "compiled"):
+                served = f"{100 * found[how]['served']:.0f} %"
+                lines.append(f"| {model} | {where(found)} | {how} | {served} | {', '.join(gained(found[how]))} |")
+    largest = max(found[how]["largest_difference"] for found in (*encoders, *gpts) for how in ("eager", "compiled"))
+    tokens = "; ".join(
+        [
+            f"the encoder's batches are of {', '.join(map(str, encoders[0]['tokens']))} tokens, the last one padded",
+            f"the GPT's prompts of {', '.join(map(str, gpts[0]['prompts']))}",
+        ]
+    )
+    said = f"Over {tokens}. {QUARTILES} {OWN_PATH} Outputs and logits differ by {largest:.1e} at most."
+    return "\n".join([*lines, "", said, "", made([*encoders, *gpts])])
 
 
 def gained(one: Mapping[str, Any]) -> list[str]:
@@ -143,39 +144,20 @@ def gained(one: Mapping[str, Any]) -> list[str]:
     return [f"{middle:.3f}x" + (f" ({of[0]:.3f} to {of[1]:.3f})" if of else "") for middle, of in pairs]
 
 
-def spreads(found: Mapping[str, Any]) -> str:
-    """What the brackets are, where there are some."""
-    return f"{QUARTILES} " if any(found[how].get("quartiles") for how in ("eager", "compiled")) else ""
+def where(found: Mapping[str, Any]) -> str:
+    """What a result was measured on. Earlier ones do not name the CPU."""
+    if found.get("kind") == "cuda":
+        return f"{found['device']}, {found['dtype']}"
+    return f"{'a CPU' if found['device'] == 'cpu' else found['device']}, {found['threads']} threads"
 
 
-def made(found: Mapping[str, Any]) -> str:
-    """Where a result comes from, in a sentence."""
-    versions = f"torch {found['torch']}, transformers {found['transformers']}"
-    on_gpu = found.get("kind") == "cuda"
-    cpu = "a CPU" if found["device"] == "cpu" else found["device"]  # earlier results do not name it
-    where = f"{found['device']}, {found['dtype']}" if on_gpu else f"{found['threads']} threads of {cpu}"
-    return f"Made by `{found['command']}` on {found['when'][:10]}; {where}, {versions}."
-
-
-def generation(found: dict[str, Any] | None) -> str:
-    """The result of the GPT as rows of a page."""
-    if found is None:
-        return "Not kept yet."
-    lines = [
-        "| run | prompt | served | prefill, transformers' own sdpa path, ms | with the variants, ms |"
-        " tokens/s, own path | with the variants | all of it |"
-    ]
-    lines.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for how in ("eager", "compiled"):
-        one, served = found[how], f"{100 * found[how]['served']:.0f} %"
-        names = ("prefill_seconds_sdpa", "prefill_seconds_ours", "tokens_per_second_sdpa", "tokens_per_second_ours")
-        for prompt, *of in zip(found["prompts"], *(one[name] for name in names), gained(one), strict=True):
-            sdpa, ours, before, after, speedup = of
-            times = f"{1e3 * sdpa:.1f} | {1e3 * ours:.1f} | {before:.1f} | {after:.1f} | {speedup}"
-            lines.append(f"| {how} | {prompt} | {served} | {times} |")
-    largest = max(found[how]["largest_difference"] for how in ("eager", "compiled"))
-    said = f"{spreads(found)}{OWN_PATH} Logits differ by {largest:.1e} at most."
-    return "\n".join([*lines, "", said, "", made(found)])
+def made(results: Sequence[Mapping[str, Any]]) -> str:
+    """Where results come from, in a sentence: each JSON has its command."""
+    versions = ", ".join(
+        dict.fromkeys(f"torch {found['torch']}, transformers {found['transformers']}" for found in results)
+    )
+    days = [found["when"][:10] for found in results]
+    return f"Made by `python -m benchmarks.inference.in_a_model`, {min(days)} to {max(days)}: {versions}."
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from benchmarks.attention.cuda_pages import table
@@ -56,32 +57,6 @@ def _regime(name: str, rows: list[Document]) -> list[str]:
     ]
 
 
-def methods(document: Document) -> str:
-    """What finals of fewer or more processes come to, a spread and a number of finalists a row."""
-    head = [
-        "loads differ by",
-        "finalists",
-        "processes",
-        "covered",
-        "covered, leader",
-        "equal, lost",
-        "two equal ahead: one crowned",
-        "2 % better: crowned",
-        "heats",
-    ]
-    rows = [
-        [
-            row["between_processes"],
-            str(row["finalists"]),
-            str(row["processes"]),
-            *(_percent(row[name]) for name in SHOWN),
-            f"{row['heats']:.0f}",
-        ]
-        for row in document["methods"]
-    ]
-    return f"{table(head, rows)}\n\nHeats: of all finalists together where two are equal and the others 5 % slower."
-
-
 def leader(document: Document) -> str:
     """docs/method/finals.md: where the leader's intervals are worst."""
     least = min(document["methods"], key=lambda each: float(each["leader_covered"]))
@@ -95,13 +70,6 @@ def leader(document: Document) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def page(document: Document) -> str:
-    """docs/results/finals.md."""
-    head = "# What finals can tell\n\nDrawn by `benchmarks/pages.py` from simulated_truth.json; do not "
-    head += "edit. What it means is in [finals.md](../method/finals.md)."
-    return f"{head}\n\n{methods(document)}\n\nMade by `{document['command']}` on {document['when'][:10]}.\n"
 
 
 def aa_sweeps(documents: list[Document]) -> str:
@@ -168,42 +136,41 @@ def audit_cost(document: Document) -> str:
 
 
 def audits(documents: list[Document]) -> str:
-    """docs/method/timing.md: what audits said of right kernels, a space and a cache policy a row."""
+    """docs/method/timing.md: what audits said of right kernels, a device and a cache policy a row."""
     if not documents:
         return "No result is kept yet."
-    head = ["space", "device", "cache", "points", "audits", "accused", "fresh inputs cost", "copies cost"]
-    head += ["an audit takes"]
+    head = ["device", "cache", "spaces", "points", "accused", "rejected", "fresh inputs cost: medians", "all points"]
+    head += ["copies cost at most", "an audit takes"]
+    found: dict[tuple[str, str], dict[str, list[Document]]] = {}
     runs = [run for document in documents for run in document["runs"]]
-    found: dict[tuple[str, str, str], list[Document]] = {}
     for run in runs:
         for name, caches in run["spaces"].items():
             for cache, one in caches.items():
-                found.setdefault((name, run["device"], cache), []).append(one)
-    rows = [[*key, *_audited(several)] for key, several in found.items()]
+                found.setdefault((run["device"], cache), {}).setdefault(name, []).append(one)
+    rows = [[*key, str(len(spaces)), *_audited([*chain(*spaces.values())])] for key, spaces in found.items()]
     torch = ", ".join(sorted({run["versions"]["torch"] for run in runs}))
-    days = ", ".join(sorted({run["when"][:10] for run in runs}))
+    days = sorted({run["when"][:10] for run in runs})
     said = (
-        "Costs are relative to a plain forward: what it takes longer on fresh inputs, the median of each run and the"
-        " range of all points; what the copies in between add to it, at most, more than to the baseline. Made by"
-        f" `python -m benchmarks.timing.audits`, torch {torch}, {days}; each JSON has the options of its runs and the"
-        " seeds of their points."
+        "Costs are relative to a plain forward: what it takes longer on fresh inputs, the medians of the runs and the"
+        " range of all points; what the copies in between add to it, more than to the baseline. Made by"
+        f" `python -m benchmarks.timing.audits`, torch {torch}, {days[0]} to {days[-1]}; each JSON has its spaces,"
+        " options and seeds."
     )
     return f"{table(head, rows)}\n\n{said}"
 
 
 def _audited(runs: list[Document]) -> list[str]:
-    """What the runs of a space with one cache policy say together."""
-    least, greatest = min(each["kept"][0] for each in runs), max(each["kept"][2] for each in runs)
-    medians = ", ".join(f"{100 * each['kept'][1]:+.2f}" for each in runs)
-    seconds = ", ".join(f"{each['seconds']:.1f}" for each in runs)
-    wrong = sum(len(each.get("rejected", ())) for each in runs)
+    """What the runs of a device with one cache policy say together."""
+    medians = [each["kept"][1] for each in runs]
+    seconds = [each["seconds"] for each in runs]
     return [
-        str(sum(each["points"] for each in runs)),
-        str(sum(each["audits"] for each in runs)),
-        str(sum(len(each["accused"]) for each in runs)) + (f", and {wrong} that the gate rejects" if wrong else ""),
-        f"{medians} % ({100 * least:+.2f} to {100 * greatest:+.2f})",
-        f"at most {100 * max(0.0, *(each['hidden_share'] for each in runs)):.0f} %",
-        f"{seconds} s",
+        f"{sum(each['points'] for each in runs):,}",
+        str(sum(len(each["accused"]) for each in runs)),
+        str(sum(len(each.get("rejected", ())) for each in runs)),
+        f"{100 * min(medians):+.2f} to {100 * max(medians):+.2f} %",
+        f"{100 * min(each['kept'][0] for each in runs):+.1f} to {100 * max(each['kept'][2] for each in runs):+.1f} %",
+        f"{100 * max(0.0, *(each['hidden_share'] for each in runs)):.0f} %",
+        f"{min(seconds):.1f} to {max(seconds):.1f} s",
     ]
 
 
