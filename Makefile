@@ -1,4 +1,5 @@
-# `make tune` and `make test` are the two commands of README.md; both make .venv first.
+# `make tune` and `make test` are the two commands of README.md. Both make .venv first: for `tune` with what tuning needs, for
+# all else with the developers' tools as well.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,12 +17,12 @@ tune: $(VENV)/ready
 test: lint
 	@$(PYTEST)
 
-lint: $(VENV)/ready
+lint: $(VENV)/developer
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports && $(BIN)/python -m tests.lines
 	@$(BIN)/mypy
 
 # The tests that take long.
-slow: $(VENV)/ready
+slow: $(VENV)/developer
 	@$(PYTEST) -m slow
 
 # All that every change must pass.
@@ -29,7 +30,7 @@ ci: lint
 	@$(PYTEST) -m ""
 
 # What is too much for every change: each part writes what it found to docs/results/. Without PART it lists the parts.
-proof: $(VENV)/ready
+proof: $(VENV)/developer
 	@$(BIN)/python -m benchmarks.proof $(PART)
 
 # A machine without pip's venv support, or with too old a Python, is told so in one line.
@@ -39,11 +40,27 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); \
 	  echo "autotuner: $(PYTHON) cannot make a virtual environment; install it (apt-get install python3-venv)" >&2; exit 2; }
 	@echo "installing into $(VENV) ..."
-	@$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt torch
-	@$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@# Side by side, as pip does it in one process. Files that are no Python of this version are passed over.
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	@$(call install,torch)
+	@$(call install,-e .)
+	@$(compile)
 	@touch $@
+
+$(VENV)/developer: $(VENV)/ready
+	@echo "installing the developers' tools into $(VENV) ..."
+	@$(call install,-e '.[dev]')
+	@$(compile)
+	@touch $@
+
+# What is fetched is said on stderr, a line each with its size: torch alone may take minutes. A failure shows pip's last lines.
+define install
+{ $(BIN)/pip install --no-compile --disable-pip-version-check --progress-bar off -c constraints.txt $(1); \
+  echo $$? > $(VENV)/exit; } 2>&1 | tee $(VENV)/install.log | \
+  sed -un -e '/\.metadata/d' -e '/^ *\(Downloading\|Using cached\|Processing\|Installing collected\) /p' >&2; \
+  [ "$$(cat $(VENV)/exit)" = 0 ] || { tail -n 20 $(VENV)/install.log >&2; exit 2; }
+endef
+
+# Side by side, as pip does it in one process. Files that are no Python of this version are passed over.
+compile = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 
 clean:
 	rm -rf $(VENV) studies.db studies.db-wal studies.db-shm best.json

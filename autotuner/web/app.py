@@ -52,7 +52,7 @@ def create_app(settings: Settings) -> Guard:
 
     app = Application(
         title="autotuner",
-        version=version_of("autotuner"),
+        version=version_of("attention-autotuner"),
         description=ABOUT,
         docs_url=None,
         redoc_url=None,

@@ -216,6 +216,11 @@ def test_a_command_that_does_not_exist_is_seen(line: str) -> None:
         command_of(line.split())
 
 
+@each_page
+def test_nobody_is_told_to_install_another_program_of_our_name(page: Path) -> None:
+    assert re.findall(r"pip install ['\"]?autotuner\b", page.read_text()) == []
+
+
 def wrong_targets(page: Path) -> Iterator[str]:
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for words in typed(page, "make"):

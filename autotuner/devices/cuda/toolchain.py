@@ -124,7 +124,7 @@ def _nvcc() -> str:
     if nvcc is None:
         raise ToolchainError(
             "no nvcc: not in $CUDA_HOME/bin, not on the PATH, and not installed by pip; "
-            "install the CUDA toolkit, or its parts with: pip install 'autotuner[cuda]'"
+            "install the CUDA toolkit, or its parts with: pip install 'attention-autotuner[cuda]'"
         )
     return nvcc
 
@@ -138,7 +138,9 @@ def _include_dirs(nvcc: str) -> tuple[Path, ...]:
     folders = [root.resolve() / "include" for root in (*roots, *config.pip_toolkits())]
     found = tuple(dict.fromkeys(folder for folder in folders if folder.is_dir()))
     if not any((folder / "cuda.h").is_file() for folder in found):
-        raise ToolchainError(f"no cuda.h beside {nvcc}; install the whole toolkit, or: pip install 'autotuner[cuda]'")
+        raise ToolchainError(
+            f"no cuda.h beside {nvcc}; install the whole toolkit, or: pip install 'attention-autotuner[cuda]'"
+        )
     return found
 
 
