@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from autotuner.serve.load import load
     from autotuner.serve.record import function, record
 
-__version__ = version_of("attention-autotuner")
+__version__ = version_of("kernel-autotuner")
 __all__ = ["Study", "StudyStore", "function", "gate", "load", "open_store", "record", "tune", "tune_like"]
 
 _RECORD = "autotuner.serve.record"

@@ -91,9 +91,7 @@ class Study:
         try:
             from pandas import DataFrame
         except ImportError:
-            raise InputError(
-                "a data frame needs pandas: pip install 'attention-autotuner[data]', or use rows()"
-            ) from None
+            raise InputError("a data frame needs pandas: pip install 'kernel-autotuner[data]', or use rows()") from None
         return DataFrame(self.rows())
 
     def beliefs(self) -> StudyBeliefs:

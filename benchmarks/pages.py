@@ -34,7 +34,7 @@ from benchmarks.inference import (
     in_a_model,
     torch_versions,
 )
-from benchmarks.provenance import RESULTS, ROOT
+from benchmarks.provenance import RESULTS, ROOT, made
 from benchmarks.search import choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
 from benchmarks.throughput import throughput_pages
 from benchmarks.timing import trust_pages
@@ -204,13 +204,20 @@ def replay_drawn() -> dict[Path, str]:
     return {RESULTS / "replay.md": replay_pages.page(sections)} if sections else {}
 
 
+def _made(name: str) -> str:
+    """Where a result comes from, as a further paragraph; nothing where none is kept."""
+    found = if_kept(name)
+    return "" if found is None else f"\n\n{made(found)}"
+
+
 def search_page() -> str:
     """docs/results/search.md."""
     parts = {
         "What a proposal takes": replay_pages.proposals(*loaded("proposals")),
-        "What a related study is worth": transfer_pages.said(if_kept("transfer")),
-        "The same on other landscapes": transfer_pages.said_of_others(if_kept("transfer_others"), if_kept("transfer")),
-        "Other settings of the sampler": choice_pages.brief(if_kept("choice")),
+        "What a related study is worth": transfer_pages.said(if_kept("transfer")) + _made("transfer"),
+        "The same on other landscapes": transfer_pages.said_of_others(if_kept("transfer_others"), if_kept("transfer"))
+        + _made("transfer_others"),
+        "Other settings of the sampler": choice_pages.brief(if_kept("choice")) + _made("choice"),
     }
     head = "# Figures of the search\n\nDrawn by `benchmarks/pages.py` from the JSON files beside it; do not edit. What "
     head += "they mean is in [search.md](../method/search.md)."

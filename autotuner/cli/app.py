@@ -102,7 +102,7 @@ def version(
 ) -> None:
     """Common options."""
     if show:
-        typer.echo(f"autotuner {version_of('attention-autotuner')}")
+        typer.echo(f"autotuner {version_of('kernel-autotuner')}")
         raise typer.Exit
 
 

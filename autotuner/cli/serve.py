@@ -30,7 +30,7 @@ SHORTEST = 16
 """Characters of a token, at least."""
 LARGEST_BYTES = 4096
 """Bytes of a file with a token, at most."""
-MISSING = "the service needs more packages: pip install 'attention-autotuner[service]'"
+MISSING = "the service needs more packages: pip install 'kernel-autotuner[service]'"
 
 
 def serve(

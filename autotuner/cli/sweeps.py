@@ -256,7 +256,7 @@ def _serving(devices: str | None, address: str | None) -> Iterator[ServedDevices
     try:
         from autotuner.run.ray_cluster import RayCluster
     except ImportError:
-        raise InputError("--ray needs Ray: pip install 'attention-autotuner[ray]'") from None
+        raise InputError("--ray needs Ray: pip install 'kernel-autotuner[ray]'") from None
     with closing(RayCluster(address, [kind.unit for kind in kinds])) as cluster:
         kind = next(kind for kind in kinds if kind.unit == cluster.unit)
         yield worker.served_by(cluster, kind)

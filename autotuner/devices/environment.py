@@ -28,6 +28,6 @@ def environment() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": version_of("torch"),
         "optuna": version_of("optuna"),
-        "autotuner": version_of("attention-autotuner"),
+        "autotuner": version_of("kernel-autotuner"),
         "cpus": str(usable_cpus()),
     }

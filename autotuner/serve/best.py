@@ -200,7 +200,7 @@ def configuration(best: Best, study: StudyRecord, table: Table | None = None) ->
         )
     confirmed = ExportedFinals.of(best)
     return BestConfiguration(
-        generator=f"autotuner {version_of('attention-autotuner')}",
+        generator=f"autotuner {version_of('kernel-autotuner')}",
         study=study.name,
         trial=best.record.number,
         family=outcome.variant.family,

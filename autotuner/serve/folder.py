@@ -88,7 +88,7 @@ def required(table: Table | None, what: str) -> Table:
 def stated(table: Table, kind: Packaging) -> dict[str, object]:
     """What every such export says of itself in JSON."""
     return {
-        "generator": f"autotuner {version_of('attention-autotuner')}",
+        "generator": f"autotuner {version_of('kernel-autotuner')}",
         "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "platform": f"{platform.machine()}-{platform.system().lower()}",
         "instructions": kind.instructions(),

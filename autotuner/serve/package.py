@@ -132,7 +132,7 @@ def package_digest(table: Table) -> str:
     op_dir = op.abi()
     sources = source_digests([op_dir / SOURCE, abi_dir() / "package.h"], (abi_dir(), op_dir))
     python = {name: path.read_text() for name, path in _copied(op, kind).items()}
-    here = [platform.machine(), platform.system(), version_of("attention-autotuner"), OLDEST_TORCH]
+    here = [platform.machine(), platform.system(), version_of("kernel-autotuner"), OLDEST_TORCH]
     return digest_of([digest_of_table(table), sources, python, INIT, here])
 
 

@@ -45,7 +45,7 @@ def drawn(found: StudyBeliefs, path: Path) -> bytes:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("the figure needs matplotlib: pip install 'attention-autotuner[figures]'") from None
+        raise InputError("the figure needs matplotlib: pip install 'kernel-autotuner[figures]'") from None
     with mpl.rc_context({"svg.hashsalt": "explain", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(11, 4.6))
         figure.set_layout_engine("constrained")

@@ -51,4 +51,4 @@ def _state(store: Store, study: str) -> str:
 @cache
 def _version() -> str:
     rooms = Path(__file__).parent.parent
-    return digest_of([version_of("attention-autotuner"), *(digest_of_folder(rooms / name) for name in DECIDE)])
+    return digest_of([version_of("kernel-autotuner"), *(digest_of_folder(rooms / name) for name in DECIDE)])

@@ -49,7 +49,7 @@ def as_parquet(trials: Table) -> bytes:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError:
-        raise InputError("Parquet needs pyarrow: pip install 'attention-autotuner[data]', or use --csv") from None
+        raise InputError("Parquet needs pyarrow: pip install 'kernel-autotuner[data]', or use --csv") from None
     kinds = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), datetime: pa.timestamp("us", "UTC")}
     fixed = {each.key: kinds.get(each.type, pa.string()) for each in trials.columns}
     rows = flat(trials)

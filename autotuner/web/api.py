@@ -112,7 +112,7 @@ def get_health(request: Request) -> Response:
     """Whether the server is up and can read its store."""
     server = server_of(request)
     studies, label = len(server.reader.names()), server.reader.store.label
-    version = version_of("attention-autotuner")
+    version = version_of("kernel-autotuner")
     return answer(wire.Health(version=version, store=label, writes=server.access.writes, studies=studies))
 
 

@@ -52,7 +52,7 @@ def create_app(settings: Settings) -> Guard:
 
     app = Application(
         title="autotuner",
-        version=version_of("attention-autotuner"),
+        version=version_of("kernel-autotuner"),
         description=ABOUT,
         docs_url=None,
         redoc_url=None,

@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="PATH")
     options = parser.parse_args()
     if find_spec("ray") is None:
-        sys.exit("ray_nodes: Ray is not installed: pip install 'attention-autotuner[ray]'")
+        sys.exit("ray_nodes: Ray is not installed: pip install 'kernel-autotuner[ray]'")
     from tests.helpers import ray_nodes, ray_sweep
 
     with tempfile.TemporaryDirectory() as name, Store.open(str(Path(name) / "studies.db")) as store:

@@ -27,15 +27,6 @@ def chaos(document: dict[str, Any] | None) -> str:
     return f"{table(head, rows)}\n\n{said} {made(document)}"
 
 
-def figures(document: dict[str, Any] | None) -> str:
-    """How long the figures take."""
-    if document is None:
-        return NOTHING
-    rows = [[name, f"{ms:.0f}"] for name, ms in document["milliseconds"].items()]
-    said = f"Two studies of {document['trials']:,} trials on {document['engine']}."
-    return f"{table(['figure', 'ms'], rows)}\n\n{said} {made(document)}"
-
-
 def ray(document: dict[str, Any] | None) -> str:
     """A node that is killed."""
     if document is None:

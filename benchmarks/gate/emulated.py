@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="PATH")
     options = parser.parse_args()
     if cuda_include() is None:
-        sys.exit("emulated: no CUDA headers: pip install 'attention-autotuner[cuda]', or set CUDA_HOME")
+        sys.exit("emulated: no CUDA headers: pip install 'kernel-autotuner[cuda]', or set CUDA_HOME")
     found = []
     for each in rows(options):
         found.append(each)

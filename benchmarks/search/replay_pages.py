@@ -49,23 +49,6 @@ def brief(runs: list[Document]) -> str:
     return f"{table(head, lines)}\n\n{said}"
 
 
-def other_axes(run: Document) -> str:
-    """What else there is of each row."""
-    head = ["space", "sampler", "in flight", "clock", "evaluations", "within 1 %", "ms a proposal"]
-    lines = [
-        [
-            row["space"],
-            *_named(row),
-            f"{row['clock']['p']:.3f}",
-            f"{row['evaluations']['p']:.3f}",
-            f"{100 * row['time']['within']:.0f} %",
-            f"{row['sampler_ms_a_proposal']:.1f}",
-        ]
-        for row in run["rows"]
-    ]
-    return table(head, lines)
-
-
 def spaces(run: Document) -> str:
     """What was searched."""
     head = ["space", "device", "parameters", "points", "that run", "optimum ms", "median ms", "evaluations", "seconds"]
@@ -91,7 +74,7 @@ def section(run: Document, figure: str | None) -> str:
     charged = "charged" if run["sampler_is_charged"] else "free"
     said = f"{run['seeds']} searches of each sampler on each space; the sampler's own time is {charged}."
     drawing = [f"![Best so far against the share of the budget]({figure})"] if figure is not None else []
-    return "\n\n".join([said, scores(run), *drawing, other_axes(run), spaces(run), made(run)])
+    return "\n\n".join([said, scores(run), *drawing, spaces(run), made(run)])
 
 
 def page(sections: dict[str, str]) -> str:

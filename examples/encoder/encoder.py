@@ -7,7 +7,7 @@
     python -m examples.encoder.encoder compare best.json
 
 `compare` writes what it found as JSON with --out. Weights and inputs are drawn here; nothing is downloaded. It needs
-transformers: pip install 'attention-autotuner[transformers]'.
+transformers: pip install 'kernel-autotuner[transformers]'.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ A static cache has room for more keys than there are. Each call says how many th
 causal mask sees all of them; so no length is compiled in. Prefill and generation are a study each, by where their
 tensors lie: `autotuner status` names them.
 `compare` writes what it found as JSON with --out. Nothing is downloaded. It needs transformers:
-pip install 'attention-autotuner[transformers]'.
+pip install 'kernel-autotuner[transformers]'.
 """
 
 from __future__ import annotations

@@ -166,8 +166,8 @@ def test_the_command_writes_what_the_page_shows(recorded: Recorded, tmp_path: Pa
     assert [row["space"] for row in document["choices"][0]["left_out"]] == ["one", "two"]
     assert len(document["rows"]) == 4
     assert document["rows"][0]["time"]["p"] != document["rows"][2]["time"]["p"]  # the change had an effect
-    part = choice_pages.part(document)
-    assert f"| {document['choices'][0]['left_out'][0]['chosen_p']:.3f} |" in part
+    part = choice_pages.brief(document)
+    assert f"| {document['choices'][0]['left_out_mean']['p']:.3f} |" in part
     late = command("--minutes", "0")
     assert late.returncode == 1
     assert "give more --minutes" in late.stderr

@@ -55,7 +55,7 @@ ELSEWHERE = {
     ": cannot be read:",
     ": not UTF-8 text;",
     "is not here)",
-    "--ray needs Ray: pip install 'attention-autotuner[ray]'",
+    "--ray needs Ray: pip install 'kernel-autotuner[ray]'",
 }
 """What only a signal brings about (tests/cli/test_terminal.py, tests/cli/test_ending.py), a token, or missing packages
 (tests/web/test_serve.py)."""

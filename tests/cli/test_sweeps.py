@@ -54,7 +54,7 @@ def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
     one_line(autotuner(tmp_path, "worker", "--devices", "abacus"), "no such kind of device")
     one_line(autotuner(tmp_path, "devices", "clear", "x"), "no device 'x'")
     if importlib.util.find_spec("ray") is None:
-        said = "--ray needs Ray: pip install 'attention-autotuner[ray]'"
+        said = "--ray needs Ray: pip install 'kernel-autotuner[ray]'"
         one_line(autotuner(tmp_path, "worker", "--ray", "auto"), said)
 
 

@@ -44,7 +44,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ROOT,
     ]
     run(*build, cwd=folder)
-    (found,) = folder.glob("attention_autotuner-*.whl")
+    (found,) = folder.glob("kernel_autotuner-*.whl")
     return found
 
 

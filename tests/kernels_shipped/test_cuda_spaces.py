@@ -88,7 +88,7 @@ def test_random_valid_points_are_built(workbench: Workbench, part: int) -> None:
 
 def test_the_host_side_of_cublas_is_built_where_its_headers_are(workbench: Workbench) -> None:
     if not has_cublas():
-        pytest.skip("needs the headers of cuBLAS: pip install 'attention-autotuner[cuda]'")
+        pytest.skip("needs the headers of cuBLAS: pip install 'kernel-autotuner[cuda]'")
     require_good(workbench, [first_of(workbench.space, "cublas")])
 
 

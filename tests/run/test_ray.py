@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is an extra: pip install 'attention-autotuner[ray]'")
+pytest.importorskip("ray", reason="Ray is an extra: pip install 'kernel-autotuner[ray]'")
 
 from autotuner.run.executor import Executor
 from autotuner.run.ray_cluster import RayCluster

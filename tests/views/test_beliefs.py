@@ -416,5 +416,5 @@ def test_a_missing_matplotlib_is_told_with_the_remedy(
     told: StudyBeliefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'attention-autotuner\[figures\]'"):
+    with pytest.raises(InputError, match=r"pip install 'kernel-autotuner\[figures\]'"):
         drawn(told, tmp_path / "figure.svg")

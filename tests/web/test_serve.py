@@ -99,4 +99,4 @@ def test_without_its_packages_the_command_says_which_to_install(made: Path) -> N
     code = "import sys; sys.modules['fastapi'] = None; from autotuner.cli.app import run; run()"
     done = subprocess.run([sys.executable, "-c", code, "serve", "--store", str(made)], capture_output=True, text=True)
     assert done.returncode == 2
-    assert re.search(r"pip install 'attention-autotuner\[service\]'", done.stderr)
+    assert re.search(r"pip install 'kernel-autotuner\[service\]'", done.stderr)

@@ -124,7 +124,7 @@ def _nvcc() -> str:
     if nvcc is None:
         raise ToolchainError(
             "no nvcc: not in $CUDA_HOME/bin, not on the PATH, and not installed by pip; "
-            "install the CUDA toolkit, or its parts with: pip install 'attention-autotuner[cuda]'"
+            "install the CUDA toolkit, or its parts with: pip install 'kernel-autotuner[cuda]'"
         )
     return nvcc
 
@@ -139,7 +139,7 @@ def _include_dirs(nvcc: str) -> tuple[Path, ...]:
     found = tuple(dict.fromkeys(folder for folder in folders if folder.is_dir()))
     if not any((folder / "cuda.h").is_file() for folder in found):
         raise ToolchainError(
-            f"no cuda.h beside {nvcc}; install the whole toolkit, or: pip install 'attention-autotuner[cuda]'"
+            f"no cuda.h beside {nvcc}; install the whole toolkit, or: pip install 'kernel-autotuner[cuda]'"
         )
     return found
 
