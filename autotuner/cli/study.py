@@ -174,8 +174,7 @@ def show(
     from autotuner.ops import op_of
     from autotuner.store import queries
     from autotuner.tuning.finals import standings
-    from autotuner.tuning.trial_report import trial_report
-    from autotuner.views.trial_words import best_words, confirmed_words, outcome_words
+    from autotuner.views.trial_words import best_words, report_of, trial_words
 
     number = int(trial) if trial is not None and trial.isdecimal() and len(trial) <= len(str(MOST)) else None
     if trial is not None and number is None:
@@ -189,11 +188,11 @@ def show(
             raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
         record = best.record if best is not None else queries.trial(opened, name, number or 0)
         of = queries.study(opened, name)
+        found = report_of(opened, name, record.number) if report else None
         confirmed = standings.every_confirmed(opened, name).get(record.number)
         outcome = standings.proven(opened, record)
-    if report:
-        device = of.device.model_copy(update={"environment": record.session.environment})
-        print_json(json_of(trial_report(outcome, of.problems, device, record.session.calibration)))
+    if found is not None:
+        print_json(json_of(found))
     elif as_json and best is not None:
         print_json(json_of(best))
     elif as_json:
@@ -202,9 +201,7 @@ def show(
         print_lines([f"{name}, trial {record.number}", *best_words(best)])
     else:
         print_lines([f"{name}, trial {record.number}, {record.recorded_at:%Y-%m-%d %H:%M:%S} UTC"])
-        print_lines([f"REVOKED: {record.revoked_reason}"] if record.revoked_at is not None else [])
-        print_lines([confirmed_words(confirmed)] if confirmed is not None else [])
-        print_lines(outcome_words(outcome, op_of(of.problems[0])))
+        print_lines(trial_words(record, outcome, confirmed, op_of(of.problems[0])))
 
 
 @takes(one_study)

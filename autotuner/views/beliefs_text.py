@@ -176,8 +176,9 @@ def _codes(codes: Mapping[str, int]) -> str:
 def _left(study: StudyBeliefs, beliefs: Beliefs) -> list[str]:
     if not beliefs.promising:
         return ["Every valid point was judged: nothing is left."]
-    of = "" if beliefs.looked_at == study.points else f", of {beliefs.looked_at:,} by lot and the best ones' neighbours"
-    found = f"Not judged: {study.left:,} points{of}."
+    found = f"Not judged: {study.left:,} points."
+    if beliefs.looked_at != study.points:
+        found += f" What is believed is of {beliefs.looked_at:,} by lot and of the best ones' neighbours."
     if all(each.gain is None or each.gain < TELLING for each in beliefs.promising):
         found += f" None is expected to improve by {TELLING:.2%}."
     return [found, _end(study, beliefs)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from autotuner.values.variant import Value
+from autotuner.views.words import point as words
 
 Point = Mapping[str, Value]
 
@@ -22,20 +23,16 @@ class Compared(NamedTuple):
 def compared(points: Sequence[Point]) -> Compared:
     """The points in words, those of the first one first."""
     if len(points) < 2:
-        return Compared("", tuple(_words(point) for point in points))
+        return Compared("", tuple(words(point) for point in points))
     first, *others = points
     shared = {name for name, value in first.items() if all(name in p and p[name] == value for p in others)}
     rest = {name: value for name, value in first.items() if name not in shared}
-    rows = (_words(rest), *(_difference(rest, {k: v for k, v in p.items() if k not in shared}) for p in others))
-    return Compared(_words({name: first[name] for name in first if name in shared}), rows)
+    rows = (words(rest), *(_difference(rest, {k: v for k, v in p.items() if k not in shared}) for p in others))
+    return Compared(words({name: first[name] for name in first if name in shared}), rows)
 
 
 def _difference(first: Point, other: Point) -> str:
     """What `other` has that the first has not, and the names of what only the first has."""
-    new = _words({name: value for name, value in other.items() if name not in first or first[name] != value})
+    new = words({name: value for name, value in other.items() if name not in first or first[name] != value})
     gone = [f"no {name}" for name in first if name not in other]
     return " ".join([*([new] if new else []), *gone]) or "as the first"
-
-
-def _words(point: Point) -> str:
-    return " ".join(f"{name}={value}" for name, value in point.items())

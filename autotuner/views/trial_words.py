@@ -7,8 +7,11 @@ import re
 import statistics
 
 from autotuner.ops import Op, op_of
+from autotuner.store import Store, TrialRecord, queries
+from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Best, FinalsSummary
 from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.values.gate_report import CaseErrors, CaseResult, error_in_tolerances
 from autotuner.values.outcome import Artifact, Measurement, Outcome, Stop, Timing
 from autotuner.values.ratio import Speedup
@@ -36,6 +39,25 @@ def outcome_words(outcome: Outcome, op: Op) -> list[str]:
     if outcome.verdict.has_latency and outcome.measurement is not None:
         return _achieved(outcome, outcome.measurement)
     return _rejected(outcome, op)
+
+
+def report_of(store: Store, study: str, number: int) -> TrialReport:
+    """The report on a recorded trial, for programs. Raises StoreError: no such trial."""
+    record, of = queries.trial(store, study, number), queries.study(store, study)
+    device = of.device.model_copy(update={"environment": record.session.environment})
+    return trial_report(standings.proven(store, record), of.problems, device, record.session.calibration)
+
+
+def trial_words(record: TrialRecord, outcome: Outcome, confirmed: Speedup | None, op: Op) -> list[str]:
+    """A recorded trial for a person: that it was revoked, what finals confirmed, and its outcome."""
+    revoked = [f"REVOKED: {record.revoked_reason}"] if record.revoked_at is not None else []
+    ends = "" if confirmed is None else _ends(confirmed)
+    said = (
+        f"Confirmed by the last finals: {confirmed.mid:.3f} times as fast as the baseline ({ends})."
+        if confirmed
+        else ""
+    )
+    return [*revoked, *([said] if said else []), *outcome_words(outcome, op)]
 
 
 def best_words(best: Best) -> list[str]:
@@ -84,12 +106,6 @@ def _why(best: Best, finals: FinalsSummary) -> str:
         return "of those that are as fast as the fastest it is the preferred one"
     least = "" if finals.resolution is None else f" below a difference of about {finals.resolution:.1%}"
     return f"the finals cannot tell them apart{least}, and it is the fastest"
-
-
-def confirmed_words(speedup: Speedup) -> str:
-    """What the last finals confirmed of a trial."""
-    ends = _ends(speedup)
-    return f"Confirmed by the last finals: {speedup.mid:.3f} times as fast as the baseline ({ends})."
 
 
 def proof_words(summary: GateSummary) -> str:

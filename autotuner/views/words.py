@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from autotuner.values.ratio import Objective, Speedup
 from autotuner.values.variant import Value
@@ -152,26 +152,6 @@ def point(values: Mapping[str, Value]) -> str:
 def cut(text: str, most: int) -> str:
     """The text, its end left out where it is longer than that."""
     return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
-
-
-class Differences(NamedTuple):
-    """Points of a space, by what tells them apart."""
-
-    shared: dict[str, Value]
-    names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, points: list[dict[str, Value]]) -> Differences:
-        """What all points have in common, and the names of the parameters that differ."""
-        first = points[0] if points else {}
-        shared = {name: value for name, value in first.items() if all(each.get(name) == value for each in points)}
-        names = dict.fromkeys(name for each in points for name in each if name not in shared)
-        return cls(shared, tuple(names))
-
-    def short(self, values: Mapping[str, Value], most: int = 5) -> str:
-        """A point by its differing parameters, the first few of them."""
-        own = [f"{name}={values[name]}" for name in self.names if name in values]
-        return " ".join(own[:most]) + (" ..." if len(own) > most else "") or "the same as all"
 
 
 def plain(value: object) -> str:

@@ -36,6 +36,7 @@ from autotuner.views.snapshot import Snapshot
 from autotuner.views.studies_table import FINALS, studies_table, study_columns
 from autotuner.views.sweep_tables import devices_table
 from autotuner.views.table import row_of
+from autotuner.views.trial_words import report_of
 from autotuner.views.trials_table import trials_table
 from autotuner.web import wire
 from autotuner.web.gate_service import GateBusy
@@ -192,10 +193,8 @@ def list_trials(
 @router.get("/studies/{study}/trials/{number}", response_model=TrialReport)
 def get_trial(request: Request, of: OfStudy, number: Number) -> Response:
     """The trial's report, as `autotuner show --report` prints it."""
-    from autotuner.views.drawings.trial import report
-
     server_of(request).require_trial(of, number)
-    return answer(report(of, number))
+    return answer(report_of(of.store, of.name, number))
 
 
 @router.get("/studies/{study}/history", response_model=wire.History)

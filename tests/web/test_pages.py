@@ -243,7 +243,7 @@ def test_a_saved_page_holds_what_each_page_of_the_study_shows(client: TestClient
         shown = set(re.findall(r'<figure id="([^"]+)"', page))
         assert shown, tab
         assert {each for each in shown if f'<figure id="{each}"' not in saved} == set(), tab
-    assert "What matters: the share of the variance" in saved  # the beliefs in words
+    assert "How far to trust this" in saved  # the beliefs in words
 
 
 def test_a_saved_page_says_why_it_has_no_beliefs(hostile: Path) -> None:

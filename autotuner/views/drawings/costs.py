@@ -12,8 +12,6 @@ from autotuner.views.figure_tables import baselines_table, costs_table
 from autotuner.views.words import cut, micros, percent, span
 
 WIDTH, LEFT, ROW = 860, 150, 30
-STAGES = {"build": "build", "check": "gate", "measure": "race"}
-"""The stages by the classes of their colours, and what people call them."""
 MOST = 24
 """Rows of baselines that are drawn."""
 

@@ -10,8 +10,9 @@ from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Plot
 from autotuner.views.leaderboard import leaderboard as leaderboard_table
+from autotuner.views.points import compared
 from autotuner.views.snapshot import Snapshot
-from autotuner.views.words import Differences, cut, ratio
+from autotuner.views.words import cut, ratio
 
 ROW, WIDTH, LEFT = 30, 860, 330
 HALF, HALF_LEFT = 600, 240
@@ -45,7 +46,7 @@ def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], narrow: 
         (10, 20, 48, left),
     )
     svg, x = plot.svg, plot.x
-    differences = Differences.of([entry.variant.point for entry in entries])
+    points = compared([entry.variant.point for entry in entries]).rows
     for place, entry in enumerate(entries):
         y = 10 + ROW * place
         if entry.tied or entry.crowned:
@@ -59,7 +60,7 @@ def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], narrow: 
     for place, entry in enumerate(entries):
         middle = 10 + ROW * place + ROW / 2
         rank = f"{entry.rank}{'=' if entry.tied else ''}"
-        short = differences.short(entry.variant.point, 2 if narrow else 3)
+        short = points[place]
         svg.text(34, middle + 4, rank, "label strong", "end")
 
         def label(entry: Entry = entry, middle: float = middle, short: str = short) -> None:

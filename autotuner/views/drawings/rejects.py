@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
-from autotuner.store import ListedTrial, Store, queries
+from autotuner.store import ListedTrial, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.variant import Value
 from autotuner.views.drawings.figure import Figure
@@ -14,7 +14,7 @@ from autotuner.views.drawings.svg import Svg
 from autotuner.views.meanings import meanings
 from autotuner.views.snapshot import Snapshot, cause_of
 from autotuner.views.table import Table, linked
-from autotuner.views.trial_words import outcome_words
+from autotuner.views.trial_words import trial_words
 from autotuner.views.words import kind, percent
 
 SHOWN = 14
@@ -186,14 +186,14 @@ def _example(snapshot: Snapshot, cause: str, wanted: int | None) -> OneTrial | N
 
 def words(snapshot: Snapshot, number: int) -> tuple[str, ...]:
     """A trial in words."""
-    return snapshot.once(f"words {number}", lambda: _words(snapshot.store, snapshot, number))
 
+    def read() -> tuple[str, ...]:
+        record = queries.trial(snapshot.store, snapshot.name, number)
+        outcome = standings.proven(snapshot.store, record)
+        confirmed = standings.every_confirmed(snapshot.store, snapshot.name).get(number)
+        return tuple(trial_words(record, outcome, confirmed, snapshot.op))
 
-def _words(store: Store, snapshot: Snapshot, number: int) -> tuple[str, ...]:
-    record = queries.trial(store, snapshot.name, number)
-    lines = outcome_words(standings.proven(store, record), snapshot.op)
-    revoked = [f"Revoked: {record.revoked_reason}"] if record.revoked_at is not None else []
-    return (*revoked, *lines)
+    return snapshot.once(f"words {number}", read)
 
 
 def by_cause(trials: tuple[ListedTrial, ...]) -> dict[str, int]:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from autotuner.forge.family import Family
 from autotuner.store import TrialRecord, queries
 from autotuner.tuning.finals import standings
-from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Outcome, Timing
@@ -23,7 +22,6 @@ from autotuner.views.drawings.svg import Plot, Scale, Svg, around
 from autotuner.views.gate_tables import cases_table, checks_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.table import Table
-from autotuner.views.trial_words import confirmed_words
 from autotuner.views.words import kind_of, micros, ratio
 
 WIDTH, ROW, LEFT = 860, 24, 130
@@ -45,7 +43,6 @@ class TrialPage(NamedTuple):
     outcome: Outcome
     kind: str
     words: tuple[str, ...]
-    confirmed: str | None
     parameters: Table
     built: Table
     gate: Figure | None
@@ -59,13 +56,11 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
     """`roots`: folders with the families whose sources may be shown. Raises StoreError: no such trial."""
     record = queries.trial(snapshot.store, snapshot.name, number)
     outcome = standings.proven(snapshot.store, record)
-    confirmed = standings.every_confirmed(snapshot.store, snapshot.name).get(number)
     return TrialPage(
         record=record,
         outcome=outcome,
         kind=kind_of(outcome.verdict, record.revoked_at is not None),
         words=words(snapshot, number),
-        confirmed=None if confirmed is None else confirmed_words(confirmed),
         parameters=_parameters(snapshot, outcome),
         built=_built(outcome),
         gate=_gate(snapshot, number, outcome),
@@ -74,14 +69,6 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
         source=source_of(outcome, roots),
         commands=_commands(snapshot, number, outcome, record.revoked_at is not None, store),
     )
-
-
-def report(snapshot: Snapshot, number: int) -> TrialReport:
-    """The trial's report, as `autotuner show --report` writes it. Raises StoreError: no such trial."""
-    record = queries.trial(snapshot.store, snapshot.name, number)
-    device = snapshot.record.device.model_copy(update={"environment": record.session.environment})
-    outcome = standings.proven(snapshot.store, record)
-    return trial_report(outcome, snapshot.record.problems, device, record.session.calibration)
 
 
 def _parameters(snapshot: Snapshot, outcome: Outcome) -> Table:
