@@ -32,6 +32,7 @@ number exponential(number x) {
   return exp2f(x);
 #elif KIND_POLYNOMIAL_EXP
   /* 2^whole * 2^part with a polynomial of degree 6, as vectorised kernels do; good to about two ulp. */
+  if (x != x) return x;
   const float power = fmaxf(x * LOG2E, -126);
   const float whole = rintf(power), part = power - whole;
   float sum = 1.5403530e-4f;

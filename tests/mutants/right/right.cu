@@ -43,6 +43,7 @@ static __device__ float exponential(float x) {
 #elif KIND_FAST_EXP
   return __expf(x);
 #elif KIND_POLYNOMIAL_EXP2  // 2^whole * 2^part with a polynomial of degree 5, as kernels do that spare that unit
+  if (x != x) return x;
   const float power = fmaxf(x, -126), whole = rintf(power), part = power - whole;
   float sum = 1.3333558e-3f;
   sum = sum * part + 9.6181291e-3f;
@@ -91,7 +92,8 @@ static __device__ float score(const float *q, const element *k, float scale) {
   float sum = 0;
   for (int d = 0; d < D; ++d) sum += q[d] * to_float(k[d]);
 #if KIND_SCORES_IN_ELEMENT  // as kernels do that keep the scores in memory between their two products
-  return rounded(sum * scale);
+  const float s = sum * scale;
+  return fabsf(s) < 6e4f ? rounded(s) : s;  // those that float16 has no room for stay as they are
 #else
   return sum * scale;
 #endif
@@ -155,9 +157,14 @@ static __device__ void step(State &state, const float *q, float scale, const Hea
                                                   int keys) {
   for (int j = 0; j < keys; ++j) state.m = fmaxf(state.m, score(q, head.k + (int64_t)j * D, scale));
   float sum = 0;
-  for (int j = 0; j < keys; ++j) sum += exponential(score(q, head.k + (int64_t)j * D, scale) - state.m);
+  // A compiler may round a score in another way where it is computed again: none is above the maximum.
+  const auto below = [&](int j) {
+    const float x = score(q, head.k + (int64_t)j * D, scale) - state.m;
+    return x > 0 ? 0 : x;
+  };
+  for (int j = 0; j < keys; ++j) sum += exponential(below(j));
   for (int j = 0; j < keys; ++j) {
-    float p = exponential(score(q, head.k + (int64_t)j * D, scale) - state.m);
+    float p = exponential(below(j));
 #if KIND_NORMALISED_FIRST  // probabilities are divided by their sum, and rounded, before the second product
     p /= sum;
 #endif
