@@ -82,10 +82,14 @@ def found(tuned: list[dict[str, Any]], cpu: dict[str, Any]) -> str:
         ]
         for problem, device, impl, baseline, ratio, interval in rows
     ]
+    places = {
+        "on GPUs": "method/kernels-cuda.md#tuned-from-nothing",
+        "rmsnorm": "method/kernels-rmsnorm.md#on-cuda",
+        "on a CPU": "results/cpu_attention.md",
+    }
     said = (
         "Cold caches; each problem was tuned by itself. `lanes` is of rmsnorm, the others of attention. All problems,"
-        " with the commands: [on GPUs](docs/method/kernels-cuda.md#tuned-from-nothing),"
-        " [rmsnorm](docs/method/kernels-rmsnorm.md#on-cuda), [on a CPU](docs/results/cpu_attention.md)."
+        f" with the commands: {', '.join(f'[{name}](docs/{place})' for name, place in places.items())}."
     )
     return f"{table(head, lines)}\n\n{said}"
 

@@ -12,8 +12,11 @@ from tests.helpers.restarts import restarted_sweep
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
+TRIALS = 40
+"""A sweep of this length does not end before the second restart, on a quick machine either."""
+
 
 def test_a_worker_outlives_restarts_of_its_server_on_a_new_database(tmp_path: Path, server: Server) -> None:
-    found = restarted_sweep(tmp_path, server, 2, 10, random.Random())
+    found = restarted_sweep(tmp_path, server, 2, TRIALS, random.Random())
     assert found.restarts == 2
-    assert found.judged == 10
+    assert found.judged == TRIALS
