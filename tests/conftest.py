@@ -40,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are CPUs, as tests wait: for a process to start or end, or for a deadline."""
     return usable_cpus() + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ PLUGINS = Path(__file__).parent.parent / "plugins"
 
 
 def test_it_searches_by_its_name(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    # other tests of this process may have put it there
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(PLUGINS)])
+    monkeypatch.setattr(SAMPLERS, "_loaded", {})
     assert "downhill" not in SAMPLERS
     monkeypatch.syspath_prepend(PLUGINS)
     assert [name for name in SAMPLERS if name in ("evolution", "downhill")] == ["evolution", "downhill"]
