@@ -102,6 +102,14 @@ def migrations_read_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def modules_are_found_as_before() -> Iterator[None]:
+    """What a test puts on the path, such as packages with entry points, is not there for the next one."""
+    before = [*sys.path]
+    yield
+    sys.path[:] = before
+
+
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     """The file of a store without anything, made when it is first asked for."""
