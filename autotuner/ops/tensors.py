@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import product
 from typing import Protocol
@@ -106,6 +106,22 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 def all_same_bits(a: Tensors, b: Tensors) -> bool:
     """True when each pair of tensors holds the same bits."""
     return all(same_bits(one, other) for one, other in zip(a, b, strict=True))
+
+
+def first_outputs(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+    """What two launches must have alike where all of the first output is to be."""
+    return other[0], plain[0]
+
+
+def where_lost(due: Tensor, touched: Tensor) -> Callable[[Tensors, Tensors], tuple[Tensor, Tensor]]:
+    """What two launches must have alike where a number of the second's inputs is none: the first output is not finite
+    where it is `due`, and the same where it is not `touched`. Both are of shapes that expand to the output's."""
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        want = torch.where(touched, 0, plain[0])
+        return torch.where(due, other[0].isfinite().to(want.dtype), torch.where(touched, 0, other[0])), want
+
+    return compared
 
 
 @contextmanager

@@ -19,8 +19,9 @@ from autotuner.gate.gate import in_order
 from autotuner.gate.invariants import of_op
 from autotuner.gate.launching import Evidence, Launching
 from autotuner.gate.tolerance import compute_truth, judge
-from autotuner.ops.sdpa import OP
+from autotuner.ops.sdpa import OP, tensors
 from autotuner.ops.sdpa.cases import tile_lengths
+from autotuner.ops.sdpa.invariants import spread
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors
 from autotuner.values.conditions import Conditions
@@ -169,3 +170,18 @@ def test_a_log_sum_exp_near_zero_is_no_harder_than_others() -> None:
         score = score + q[..., d] * problem.scalars[0] * k[:, :, 0, d, None]
     assert judge(score, expected.outputs[1]).failed_rule is None
     assert judge(score + 1e-5, expected.outputs[1]).failed_rule is not None
+
+
+# A number that is none ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", ["(2,2,13x20,16) float32 causal", "(1,4:2,3x20,16) float32 causal bottom_right"])
+def test_attention_that_gives_0_where_every_weight_is_0_is_not_accused(words: str) -> None:
+    """A first row may see one key, whose score is minus infinity."""
+    problem = SdpaProblem.parse(words)
+    for seed in range(150):
+        inputs = tensors.inputs(problem, "randn", seed)
+        plain = tensors.reference(problem, inputs)
+        for relation in spread(problem, inputs, seed):
+            got, want = relation.compared(plain, tensors.reference(problem, relation.inputs))
+            assert torch.equal(got, want), (seed, relation.detail)

@@ -6,7 +6,6 @@ torch is imported where it is used: what reads a report wants the words alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING
 
 from autotuner.ops.op import Invariant, Relation
@@ -73,11 +72,13 @@ def equal(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
 
 
 def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
-    """NaN in one number of X or W comes out in the row or column that it belongs to, infinity in X as NaN in its place
-    and 0 beside it; no other row changes."""
+    """NaN in one number of X or W comes out in the row or column that it belongs to, infinity in X in its place at
+    least; no other row changes."""
     import math
 
     import torch
+
+    from autotuner.ops.tensors import where_lost
 
     x, w = inputs
     generator = torch.Generator().manual_seed(seed)
@@ -88,20 +89,15 @@ def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
         other[at] = value
         return other
 
-    def compared(plain: Tensors, other: Tensors, due: Tensor, zero: bool = False) -> tuple[Tensor, Tensor]:
-        want = torch.where(due, 0, plain[0])
-        want[row] = want[row] * (not zero)
-        return torch.where(due, other[0].isfinite().to(want.dtype), other[0]), want
-
-    of_row, of_column, one = (torch.zeros_like(x, dtype=torch.bool) for _ in range(3))
-    of_row[row], of_column[:, column], one[row, column] = True, True, True
+    of_row, of_column = (torch.zeros_like(x, dtype=torch.bool) for _ in range(2))
+    of_row[row], of_column[:, column] = True, True
     detail = "{} in one number of {} does not come out where it must, or changes another row"
-    for value, name, changed, due in (
-        (math.nan, "X", (planted(x, math.nan, row, column), w), of_row),
-        (math.inf, "X", (planted(x, math.inf, row, column), w), one),
-        (math.nan, "W", (x, planted(w, math.nan, column)), of_column),
+    for value, name, changed, due, touched in (
+        (math.nan, "X", (planted(x, math.nan, row, column), w), of_row, of_row),
+        (math.inf, "X", (planted(x, math.inf, row, column), w), of_row & of_column, of_row),
+        (math.nan, "W", (x, planted(w, math.nan, column)), of_column, of_column),
     ):
-        yield Relation(changed, partial(compared, due=due, zero=value == math.inf), detail.format(value, name))
+        yield Relation(changed, where_lost(due, touched), detail.format(value, name))
 
 
 INVARIANTS = (

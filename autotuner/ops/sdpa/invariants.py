@@ -93,6 +93,8 @@ def ones(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
 
 def stale(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """Keys and values past the length reach no row: a cache holds there what was there before."""
+    from autotuner.ops.tensors import first_outputs
+
     q, k, v, lengths = inputs
     half = (lengths + 1) // 2
     k, v, other_k, other_v = (x.clone() for x in (k, v, k, v))
@@ -100,25 +102,20 @@ def stale(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
         other_k[batch, :, end:] *= -40
         other_v[batch, :, end:] *= 1000
 
-    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
-        return other[0], plain[0]
-
     detail = "changing keys and values past the length changes the output"
-    yield Relation((q, other_k, other_v, half), compared, detail, before=(q, k, v, half))
+    yield Relation((q, other_k, other_v, half), first_outputs, detail, before=(q, k, v, half))
 
 
 def one_tensor(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """K and V may be one tensor, and Q too where it is as large: the bits of O are those of copies."""
+    from autotuner.ops.tensors import first_outputs
+
     q, k, _, *lengths = inputs
-
-    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
-        return other[0], plain[0]
-
     detail = "{} as one tensor give another result than copies of it"
-    yield Relation((q, k, k, *lengths), compared, detail.format("K and V"), before=(q, k, k.clone(), *lengths))
+    yield Relation((q, k, k, *lengths), first_outputs, detail.format("K and V"), before=(q, k, k.clone(), *lengths))
     if q.shape == k.shape:
         copies = (q, q.clone(), q.clone(), *lengths)
-        yield Relation((q, q, q, *lengths), compared, detail.format("Q, K and V"), before=copies)
+        yield Relation((q, q, q, *lengths), first_outputs, detail.format("Q, K and V"), before=copies)
 
 
 def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
@@ -130,6 +127,8 @@ def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     import math
 
     import torch
+
+    from autotuner.ops.tensors import where_lost
 
     of = cast(SdpaProblem, problem)
     generator = torch.Generator().manual_seed(seed)
@@ -145,15 +144,8 @@ def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
             touched = torch.zeros(of.batch, of.heads, 1, 1, dtype=torch.bool, device=due.device)
             touched[at[0], _heads_of(of, place, at[1])] = True
 
-            def compared(
-                plain: Tensors, other: Tensors, due: Tensor = due, touched: Tensor = touched
-            ) -> tuple[Tensor, Tensor]:
-                want = torch.where(touched, 0, plain[0])
-                got = torch.where(due, other[0].isfinite().to(want.dtype), torch.where(touched, 0, other[0]))
-                return got, want
-
             detail = f"{value} in one number of {name} does not come out where it must, or changes another slice"
-            yield Relation(tuple(planted), compared, detail)
+            yield Relation(tuple(planted), where_lost(due, touched), detail)
 
 
 def _heads_of(problem: SdpaProblem, place: int, head: int) -> slice:
@@ -168,20 +160,23 @@ def _due(problem: SdpaProblem, inputs: Tensors, place: int, at: tuple[int, ...],
 
     from autotuner.ops.sdpa.masks import visible
 
-    q, *_, last = inputs
+    q, k, *_, last = inputs
     batch, head, row, column = at
     seen = visible(problem, last if problem.key_lengths else None, q.device)
     seen = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=q.device) if seen is None else seen
     seen = seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)[batch, 0]
     due = torch.zeros(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.bool, device=q.device)
+    # A score of minus infinity is a weight of 0, and a row of such may count as one that sees no key.
+    infinite = value == value
     if place == 0:
-        due[batch, head, row] = seen[row].any()
+        reached = k[batch, head // problem.group, :, column] > 0 if infinite else True
+        due[batch, head, row] = (seen[row] & reached).any()
         return due
     of_head = _heads_of(problem, place, head)
     rows = seen[:, row].expand(problem.group, -1)
     if place == 2:
         due[batch, of_head, :, column] = rows
-    elif value == value:  # a score of minus infinity is a weight of 0
+    elif infinite:
         due[batch, of_head] = (rows & (q[batch, of_head, :, column] > 0)).unsqueeze(-1)
     else:
         due[batch, of_head] = rows.unsqueeze(-1)
