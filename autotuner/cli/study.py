@@ -205,28 +205,20 @@ def show(
 
 
 @takes(one_study)
-def explain(
-    of: OneStudy,
-    figure: Annotated[Path | None, typer.Option(help="draw the beliefs into this .svg file")] = None,
-    as_json: JsonOption = False,
-) -> None:
+def explain(of: OneStudy, as_json: JsonOption = False) -> None:
     """What a study has shown: what matters, what is dead, what is rejected where, what is left. Builds nothing."""
-    from autotuner.views import beliefs_figure, beliefs_text
+    from autotuner.views import beliefs_text
     from autotuner.views.kept_beliefs import kept_beliefs
     from autotuner.views.terminal import printed
 
-    if figure is not None:
-        regular_target(figure, "--figure")
     with of as (store, study):
         found = kept_beliefs(store, study)
-    if figure is not None:
-        write_atomically(figure, beliefs_figure.drawn(found, figure))
     if as_json:
         print_json(json_of(found))
     else:
         for table in beliefs_text.tables(found):
             out.print(printed(table))
-        print_lines(beliefs_text.lines(found) + ([f"Drawn into {figure}."] if figure else []))
+        print_lines(beliefs_text.lines(found))
 
 
 Named = Annotated[str, typer.Argument(metavar="STUDY", help="a study, by name or unique prefix")]

@@ -115,8 +115,6 @@ REFUSALS = (
     ("show", "99999999999999999999"),
     ("show", "first"),
     ("show", "first", "old"),
-    ("explain", "--figure", "beliefs.png"),
-    ("explain", "--figure", "beliefs.svg"),
     ("validate", "--lengths", "2048"),
     ("validate", "--store", "unmeasured.db"),
     ("export", "--format", "yaml"),

@@ -25,7 +25,7 @@ ARGUMENTS = {
 """For each argument or option that a command cannot do without, what it can be."""
 MORE = (
     *("show 0", "show 2 --report", "show 3", "show 4 --json", "export --out -", "export --out out.json"),
-    *("export --estimates --format package", "export --estimates --format c --out loop", "explain --figure out.svg"),
+    *("export --estimates --format package", "export --estimates --format c --out loop"),
     *(
         "trials --csv",
         "trials --parquet",

@@ -27,7 +27,6 @@ from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from autotuner.views import kept_beliefs, surrogate_beliefs
 from autotuner.views.beliefs import StudyBeliefs, study_beliefs
-from autotuner.views.beliefs_figure import drawn
 from autotuner.views.beliefs_text import SHOWN, lines
 from autotuner.views.importance import share_alone, share_together
 from autotuner.views.rejects import rejected_where
@@ -300,8 +299,6 @@ def test_three_trials_say_that_they_are_too_few(empty: Store, tmp_path: Path) ->
     (line,) = (line for line in lines(found) if "Too few" in line)
     assert "2, and 20 are needed" in line
     assert "autotuner tune" in line
-    with pytest.raises(InputError, match="2 measured trials, a figure needs 20"):
-        drawn(found, tmp_path / "few.svg")
 
 
 def test_a_space_that_is_another_one_by_now_is_refused(empty: Store) -> None:
@@ -353,7 +350,7 @@ def test_beliefs_are_found_once_until_something_changes(
     assert len(finds) == 4
 
 
-# Words, JSON and figure ------------------------------------------------------------------------------------------
+# Words and JSON ------------------------------------------------------------------------------------------
 
 
 def autotuner(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -363,10 +360,10 @@ def autotuner(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.slow
-def test_the_command_says_the_same_in_words_json_and_a_figure(told: StudyBeliefs, folder: Path) -> None:
-    words = autotuner(folder, "explain", told.study[:12], "--figure", "figure.svg")
+def test_the_command_says_the_same_in_words_and_json(told: StudyBeliefs, folder: Path) -> None:
+    words = autotuner(folder, "explain", told.study[:12])
     assert words.returncode == 0, words.stderr
-    assert words.stdout.splitlines()[-len(lines(told)) - 1 :] == [*lines(told), "Drawn into figure.svg."]
+    assert words.stdout.splitlines()[-len(lines(told)) :] == lines(told)
     document = autotuner(folder, "explain", "--json")
     assert StudyBeliefs.model_validate_json(document.stdout) == told
     found = beliefs(told)
@@ -381,26 +378,14 @@ def test_the_command_says_the_same_in_words_json_and_a_figure(told: StudyBeliefs
             assert re.search(rf"{effect.parameter}={value.value} +{figures}", words.stdout)
     assert "UNROLL at IMPL=plain: dead so far" in words.stdout
     assert "Converged" in words.stdout
-    drawn = (folder / "figure.svg").read_text()
-    assert "BLOCK" in drawn
-    assert "<dc:date>" not in drawn
 
 
 @pytest.mark.slow
 def test_the_command_fails_in_one_line(told: StudyBeliefs, folder: Path) -> None:
-    for arguments, said in (
-        (("nothing-like-it",), told.study),
-        (("--figure", "no/such/folder/f.svg"), "--figure"),
-        (("--figure", "figure.png"), ".svg"),
-    ):
-        done = autotuner(folder, "explain", *arguments)
-        assert done.returncode == 2
-        assert done.stderr.count("\n") == 1
-        assert said in done.stderr
-
-
-def test_the_figure_is_the_same_each_time(told: StudyBeliefs) -> None:
-    assert drawn(told, Path("one.svg")) == drawn(told, Path("other.svg"))
+    done = autotuner(folder, "explain", "nothing-like-it")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert told.study in done.stderr
 
 
 def test_the_map_has_every_judged_trial_once(told: StudyBeliefs) -> None:
@@ -410,11 +395,3 @@ def test_the_map_has_every_judged_trial_once(told: StudyBeliefs) -> None:
     assert sum(map(sum, shown.rejected)) == told.judged - told.measured
     fastest = max(each for row in shown.speedup for each in row if each is not None)
     assert fastest == pytest.approx(beliefs(told).best.speedup)
-
-
-def test_a_missing_matplotlib_is_told_with_the_remedy(
-    told: StudyBeliefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'kernel-autotuner\[figures\]'"):
-        drawn(told, tmp_path / "figure.svg")
