@@ -34,7 +34,7 @@ from benchmarks.inference import (
     in_a_model,
     torch_versions,
 )
-from benchmarks.provenance import RESULTS, ROOT, made
+from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
 from benchmarks.throughput import throughput_pages
 from benchmarks.timing import trust_pages
@@ -50,55 +50,28 @@ def provenance(document: dict[str, Any]) -> str:
     return f"Made by {commands} (each row of the JSON names its own) on {document['when'][:10]}: {where}."
 
 
-def cpu_summary(document: dict[str, Any]) -> str:
+def cpu_attention(document: dict[str, Any]) -> str:
     """Every problem, in a table."""
-    head = [
-        "problem",
-        "threads",
-        "speedup over SDPA",
-        "95 % interval",
-        "three processes",
-        "us",
-        "GFLOP/s",
-        "worst to best",
-    ]
+    head = ["problem", "threads", "speedup over SDPA", "95 % interval", "us", "GFLOP/s", "worst to best"]
     rows = [
         [
             row["problem"],
             str(row["threads"]),
             f"**{row['speedup']['median']:.2f}x**",
             f"{row['speedup']['low']:.3f} to {row['speedup']['high']:.3f}",
-            f"{min(row['speedups']):.2f} to {max(row['speedups']):.2f}",
             f"{row['microseconds']:.0f}",
             f"{row['gflops']:.0f}",
             f"{row['spread_worst_to_best']:.0f}x",
         ]
         for row in document["rows"]
     ]
-    return f"{table(head, rows)}\n\n{provenance(document)}"
-
-
-def cpu_page(document: dict[str, Any]) -> str:
-    """docs/results/cpu_attention.md."""
-    points = "\n".join(
-        f"- {row['space']}, {row['threads']} thread(s): " + " ".join(f"{k}={v}" for k, v in row["best"].items())
-        for row in document["rows"]
+    said = (
+        "The speedup is the median of t_SDPA / t_variant over interleaved blocks in a fresh process after the sweep,"
+        " the middle one of three such processes; the interval is that process's. Both sides had as many threads."
+        " GFLOP/s and microseconds are the sweep's. Worst to best is the ratio of latencies among its variants that"
+        " passed the gate. The JSON has the best points."
     )
-    return (
-        "\n\n".join(
-            [
-                "# CPU attention against PyTorch's SDPA",
-                "Drawn by `benchmarks/pages.py` from cpu_attention.json; do not edit.",
-                cpu_summary(document),
-                "The speedup is the median of t_SDPA / t_variant over interleaved blocks in a fresh process after the "
-                "sweep, the middle one of three such processes; the interval is that process's. Both sides had as many "
-                "threads. GFLOP/s and microseconds are the sweep's. Worst to best is the ratio of latencies "
-                "among the variants of the sweep that passed the gate.",
-                f"## The best points\n\n{points}",
-            ]
-        )
-        + "\n"
-    )
+    return f"{table(head, rows)}\n\n{said} {provenance(document)}"
 
 
 def abridged(transcript: str, head: int = 5, width: int = 100) -> str:
@@ -124,10 +97,7 @@ def took(found: dict[str, Any] | None) -> str:
     )
 
 
-OLDER = (
-    "`python benchmarks/NAME.py` is a command of an earlier layout: the programs are in the folders of"
-    " `benchmarks/` now."
-)
+OLDER = "(`python benchmarks/NAME.py`: the programs are in folders of `benchmarks/` by now.)"
 
 
 def with_older(drawn: str) -> str:
@@ -201,28 +171,7 @@ def replay_drawn() -> dict[Path, str]:
     for path in sorted(RESULTS.glob("replay*.json")):
         figure = path.with_suffix(".svg")
         sections[path.stem] = replay_pages.section(loaded(path.stem)[0], figure.name if figure.exists() else None)
-    return {RESULTS / "replay.md": replay_pages.page(sections)} if sections else {}
-
-
-def _made(name: str) -> str:
-    """Where a result comes from, as a further paragraph; nothing where none is kept."""
-    found = if_kept(name)
-    return "" if found is None else f"\n\n{made(found)}"
-
-
-def search_page() -> str:
-    """docs/results/search.md."""
-    parts = {
-        "What a proposal takes": replay_pages.proposals(*loaded("proposals")),
-        "What a related study is worth": transfer_pages.said(if_kept("transfer")) + _made("transfer"),
-        "The same on other landscapes": transfer_pages.said_of_others(if_kept("transfer_others"), if_kept("transfer"))
-        + _made("transfer_others"),
-        "Other settings of the sampler": choice_pages.brief(if_kept("choice")) + _made("choice"),
-    }
-    head = "# Figures of the search\n\nDrawn by `benchmarks/pages.py` from the JSON files beside it; do not edit. What "
-    head += "they mean is in [search.md](../method/search.md)."
-    sections = (f"## {title}\n\n{content}" for title, content in parts.items())
-    return "\n\n".join([head, *sections]) + "\n"
+    return {RESULTS / "replay.md": replay_pages.page(sections, replays()[0])} if sections else {}
 
 
 def make_tune() -> str:
@@ -265,6 +214,7 @@ PARTS: dict[str, Callable[[], str]] = {
     ),
     "disturbed": lambda: trust_pages.disturbed(loaded("disturbed", "disturbed_cuda")),
     "cage_cost": lambda: throughput_pages.cage_cost(*loaded("cage_cost")),
+    "proposals": lambda: replay_pages.proposals(*loaded("proposals")),
     "transfer": lambda: transfer_pages.said(if_kept("transfer")),
     "transfer_others": lambda: transfer_pages.said_of_others(if_kept("transfer_others"), if_kept("transfer")),
     "choice": lambda: choice_pages.brief(if_kept("choice")),
@@ -286,6 +236,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "decode": lambda: decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
     "old_and_new": lambda: old_and_new_pages.old_and_new(if_kept("old_and_new")),
     "views": lambda: views_pages.views(if_kept("views")),
+    "implementations": lambda: cuda_pages.goals(*loaded("cuda_attention")),
+    "cpu_attention": lambda: cpu_attention(*loaded("cpu_attention")),
     "tuned_wgmma": lambda: tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE),
     "elsewhere": lambda: tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")),
     "counters": lambda: counters_pages.counted(if_kept("counters"), *loaded("tuned_wgmma")),
@@ -323,16 +275,13 @@ def pages() -> dict[Path, str]:
         path: insert(text, PARTS | {"rooms": partial(rooms_page.diagram, text)}, str(path.parent.relative_to(ROOT)))
         for path, text in texts.items()
     }
-    cuda, cpu, across = loaded("cuda_attention", "cpu_attention", "cross_version")
+    (across,) = loaded("cross_version")
     return {
         **filled,
         RESULTS / "gate.md": gate_pages.results_page(
             loaded("mutants_cpu", "mutants_cuda"), across, loaded("gate_cost_cuda", "gate_cost_cpu")
         ),
         RESULTS / "throughput.md": throughput_page(),
-        RESULTS / "search.md": search_page(),
-        RESULTS / "cpu_attention.md": cpu_page(cpu),
-        RESULTS / "cuda_attention.md": cuda_pages.page(cuda),
         **replay_drawn(),
         **landscapes_drawn(),
         ROOT / "docs" / "reference" / "commands.md": commands_page.page(),

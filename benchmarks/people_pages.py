@@ -35,28 +35,26 @@ def after(document: Document) -> str:
     rows = [[name, f"{found['cold']:.0f}", f"{found['unaided']:.0f}"] for name, found in sorted(targets.items())]
     said = (
         f"Until one is within {document['within']:.0%} of the best point, over {document['seeds']} searches each by "
-        f"`{document['sampler']}`; the commands are in [results/search.md](docs/results/search.md)."
+        f"`{document['sampler']}`; transfer_others.json has the command."
     )
     return f"{table(head, rows)}\n\n{said}"
 
 
 def kernel_tuner(runs: list[Document]) -> str:
     """The same configurations by Kernel Tuner and here."""
-    head = ["run", "device", "problem", "configurations", "Kernel Tuner", "autotuner", "with its calibration"]
+    head = ["run", "Kernel Tuner", "autotuner", "with its calibration"]
     rows = [
         [
             run["when"][:10],
-            run["device"],
-            run["problem"],
-            str(run["configurations"]),
             f"{run['kernel_tuner']['a_minute']:.0f} a minute",
             f"{run['autotuner']['a_minute']:.0f} a minute",
             f"{run['ratio_with_calibration']:.2f} times as fast",
         ]
         for run in runs
     ]
+    what = f"{runs[-1]['configurations']} configurations at {runs[-1]['problem']} on {runs[-1]['device']}."
     made = "The command is in [results/throughput.md](docs/results/throughput.md#kernel-tuner)."
-    return f"{table(head, rows)}\n\n{_where_the_time_went(runs)} {made}"
+    return f"{table(head, rows)}\n\n{what} {_where_the_time_went(runs)} {made}"
 
 
 def _where_the_time_went(runs: list[Document]) -> str:

@@ -48,7 +48,7 @@ LARGE = tuple(
     for sizes in ("1,32,2048,128", "2,8,2048,64", "4,16,1024,64")
     for mask in ("full", "causal")
 )
-"""The large rows of docs/results/cuda_attention.md."""
+"""Problems that fill a GPU, float16."""
 
 SETS = {
     "large": Set(

@@ -14,7 +14,8 @@ NONE = "Not measured yet."
 
 def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
     """A row a problem, a column a device. Without a confirmed ratio stands what the search says, and that nothing was
-    confirmed. Problems of `apart` have a geometric mean of their own on a device on which all are confirmed."""
+    confirmed. Problems of `apart` come first, and have a geometric mean of their own on a device on which all are
+    confirmed."""
     if document is None:
         return NONE
     rows = [row for row in document["rows"] if "error" not in row]
@@ -22,15 +23,15 @@ def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
     of = {(row["problem"], row["device"]): row for row in rows}
     lines = [
         [problem, *(_confirmed(of.get((problem, device))) for device in devices)]
-        for problem in dict.fromkeys(row["problem"] for row in rows)
+        for problem in dict.fromkeys([*apart, *(row["problem"] for row in rows)])
     ]
-    means = [f"On {each}: {' '.join(said)}" for each in devices if (said := _means(each, rows, apart))]
+    means = [f"On {each} {said}" for each in devices if (said := _means(each, rows, apart))]
     made = (
-        "Confirmed in fresh processes, with the 95 % interval and the fastest of torch; * crowned. The JSON has"
-        f" microseconds, shares of the ceiling and times. Made by `{document['command']}`, this command and its like:"
-        f" torch {rows[-1]['environment']['torch']}; the last row on {document['when'][:10]}."
+        "Confirmed in fresh processes, with the 95 % interval and the fastest of torch; * crowned. Made by"
+        f" `{document['command']}` and its like: torch {rows[-1]['environment']['torch']}; the last row on"
+        f" {document['when'][:10]}."
     )
-    return "\n\n".join([table(["problem", *devices], lines), *means, made])
+    return "\n\n".join([table(["problem", *devices], lines), " ".join([*means, made])])
 
 
 SHOWN = (
@@ -85,7 +86,7 @@ def found(tuned: list[dict[str, Any]], cpu: dict[str, Any]) -> str:
     places = {
         "on GPUs": "method/kernels-cuda.md#tuned-from-nothing",
         "rmsnorm": "method/kernels-rmsnorm.md#on-cuda",
-        "on a CPU": "results/cpu_attention.md",
+        "on a CPU": "method/kernels-cpu.md#beside-torch",
     }
     said = (
         "Cold caches; each problem was tuned by itself. `lanes` is of rmsnorm, the others of attention. All problems,"
@@ -101,9 +102,9 @@ def elsewhere(document: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
     devices = dict.fromkeys(row["device"] for row in document["rows"])
     parts = [_elsewhere_on(each, document["rows"], tuned) for each in devices]
     made = (
-        f"Speedups are medians of the rounds' ratios. Made by `{document['command']}`, this command and its like: torch"
-        f" {document['torch']}."
+        "Speedups are medians of the rounds' ratios. An interval covers the processes of one finals, not another way of"
     )
+    made += f" timing. The JSON has the command; torch {document['torch']}."
     return "\n\n".join([*parts, made])
 
 
@@ -127,8 +128,7 @@ def _beside_finals(device: str, rows: list[dict[str, Any]], tuned: dict[str, Any
     return (
         f"{len(here) - len(both)} of the {len(here)} variants that were tuned on this device have no time here. Of the"
         f" {len(both)} others {above + below} ratios, cold and on their own problem, lie outside the 95 % interval of"
-        f" their finals: {above} above it and {below} below. An interval covers the processes of one finals, not"
-        " another way of timing."
+        f" their finals: {above} above it and {below} below."
     )
 
 
@@ -147,15 +147,15 @@ def _confirmed(row: dict[str, Any] | None) -> str:
     return f"**{ratio['mean']:.3f}x**{crown} ({ratio['low']:.3f} to {ratio['high']:.3f}, {row['baseline']})"
 
 
-def _means(device: str, rows: list[dict[str, Any]], apart: Sequence[str]) -> list[str]:
+def _means(device: str, rows: list[dict[str, Any]], apart: Sequence[str]) -> str:
     """Geometric means in a sentence, where there is one."""
     here = [row for row in rows if row["device"] == device and row["confirmed"]["mean"] is not None]
     ratios = {row["problem"]: row["confirmed"]["mean"] for row in here}
     if not apart or not set(apart) <= set(ratios):
-        return []
+        return ""
     of, others = ([ratio for name, ratio in ratios.items() if (name in apart) is inside] for inside in (True, False))
     rest = f", of the {len(others)} others {_mean(others):.3f}x" if others else ""
-    return [f"the geometric mean of the {len(of)} rows of {', '.join(apart)} is {_mean(of):.3f}x{rest}."]
+    return f"the geometric mean of the first {len(of)} rows is {_mean(of):.3f}x{rest}."
 
 
 def _mean(ratios: Sequence[float]) -> float:
@@ -163,27 +163,31 @@ def _mean(ratios: Sequence[float]) -> float:
 
 
 def on_the_cpu(*documents: dict[str, Any] | None) -> str:
-    """What benchmarks/rmsnorm/cpu.py found: a table a run."""
-    return "\n\n".join(_of_a_run(each) for each in documents if each is not None) or NONE
-
-
-def _of_a_run(document: dict[str, Any]) -> str:
-    """A row a problem and number of threads."""
-    baselines = list(document["rows"][0]["baselines_us"])
-    head = ["problem", "threads", "speedup", "us", *(f"{name}, us" for name in baselines), "GB/s", "a copy, GB/s"]
+    """What benchmarks/rmsnorm/cpu.py found: a row a run, problem and number of threads."""
+    kept = [each for each in documents if each is not None]
+    if not kept:
+        return NONE
+    head = ["run", "problem", "threads", "speedup", "us", "baseline, us", "GB/s", "a copy, GB/s"]
     rows = [
         [
+            str(number),
             row["problem"],
             str(row["threads"]),
-            f"**{row['speedup']['median']:.2f}x** of {row['baseline']} ({row['speedups'][-1]:.2f} to"
-            f" {row['speedups'][0]:.2f})",
+            f"**{row['speedup']['median']:.2f}x** ({row['speedups'][-1]:.2f} to {row['speedups'][0]:.2f})",
             f"{row['microseconds']:.0f}",
-            *(f"{row['baselines_us'][name]:.0f}" for name in baselines),
+            f"{row['baselines_us'][name]:.0f} ({name})",
             f"{row['gigabytes_a_second']:.1f}",
             f"{row['copy_gigabytes_a_second']:.1f}" if "copy_gigabytes_a_second" in row else "",
         ]
+        for number, document in enumerate(kept, 1)
         for row in document["rows"]
+        for name in (row["baseline"].removeprefix("the baseline "),)
     ]
-    where = f"{document['device']}, torch {document['environment']['torch']}, {document['compiler']}"
-    made = f"Made by `{document['rows'][0]['command']}` on {document['when'][:10]}: {where}."
-    return f"{table(head, rows)}\n\n{made}"
+    runs = "; ".join(f"{number} of {_run(document)}" for number, document in enumerate(kept, 1))
+    return f"{table(head, rows)}\n\nRuns: {runs}."
+
+
+def _run(document: dict[str, Any]) -> str:
+    """When and where one was made, and by which command."""
+    where = f"{document['device']}, torch {document['environment']['torch']}"
+    return f"{document['when'][:10]}, {where}, `{document['rows'][0]['command']}`"

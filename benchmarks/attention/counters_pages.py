@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.attention.counters import DURATION, SIDES, STALLED
-from benchmarks.attention.cuda_pages import QUARTILES
+from benchmarks.attention.cuda_pages import QUARTILES, table
 
 SHOWN = {
     "time, us": (DURATION, 1e-3, 1),
-    "clock of the multiprocessors, GHz": ("gpc__cycles_elapsed.avg.per_second", 1e-9, 2),
     "tensor pipe busy, %": ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", 1, 1),
     "XU pipe (exponentials) busy, %": ("sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed", 1, 1),
-    "FMA pipe busy, %": ("sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_elapsed", 1, 1),
-    "ALU pipe busy, %": ("sm__pipe_alu_cycles_active.avg.pct_of_peak_sustained_elapsed", 1, 1),
-    "cycles in which an instruction is issued, %": ("smsp__issue_active.avg.pct_of_peak_sustained_active", 1, 1),
     "instructions of warps, millions": ("smsp__inst_executed.sum", 1e-6, 1),
     "warps stalled for each issue: fixed latency": (STALLED.format("wait"), 1, 2),
     "the same: memory": (STALLED.format("long_scoreboard"), 1, 2),
@@ -24,42 +20,40 @@ SHOWN = {
 
 
 def counted(found: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
-    """Tables of two problems each, a column for each side. `tuned`: what benchmarks/tuned.py found, on each device."""
+    """A table, a column for each problem. `tuned`: what benchmarks/tuned.py found, on each device."""
     if found is None:
         return "Not kept yet."
     problems = found["problems"]
-    tables = [columns(problems[first : first + 2]) for first in range(0, len(problems), 2)]
-    told = "\n".join(timed(each) + elsewhere(each, found["device"], tuned["rows"]) for each in problems)
-    return "\n\n".join([*tables, told, f"{QUARTILES} {made(found)}"])
+    told = [elsewhere(each, found["device"], tuned["rows"]) for each in problems]
+    said = f"The first number is the variant's, the second cuDNN's. {QUARTILES} {made(found)}"
+    return "\n\n".join([columns(problems), " ".join([*filter(None, told), said])])
 
 
 def columns(problems: list[dict[str, Any]]) -> str:
-    """The table of some problems."""
-    sides = [(each, side) for each in problems for side in SIDES]
-    lines = [
-        "| | " + " | ".join(f"{each['problem']}: {side}" for each, side in sides) + " |",
-        "| --- |" + " ---: |" * len(sides),
-    ]
+    """The table: of each counter the variant's number and cuDNN's."""
+    lines = [["speedup, not profiled", *map(timed, problems)]]
     for words, (counter, factor, digits) in SHOWN.items():
-        numbers = [each[side]["counters"].get(counter) for each, side in sides]
-        shown = ["-" if number is None else f"{factor * number:.{digits}f}" for number in numbers]
-        lines.append(f"| {words} | {' | '.join(shown)} |")
-    return "\n".join(lines)
+        lines.append([words, *(_both(each, counter, factor, digits) for each in problems)])
+    return table(["", *(each["problem"] for each in problems)], lines)
+
+
+def _both(each: dict[str, Any], counter: str, factor: float, digits: int) -> str:
+    numbers = [each[side]["counters"].get(counter) for side in SIDES]
+    return ", ".join("-" if number is None else f"{factor * number:.{digits}f}" for number in numbers)
 
 
 def elsewhere(each: dict[str, Any], device: str, rows: list[dict[str, Any]]) -> str:
     """Where its variant was tuned, unless that is where it was counted."""
     same = [row for row in rows if all(row.get(name) == each[name] for name in ("problem", "parameters"))]
     devices = [each["tuned_on"]] if "tuned_on" in each else [row["device"] for row in same]
-    return "" if device in devices else f". It is the variant that was tuned on {', '.join(devices) or 'another day'}"
+    where = ", ".join(devices) or "another day"
+    return "" if device in devices else f"The variant of {each['problem']} was tuned on {where}."
 
 
 def timed(each: dict[str, Any]) -> str:
-    """What both take without the profiler."""
-    took = "; ".join(f"{side} {each['us'][side]['median']:.1f} us" for side in SIDES)
+    """The speedup without the profiler."""
     low, middle, high = (each["speedup"][name] for name in ("low", "median", "high"))
-    variant = " ".join(f"{name}={value}" for name, value in each["parameters"].items())
-    return f"- {each['problem']} timed without the profiler: {took}; {middle:.3f}x ({low:.3f} to {high:.3f}). {variant}"
+    return f"{middle:.3f}x ({low:.3f} to {high:.3f})"
 
 
 def made(found: dict[str, Any]) -> str:

@@ -25,31 +25,34 @@ def best(row: dict[str, Any], state: str) -> tuple[str, float]:
 
 def few_queries(*documents: dict[str, Any] | None) -> str:
     """Of each device and shape: the fastest backend, the fastest point, and the ratio."""
-    kept = [_of_a_device(each) for each in documents if each is not None]
+    kept = [each for each in documents if each is not None]
     if not kept:
         return NONE
+    problems = dict.fromkeys(row["problem"] for each in kept for row in each["shapes"])
+    rows = [[problem, *(_cell(each, problem) for each in kept)] for problem in problems]
     note = (
-        "A row shows the fastest of the three points that were timed to the end. Speedups are medians of the rounds'"
-        " ratios."
+        "Of cold caches: us of `decode`, and how many times as fast it is as the backend of torch that is named. A row"
+        " shows the fastest of three points that were timed to the end. Speedups are medians of the rounds' ratios."
     )
-    return "\n\n".join([*kept, note])
+    return "\n\n".join([table(["problem", *(each["device"] for each in kept)], rows), note, *map(_told, kept)])
 
 
-def _of_a_device(document: dict[str, Any]) -> str:
-    rows, shapes = [], document["shapes"]
-    for row in shapes:
-        cells = [row["problem"]]
-        point, ratio = best(row, "cold")
-        us, baseline = row["cold"]["us"], row["cold"]["baseline"]
-        cells += [f"{us[baseline]['median']:.2f} ({baseline})", f"{us[point]['median']:.2f}", f"**{ratio:.3f}x**"]
-        rows.append(cells)
-    head = ["problem, cold", "backend, us", "decode, us", "speedup"]
+def _cell(document: dict[str, Any], problem: str) -> str:
+    """What a device's row of a problem says; nothing where it has none."""
+    for row in document["shapes"]:
+        if row["problem"] == problem:
+            point, ratio = best(row, "cold")
+            return f"{row['cold']['us'][point]['median']:.2f}, **{ratio:.3f}x** {row['cold']['baseline']}"
+    return ""
+
+
+def _told(document: dict[str, Any]) -> str:
+    shapes = document["shapes"]
     means = " and ".join(f"{mean([best(row, state)[1] for row in shapes]):.3f}x {state}" for state in STATES)
     tried = [row["tried"] for row in shapes]
     return (
-        f"{document['device']}, torch {document['torch']}:\n\n{table(head, rows)}\n\nThe geometric mean is {means}. Of"
-        f" each problem {min(tried)} to {max(tried)} points were tried; {_wrong(shapes)}. Made by"
-        f" `{document['command']}`."
+        f"{document['device']}: the geometric mean is {means}. Of each problem {min(tried)} to {max(tried)} points were"
+        f" tried; {_wrong(shapes)}. Made by `{document['command']}`, torch {document['torch']}."
     )
 
 

@@ -10,25 +10,17 @@ from benchmarks.attention.decode_pages import STATES, mean
 from benchmarks.attention.views import COPIES, DENSE, SAME, VIEWS, of_views
 
 Row = dict[str, Any]
-HEADING = "## Views beside dense tensors"
-EXPLAINED = (
-    "A projection's output is (batch, length, heads, head_dim); a model hands over views of it. `mma` and `wgmma` take"
-    " them, and each layout is tuned for itself. Microseconds, and in brackets how many times as fast as the fastest"
-    " backend of torch on tensors that lie so; with copies it is over that backend on views, as a model that makes"
-    " copies has views."
-)
+STATE = "cold"
+"""What the page shows; the JSON has both."""
 
 
 def views(document: Row | None) -> str:
-    """What torch and tuned variants take on both layouts, and what copies cost; nothing where it was not measured."""
+    """What torch and tuned variants take on both layouts, and what copies cost."""
     if document is None:
-        return ""
+        return "Not measured yet."
     rows = document["shapes"]
-    parts = [HEADING, EXPLAINED]
-    for device in dict.fromkeys(row["device"] for row in rows):
-        here = [row for row in rows if row["device"] == device]
-        parts += [f"{device}, torch {here[0]['torch']}:", *(_table(here, state) for state in STATES), _told(here)]
-    return "\n\n".join(parts)
+    head = ["problem", "SDPA, views", "winner, dense", "winner, views", "winner, dense, and copies"]
+    return "\n\n".join([table(head, [[*_cells(row)] for row in rows]), _told(rows)])
 
 
 def us(row: Row, state: str, name: str) -> float | None:
@@ -48,22 +40,12 @@ def _baseline(row: Row, state: str, layout: str) -> float:
     return float(row[state]["us"][row[state]["baseline"][layout]]["median"])
 
 
-def _table(rows: list[Row], state: str) -> str:
-    head = ["problem", "SDPA, dense", "SDPA, views", "winner, dense", "its parameters, views", "winner, views"]
-    head = [f"{state}: problem", *head[1:], "three copies", "winner, dense, and copies"]
-    return table(head, [[*_cells(row, state)] for row in rows])
-
-
-def _cells(row: Row, state: str) -> Iterator[str]:
+def _cells(row: Row) -> Iterator[str]:
     yield f"{row['problem']}, {row['points'][of_views(row['problem'])]['IMPL']}"
-    for layout in ("dense", "views"):
-        backend = row[state]["baseline"][layout].split()[0]
-        yield f"{_baseline(row, state, layout):.2f} ({backend})"
-    for name in (DENSE, SAME, VIEWS):
-        yield _with_speedup(row, state, name)
-    copies = us(row, state, COPIES)
-    yield "" if copies is None else f"{copies:.2f}"
-    yield _sum(row, state, DENSE)
+    yield f"{_baseline(row, STATE, 'views'):.2f} ({row[STATE]['baseline']['views'].split()[0]})"
+    for name in (DENSE, VIEWS):
+        yield _with_speedup(row, STATE, name)
+    yield _sum(row, STATE, DENSE)
 
 
 def _with_speedup(row: Row, state: str, name: str) -> str:
@@ -79,12 +61,15 @@ def _sum(row: Row, state: str, name: str) -> str:
 def _told(rows: list[Row]) -> str:
     """What the ratios are together, how the winners differ, what is missing, and where it comes from."""
     said = [f"{_means(rows, state)} {state}" for state in STATES]
-    made = " and ".join(dict.fromkeys(f"`{row['command']}`" for row in rows))
+    devices = ", ".join(dict.fromkeys(f"{row['device']}, torch {row['torch']}" for row in rows))
+    first, *others = dict.fromkeys(f"`{row['command']}`" for row in rows)
     sentences = [
+        "Microseconds, cold, and how many times as fast as the fastest backend of torch on tensors that lie so; with"
+        " copies over that backend on views, as a model that makes copies has views.",
         f"Geometric means, in times as fast: {'; '.join(said)}.",
-        *(_differ(row) for row in rows),
+        *(_differ(row) for row in rows if row["points"][row["problem"]] != row["points"][of_views(row["problem"])]),
         *(f"Left out at {row['problem']}: {name}: {why}." for row in rows for name, why in row["left_out"].items()),
-        f"Made by {made}.",
+        f"Made by {first}{' and its like' if others else ''}: {devices}.",
     ]
     return " ".join(sentences)
 
@@ -103,7 +88,5 @@ def _differ(row: Row) -> str:
     """The parameters in which the winners of both layouts differ."""
     dense, viewed = row["points"][row["problem"]], row["points"][of_views(row["problem"])]
     names = [name for name in viewed if viewed[name] != dense.get(name)]
-    if not names:
-        return f"At {row['problem']} both layouts have one winner."
     told = ", ".join(f"{name}={viewed[name]} (dense: {dense.get(name, 'none')})" for name in names)
     return f"At {row['problem']} the winner of views has {told}."

@@ -16,10 +16,13 @@ HEAD = """# Commands
 
 Drawn by `benchmarks/pages.py` from the command line itself; do not edit. `autotuner COMMAND --help` prints the same.
 
-STUDY is a name or a unique prefix of one, else the study with the latest activity. The store is `studies.db` in the
-working directory, `--store PATH` or `$AUTOTUNER_STORE`. With `--json` the answer is JSON. [Exit
-codes](architecture.md#exit-codes).
+STUDY is a name or a unique prefix of one, else the study with the latest activity. Not repeated below are `--help`;
+`--store <str>`, path or URL of the study store, else `$AUTOTUNER_STORE`, else `studies.db` in the working directory;
+and `--json`, which prints JSON instead of text. [Exit codes](architecture.md#exit-codes).
 """
+
+EVERYWHERE = ("--help", "--store", "--json")
+"""Options that the head of the page describes, once for all commands."""
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -45,7 +48,37 @@ def help_of(words: str, command: Any) -> str:
     return re.sub(r"[ \t]+$", "", said, flags=re.MULTILINE).strip()
 
 
+def options_of(said: str) -> dict[str, str]:
+    """The lines on each option in a command's help, by its long name."""
+    found = re.findall(r"^  (?:-\w, )?(--[\w-]+)(?: .*)?$(?:\n {4,}\S.*$)*", said, re.MULTILINE)
+    texts = re.finditer(r"^  (?:-\w, )?--.*$(?:\n {4,}\S.*$)*", said, re.MULTILINE)
+    return dict(zip(found, (each[0] for each in texts), strict=True))
+
+
+def sections() -> Iterator[str]:
+    """A section a command. Of the options those are left out that all commands have, and of `submit` those of `tune`,
+    which are named."""
+    kept: dict[str, str] = {}
+    for words, command in commands():
+        said = help_of(words, command)
+        options = options_of(said)
+        shared = [name for name in options if words == "submit" and options[name].split() == kept.get(name, "").split()]
+        kept |= options if words == "tune" else {}
+        for name in {*EVERYWHERE, *shared} & {*options}:
+            said = said.replace(f"{options[name]}\n", "").replace(options[name], "")
+        left = sorted({*shared} - {*EVERYWHERE})
+        more = f"\n\nAnd as [tune](#tune): {', '.join(f'`{name}`' for name in left)}." if left else ""
+        said = re.sub(r"\n\nOptions:\s*(?=\Z|\nCommands:)", "\n", said).strip()
+        yield f"## {words}\n\n```text\n{said}\n```{more}"
+
+
+def without(option: str) -> str:
+    """The commands that lack one of the options that the head describes."""
+    lacking = [words for words, command in commands() if option not in options_of(help_of(words, command))]
+    return ", ".join(f"`{words}`" for words in lacking)
+
+
 def page() -> str:
     """The page."""
-    sections = (f"## {words}\n\n```text\n{help_of(words, command)}\n```" for words, command in commands())
-    return "\n\n".join([HEAD.strip(), *sections]) + "\n"
+    said = f"Without `--store` are {without('--store')}; without `--json` {without('--json')}."
+    return "\n\n".join([HEAD.strip(), said, *sections()]) + "\n"

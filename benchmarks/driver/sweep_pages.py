@@ -43,20 +43,13 @@ def restarts(document: dict[str, Any] | None) -> str:
     """A server that is restarted while a worker works."""
     if document is None:
         return NOTHING
-    rows = [
-        [
-            str(number),
-            str(sweep["judged"]),
-            str(sweep["restarts"]),
-            ", ".join(map(str, sweep["recorded_before"])),
-            ", ".join(f"{seconds:.1f}" for seconds in sweep["gone_s"]),
-        ]
-        for number, sweep in enumerate(document["sweeps"], 1)
-    ]
-    head = ["sweep", "judged", "restarts", "recorded when the server was stopped", "seconds without it"]
-    said = f"{document['restarts']} restarts; {document['workers_ended']} workers ended, {document['trials_lost']} "
-    said += f"trials lost. {made(document)}"
-    return f"{table(head, rows)}\n\n{said}"
+    sweeps = document["sweeps"]
+    gone = [seconds for sweep in sweeps for seconds in sweep["gone_s"]]
+    said = (
+        f"In {len(sweeps)} sweeps of {sweeps[0]['judged']} trials {document['restarts']} restarts, {min(gone):.1f} to "
+    )
+    said += f"{max(gone):.1f} s each: {document['workers_ended']} workers ended, {document['trials_lost']} trials lost."
+    return f"{said} {made(document)}"
 
 
 def workers(document: dict[str, Any] | None) -> str:

@@ -81,10 +81,10 @@ def mutants(documents: list[dict[str, Any]]) -> str:
     for document in documents:
         for backend, parts in document.items():
             rows += [_kind(BACKENDS[backend], kind, part) for kind, part in parts.items()]
-    said = " ".join(
-        dict.fromkeys(made_by(part) for each in documents for parts in each.values() for part in parts.values())
-    )
-    return f"{table(head, rows)}\n\n{said}"
+    parts = [part for each in documents for parts in each.values() for part in parts.values()]
+    days = sorted(part["when"][:10] for part in parts)
+    where = ", ".join(dict.fromkeys(f"{part['device']}, torch {part['environment']['torch']}" for part in parts))
+    return f"{table(head, rows)}\n\nMade by `python -m benchmarks.gate.mutants`, {days[0]} to {days[-1]}: {where}."
 
 
 def _kind(backend: str, kind: str, part: dict[str, Any]) -> list[str]:
@@ -142,34 +142,28 @@ def soak(documents: list[dict[str, Any]]) -> str:
     """How many launches fit in the seconds of G6.many, and which rates of error they found, by device."""
     if not documents:
         return "No measured rate is kept yet."
-    head = ["device", "kernel", "found", "launches, least to most", "could still be missed"]
-    rows = [row for document in documents for row in _soaked(document)]
+    names = dict.fromkeys(_kernel(each) for document in documents for each in document["rows"])
+    rows = [[name, *(_soaked(document, name) for document in documents)] for name in names]
     said = (
-        "Planted errors come in each launch with the probability that is named, drawn anew each time; right kernels are"
-        " `never wrong`. All went through G0 to G5 and G6 before."
+        "A planted error comes in each launch with the probability that is named, drawn anew each time. All kernels"
+        " went through G0 to G5 before. How many runs G6 or G6.many rejected; of runs that passed, the rate of errors"
+        " that could still be missed:"
     )
+    head = ["kernel", *(document["device"] for document in documents)]
     return f"{said}\n\n{table(head, rows)}\n\n{' '.join(made_by(document) for document in documents)}"
 
 
-def _soaked(document: dict[str, Any]) -> list[list[str]]:
-    """A row for each kernel."""
-    rows = []
-    for name in dict.fromkeys(each["kernel"] for each in document["rows"]):
-        mine = [each for each in document["rows"] if each["kernel"] == name]
-        found = Counter(each["found"] for each in mine if each["found"] != "pass")
-        by = ", ".join(f"{count} by `{code}`" for code, count in found.items())
-        launches = [each["launches"] for each in mine]
-        missed = [each["could_miss"] for each in mine if each["could_miss"] is not None]
-        rows.append(
-            [
-                document["device"],
-                name,
-                f"{found.total()} of {len(mine)}" + (f", {by}" if by else ""),
-                f"{min(launches):,} to {max(launches):,}",
-                f"fewer than one of {1 / max(missed):,.0f}" if missed else "",
-            ]
-        )
-    return rows
+def _kernel(row: dict[str, Any]) -> str:
+    """What a reader calls it: the default point of a space is one row, whatever the space."""
+    return "the space's default point" if row["kernel"].startswith("the default of") else str(row["kernel"])
+
+
+def _soaked(document: dict[str, Any], name: str) -> str:
+    """What became of a kernel on a device."""
+    mine = [each for each in document["rows"] if _kernel(each) == name]
+    found = sum(each["found"] != "pass" for each in mine)
+    missed = [each["could_miss"] for each in mine if each["could_miss"] is not None]
+    return f"{found} of {len(mine)}" + (f"; one of {1 / max(missed):,.0f}" if missed else "") if mine else ""
 
 
 def views(documents: dict[str, dict[str, Any]]) -> str:
@@ -233,9 +227,9 @@ def results_page(judged: list[dict[str, Any]], across: dict[str, Any], cost: lis
                 "# The gate, tested",
                 "Drawn by `benchmarks/pages.py` from the JSON files beside it; do not edit. What the codes mean is in"
                 " [gate.md](../method/gate.md).",
-                f"## Mutants\n\n{mutants(judged)}\n\nmutants_cpu.json and mutants_cuda.json have each of them, with the"
-                " code that rejected it. What no case shows in an element type and mask is below the resolution: there"
-                " the JSON has the largest error, in units of its tolerance.",
+                f"## Mutants\n\n{mutants(judged)}\n\nmutants_cpu.json and mutants_cuda.json have each of them, with its"
+                " command and the code that rejected it. What no case shows in an element type and mask is below the"
+                " resolution: there the JSON has the largest error, in units of its tolerance.",
                 f"## Two releases of torch\n\n{cross_version(across)}",
                 f"## Cost\n\n{gate_cost(cost)}",
             ]

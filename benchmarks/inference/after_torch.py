@@ -65,20 +65,22 @@ def measured(export: Path) -> dict[str, float]:
 
 
 def table(found: dict[str, Any] | None) -> str:
-    """The result as rows of a page."""
+    """The result in words."""
     if found is None:
         return "Not kept yet."
-    ways = ("torch", "torch after a layer", "variant", "variant after a layer")
-    lines = [f"| `OMP_WAIT_POLICY` | {', us | '.join(ways)}, us |", "| --- | --- | --- | --- | --- |"]
-    for policy, processes in found["us"].items():
-        lines.append(f"| {policy} | {' | '.join(_spread([each[way] for each in processes]) for way in ways)} |")
+    named = zip(("As usual", "With `OMP_WAIT_POLICY=PASSIVE`"), found["us"].values(), strict=True)
+    said = [
+        f"{name}, a variant took {_median(us, 'variant')} us alone and {_median(us, 'variant after a layer')} after a"
+        f" layer, torch {_median(us, 'torch')} and {_median(us, 'torch after a layer')}"
+        for name, us in named
+    ]
     where = f"{found['cpus']} CPUs of {found['device']}, torch {found['versions']['torch']}"
-    how = f"Medians of {PROCESSES} processes each, least to most."
-    return "\n".join([*lines, "", f"{how} Made by `{found['command']}` on {found['when'][:10]}; {where}."])
+    made = f"medians of {PROCESSES} processes by `{found['command']}` on {found['when'][:10]}, {where}"
+    return f"{'. '.join(said)} ({made})."
 
 
-def _spread(us: list[float]) -> str:
-    return f"{statistics.median(us):.0f} ({min(us):.0f} to {max(us):.0f})"
+def _median(processes: list[dict[str, float]], way: str) -> str:
+    return f"{statistics.median([each[way] for each in processes]):,.0f}"
 
 
 def main() -> None:

@@ -141,7 +141,7 @@ def gained(one: Mapping[str, Any]) -> list[str]:
     """How many times as fast each run is, with the quartiles over the rounds where they are kept."""
     spreads = one.get("quartiles") or [None] * len(one["speedups"])
     pairs = zip(one["speedups"], spreads, strict=True)
-    return [f"{middle:.3f}x" + (f" ({of[0]:.3f} to {of[1]:.3f})" if of else "") for middle, of in pairs]
+    return [f"{middle:.2f}x" + (f" ({of[0]:.2f}-{of[1]:.2f})" if of else "") for middle, of in pairs]
 
 
 def where(found: Mapping[str, Any]) -> str:

@@ -1,5 +1,4 @@
-"""How the sampler's settings were chosen, from the kept result of replay_choice.py, for docs/method/search.md and
-docs/results/search.md."""
+"""How the sampler's settings were chosen, from the kept result of replay_choice.py, for docs/method/search.md."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,15 +31,19 @@ HEAD = [
     "seconds",
 ]
 
+SHOWN = ("space", "problem", "points", "best us", "best against SDPA", "slowest to best", HEAD[8])
+"""What the page shows of them; `landscapes summary` prints all."""
+
 
 def named(paths: Iterable[Path]) -> dict[str, Landscape]:
     """Landscapes by the names of their files. Raises InputError when one is none."""
     return {path.name.split(".json")[0]: Landscape.read(path) for path in paths}
 
 
-def summary(landscapes: Mapping[str, Landscape]) -> str:
-    """A line for each."""
-    return table(HEAD, [_line(name, each) for name, each in landscapes.items()])
+def summary(landscapes: Mapping[str, Landscape], shown: Sequence[str] = HEAD) -> str:
+    """A line for each, with the columns that are `shown`."""
+    lines = [dict(zip(HEAD, _line(name, each), strict=True)) for name, each in landscapes.items()]
+    return table([*shown], [[line[column] for column in shown] for line in lines])
 
 
 def _line(name: str, landscape: Landscape) -> list[str]:
@@ -90,17 +94,18 @@ def part(folder: Path, floors: Mapping[str, Any] | None) -> str:
     found = named([*sorted(folder.glob("*.json.gz")), *sorted(folder.glob("others/*.json.gz"))])
     if not found:
         return "None is kept yet."
-    said = [summary(found), *([_floors(floors)] if floors is not None else []), *map(made, found.values())]
-    return "\n\n".join(dict.fromkeys(said))
+    commands = "Each file has the command that measured it; all are of"
+    devices = ", ".join(dict.fromkeys(where(each) for each in found.values()))
+    said = [summary(found, SHOWN), f"{commands} {devices}.", *([_floors(floors)] if floors is not None else [])]
+    return "\n\n".join(said)
 
 
-def made(landscape: Landscape) -> str:
-    """Where the figures come from, in a sentence."""
+def where(landscape: Landscape) -> str:
+    """What it was measured on, with the versions."""
     environment = {**landscape.device.environment, "compiler": landscape.compiler}
     named = ("driver_module", "torch", "compiler")
     versions = [f"{name.removesuffix('_module')} {environment[name]}" for name in named if environment.get(name)]
-    where = ", ".join([landscape.device.name, *versions])
-    return f"Made by `{landscape.command}` on {landscape.when[:10]}: {where}."
+    return ", ".join([landscape.device.name, *versions])
 
 
 def _floors(document: Mapping[str, Any]) -> str:

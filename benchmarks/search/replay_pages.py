@@ -74,32 +74,25 @@ def section(run: Document, figure: str | None) -> str:
     charged = "charged" if run["sampler_is_charged"] else "free"
     said = f"{run['seeds']} searches of each sampler on each space; the sampler's own time is {charged}."
     drawing = [f"![Best so far against the share of the budget]({figure})"] if figure is not None else []
-    return "\n\n".join([said, scores(run), *drawing, spaces(run), made(run)])
+    return "\n\n".join([said, scores(run), *drawing, made(run)])
 
 
-def page(sections: dict[str, str]) -> str:
-    """docs/results/replay.md."""
+def page(sections: dict[str, str], run: Document) -> str:
+    """docs/results/replay.md. `run`: one of the runs, whose spaces are those of all."""
     head = "# Samplers on recorded spaces\n\nDrawn by `benchmarks/pages.py` from the JSON files beside it; do not edit."
     head += " What they mean is in [replay.md](../method/replay.md): 0 is random search, 1 the optimum from the start;"
-    head += " scores are on the time axis unless another is named, with 95 % intervals."
-    return "\n\n".join([head, *(f"## {title}\n\n{text}" for title, text in sections.items())]) + "\n"
+    head += " scores are on the time axis, with 95 % intervals."
+    parts = {**sections, "The spaces": spaces(run)}
+    return "\n\n".join([head, *(f"## {title}\n\n{text}" for title, text in parts.items())]) + "\n"
 
 
 def proposals(document: Document) -> str:
     """What a proposal takes, from benchmarks/search/proposals.py."""
-    head = ["valid points", "screened", "in flight", "median ms", "95 % below ms", "longest ms", "peak memory MB"]
-    lines = [
-        [
-            f"{row['valid_points']:,}",
-            "whole" if row["screened_whole"] else "offspring",
-            str(row["in_flight"]),
-            f"{row['median_ms']:.1f}",
-            f"{row['p95_ms']:.1f}",
-            f"{row['longest_ms']:.0f}",
-            f"{row['peak_rss_mb']:.0f}",
-        ]
-        for row in document["rows"]
-    ]
-    trials = document["rows"][0]["trials"]
-    made = f"Made by `{document['command']}` on {document['when'][:10]}, {trials} trials each: {document['cpu']}."
-    return f"{table(head, lines)}\n\n{made}"
+    rows = document["rows"]
+    least, most = min(row["median_ms"] for row in rows), max(row["median_ms"] for row in rows)
+    points = [row["valid_points"] for row in rows]
+    longest = max(row["longest_ms"] for row in rows)
+    return (
+        f"In spaces of {min(points):,} to {max(points):,} points a proposal takes {least:.1f} to {most:.1f} ms by the"
+        f" median, and {longest:.0f} ms at most. Made by `{document['command']}`: {document['cpu']}."
+    )

@@ -1,4 +1,4 @@
-"""The kept results of benchmarks/search/transfer.py, for docs/method/search.md and docs/results/search.md."""
+"""The kept results of benchmarks/search/transfer.py, for docs/method/search.md."""
 
 from __future__ import annotations
 

@@ -57,6 +57,10 @@ LOOK = [ImageColor.getrgb(each) for each in re.findall(r"#[0-9a-f]{6}\b", static
 """The colours that the pages are drawn in."""
 
 
+UNSHOWN = {"login", "refused"}
+"""Pages that docs/ does not show."""
+
+
 class Shown(NamedTuple):
     """What the pages show."""
 
@@ -121,8 +125,8 @@ def kept(chromium: Any, url: str, shown: Shown, out: Path) -> None:
     """What docs/ keeps: every page, and the overview in the dark and on a narrow screen."""
     page = chromium.new_context(viewport={"width": WIDE, "height": HEIGHT}, color_scheme="light").new_page()
     addresses = pages(page, url, shown)
-    for name, address in addresses.items():
-        shoot(page, address, out, name)
+    for name in addresses.keys() - UNSHOWN:
+        shoot(page, addresses[name], out, name)
     page.emulate_media(color_scheme="dark")
     shoot(page, addresses["overview"], out, "overview_dark")
     page.emulate_media(color_scheme="light")

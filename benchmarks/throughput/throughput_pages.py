@@ -50,7 +50,7 @@ def cuda(runs: list[Document]) -> str:
     head = ["run", "judged", "a minute", "with calibration", "build s", "gate s", "measure s", "soak s", "device idle"]
     rows = [
         [
-            run["when"][:16],
+            run["when"][:10],
             str(run["judged"]),
             *_rate(run),
             *_stages(run),
@@ -122,7 +122,7 @@ def store(run: Document, sweeps: dict[str, Document]) -> str:
 
 def devices(runs: list[Document]) -> str:
     """Several devices, nothing left to compile."""
-    head = ["run", "devices", "judged", "a minute", "ratio", "goal", "met", "time left at a quarter"]
+    head = ["run", "devices", "judged", "a minute", "ratio", "goal", "met"]
     rows = [_devices_row(run, count) for run in runs for count in run["by_devices"]]
     said = f"Made by `{runs[-1]['command']}`: {runs[-1]['device']}. Other runs differ in `--trials`."
     return f"{table(head, rows)}\n\n{said}"
@@ -131,26 +131,23 @@ def devices(runs: list[Document]) -> str:
 def _devices_row(run: Document, count: str) -> list[str]:
     wanted = {"2": 1.8, "4": 3.4}
     each, ratio, goal = run["by_devices"][count], run["ratios"][count], wanted.get(count)
-    left = each["time_left_at_a_quarter"]
     return [
-        run["when"][:16],
+        run["when"][:10],
         count,
         str(each["judged"]),
         f"{each['a_minute']:.0f}",
         f"{ratio:.2f}x",
         f"{goal}x" if goal else "",
         _met(ratio >= goal) if goal else "",
-        f"{left['estimated_s']:.0f} s, took {left['took_s']:.0f} s",
     ]
 
 
 def kernel_tuner(runs: list[Document]) -> str:
     """Kernel Tuner on the same configurations."""
-    head = ["run", "configurations", "Kernel Tuner", "autotuner", "ratio", "no slower", "with calibration", "no slower"]
+    head = ["run", "Kernel Tuner", "autotuner", "ratio", "no slower", "with calibration", "no slower"]
     rows = [
         [
-            run["when"][:16],
-            str(run["configurations"]),
+            run["when"][:10],
             f"{run['kernel_tuner']['a_minute']:.0f} a minute",
             f"{run['autotuner']['a_minute']:.0f} a minute",
             f"{run['ratio']:.2f}x",

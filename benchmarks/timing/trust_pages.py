@@ -26,9 +26,7 @@ def simulated(document: Document) -> str:
         "5 % slower, removed",
         "2 % better: found",
         "in the tie set",
-        "covered",
         "covered, leader",
-        "median blocks",
     ]
     regimes = dict.fromkeys(row["regime"] for row in document["rows"])
     rows = [_regime(name, [row for row in document["rows"] if row["regime"] == name]) for name in regimes]
@@ -51,9 +49,7 @@ def _regime(name: str, rows: list[Document]) -> list[str]:
         share(one["5_%_slower_removed"]),
         share(other["found"]),
         share(other["tied"]),
-        f"{share(one['covered'])}, {share(other['covered'])}",
         f"{share(one['leader_covered'])}, {share(other['leader_covered'])}",
-        f"{equal['blocks_median']:.0f}, {better['blocks_median']:.0f}",
     ]
 
 
@@ -107,52 +103,33 @@ def aa_sweeps(documents: list[Document]) -> str:
     return f"{table(head, rows)}\n\nMade by {said}."
 
 
-def _raced_out(off: Document) -> bool:
-    """In one of the two sweeps, so that there is but an estimate."""
-    return any(found["raced_out"] for name, found in off.items() if name != "parameters")
-
-
 def audit_cost(document: Document) -> str:
-    """docs/method/timing.md: the share of whole sweeps that audits take, a sweep a row."""
-    head = ["space", "problem", "device", "trials", "audits in the search", "in the finals", "audits took"]
-    head += ["search and finals took", "share"]
-    rows = [
-        [
-            row["space"],
-            row["problems"][0] + (f" and {len(row['problems']) - 1} more" if len(row["problems"]) > 1 else ""),
-            row["device"],
-            str(row["trials"]),
-            str(row["audits"]),
-            str(row["finals_audits"]),
-            f"{row['audit_s'] + row['finals_audit_s']:.1f} s",
-            f"{row['search_s']:.0f} + {row['finals_s']:.0f} s",
-            f"{100 * row['share']:.1f} %",
-        ]
+    """docs/method/timing.md: the share of whole sweeps that audits take."""
+    said = ", ".join(
+        f"{100 * row['share']:.1f} % of {row['search_s'] + row['finals_s']:.0f} s at {row['problems'][0]} on"
+        f" {row['device']}"
         for row in document["rows"]
-    ]
-    runs = dict.fromkeys((row["command"], row["when"][:10], row["torch"]) for row in document["rows"])
-    said = "; ".join(f"`{command}` on {day}, torch {torch}" for command, day, torch in runs)
-    return f"{table(head, rows)}\n\nMade by {said}."
+    )
+    runs = " and ".join(dict.fromkeys(f"`{row['command']}`" for row in document["rows"]))
+    return f"Audits took of search and finals {said}. Made by {runs} on {document['rows'][-1]['when'][:10]}."
 
 
 def audits(documents: list[Document]) -> str:
     """docs/method/timing.md: what audits said of right kernels, a device and a cache policy a row."""
     if not documents:
         return "No result is kept yet."
-    head = ["device", "cache", "spaces", "points", "accused", "rejected", "fresh inputs cost: medians", "all points"]
-    head += ["copies cost at most", "an audit takes"]
+    head = ["device", "cache", "points", "accused", "rejected", "fresh inputs cost: medians", "an audit takes"]
     found: dict[tuple[str, str], dict[str, list[Document]]] = {}
     runs = [run for document in documents for run in document["runs"]]
     for run in runs:
         for name, caches in run["spaces"].items():
             for cache, one in caches.items():
                 found.setdefault((run["device"], cache), {}).setdefault(name, []).append(one)
-    rows = [[*key, str(len(spaces)), *_audited([*chain(*spaces.values())])] for key, spaces in found.items()]
+    rows = [[*key, *_audited([*chain(*spaces.values())])] for key, spaces in found.items()]
     torch = ", ".join(sorted({run["versions"]["torch"] for run in runs}))
     days = sorted({run["when"][:10] for run in runs})
     said = (
-        "Costs are relative to a plain forward: what it takes longer on fresh inputs, the medians of the runs and the"
-        " range of all points; what the copies in between add to it, more than to the baseline. Made by"
+        "Costs are relative to a plain forward: what it takes longer on fresh inputs, the medians of the runs. Made by"
         f" `python -m benchmarks.timing.audits`, torch {torch}, {days[0]} to {days[-1]}; each JSON has its spaces,"
         " options and seeds."
     )
@@ -168,8 +145,6 @@ def _audited(runs: list[Document]) -> list[str]:
         str(sum(len(each["accused"]) for each in runs)),
         str(sum(len(each.get("rejected", ())) for each in runs)),
         f"{100 * min(medians):+.2f} to {100 * max(medians):+.2f} %",
-        f"{100 * min(each['kept'][0] for each in runs):+.1f} to {100 * max(each['kept'][2] for each in runs):+.1f} %",
-        f"{100 * max(0.0, *(each['hidden_share'] for each in runs)):.0f} %",
         f"{min(seconds):.1f} to {max(seconds):.1f} s",
     ]
 
@@ -177,7 +152,7 @@ def _audited(runs: list[Document]) -> list[str]:
 def disturbed(documents: list[Document]) -> str:
     """Sweeps beside a disturbance, and the quiet one; without a result it says so."""
     head = ["device", "sweep", "took", "of that waited", "not believed", "winner behind", "largest error"]
-    head += ["off by more than 10 %", "of these raced out", "no truth"]
+    head += ["off by more than 10 %", "no truth"]
     rows = []
     for document in documents:
         quiet = document["rows"][0]["seconds"]
@@ -194,7 +169,6 @@ def disturbed(documents: list[Document]) -> str:
                     ("" if not compared else "not in the quiet finals" if behind is None else f"{100 * behind:.2f} %"),
                     f"{100 * row['largest_error']:.1f} %" if row.get("largest_error") is not None else "",
                     f"{len(row['off'])} of {row['compared']}" if compared else "",
-                    str(sum(_raced_out(each) for each in row["off"])) if compared else "",
                     str(row["without_truth"]) if "without_truth" in row else "",
                 ]
             )

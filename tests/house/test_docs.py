@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -232,3 +233,16 @@ def wrong_targets(page: Path) -> Iterator[str]:
 @each_page
 def test_every_target_of_make_exists(page: Path) -> None:
     assert sorted({*wrong_targets(page)}) == []
+
+
+# Size ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_documents_have_no_more_words_than_they_may() -> None:
+    """Counted as `wc -w` counts them, in every Markdown file of the repository, with what programs draw into them: the
+    bars of tables are words too. The limit stands in pyproject.toml."""
+    most = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["autotuner"]["words"]
+    pages = [ROOT / name for name in FILES if name.endswith(".md") and not name.startswith(".")]
+    assert len(pages) > len(PAGES)
+    found = sum(len(page.read_text().split()) for page in pages)
+    assert found <= most, "say less, link to the page that says it already, or draw fewer rows"
