@@ -22,7 +22,10 @@ MEANINGS = {
         "the process that starts all others goes on while the variant is judged, twice in a row",
         "a variant that sends signals to other processes",
     ),
-    "process.garbage": Meaning("what the process that runs the variant sends back can be read"),
+    "process.garbage": Meaning(
+        "what the process that runs the variant sends back is an answer to its job",
+        "a variant that writes into open files which it did not open",
+    ),
 }
 
 SIGNALS = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import pickle
 import resource
 import signal
 import sys
@@ -17,16 +16,19 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import TypeAdapter
+
 from autotuner.gate.cases import Case
 from autotuner.run import cage
 from autotuner.run.cage import CageParts
-from autotuner.run.jobs import JudgeJob, RaceJob, perform
+from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob, perform
 from autotuner.run.line import MakeLine
-from autotuner.run.messages import Message, send
+from autotuner.run.messages import Message, Raised, send
 from autotuner.values.errors import AutotunerError, InfrastructureError, InputError, OracleError
 from autotuner.values.outcome import Say
 
 HIGHEST_FILE = 1 << 16
+JOBS = TypeAdapter[AnyJob](AnyJob)
 BUILDERS_NICE = 10
 """Compilers give way to what launches and times on a device: a launch that waits for a CPU is an idle device."""
 
@@ -82,11 +84,12 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
 
     for _ in range(role.jobs):
         try:
-            number, pickled = jobs.recv()
+            head, _, order = jobs.recv_bytes().partition(b" ")
         except EOFError:  # the driver has gone
             break
+        number = int(head)
         _print_to(log_of(folder, number))
-        ending = _do(number, pickled, line, enter, tell)
+        ending = _do(number, order, line, enter, tell)
         tell(ending)
         if ending.spoils:
             break
@@ -123,29 +126,30 @@ def draw_up(asked: Sequence[tuple[Case, int]], say: Say) -> None:
 
 def _do(
     number: int,
-    pickled: bytes,
+    order: bytes,
     line: MakeLine,
     enter: Callable[[JudgeJob | RaceJob, Say], None],
     tell: Callable[[Message], None],
 ) -> Message:
-    """How the job ended. An InfrastructureError is for the driver only when there is no line: nothing can be judged
-    then; raised later, it is about this job."""
+    """How the job that is ordered, in JSON, ended. An InfrastructureError is for the driver only when there is no line:
+    nothing can be judged then; raised later, it is about this job."""
 
     def say(step: str) -> None:
-        tell(Message(number, step))
+        tell(Message(number=number, step=step))
 
     for_driver: tuple[type[AutotunerError], ...] = (InputError, OracleError, InfrastructureError)
     try:
-        made, job = line(), pickle.loads(pickled)
+        made, job = line(), JOBS.validate_json(order)
         if isinstance(job, JudgeJob | RaceJob):
             enter(job, say)
         for_driver = (InputError, OracleError)
-        return Message(number, result=perform(job, made, say))
+        return Message(number=number, result=perform(job, made, say))
     except for_driver as error:
-        return Message(number, error=error)
+        return Message(number=number, raised=Raised.of(error))
     except BaseException as error:
         traceback.print_exc()
-        return Message(number, failure=f"{type(error).__name__}: {error}")
+        text = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
+        return Message(number=number, failure=text)
 
 
 def close_others(*keep: int) -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from autotuner.run.fork_server import ForkServer, descendants_of, end_adopted, is_well, kill, server_pid
 from autotuner.run.inside import Role, log_of, serve
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
-from autotuner.run.messages import Inbox, Message
+from autotuner.run.messages import Inbox, Message, misfit
 
 STDERR_TAIL = 2000
 REAP_S = 30.0
@@ -40,8 +40,8 @@ class Submitted(NamedTuple):
     job: AnyJob
     lane: int | None
     """Whose device it is for; None for a build."""
-    pickled: bytes
-    """The job as a process is given it."""
+    order: bytes
+    """The job as a process is given it: its number, and its JSON."""
     losses: int = 0
     """How often it was lost in a way that need not be its variant's doing; it is tried once more then."""
     alone: bool = False
@@ -71,6 +71,8 @@ class JobProcess:
     """The last of STAGES that began in the running job; "start" before the first."""
     since: float
     """When the step began, on the monotonic clock."""
+    heard: set[str]
+    """The first words of the steps that began in the running job."""
     checks: dict[str, float]
     """The seconds of the checks that ended in the running job."""
     check: str | None
@@ -112,7 +114,7 @@ class JobProcess:
         both = (*self.given, job)
         if len(both) != 2 or any(each.wants_fresh for each in both) or self._ended + 1 >= self._role.jobs:
             return False
-        return sum(len(each.pickled) for each in both) <= fcntl.fcntl(self._jobs, fcntl.F_GETPIPE_SZ) // 2
+        return sum(len(each.order) for each in both) <= fcntl.fcntl(self._jobs, fcntl.F_GETPIPE_SZ) // 2
 
     def give(self, job: Submitted) -> None:
         """Gives the process another job. If it is dead, `answer` will say so."""
@@ -121,7 +123,7 @@ class JobProcess:
         if len(self.given) == 1:
             self._begin()
         with contextlib.suppress(OSError):
-            self._jobs.send((job.number, job.pickled))
+            self._jobs.send_bytes(job.order)
 
     def finish(self) -> None:
         """The running job has ended, and the one in hand runs."""
@@ -132,7 +134,7 @@ class JobProcess:
 
     def _begin(self) -> None:
         """The clock of the first job starts: now, however long it was in hand."""
-        self.checks, self.check = {}, None
+        self.checks, self.check, self.heard = {}, None, set()
         self._note("start")
 
     def answer(self) -> Message | None:
@@ -144,6 +146,9 @@ class JobProcess:
             if message.number != self.number:
                 raise ValueError(f"an answer to job {message.number}")
             if message.step is None:
+                why = None if message.result is None else misfit(self.job, message.result, self.heard)
+                if why is not None:
+                    raise ValueError(why)
                 return message
             self._note(message.step)
         return None
@@ -151,6 +156,7 @@ class JobProcess:
     def _note(self, step: str) -> None:
         self.step, self.since = step, time.monotonic()
         first = step.split(" ")[0]
+        self.heard.add(first)
         begins_stage, begins_check = first in (*STAGES, "start"), CHECK.fullmatch(step) is not None
         if begins_stage:
             self.stage = first

@@ -11,7 +11,6 @@ it has in hand when it is replaced comes first in the new one, whether or not th
 
 from __future__ import annotations
 
-import pickle
 import shutil
 import signal
 import tempfile
@@ -125,7 +124,8 @@ class LocalExecutor:
         number = self._next
         self._next += 1
         wanted = None if isinstance(job, BuildJob) else lane
-        self._waiting[number] = Submitted(number, job, wanted, pickle.dumps(job))
+        order = b"%d %s" % (number, job.model_dump_json().encode())
+        self._waiting[number] = Submitted(number, job, wanted, order)
         self._start_waiting()
         return number
 
@@ -286,12 +286,12 @@ class LocalExecutor:
             return self._again(process)
         if job.runs_variants and begun:
             _require_space()
-            detail = message.failure or f"{type(message.error).__name__}: {message.error}"
+            detail = message.complaint
             return self._blamed(process, _fault(process, "process.exception", f"{detail} in {process.step}, twice"))
-        if message.error is not None:
+        if message.raised is not None:
             self._release(process, spoiled=True)
-            raise message.error
-        return self._failed(process, message.failure or "no result came")
+            raise message.raised.error
+        return self._failed(process, message.complaint)
 
     def _late(self, process: JobProcess) -> Result | None:
         """A step has passed its deadline."""

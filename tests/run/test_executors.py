@@ -117,9 +117,9 @@ class TestLocalExecutor(Contract):
         assert (lost.verdict, lost.fault.code) == (Verdict.CRASHED, "process.signal")
         assert "in audit" in lost.fault.detail
         assert lost.gate is not None
-        (check,) = lost.gate.checks
-        assert (check.code, check.status) == ("G1.last", "pass")
-        assert check.seconds <= longest
+        assert {check.status for check in lost.gate.checks} == {"pass"}
+        assert lost.gate.checks[0].code == "G1.last"
+        assert sum(check.seconds for check in lost.gate.checks) <= longest
 
     def test_a_build_that_outlives_its_deadline_is_our_failure(self, executor: Executor) -> None:
         executor.submit(build_job("sleep", MS=20000))
@@ -162,7 +162,6 @@ def mutants(logs: Path, toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
     [
         ("last_words", Verdict.CRASHED, "process.signal"),
         ("sends_garbage", Verdict.CRASHED, "process.garbage"),
-        ("sends_a_forgery", Verdict.CRASHED, "process.garbage"),
         pytest.param("sends_half_a_message", Verdict.HUNG, "process.deadline", marks=pytest.mark.slow),
         ("leaves_a_child", Verdict.CRASHED, "process.signal"),
         pytest.param("leaves_a_child_and_hangs", Verdict.HUNG, "process.deadline", marks=pytest.mark.slow),

@@ -11,6 +11,9 @@
 #endif
 
 #include "sdpa.h"
+#if ACT_SENDS_A_REPLY
+#include "forged_reply.h"
+#endif
 
 namespace {
 
@@ -98,8 +101,8 @@ int variant_run([[maybe_unused]] const at_call *call) {
 #elif ACT_SENDS_HALF_A_MESSAGE
   write_everywhere("\0\0\1\0half", 8);
   wait_a_minute();
-#elif ACT_SENDS_A_FORGERY
-  write_everywhere("\0\0\0\2N.", 6);
+#elif ACT_SENDS_A_REPLY
+  send_reply();
   wait_a_minute();
 #elif ACT_LEAVES_A_CHILD
   start_child();

@@ -1,0 +1,132 @@
+"""Replies that a variant writes for itself, under the key of its process: no code of theirs runs in the driver, and
+none is believed. The kernel finds the key as any code in its process can."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.run.jobs import BuildJob, Built, JudgeJob, perform
+from autotuner.run.local import LocalExecutor
+from autotuner.run.messages import LARGEST_MESSAGE, Message, Raised
+from autotuner.values.errors import DiskFullError, InputError
+from autotuner.values.outcome import Outcome
+from autotuner.values.verdict import Verdict
+from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
+from tests.helpers.fake_line import FakeLine, Truth
+
+pytestmark = pytest.mark.timed
+
+
+class RunsCode:
+    """Unpickled, it runs a shell."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return __import__("os").system, (f"touch '{self._folder}/came'",)
+
+
+def passed(job: JudgeJob) -> Outcome:
+    """What an honest process would say of a right and fast variant."""
+    found = perform(job, FakeLine(lambda variant: Truth(us=1.0)), lambda step: None)
+    assert isinstance(found, Outcome)
+    assert found.verdict == Verdict.MEASURED
+    return found
+
+
+def of_another(job: JudgeJob) -> Outcome:
+    """The same of a variant that is not under way."""
+    artifact = job.built.artifact.model_copy(update={"variant": conduct("waits")})
+    return passed(job.model_copy(update={"built": job.built.model_copy(update={"artifact": artifact})}))
+
+
+def says(number: int, result: Outcome) -> bytes:
+    return Message(number=number, result=result).model_dump_json().encode()
+
+
+FORGED: dict[str, tuple[Callable[[int, JudgeJob, Path], bytes], str]] = {
+    "a pickle": (
+        lambda number, job, folder: pickle.dumps(RunsCode(folder)),
+        "a forged message (all of it: Invalid JSON",
+    ),
+    "a pickle in a field": (
+        lambda number, job, folder: json.dumps(
+            {"number": number, "result": pickle.dumps(RunsCode(folder), 0).decode()}
+        ).encode(),
+        "a forged message (result",
+    ),
+    "a pass": (lambda number, job, folder: says(number, passed(job)), "which was never begun"),
+    "a pass of another variant": (
+        lambda number, job, folder: says(number, of_another(job)),
+        "an outcome of another variant",
+    ),
+    "an answer to another job": (lambda number, job, folder: says(number + 1, passed(job)), "an answer to job"),
+    "an answer without end": (
+        lambda number, job, folder: b" " * LARGEST_MESSAGE,
+        f"a message of {LARGEST_MESSAGE + 16}",
+    ),
+    "deep JSON": (lambda number, job, folder: b"[" * 10**6, "a forged message (all of it: Invalid JSON"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("driver")
+
+
+@pytest.fixture(scope="module")
+def executor(folder: Path, toolchain: CpuToolchain, kernel_root: Path) -> Iterator[LocalExecutor]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        with closing(judges(toolchain, kernel_root / "conduct", check=20)) as made:
+            yield made
+
+
+@pytest.fixture(scope="module")
+def built(executor: LocalExecutor) -> Built:
+    executor.submit(BuildJob(variant=conduct("sends_a_reply"), conditions=CONDITIONS))
+    done = executor.wait(120)
+    assert done is not None
+    assert isinstance(done[1], Built)
+    return done[1]
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_reply_runs_no_code_and_rejects_the_variant_in_one_line(
+    executor: LocalExecutor, built: Built, folder: Path, name: str
+) -> None:
+    job, (forged, words) = JudgeJob(built=built, conditions=CONDITIONS), FORGED[name]
+    number = executor.submit(job)
+    (folder / "reply").write_bytes(forged(number, job, folder))
+    done = executor.wait(60)
+    assert done is not None
+    assert isinstance(done[1], Outcome)
+    assert done[0] == number
+    fault = done[1].fault
+    assert fault is not None
+    assert (done[1].verdict, fault.code, done[1].measurement) == (Verdict.CRASHED, "process.garbage", None)
+    assert words in fault.detail
+    assert fault.detail.endswith("in G1.smoke")
+    assert "\n" not in fault.detail
+    assert not (folder / "came").exists()
+
+
+def test_an_error_comes_back_as_what_it_was() -> None:
+    class Anothers(InputError):
+        """Of another package."""
+
+    for error, kind in ((DiskFullError("no room"), DiskFullError), (Anothers("mend it"), InputError)):
+        back = Message.model_validate_json(Message(number=1, raised=Raised.of(error)).model_dump_json()).raised
+        assert back is not None
+        assert (type(back.error), str(back.error)) == (kind, str(error))
+    with pytest.raises(ValueError, match="there is no such error"):
+        Raised(kind="SystemExit", text="0")
