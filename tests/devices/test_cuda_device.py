@@ -48,6 +48,16 @@ def backend() -> GatedLine:
 
 @pytest.fixture(scope="module")
 def conditions(backend: GatedLine) -> Conditions:
+    return calibrated(backend)
+
+
+@pytest.fixture
+def fresh(backend: GatedLine) -> Conditions:
+    """Calibrated by this test, so that one that runs again alone is not held to a time taken beside others."""
+    return calibrated(backend)
+
+
+def calibrated(backend: GatedLine) -> Conditions:
     bare = Conditions(problems=(PROBLEM,), seeds=(11, 12, 13, 14))
     calibration = backend.calibrate(bare, print)
     return bare.model_copy(update={"baselines": calibration.baselines, "baseline_us": calibration.baseline_us})
@@ -84,27 +94,27 @@ def test_a_right_variant_of_fixed_lengths_passes_at_its_own(backend: GatedLine, 
     assert "G3.domain" in {check.code for check in report.checks}
 
 
-def test_a_variant_is_measured_against_the_pinned_baseline(backend: GatedLine, conditions: Conditions) -> None:
-    artifact = built(backend, conditions, variant("none"))
-    measured = measure(backend.tracks(conditions), artifact, None, conditions, lambda _: None)
+def test_a_variant_is_measured_against_the_pinned_baseline(backend: GatedLine, fresh: Conditions) -> None:
+    artifact = built(backend, fresh, variant("none"))
+    measured = measure(backend.tracks(fresh), artifact, None, fresh, lambda _: None)
     assert isinstance(measured, Measurement), measured
     timing = measured.timings[0]
-    assert timing.baseline == conditions.baselines[0]
+    assert timing.baseline == fresh.baselines[0]
     assert 1 < min(timing.variant_us) < 10_000
     assert measured.cache == "cold"
     assert timing.calls[0] > 100  # as many as it takes to leave the second-level cache
 
 
-def test_a_variant_against_its_second_load_is_a_tie(backend: GatedLine, conditions: Conditions) -> None:
-    artifact = built(backend, conditions, variant("none"))
-    raced = heat(backend.tracks(conditions), (artifact, artifact), 12, conditions, lambda _: None)
+def test_a_variant_against_its_second_load_is_a_tie(backend: GatedLine, fresh: Conditions) -> None:
+    artifact = built(backend, fresh, variant("none"))
+    raced = heat(backend.tracks(fresh), (artifact, artifact), 12, fresh, lambda _: None)
     assert not raced.faults
     assert abs(fmean(ratios_between(raced, 0, 1))) < math.log(1.03)
 
 
-def test_the_incumbent_races_beside_the_candidate(backend: GatedLine, conditions: Conditions) -> None:
-    artifact = built(backend, conditions, variant("none"))
-    measured = measure(backend.tracks(conditions), artifact, Incumbent(artifact), conditions, lambda _: None)
+def test_the_incumbent_races_beside_the_candidate(backend: GatedLine, fresh: Conditions) -> None:
+    artifact = built(backend, fresh, variant("none"))
+    measured = measure(backend.tracks(fresh), artifact, Incumbent(artifact), fresh, lambda _: None)
     assert isinstance(measured, Measurement), measured
     assert measured.gain is not None
     assert abs(measured.gain.mid) < math.log(1.03)

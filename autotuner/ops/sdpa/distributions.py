@@ -85,11 +85,15 @@ def inputs(problem: SdpaProblem, distribution: str, seed: int) -> Tensors:
         q, k = (times * q, times * k) if distribution == "enormous" else _negative(q, k)
     elif distribution == "equal_enormous":
         q, k = torch.full_like(q, EQUAL), torch.full_like(k, EQUAL)
-    elif distribution == "outlier_row":  # a row's large scores are off by their roundings: one key decides
+    elif distribution in ("outlier_row", "outlier_key"):  # large scores are off by their roundings: one key decides
         q, k = _one_hot(q, k, generator, seen=True)
-        q = _with_outlier(q, -2, generator)
-    elif distribution in ("outlier_key", "outlier_channel"):
-        k = _with_outlier(k, -2 if distribution == "outlier_key" else -1, generator)
+        q, k = (
+            (_with_outlier(q, -2, generator), k)
+            if distribution == "outlier_row"
+            else (q, _with_outlier(k, -2, generator))
+        )
+    elif distribution == "outlier_channel":
+        k = _with_outlier(k, -1, generator)
     elif distribution in SHARED:
         q, k, v = (x[each] for x, each in zip((q, k, v), SHARED[distribution], strict=True))
     elif distribution == "tiny_v":

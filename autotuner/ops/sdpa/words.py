@@ -16,7 +16,7 @@ DISTRIBUTIONS = {
     "enormous": "as one_hot, Q and K times 30000, in float16 4000: powers of two lose the digits of such scores",
     "equal_enormous": "Q and K are 20000: all weights are equal, however large the scores are",
     "negative": "as one_hot, Q times 256 and every score 2^17 smaller",
-    "outlier_key": "normal, one key 60 to 300 times as large",
+    "outlier_key": "as one_hot, one key 60 to 300 times as large",
     "outlier_row": "as one_hot, one row of Q 60 to 300 times as large",
     "outlier_channel": "normal, one column of K 60 to 300 times as large",
     "one_hot": "each row attends to one key: a single wrong key shows at full size",

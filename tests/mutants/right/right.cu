@@ -76,26 +76,28 @@ static __device__ float load_query(float *q, const element *row, const sdpa_args
   return after;
 }
 
+// The product is rounded before the maximum is taken from it: fused with that, the largest score would lie a rounding of its
+// own below or above its maximum, which for scores of 2^32 is hundreds.
 static __device__ float score(const float *q, const element *k, float scale) {
 #if KIND_PAIRWISE  // every sum as a tree
   float term[D];
   for (int d = 0; d < D; ++d) term[d] = q[d] * to_float(k[d]);
   for (int width = D / 2; width > 0; width /= 2)
     for (int d = 0; d < width; ++d) term[d] += term[d + width];
-  return term[0] * scale;
+  return __fmul_rn(term[0], scale);
 #elif KIND_LANES  // eight running sums, added up at the end, as threads that share a row do
   float lane[8] = {}, sum = 0;
   for (int d = 0; d < D; ++d) lane[d % 8] += q[d] * to_float(k[d]);
   for (int d = 0; d < 8; ++d) sum += lane[d];
-  return sum * scale;
+  return __fmul_rn(sum, scale);
 #else
   float sum = 0;
   for (int d = 0; d < D; ++d) sum += q[d] * to_float(k[d]);
 #if KIND_SCORES_IN_ELEMENT  // as kernels do that keep the scores in memory between their two products
-  const float s = sum * scale;
+  const float s = __fmul_rn(sum, scale);
   return fabsf(s) < 6e4f ? rounded(s) : s;  // those that float16 has no room for stay as they are
 #else
-  return sum * scale;
+  return __fmul_rn(sum, scale);
 #endif
 #endif
 }
