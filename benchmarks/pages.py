@@ -228,6 +228,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "tests_gpu": lambda: gpu_tests_pages.said(if_kept("tests_gpu")),
     "models": models,
     "host_time": lambda: host_time_pages.table(if_kept("host_time_cuda")),
+    "new_lengths": lambda: host_time_pages.growing(*map(if_kept, ("new_lengths_cpu", "new_lengths_cuda"))),
     "after_torch": lambda: after_torch.table(if_kept("after_torch")),
     "chaos": lambda: sweep_pages.chaos(if_kept("chaos")),
     "ray": lambda: sweep_pages.ray(if_kept("ray")),

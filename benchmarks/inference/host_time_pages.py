@@ -1,4 +1,4 @@
-"""The result of host_time.py as rows of a page."""
+"""The results of host_time.py and new_lengths.py, as a page shows them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,11 @@ WORDS = {
     "torch": "torch's function",
     "torch by the recorded function": "the same through `autotuner.function`",
     "ours": "the function of `load`",
-    "ours, served by torch": "the same where torch serves the call",
-    "ours, served by torch, without torch's function": "what of that is not torch's",
-    "package": "the function of a package",
+    "ours, served by torch, without torch's function": "the same where torch serves the call, without torch's function",
     "torch in a compiled graph": "torch's function in a compiled graph",
     "ours in a compiled graph": "the function of `load` in a compiled graph",
-    "package in a compiled graph": "the function of a package in a compiled graph",
 }
 """Which arms are shown, and what a reader calls them."""
-THROUGH = "torch's function through `autotuner.function`"
-BEFORE = {"torch": THROUGH, "torch in a compiled graph": f"{THROUGH}, in a compiled graph"}
-"""The same in a result that has no arm of its own for this: there torch's function was called so."""
 
 
 def table(found: dict[str, Any] | None) -> str:
@@ -26,13 +20,24 @@ def table(found: dict[str, Any] | None) -> str:
     if found is None:
         return "Not kept yet."
     lines = ["| a call of | us of the host | least to most |", "| --- | ---: | ---: |"]
-    own = "torch by the recorded function" in found["host_us"]
-    for name, words in (WORDS if own else WORDS | BEFORE).items():
-        if name in found["host_us"]:
-            of = found["host_us"][name]
-            lines.append(f"| {words} | {of['median']:.1f} | {of['least']:.1f} to {of['most']:.1f} |")
+    for name, words in WORDS.items():
+        of = found["host_us"][name]
+        lines.append(f"| {words} | {of['median']:.1f} | {of['least']:.1f} to {of['most']:.1f} |")
     made = (
         f"{found['problem']}, {found['processes']} processes. Made by `{found['command']}` on {found['when'][:10]};"
         f" {found['device']}, torch {found['torch']}."
     )
     return "\n".join([*lines, "", made])
+
+
+def growing(*kept: dict[str, Any] | None) -> str:
+    """A row a machine: calls of new lengths that torch serves, and a decoder whose cache grows by one a step."""
+    found = [each for each in kept if each is not None]
+    lines = ["| on | a first call, us | torch's | a later call, us | torch's | the decoder, of torch's time |"]
+    lines += ["| --- | ---: | ---: | ---: | ---: | ---: |"]
+    for each in found:
+        ours, torch = each["host_us"]["ours"], each["host_us"]["torch"]
+        calls = " | ".join(f"{of[name]:.1f}" for name in ("first", "later") for of in (ours, torch))
+        lines.append(f"| {each['device']} | {calls} | {each['growing']['times_as_long']:.3f} |")
+    made = " and ".join(f"`{each['command']}` (torch {each['torch']})" for each in found)
+    return "\n".join([*lines, "", f"Made by {made}."])

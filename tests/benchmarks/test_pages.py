@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks import people_pages, tuned_pages
 from benchmarks.attention import counters_pages, decode_pages
 from benchmarks.attention.elsewhere import kept, rows_of
-from benchmarks.inference import host_time_pages, in_a_model
+from benchmarks.inference import in_a_model
 from benchmarks.pages import OLDER, insert, kept_sweeps, loaded
 from benchmarks.search import replay_pages
 from benchmarks.throughput import throughput_pages
@@ -79,16 +79,6 @@ def test_shares_of_known_truth_have_their_counts_and_the_leaders_worst_row_is_na
     rows = [{"covered": 0.97, "leader_covered": of, "finalists": 9, "processes": 7} for of in (0.95, 0.9)]
     said = trust_pages.leader({"methods": [{**row, "between_processes": "1 %"} for row in rows]})
     assert "covers the truth in 90.0 % of 500 finals" in said
-
-
-def test_a_row_of_torchs_function_says_what_it_was_called_through() -> None:
-    (found,) = loaded("host_time_cuda")
-    arm = {"least": 1.0, "median": 1.0, "most": 1.0}
-    assert "| torch's function through `autotuner.function` |" in host_time_pages.table(
-        {**found, "host_us": {"torch": arm}}
-    )
-    both = {**found, "host_us": {"torch": arm, "torch by the recorded function": arm}}
-    assert "| torch's function |" in host_time_pages.table(both)
 
 
 def test_the_gpts_gain_is_over_transformers_own_path() -> None:
