@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from autotuner.views.beliefs import StudyBeliefs
@@ -10,7 +9,7 @@ from autotuner.views.built_knobs import BuiltKnob
 from autotuner.views.rejects import RejectedWhere
 from autotuner.views.surrogate_beliefs import Belief, Beliefs, ParameterEffect, Trust, ValueEffect
 from autotuner.views.table import Column, Table, points_column
-from autotuner.views.words import percent, point, ratio
+from autotuner.views.words import counts_words, percent, point, ratio
 
 SHOWN = 0.01
 """Smallest share of the variance that is worth a line, 0..1."""
@@ -161,16 +160,12 @@ def _rejects(study: StudyBeliefs) -> list[str]:
         return ["Nothing was rejected."]
     found = [f"  {_region(each)}" for each in study.rejects]
     if study.elsewhere:
-        found.append(f"  {'elsewhere' if found else 'here and there'}: {_codes(study.elsewhere)}")
+        found.append(f"  {'elsewhere' if found else 'here and there'}: {counts_words(study.elsewhere)}")
     return ["What is rejected where:", *found]
 
 
 def _region(region: RejectedWhere) -> str:
-    return f"{point(region.where)}: {region.rejected} of {region.judged} rejected: {_codes(region.codes)}"
-
-
-def _codes(codes: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {code}" for code, count in codes.items())
+    return f"{point(region.where)}: {region.rejected} of {region.judged} rejected: {counts_words(region.codes)}"
 
 
 def _left(study: StudyBeliefs, beliefs: Beliefs) -> list[str]:

@@ -22,6 +22,7 @@ from autotuner.values.outcome import Device, Outcome
 from autotuner.values.ratio import speedup_of
 from autotuner.values.verdict import Verdict
 from autotuner.views.two_lines import TwoLines, fitted, left, with_bar
+from autotuner.views.words import counts_words
 
 PROTEST = (
     "what is measured from here on is marked as disturbed and does not count; it is raced again when the machine is"
@@ -230,7 +231,7 @@ def _doing(event: UnderWay) -> str:
 
 
 def _counts(causes: Counter[Verdict]) -> str:
-    return ", ".join(f"{count} {cause.words}" for cause, count in causes.most_common())
+    return counts_words({cause.words: count for cause, count in causes.most_common()})
 
 
 def costs(outcome: Outcome) -> tuple[float, float, bool]:

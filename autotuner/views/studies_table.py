@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from autotuner.ops import op_of
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import Speedup
-from autotuner.values.verdict import Verdict
 from autotuner.views.table import Column, Table, data, model_of, row_of
-from autotuner.views.words import LATER, ends, moment, numbers_words, quoted_words
+from autotuner.views.words import LATER, counts_words, ends, moment, numbers_words, quoted_words
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
     from autotuner.tuning.finals.standings import FinalsSummary, StudySummary
@@ -64,7 +63,7 @@ def study_columns(links: Links | None = None) -> list[Column[StudySummary]]:
             dict[str, int],
             "recorded trials, revoked ones left out",
             head="outcomes",
-            reads=_verdicts,
+            reads=lambda found: counts_words({verdict.words: count for verdict, count in found.items()}),
             where="full",
         ),
         Column(
@@ -72,7 +71,7 @@ def study_columns(links: Links | None = None) -> list[Column[StudySummary]]:
             dict[str, int],
             "rejected trials by the code of the first failure",
             head="rejected for",
-            reads=_counts,
+            reads=counts_words,
             where="full",
         ),
         Column("revoked", int, reads=lambda count: f"{count:,}" if count else "", where="full"),
@@ -126,14 +125,6 @@ def _state(summary: StudySummary) -> str:
 def _title(summary: StudySummary) -> str:
     state = "running" if summary.running else "idle"
     return f"{summary.name}: {state}, sampler {summary.sampler}, {summary.cache} cache"
-
-
-def _counts(found: dict[str, int]) -> str:
-    return ", ".join(f"{count} {code}" for code, count in found.items())
-
-
-def _verdicts(found: dict[Verdict, int]) -> str:
-    return ", ".join(f"{count} {verdict.words}" for verdict, count in found.items())
 
 
 def _baseline(summary: StudySummary) -> str:

@@ -40,6 +40,11 @@ def numbers_words(trials: Sequence[int]) -> str:
     return f"{shown}, ..." if len(trials) > MOST_NUMBERS else shown
 
 
+def counts_words(found: Mapping[str, int]) -> str:
+    """How many there are of each."""
+    return ", ".join(f"{count} {name}" for name, count in found.items())
+
+
 def over_words(problems: int, objective: Objective) -> str:
     """What figures over several problems are; "" for one problem."""
     if problems == 1:

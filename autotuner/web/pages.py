@@ -16,43 +16,26 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.drawings import (
-    answer,
-    beliefs,
-    compare,
-    costs,
-    coverage,
-    history,
-    leaderboard,
-    problems,
-    rejects,
-    scatter,
-    timeline,
-)
+from autotuner.views.drawings import beliefs, compare, scatter
+from autotuner.views.drawings.figure import Lead
 from autotuner.views.drawings.links import Links
-from autotuner.views.drawings.trial import head, trial_page
+from autotuner.views.drawings.sections import SECTIONS, TABS, Overview
+from autotuner.views.drawings.trial import trial_page
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.studies_table import studies_table
 from autotuner.web import tags, whole_page
 from autotuner.web.access import COOKIE
-from autotuner.web.api import MOST, Number
+from autotuner.web.api import Number
 from autotuner.web.server import Server, server_of
 from autotuner.web.templates import render
 
 router = APIRouter(include_in_schema=False)
 LINKS = Links()
-TABS = (
-    ("", "Overview"),
-    ("rejects", "Why rejected"),
-    ("variants", "Variants"),
-    ("leaderboard", "Leaderboard"),
-    ("problems", "Problems"),
-    ("coverage", "Coverage"),
-    ("timeline", "Timeline"),
-    ("costs", "Costs"),
-    ("beliefs", "Beliefs"),
-)
 PAGES_KEPT = 128
+FINDING = (
+    "What the study has shown is being found, in a process that gives way to everything else. This page shows it when"
+    " it is there; without scripts, load it again."
+)
 
 
 class Drawn:
@@ -128,52 +111,9 @@ def studies(request: Request) -> Response:
 def overview(request: Request, study: str) -> Response:
     """The answers, why variants were rejected, the best so far, and the first of the leaderboard."""
     store = _store_of(server_of(request))
-
-    def values(snapshot: Snapshot) -> dict[str, Any]:
-        return {
-            "cards": answer.cards(snapshot, store),
-            "rejects": rejects.rejects(snapshot, LINKS, narrow=True),
-            "history": history.history(snapshot, LINKS, narrow=True),
-            "board": leaderboard.leaderboard(snapshot, LINKS, 8, narrow=True),
-        }
-
-    return study_page(request, study, "overview.html", "", values)
-
-
-@router.get("/studies/{study}/rejects")
-def why(
-    request: Request,
-    study: str,
-    cause: Annotated[str | None, Query(max_length=200)] = None,
-    trial: Annotated[int | None, Query(ge=0, le=MOST)] = None,
-) -> Response:
-    """Why variants were rejected."""
     return study_page(
-        request,
-        study,
-        "rejects.html",
-        "rejects",
-        lambda snapshot: {"rejects": rejects.rejects(snapshot, LINKS, cause, trial)},
+        request, study, "overview.html", "", lambda snapshot: {"overview": Overview.of(snapshot, LINKS, store)}
     )
-
-
-@router.get("/studies/{study}/variants")
-def variants(request: Request, study: str) -> Response:
-    """Every variant as a point."""
-    query = request.query_params.multi_items()
-
-    def values(snapshot: Snapshot) -> dict[str, Any]:
-        found = scatter.parameters(snapshot)
-        choice = scatter.Choice.of(query, found)
-        return {
-            "figure": scatter.scatter(snapshot, LINKS, choice),
-            "choice": choice,
-            "parameters": {name: tuple(map(str, levels)) for name, levels in found.items()},
-            "quantities": scatter.QUANTITIES,
-            "live": False,
-        }
-
-    return study_page(request, study, "variants.html", "variants", values)
 
 
 @router.get("/studies/{study}/variants.json")
@@ -185,64 +125,6 @@ def variants_data(request: Request, study: str) -> Response:
     if request.headers.get("if-none-match") == etag:
         return Response(status_code=304, headers=headers)
     return Response(scatter.data(snapshot), media_type="application/json", headers=headers)
-
-
-@router.get("/studies/{study}/leaderboard")
-def board(request: Request, study: str) -> Response:
-    """The leaderboard as a forest plot."""
-    return study_page(
-        request,
-        study,
-        "figures.html",
-        "leaderboard",
-        lambda snapshot: {"figures": (leaderboard.leaderboard(snapshot, LINKS, 30),), "lead": None},
-    )
-
-
-@router.get("/studies/{study}/problems")
-def by_problem(request: Request, study: str) -> Response:
-    """Problems by variants."""
-    return study_page(
-        request,
-        study,
-        "figures.html",
-        "problems",
-        lambda snapshot: {"figures": (problems.problems(snapshot, LINKS),), "lead": None},
-    )
-
-
-@router.get("/studies/{study}/coverage")
-def tried(request: Request, study: str) -> Response:
-    """How much of the space was judged."""
-
-    def values(snapshot: Snapshot) -> dict[str, Any]:
-        try:
-            return {"figures": (coverage.coverage(snapshot.coverage),), "lead": None}
-        except InputError as error:
-            return {"figures": (), "lead": str(error)}
-
-    return study_page(request, study, "figures.html", "coverage", values)
-
-
-@router.get("/studies/{study}/costs")
-def spent(request: Request, study: str) -> Response:
-    """What the study has cost, and what the baselines took."""
-
-    def values(snapshot: Snapshot) -> dict[str, Any]:
-        return {"costs": costs.costs(snapshot.costs), "baselines": costs.baselines(snapshot.baselines)}
-
-    return study_page(request, study, "costs.html", "costs", values)
-
-
-@router.get("/studies/{study}/timeline")
-def lanes(request: Request, study: str, run: Annotated[int | None, Query(ge=0, le=MOST)] = None) -> Response:
-    """What each builder and device did when."""
-
-    def values(snapshot: Snapshot) -> dict[str, Any]:
-        figure, every, chosen = timeline.timeline(snapshot, run)
-        return {"figure": figure, "runs": timeline.runs(every), "sessions": every, "chosen": chosen}
-
-    return study_page(request, study, "timeline.html", "timeline", values)
 
 
 @router.get("/studies/{study}/beliefs")
@@ -257,17 +139,14 @@ def believed(request: Request, study: str) -> Response:
     tag = f"{snapshot.revision.tag}-{asked.done()}-{0 if found is None else found.judged}"
 
     def values() -> dict[str, Any]:
-        return {
-            "study": snapshot,
-            "tab": "beliefs",
-            "running": snapshot.running,
-            "live": not asked.done() or snapshot.running,
-            "found": None if found is None else beliefs.page(found),
-            "pending": not asked.done(),
-            "refused": refused,
-        }
+        live = not asked.done() or snapshot.running
+        said = {"study": snapshot, "tab": "beliefs", "running": snapshot.running, "live": live}
+        if refused is not None:
+            return {**said, "parts": (Lead(refused),)}
+        newer = "" if asked.done() else "Newer ones are being learned."
+        return {**said, "parts": (Lead(FINDING),) if found is None else beliefs.believed(found, newer)}
 
-    return page(request, "beliefs.html", tag, values)
+    return page(request, "section.html", tag, values)
 
 
 @router.get("/studies/{study}/trials/{number}")
@@ -277,8 +156,7 @@ def trial(request: Request, study: str, number: Number) -> Response:
     server.require_trial(server.study(study), number)
 
     def values(snapshot: Snapshot) -> dict[str, Any]:
-        found = trial_page(snapshot, number, _store_of(server), _roots(server))
-        return {"trial": found, "head": head(snapshot, found), "live": False}
+        return {"trial": trial_page(snapshot, number, _store_of(server), _roots(server)), "live": False}
 
     return study_page(request, study, "trial.html", "trial", values)
 
@@ -299,6 +177,27 @@ async def saved(request: Request, study: str) -> Response:
         "Content-Security-Policy": whole_page.POLICY,
     }
     return HTMLResponse(text, headers=headers)
+
+
+@router.get("/studies/{study}/{tab}")
+def section(request: Request, study: str, tab: str) -> Response:
+    """A page of a study that shows some parts."""
+    asked = request.query_params.multi_items()
+    found = next((each for each in SECTIONS if each.key == tab), None)
+    if found is None:
+        raise HTTPException(404, f"a study has no page {tab!r}")
+
+    def values(snapshot: Snapshot) -> dict[str, Any]:
+        return {"parts": found.parts(snapshot, LINKS, asked)}
+
+    def with_choice(snapshot: Snapshot) -> dict[str, Any]:
+        levels = {name: tuple(map(str, values)) for name, values in scatter.parameters(snapshot).items()}
+        chosen = {"choice": scatter.Choice.of(asked, snapshot), "parameters": levels, "quantities": scatter.QUANTITIES}
+        return {**values(snapshot), **chosen, "live": False}
+
+    if tab == "variants":
+        return study_page(request, study, "variants.html", tab, with_choice)
+    return study_page(request, study, "section.html", tab, values)
 
 
 @router.get("/compare")

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from autotuner.views import words
+from autotuner.views.drawings.lanes import STAGES
 
 STATIC = "static"
 
@@ -28,6 +29,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
+        "kind": lambda value: type(value).__name__,
         "ratio": words.ratio,
         "percent": words.percent,
         "micros": words.micros,
@@ -39,7 +41,7 @@ def environment() -> Environment:
         "ends": words.ends,
     }
     made.tests["a_moment"] = lambda value: isinstance(value, datetime)
-    made.globals["kinds"] = words.KINDS
+    made.globals |= {"kinds": words.KINDS, "stages": {f"stage {name}": (name, label) for name, label in STAGES.items()}}
     made.globals["static"] = static_url
     return made
 

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from contextlib import suppress
 from pathlib import Path
 
 from markupsafe import Markup
 
-from autotuner.values.errors import InputError
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.drawings import (
-    answer,
-    beliefs,
-    costs,
-    coverage,
-    history,
-    leaderboard,
-    problems,
-    rejects,
-    scatter,
-    timeline,
-)
-from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings import answer, beliefs, rejects
+from autotuner.views.drawings.figure import Lead, Part
 from autotuner.views.drawings.links import SavedLinks
-from autotuner.views.drawings.trial import head, trial_page
+from autotuner.views.drawings.sections import SECTIONS, TABS
+from autotuner.views.drawings.trial import trial_page
 from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates
 
@@ -54,34 +42,18 @@ def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str, roots: 
     best, causes = snapshot.best, rejects.by_cause(snapshot.trials)
     numbers = dict.fromkeys([*([] if best is None else [best.entry.number]), *causes.values()])
     links = SavedLinks(numbers, causes)
-    figure, every, _ = timeline.timeline(snapshot)
-    trials = [trial_page(snapshot, number, store, roots) for number in numbers]
+    said: tuple[Part, ...] = (
+        (Lead(f"The beliefs were not found: {believed}"),) if isinstance(believed, str) else beliefs.believed(believed)
+    )
     return templates.render(
         "saved.html",
         study=snapshot,
-        running=snapshot.running,
         links=links,
         policy=POLICY,
         style=Markup(templates.static_text(STYLE)),
         script=Markup(_script()),
+        tabs=TABS[1:],
         cards=answer.cards(snapshot, store),
-        rejects=rejects.rejects(snapshot, links),
-        history=history.history(snapshot, links),
-        board=leaderboard.leaderboard(snapshot, links, 30),
-        problems=problems.problems(snapshot, links),
-        scatter=scatter.scatter(snapshot, links, scatter.Choice("number", "speedup", "kind", {})),
-        timeline=figure,
-        runs=timeline.runs(every),
-        costs=(*costs.costs(snapshot.costs), *costs.baselines(snapshot.baselines)),
-        coverage=_coverage(snapshot),
-        believed=None if isinstance(believed, str) else beliefs.page(believed),
-        unbelieved=believed,
-        trials=[(each, head(snapshot, each)) for each in trials],
+        sections=[*((each.key, each.parts(snapshot, links, ())) for each in SECTIONS), ("beliefs", said)],
+        trials=[trial_page(snapshot, number, store, roots) for number in numbers],
     )
-
-
-def _coverage(snapshot: Snapshot) -> tuple[Figure, ...]:
-    """Nothing where this version cannot read the study's space."""
-    with suppress(InputError):
-        return (coverage.coverage(snapshot.coverage),)
-    return ()

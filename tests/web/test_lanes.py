@@ -11,6 +11,7 @@ from autotuner.store import SessionRecord, StageTimes, Store
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan
 from autotuner.views.drawings.lanes import Run, Stretch, busy, runs_of
+from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.timeline import runs, timeline
 from autotuner.web.reader import Reader
 from tests.helpers import simulated
@@ -103,7 +104,9 @@ def test_a_run_without_a_length_has_no_share(trials: list[StageTimes]) -> None:
 
 
 def shown(store: Store, study: str) -> tuple[str, tuple[Run, ...], tuple[tuple[object, ...], ...]]:
-    figure, every, _ = timeline(Reader(store).study(study))
+    snapshot = Reader(store).study(study)
+    figure, _ = timeline(snapshot, Links())
+    every = runs_of(snapshot.sessions, snapshot.stages)
     return figure.note, every, tuple(tuple(cell.text for cell in row.cells) for row in figure.table.rows)
 
 

@@ -2,118 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
+from autotuner.values.variant import Value
 from autotuner.views import beliefs_text
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.drawings.figure import Figure
-from autotuner.views.drawings.svg import Plot, Svg, around
+from autotuner.views.drawings.charts import Bar, Cells, Rows, bars
+from autotuner.views.drawings.figure import Figure, Lead, Part, Words
+from autotuner.views.drawings.svg import around
 from autotuner.views.surrogate_beliefs import BeliefMap, Beliefs
-from autotuner.views.table import Table
+from autotuner.views.table import Column, Table
 from autotuner.views.words import percent, ratio
 
-WIDTH, ROW, LEFT = 860, 26, 210
+LEFT = 210
 
 
-class BeliefsPage(NamedTuple):
-    """What the page shows."""
-
-    judged: int
-    points: int
-    figures: tuple[Figure, ...]
-    lines: Sequence[str]
+def believed(found: StudyBeliefs, newer: str = "") -> tuple[Part, ...]:
+    """The drawings and the words. `newer`: what is said of variants that the beliefs do not know yet."""
+    after = f"After {found.judged:,} judged variants of {found.points:,} valid points."
+    words = Words("in-words", "In words", tuple(beliefs_text.lines(found)))
+    return Lead(f"{after} {newer}".rstrip()), *_figures(found.beliefs), words
 
 
-def page(found: StudyBeliefs) -> BeliefsPage:
-    """The drawings and the words."""
-    return BeliefsPage(found.judged, found.points, figures(found), beliefs_text.lines(found))
-
-
-def figures(found: StudyBeliefs) -> tuple[Figure, ...]:
+def _figures(beliefs: Beliefs | None) -> tuple[Figure, ...]:
     """Nothing where too few trials were measured."""
-    beliefs = found.beliefs
     if beliefs is None:
         return ()
     drawn = [_shares(beliefs), _effects(beliefs), *([_map(beliefs.map)] if beliefs.map is not None else [])]
     note = "Converged: what is left is not expected to be told apart." if beliefs.converged else "Not converged."
-    left = Figure("promising", "What is left to find", note, None, beliefs_text.promising_table(beliefs))
-    return (*drawn, left)
+    return (*drawn, Figure("promising", "What is left to find", note, None, beliefs_text.promising_table(beliefs)))
 
 
 def _shares(beliefs: Beliefs) -> Figure:
-    shown = beliefs_text.shares_of(beliefs)
-    svg = Svg(WIDTH, ROW * max(1, len(shown)) + 8, "Shares of the variance that parameters explain")
-    most = max((each.most for each in shown), default=1.0)
-    length = WIDTH - LEFT - 150
-    for place, (name, share, fast, is_pair) in enumerate(shown):
-        look = "pair" if is_pair else "measured"
-        y = ROW * place + 4
-        svg.text(LEFT - 8, y + 14, name, "label", "end")
-        svg.add("rect", x=LEFT, y=y, width=max(1.0, length * share / most), height=10, rx=2, class_=f"bar {look}")
-        svg.add(
-            "rect", x=LEFT, y=y + 11, width=max(1.0, length * fast / most), height=6, rx=2, class_=f"bar {look} pale"
-        )
-        at = LEFT + length * max(share, fast) / most + 8
-        svg.text(at, y + 14, f"{percent(share, 1)} ({percent(fast, 1)})", "tick")
+    rows = []
+    for name, share, fast, is_pair in beliefs_text.shares_of(beliefs):
+        look, text = f"bar {'pair' if is_pair else 'measured'}", f"{percent(share, 1)} ({percent(fast, 1)})"
+        rows.append(Bar(name, ((look, share),), text, thin=(f"{look} pale", fast)))
+    drawing = bars("Shares of the variance that parameters explain", rows, LEFT)
     note = "The share of the believed speed's variance that each explains alone, and two together beyond each alone."
     note += " The thin bar: in the fastest quarter of the points."
-    return Figure("matters", "What matters", note, svg.render(), beliefs_text.shares_table(beliefs))
+    return Figure("matters", "What matters", note, drawing, beliefs_text.shares_table(beliefs))
 
 
 def _effects(beliefs: Beliefs) -> Figure:
     parameters = beliefs_text.mattering(beliefs)
-    values = [each.slower for parameter in parameters for each in parameter.values]
-    reach = around([0.0, *values])
-    height = ROW * max(1, len(parameters)) + 50
-    plot = Plot.of((WIDTH, height), "How much slower each value is", (0, reach[1]), (0, 1), (6, 30, 44, LEFT))
-    svg, x = plot.svg, plot.x
-    bottom = 8 + ROW * len(parameters)
-    for tick in x.ticks(7):
-        svg.line(x(tick), 6, x(tick), bottom, "grid")
-        svg.text(x(tick), bottom + 16, f"+{100 * tick:.4g} %", "tick", "middle")
-    for place, parameter in enumerate(parameters):
-        y = ROW * place + 18
-        svg.text(LEFT - 12, y + 4, f"{parameter.parameter}={parameter.values[0].value}", "label", "end")
-        svg.line(x(0), y, x(max(each.slower for each in parameter.values)), y)
+    reach = around([0.0, *(each.slower for parameter in parameters for each in parameter.values)])
+    names = [f"{each.parameter}={each.values[0].value}" for each in parameters]
+    drawing = Rows.of("How much slower each value is", names, (0, 100 * reach[1]), "+{:.4g} %", LEFT)
+    for row, parameter in enumerate(parameters):
+        drawing.interval(row, 1e-9, 100 * max(each.slower for each in parameter.values), "rule")
         for at, each in enumerate(parameter.values):
             title = f"{parameter.parameter}={each.value}: {percent(each.slower, 1)} slower than the best value"
-            svg.add("circle", cx=x(each.slower), cy=y, r=4, class_=f"mark {'measured' if at == 0 else 'raced_out'}",
-                    title=title)  # fmt: skip
-    note = (
-        "Each dot is a value: how much slower its points are in the mean than those of the best value, which is named."
-    )
-    return Figure("effects", "What each value costs", note, svg.render(), beliefs_text.effects_table(beliefs))
+            drawing.dot(row, 100 * each.slower, "raced_out" if at else "measured", title)
+    note = "Each dot is a value: how much slower its points are in the mean than those of the best value, which is"
+    table = beliefs_text.effects_table(beliefs)
+    return Figure("effects", "What each value costs", f"{note} named.", drawing.plot.svg.render(), table)
+
+
+class Cell(NamedTuple):
+    """A value of one parameter with one of another, where there is a valid point."""
+
+    x: Value | None
+    y: Value | None
+    speedup: float
+    judged: int
+    rejected: int
 
 
 def _map(found: BeliefMap) -> Figure:
-    cell_w, cell_h, left, top = min(90.0, 640 / max(1, len(found.x_values))), 34.0, 120.0, 40.0
     speeds = [each for row in found.speedup for each in row if each is not None]
     low, high = min(speeds), max(speeds)
-    svg = Svg(left + cell_w * len(found.x_values) + 16, top + cell_h * len(found.y_values) + 16,
-              f"Believed speedup by {found.x} and {found.y}")  # fmt: skip
-    svg.text(left, 14, f"{found.x} across, {found.y} down", "name")
+    count, label = (len(found.x_values), len(found.y_values)), f"Believed speedup by {found.x} and {found.y}"
+    drawing, rows = Cells.of(label, count, 120, 40, (min(90.0, 640 / max(1, count[0])), 34)), []
+    drawing.svg.text(drawing.left, 14, f"{found.x} across, {found.y} down", "name")
     for column, value in enumerate(found.x_values):
-        svg.text(left + cell_w * (column + 0.5), top - 8, _named(value), "tick", "middle")
-    rows = []
+        drawing.column(column, _named(value))
     for row, value in enumerate(found.y_values):
-        y = top + cell_h * row
-        svg.text(left - 8, y + cell_h / 2 + 4, _named(value), "tick", "end")
+        drawing.row(row, _named(value))
         for column, speedup in enumerate(found.speedup[row]):
-            x = left + cell_w * column
             judged, rejected = found.judged[row][column], found.rejected[row][column]
             if speedup is None:
-                svg.add("rect", x=x + 1, y=y + 1, width=cell_w - 2, height=cell_h - 2, class_="cell none")
+                drawing.cell(column, row, None, None)
                 continue
             level = 7 - round(7 * (speedup - low) / (high - low)) if high > low else 0
-            svg.add("rect", x=x + 1, y=y + 1, width=cell_w - 2, height=cell_h - 2, rx=2, class_=f"cell heat-{level}",
-                    title=f"{ratio(speedup)}; {judged} judged, {rejected} rejected")  # fmt: skip
-            svg.text(x + cell_w / 2, y + cell_h / 2 + 4, f"{speedup:.2f}{'' if judged else ' ?'}",
-                     f"cell-text on-{level}", "middle")  # fmt: skip
-            rows.append((_named(found.x_values[column]), _named(value), ratio(speedup), str(judged), str(rejected)))
-    grid = Table.plain((found.x, found.y, "believed speedup", "judged", "rejected"), tuple(rows), frozenset({2, 3, 4}))
+            title = f"{ratio(speedup)}; {judged} judged, {rejected} rejected"
+            drawing.cell(column, row, level, title, f"{speedup:.2f}{'' if judged else ' ?'}")
+            rows.append(Cell(found.x_values[column], value, speedup, judged, rejected))
+    columns: list[Column[Cell]] = [
+        Column(found.x, str, of=lambda e: e.x, head=found.x, reads=str, none="absent"),
+        Column(found.y, str, of=lambda e: e.y, head=found.y, reads=str, none="absent"),
+        Column("speedup", float, head="believed speedup", reads=ratio),
+        Column("judged", int),
+        Column("rejected", int),
+    ]
     note = "The believed speedup of the fastest point of each cell. A question mark: nothing there was judged yet."
-    return Figure("map", "The two that matter most", note, svg.render(), grid)
+    return Figure("map", "The two that matter most", note, drawing.svg.render(), Table.of(columns, rows))
 
 
 def _named(value: object) -> str:

@@ -10,7 +10,7 @@ from autotuner.store import ListedTrial
 from autotuner.tuning.compared import comparison
 from autotuner.values.ratio import speedup_of
 from autotuner.views.drawings.answer import Card
-from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.figure import Figure, Panel, Part
 from autotuner.views.drawings.history import overlaid
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Plot, around
@@ -24,25 +24,18 @@ TABLE = 40
 """Variants of both that the table has: those that disagree most."""
 
 
-class Comparison(NamedTuple):
+class SideBySide(NamedTuple):
     """The page."""
 
     cards: tuple[Card, ...]
-    sides: Table
-    parameters: Table
-    history: Figure
-    shared: Figure
+    parts: tuple[Part, ...]
 
 
-def compare(a: Snapshot, b: Snapshot, links: Links) -> Comparison:
+def compare(a: Snapshot, b: Snapshot, links: Links) -> SideBySide:
     """A speedup is over each study's own baseline, on its own device and problems."""
-    return Comparison(
-        cards=(_card("A", a), _card("B", b), _both(a, b)),
-        sides=_sides(a, b, links),
-        parameters=_parameters(a, b),
-        history=overlaid((a, b), links),
-        shared=_shared(a, b, links),
-    )
+    sides, points = Panel("Side by side", _sides(a, b, links)), Panel("The variants to use", _parameters(a, b))
+    cards = _card("A", a), _card("B", b), _both(a, b)
+    return SideBySide(cards, (sides, overlaid((a, b), links), _shared(a, b, links), points))
 
 
 def _card(side: str, snapshot: Snapshot) -> Card:

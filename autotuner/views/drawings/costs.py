@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotuner.store.figures import BaselineAt, Cost, StudyCosts
+from autotuner.store.figures import BaselineAt, StudyCosts
 from autotuner.values.verdict import Verdict
+from autotuner.views.drawings.charts import Bar, Rows, bars
 from autotuner.views.drawings.figure import Figure
-from autotuner.views.drawings.svg import Plot, Svg
+from autotuner.views.drawings.lanes import STAGE_KEY, STAGES
 from autotuner.views.figure_tables import baselines_table, costs_table
-from autotuner.views.words import cut, micros, percent, span
+from autotuner.views.words import micros, percent, span
 
-WIDTH, LEFT, ROW = 860, 150, 30
 MOST = 24
 """Rows of baselines that are drawn."""
 
@@ -21,25 +21,14 @@ def costs(found: StudyCosts) -> tuple[Figure, ...]:
     if not found.by_verdict:
         return ()
     total = sum(each.seconds for each in found.by_verdict) or 1.0
-    most = max(each.seconds for each in found.by_verdict) or 1.0
-    svg = Svg(WIDTH, ROW * len(found.by_verdict) + 8, "Seconds of builders and devices by verdict")
-    for place, each in enumerate(found.by_verdict):
-        y = ROW * place + 6
-        svg.text(LEFT - 12, y + 14, Verdict(each.verdict).words, "label", "end")
-        at = float(LEFT)
-        for look, seconds in _parts(each).items():
-            length = (WIDTH - LEFT - 190) * seconds / most
-            if length:
-                svg.add("rect", x=at, y=y, width=length, height=18, class_=f"lane {look}", title=f"{span(seconds)}")
-            at += length
-        svg.text(at + 8, y + 14, f"{span(each.seconds)} ({percent(each.seconds / total, 1)})", "tick")
-    note = "Time of builders and devices by how judging ended."
-    table = costs_table(found)
-    return (Figure("costs", "What it cost", " ".join([note, *table.notes]), svg.render(), table),)
-
-
-def _parts(cost: Cost) -> dict[str, float]:
-    return {"build": cost.build_s, "check": cost.check_s, "measure": cost.measure_s}
+    rows = []
+    for each in found.by_verdict:
+        parts = zip(STAGES, (each.build_s, each.check_s, each.measure_s), strict=True)
+        text = f"{span(each.seconds)} ({percent(each.seconds / total, 1)})"
+        rows.append(Bar(Verdict(each.verdict).words, tuple((f"lane {stage}", s) for stage, s in parts), text))
+    drawing, table = bars("Seconds of builders and devices by verdict", rows), costs_table(found)
+    note = " ".join(["Time of builders and devices by how judging ended.", *table.notes])
+    return (Figure("costs", "What it cost", note, drawing, table, STAGE_KEY, open=True),)
 
 
 def baselines(found: Sequence[BaselineAt]) -> tuple[Figure, ...]:
@@ -50,34 +39,20 @@ def baselines(found: Sequence[BaselineAt]) -> tuple[Figure, ...]:
     for each in found:
         if each.pinned:
             first.setdefault(str(each.problem), each.median_us)
+    at = [each.median_us / first.get(str(each.problem), each.median_us) for each in found]
     lines = list(dict.fromkeys((str(each.problem), each.baseline) for each in found))[:MOST]
-    reach = [each.median_us / first.get(str(each.problem), each.median_us) for each in found]
-    plot = Plot.of(
-        (WIDTH, ROW * len(lines) + 54),
+    drawing = Rows.of(
         "What the baselines took at each start",
-        (0.0, 1.06 * max(1.0, *reach)),
-        (0, 1),
-        (6, 24, 46, 300),
+        [f"{problem}: {baseline}" if len(first) > 1 else baseline for problem, baseline in lines],
+        (0.0, 1.06 * max(1.0, *at)),
+        "{:.4g}\N{MULTIPLICATION SIGN}",
+        rule=1,
+        below="time over that of the problem's fastest baseline at the first start",
     )
-    bottom = 8 + ROW * len(lines)
-    for tick in plot.x.ticks(7):
-        plot.svg.line(plot.x(tick), 6, plot.x(tick), bottom, "grid")
-        plot.svg.text(plot.x(tick), bottom + 16, f"{tick:.4g}\N{MULTIPLICATION SIGN}", "tick", "middle")
-    plot.svg.line(plot.x(1), 6, plot.x(1), bottom, "baseline")
-    name = "time over that of the problem's fastest baseline at the first start"
-    plot.svg.text((plot.x.start + plot.x.end) / 2, plot.svg.height - 6, name, "name", "middle")
-    for place, (problem, baseline) in enumerate(lines):
-        y = 6 + ROW * (place + 0.5)
-        of = [each for each in found if (str(each.problem), each.baseline) == (problem, baseline)]
-        if place == 0 or lines[place - 1][0] != problem:
-            plot.svg.text(8, y + 4, cut(problem, 30))
-        looks = "label strong" if any(each.pinned for each in of) else "label"
-        plot.svg.text(plot.x.start - 12, y + 4, cut(baseline, 14), looks, "end")
-        for each in of:
-            title = f"{micros(each.median_us)} us on {each.host}"
+    for place, each in zip(at, found, strict=True):
+        if (line := (str(each.problem), each.baseline)) in lines:
             look = "wrong" if each.disturbed is not None else "confirmed" if each.pinned else "raced_out"
-            at = plot.x(each.median_us / first.get(problem, each.median_us))
-            plot.svg.mark(look, at, y, 4.5, title=title)
+            drawing.dot(lines.index(line), place, look, f"{micros(each.median_us)} us on {each.host}", 4.5)
     note = "A dot for each start of a driver. Filled: the baseline that variants race against. A cross: the machine was"
-    note += " disturbed."
-    return (Figure("baselines", "Baselines at each start", note, plot.svg.render(), baselines_table(found)),)
+    drawn, table = drawing.plot.svg.render(), baselines_table(found)
+    return (Figure("baselines", "Baselines at each start", f"{note} disturbed.", drawn, table),)

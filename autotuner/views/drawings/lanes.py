@@ -10,6 +10,8 @@ from autotuner.store import SessionRecord, StageTimes
 
 STAGES = {"build": "build", "check": "gate", "measure": "race"}
 """The stages of a trial, in their order, and what a lane calls them."""
+STAGE_KEY = tuple(f"stage {name}" for name in STAGES)
+"""What tells their looks above a drawing."""
 MOMENT_S = 0.2
 """Seconds by which two builds of one lane may overlap: the clocks of their processes differ by less."""
 
@@ -43,6 +45,11 @@ def busy(lanes: Iterable[Lane], stage: str | None = None) -> float:
     return sum(sum(lane.spent.values()) if stage is None else lane.spent[stage] for lane in lanes)
 
 
+def idle(wall_s: float, lanes: Sequence[Lane]) -> float | None:
+    """The share of so many seconds in which these were not busy; None where there is nothing to have a share of."""
+    return max(0.0, 1 - busy(lanes) / (wall_s * len(lanes))) if wall_s and lanes else None
+
+
 class Run(NamedTuple):
     """One run of the driver. Each of its devices has a session, and all have the builders in common."""
 
@@ -60,16 +67,12 @@ class Run(NamedTuple):
     @property
     def builder_idle(self) -> float | None:
         """The share of the run in which a builder built nothing."""
-        return self.idle(self.builders)
+        return idle(self.wall_s, self.builders)
 
     @property
     def device_idle(self) -> float | None:
         """The share of the run in which a device neither checked nor raced a variant."""
-        return self.idle(self.devices)
-
-    def idle(self, lanes: Sequence[Lane]) -> float | None:
-        """The share of the run in which these were not busy; None where there is nothing to have a share of."""
-        return max(0.0, 1 - busy(lanes) / (self.wall_s * len(lanes))) if self.wall_s and lanes else None
+        return idle(self.wall_s, self.devices)
 
 
 def runs_of(sessions: Iterable[SessionRecord], stages: Iterable[StageTimes]) -> tuple[Run, ...]:

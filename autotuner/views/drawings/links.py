@@ -45,7 +45,7 @@ class SavedLinks(Links):
     def study(self, study: str, page: str = "", **query: str | int) -> str | None:
         """A section of the page."""
         del study, query
-        return f"#{page}" if page else "#answer"
+        return f"#at-{page}" if page else "#answer"
 
     def trial(self, study: str, number: int) -> str | None:
         """The trial's section, where the page holds it."""

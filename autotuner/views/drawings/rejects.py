@@ -8,94 +8,75 @@ from typing import NamedTuple
 from autotuner.store import ListedTrial, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.variant import Value
-from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.charts import WIDTH, Bar, bars
+from autotuner.views.drawings.figure import Figure, Lead, Part, Words
 from autotuner.views.drawings.links import Links
-from autotuner.views.drawings.svg import Svg
 from autotuner.views.meanings import meanings
 from autotuner.views.snapshot import Snapshot, cause_of
-from autotuner.views.table import Table, linked
+from autotuner.views.table import Column, Table
 from autotuner.views.trial_words import trial_words
-from autotuner.views.words import kind, percent
+from autotuner.views.words import counts_words, kind, percent
 
 SHOWN = 14
 """Causes, and values, that a figure shows; the tables have all."""
 LEAST = 3
 """Fewest rejects of a value that is shown."""
-ROW, LEFT, WIDTH, NARROW = 26, 190, 860, 440
+NARROW = 440
 CLEARLY = 0.2
 """Of the way from the share of all variants to every variant: how far above it a value's share of rejects must be."""
 
 
-class OneTrial(NamedTuple):
-    """A rejected trial in words."""
-
-    number: int
-    cause: str
-    lines: tuple[str, ...]
-    sooner: int | None
-    later: int | None
-    of: int
+def rejects(snapshot: Snapshot, links: Links, cause: str | None = None, trial: int | None = None) -> tuple[Part, ...]:
+    """The causes, one trial in words and the values. `cause`: that is looked at, else the most frequent; `trial`: the
+    one that is put into words, else the last."""
+    rejected = sum(snapshot.causes.values())
+    lead = Lead(f"{rejected:,} of {snapshot.judged:,} judged variants were rejected.")
+    return lead, *few_rejects(snapshot, links, cause, trial, WIDTH), _values(snapshot)
 
 
-class Rejects(NamedTuple):
-    """The page."""
-
-    rejected: int
-    judged: int
-    causes: Figure
-    values: Figure | None
-    example: OneTrial | None
-    chosen: str | None
+def few_rejects(
+    snapshot: Snapshot, links: Links, cause: str | None = None, trial: int | None = None, width: float = NARROW
+) -> tuple[Part, ...]:
+    """The causes and one trial in words."""
+    chosen = cause if cause in snapshot.causes else next(iter(snapshot.causes), None)
+    example = () if chosen is None else _example(snapshot, links, chosen, trial)
+    return _causes(snapshot, links, chosen, width), *example
 
 
-def rejects(
-    snapshot: Snapshot, links: Links, chosen: str | None = None, number: int | None = None, narrow: bool = False
-) -> Rejects:
-    """`chosen`: the cause that is looked at, else the most frequent; `number`: the trial that is put into words;
-    `narrow`: for half a page, without the values."""
-    causes = snapshot.causes
-    cause = chosen if chosen in causes else next(iter(causes), None)
-    return Rejects(
-        rejected=sum(causes.values()),
-        judged=snapshot.judged,
-        causes=_causes(snapshot, links, cause, NARROW if narrow else WIDTH),
-        values=None if narrow else _values(snapshot),
-        example=None if cause is None else _example(snapshot, cause, number),
-        chosen=cause,
-    )
+class Cause(NamedTuple):
+    """A cause of rejects."""
+
+    code: str
+    rejects: int
+    share: float
+    """Of all judged variants."""
+    asserts: str
+    usual: str
 
 
 def _causes(snapshot: Snapshot, links: Links, chosen: str | None, width: float) -> Figure:
-    known, causes = meanings(snapshot.op), snapshot.causes
-    kinds = {cause_of(each): kind(each) for each in snapshot.trials}
-    shown = list(causes.items())[:SHOWN]
-    most = max(causes.values(), default=1)
-    svg = Svg(width, ROW * max(1, len(shown)) + 8, f"Causes of {sum(causes.values())} rejects, the most frequent first")
-    for place, (code, count) in enumerate(shown):
-        y, length = ROW * place + 6, (width - LEFT - 130) * count / most
-        cause = known[code].asserts if code in known else ""
-
-        def bar(code: str = code, count: int = count, y: float = y, length: float = length, cause: str = cause) -> None:
-            svg.text(LEFT - 26, y + 13, code, "label strong" if code == chosen else "label", "end")
-            svg.mark(kinds.get(code, "wrong"), LEFT - 12, y + 9)
-            svg.add("rect", x=LEFT, y=y, width=length, height=18, rx=3, class_=f"bar {kinds.get(code)}", title=cause)
-            share = percent(count / max(1, snapshot.judged), 1)
-            svg.text(LEFT + length + 8, y + 13, f"{count:,} ({share})", "tick")
-
-        svg.link(links.cause(snapshot.name, code), bar)
-    rows = tuple(
-        (
-            linked(code, links.cause(snapshot.name, code)),
-            f"{count:,}",
-            percent(count / max(1, snapshot.judged), 1),
-            known[code].asserts if code in known else "",
-            (known[code].cause or "") if code in known else "",
-        )
-        for code, count in causes.items()
-    )
-    titles = ("check", "rejects", "of all judged", "it asserts", "what usually breaks it")
-    grid = Table.plain(titles, rows, (1, 2))
-    return Figure("causes", "Causes", "The first check that failed. Choose one to see a trial.", svg.render(), grid)
+    known, kinds = meanings(snapshot.op), {cause_of(each): kind(each) for each in snapshot.trials}
+    found = [
+        Cause(code, count, count / max(1, snapshot.judged), of.asserts if of else "", (of.cause or "") if of else "")
+        for code, count in snapshot.causes.items()
+        for of in [known.get(code)]
+    ]
+    rows = []
+    for each in found[:SHOWN]:
+        look, text = kinds.get(each.code, "wrong"), f"{each.rejects:,} ({percent(each.share, 1)})"
+        href = links.cause(snapshot.name, each.code)
+        bar = ((f"bar {look}", each.rejects),)
+        rows.append(Bar(each.code, bar, text, each.asserts, None, look, href, each.code == chosen))
+    drawing = bars(f"Causes of {sum(snapshot.causes.values())} rejects, the most frequent first", rows, width=width)
+    columns: list[Column[Cause]] = [
+        Column("check", str, of=lambda e: e.code, href=lambda e: links.cause(snapshot.name, e.code)),
+        Column("rejects", int),
+        Column("share", float, head="of all judged", reads=lambda share: percent(share, 1)),
+        Column("asserts", str, head="it asserts"),
+        Column("usual", str, head="what usually breaks it"),
+    ]
+    note, key = "The first check that failed. Choose one to see a trial.", ("wrong", "build", "died")
+    return Figure("causes", "Causes", note, drawing, Table.of(columns, found), key if width == WIDTH else ())
 
 
 class _Count(NamedTuple):
@@ -134,54 +115,46 @@ def counts(snapshot: Snapshot) -> list[_Count]:
     return sorted(found, key=lambda each: -(each.rejected - usual * each.judged))
 
 
+VALUES: list[Column[_Count]] = [
+    Column("value", str, of=lambda e: f"{e.parameter}={e.value}"),
+    Column("judged", int),
+    Column("rejected", int),
+    Column("share", float, reads=lambda share: percent(share, 1)),
+    Column("causes", dict[str, int], of=lambda e: dict(e.codes.most_common()), reads=lambda e: counts_words(e)),
+]
+
+
 def _values(snapshot: Snapshot) -> Figure:
     every = counts(snapshot)
     usual = sum(snapshot.causes.values()) / max(1, snapshot.judged)
-    shown = [each for each in every if each.rejected >= LEAST and each.share > usual + CLEARLY * (1 - usual)][:SHOWN]
-    svg = Svg(WIDTH, ROW * max(1, len(shown)) + 30, "The share of rejects of the values with which they gather")
-    length = WIDTH - LEFT - 150
-    for place, each in enumerate(shown):
-        y = ROW * place + 6
-        svg.text(LEFT - 8, y + 13, f"{each.parameter}={each.value}", "label", "end")
-        svg.add("rect", x=LEFT, y=y, width=length, height=18, rx=3, class_="bar rest")
-        title = ", ".join(f"{count} {code}" for code, count in each.codes.most_common(4))
-        svg.add("rect", x=LEFT, y=y, width=length * each.share, height=18, rx=3, class_="bar wrong", title=title)
-        svg.text(LEFT + length + 8, y + 13, f"{each.rejected:,} of {each.judged:,}, {percent(each.share)}", "tick")
-    if shown:
-        x = LEFT + length * usual
-        svg.line(x, 2, x, ROW * len(shown) + 6, "rule strong")
-        svg.text(x, ROW * len(shown) + 22, f"all values: {percent(usual)}", "tick", "middle")
-    else:
-        svg.text(LEFT, 20, "No value has clearly more rejects than the others.", "label")
-    rows = tuple(
-        (
-            f"{each.parameter}={each.value}",
-            f"{each.judged:,}",
-            f"{each.rejected:,}",
-            percent(each.share, 1),
-            ", ".join(f"{count} {code}" for code, count in each.codes.most_common()),
-        )
-        for each in every
-    )
-    grid = Table.plain(("value", "judged", "rejected", "share", "causes"), rows, frozenset({1, 2, 3}))
+    clear = [each for each in every if each.rejected >= LEAST and each.share > usual + CLEARLY * (1 - usual)][:SHOWN]
+    rows = []
+    for each in clear:
+        text = f"{each.rejected:,} of {each.judged:,}, {percent(each.share)}"
+        title = counts_words(dict(each.codes.most_common(4)))
+        rows.append(Bar(f"{each.parameter}={each.value}", (("bar wrong", each.share),), text, title))
+    rule = usual, f"all values: {percent(usual)}"
+    drawing = bars("The share of rejects of the values with which they gather", rows, most=1.0, rule=rule)
     note = "The values that come with clearly more rejects than all variants have, the most rejects first."
-    return Figure("values", "Values", note, svg.render(), grid)
+    note += "" if clear else " No value has clearly more rejects than the others."
+    return Figure("values", "Values", note, drawing if clear else None, Table.of(VALUES, every))
 
 
-def _example(snapshot: Snapshot, cause: str, wanted: int | None) -> OneTrial | None:
+def _example(snapshot: Snapshot, links: Links, cause: str, wanted: int | None) -> tuple[Words, ...]:
+    """One of the trials that were rejected for a cause, and what leads to the ones before and after it."""
     numbers = sorted(each.number for each in snapshot.trials if cause_of(each) == cause)
     if not numbers:
-        return None
-    number = wanted if wanted in numbers else numbers[-1]
-    place = numbers.index(number)
-    return OneTrial(
-        number=number,
-        cause=cause,
-        lines=words(snapshot, number),
-        sooner=numbers[place - 1] if place else None,
-        later=numbers[place + 1] if place + 1 < len(numbers) else None,
-        of=len(numbers),
+        return ()
+    place = numbers.index(wanted) if wanted in numbers else len(numbers) - 1
+    number = numbers[place]
+    beside = (("\N{LEFTWARDS ARROW} trial", numbers[max(0, place - 1)]), ("next: trial", [*numbers, number][place + 1]))
+    steps = tuple(
+        (f"{text} {other}", f"{links.study(snapshot.name, 'rejects', cause=cause, trial=other)}#one-trial", False)
+        for text, other in beside
+        if other != number and not links.saved
     )
+    title = f"One of {len(numbers)} in words: trial"
+    return (Words("one-trial", title, words(snapshot, number), number, steps),)
 
 
 def words(snapshot: Snapshot, number: int) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Plot, Scale, around
 from autotuner.views.snapshot import Snapshot, cause_of
-from autotuner.views.table import Table, linked
+from autotuner.views.table import Column, Table, trial_column
 from autotuner.views.words import KINDS, kind, micros, point, ratio
 
 QUANTITIES: Mapping[str, str] = {
@@ -49,23 +49,16 @@ class Choice(NamedTuple):
     filters: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, query: Sequence[tuple[str, str]], parameters: Mapping[str, Sequence[Value]]) -> Choice:
+    def of(cls, asked: Sequence[tuple[str, str]], snapshot: Snapshot) -> Choice:
         """From a request's query: `x`, `y`, `colour`, and `p.NAME=VALUE` for each value that a filter lets through.
         What it does not know counts as not said."""
-        said = dict(query)
-        axes = {*QUANTITIES, *parameters}
-        filters: dict[str, tuple[str, ...]] = {}
-        for name, value in query:
+        known, filters = parameters(snapshot), dict[str, tuple[str, ...]]()
+        for name, value in asked:
             parameter = name.removeprefix("p.")
-            if name != parameter and value in map(str, parameters.get(parameter, ())):
+            if name != parameter and value in map(str, known.get(parameter, ())):
                 filters[parameter] = (*filters.get(parameter, ()), value)
-        x, y, colour = said.get("x", "number"), said.get("y", "speedup"), said.get("colour", "kind")
-        return cls(
-            x if x in axes else "number",
-            y if y in axes else "speedup",
-            colour if colour in parameters else "kind",
-            filters,
-        )
+        said = {name: value for name, value in asked if value in known or (value in QUANTITIES and name != "colour")}
+        return cls(said.get("x", "number"), said.get("y", "speedup"), said.get("colour", "kind"), filters)
 
     def lets(self, trial: ListedTrial) -> bool:
         """Whether the filters let a trial through."""
@@ -153,22 +146,19 @@ def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
             seen.add(key)
             plot.svg.add("circle", cx=at[0], cy=at[1], r=2.6, class_=f"dot {look}")
     fastest = sorted((each for each in shown if each.objective is not None), key=lambda each: each.objective or 0.0)
-    rows = tuple(
-        (
-            linked(str(each.number), links.trial(snapshot.name, each.number)),
-            each.verdict.words,
-            ratio(value if isinstance(value := value_of(each, "speedup", snapshot), float) else None),
-            micros(each.median_us),
-            point(each.parameters),
-        )
-        for each in fastest[:TABLE]
-    )
-    grid = Table.plain(("trial", "verdict", "speedup (search)", "us", "variant"), rows, frozenset({0, 2, 3}))
+    columns: list[Column[ListedTrial]] = [
+        trial_column(lambda e: e.number, snapshot.name, links),
+        Column("verdict", str, of=lambda e: e.verdict.value, text=lambda e: e.verdict.words),
+        Column("search", float, of=lambda e: speedup_of(e.objective or 0.0), head="speedup (search)", reads=ratio),
+        Column("variant_us", float, of=lambda e: e.median_us, head="us", reads=micros),
+        Column("parameters", dict[str, Value], of=lambda e: e.parameters, head="variant", reads=point),
+    ]
+    table = Table.of(columns, fastest[:TABLE])
     note = (
         f"{len(shown):,} of {len(snapshot.trials):,} variants. What has no value on an axis, as a reject has no time,"
     )
     note += " lies on the edge beyond it. The table has the fastest."
-    return Figure("scatter", "Every variant", note, plot.svg.render(), grid)
+    return Figure("scatter", "Every variant", note, plot.svg.render(), table, tuple(KINDS))
 
 
 def _spread(number: int) -> float:

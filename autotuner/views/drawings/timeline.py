@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 
 from markupsafe import Markup
 
-from autotuner.views.drawings.figure import Figure
-from autotuner.views.drawings.lanes import STAGES, Lane, Run, Stretch, busy, runs_of
+from autotuner.views.drawings.figure import Figure, Panel
+from autotuner.views.drawings.lanes import STAGE_KEY, STAGES, Lane, Run, Stretch, busy, idle, runs_of
+from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Scale, Svg
 from autotuner.views.snapshot import Snapshot
-from autotuner.views.table import Table
-from autotuner.views.words import clock, percent, span
+from autotuner.views.table import Column, Table
+from autotuner.views.words import clock, moment, percent, span
 
 WIDTH, LEFT, ROW = 860, 120, 30
 MOST_LANES = 16
 """Lanes of a kind that are drawn."""
-COLUMNS = ("lane", *STAGES.values(), "idle")
 
 
-def timeline(snapshot: Snapshot, wanted: int | None = None) -> tuple[Figure, tuple[Run, ...], int | None]:
+def timeline(snapshot: Snapshot, links: Links, wanted: int | None = None) -> tuple[Figure, Panel]:
     """The lanes of one run, the last one with trials unless another is wanted, and all runs."""
     every = runs_of(snapshot.sessions, snapshot.stages)
     told = [each for each in every if each.trials]
     chosen = next((each for each in every if each.number == wanted), told[-1] if told else None)
-    return _figure(chosen), every, None if chosen is None else chosen.number
+    steps = [
+        (f"draw run {run.number}", links.study(snapshot.name, "timeline", run=run.number), run is chosen)
+        for run in every
+    ]
+    return _figure(chosen), Panel("Runs", runs(every), tuple(steps) if len(every) > 1 and not links.saved else ())
 
 
 def _figure(chosen: Run | None) -> Figure:
     title = "Who did what when"
     if chosen is None:
-        return Figure("timeline", title, "No trial was recorded yet.", None, Table.plain(COLUMNS, ()))
-    grid = Table.plain(COLUMNS, tuple(_rows(chosen)), frozenset(range(1, len(COLUMNS))))
-    return Figure("timeline", title, _note(chosen), _drawn(chosen), grid)
+        return Figure("timeline", title, "No trial was recorded yet.", None, Table.of(lane_columns(0.0), ()))
+    table = Table.of(lane_columns(chosen.wall_s), _lanes(chosen))
+    return Figure("timeline", title, _note(chosen), _drawn(chosen), table, STAGE_KEY)
 
 
 def _note(run: Run) -> str:
@@ -78,18 +83,32 @@ def _drawn(run: Run) -> Markup:
     return svg.render()
 
 
-def _rows(run: Run) -> Iterator[tuple[str, ...]]:
-    """A row a lane, and before those of a kind one of them all."""
+def _lanes(run: Run) -> Iterator[tuple[str, tuple[Lane, ...]]]:
+    """Each lane, and before those of a kind all of them together."""
     for kind, lanes in (("builder", run.builders), ("device", run.devices)):
         if len(lanes) > 1:
-            yield _row(run, f"all {kind}s", lanes)
+            yield f"all {kind}s", lanes
         for name, lane in _named(lanes, kind):
-            yield _row(run, name, (lane,))
+            yield name, (lane,)
 
 
-def _row(run: Run, name: str, lanes: Sequence[Lane]) -> tuple[str, ...]:
-    times = (span(seconds) if (seconds := busy(lanes, stage)) else "" for stage in STAGES)
-    return (name, *times, percent(run.idle(lanes), 1))
+def lane_columns(wall_s: float) -> list[Column[tuple[str, tuple[Lane, ...]]]]:
+    """What a builder or a device did in a run of so many seconds."""
+
+    def seconds(stage: str) -> Callable[[tuple[str, tuple[Lane, ...]]], float]:
+        return lambda e: busy(e[1], stage)
+
+    return [
+        Column("lane", str, of=lambda e: e[0]),
+        *(Column(f"{name}_s", float, "seconds", seconds(stage), name, _spent) for stage, name in STAGES.items()),
+        Column(
+            "idle", float, "share of the run", lambda e: idle(wall_s, e[1]), reads=lambda e: percent(e, 1), none="-"
+        ),
+    ]
+
+
+def _spent(seconds: float) -> str:
+    return span(seconds) if seconds else ""
 
 
 def _path(x: Scale, stretches: Sequence[Stretch], y: float) -> str:
@@ -107,21 +126,26 @@ def _path(x: Scale, stretches: Sequence[Stretch], y: float) -> str:
 
 def runs(every: Sequence[Run]) -> Table:
     """The runs of the driver: how long each took and where the time went."""
-    columns = ("run", "began", "ended", "lasted", "builds", "gate", "races", "builders", "devices", "host")
-    rows = tuple(
-        (
-            str(each.number),
-            each.sessions[0].started_at,
-            each.sessions[0].finished_at or "",
-            span(each.wall_s),
-            *(span(busy((*each.builders, *each.devices), stage)) for stage in STAGES),
-            _share(each.builder_idle, len(each.builders)),
-            _share(each.device_idle, len(each.devices)),
-            each.sessions[0].host,
-        )
-        for each in every
-    )
-    return Table.plain(columns, rows, frozenset({0, *range(3, len(columns) - 1)}))
+    return Table.of(RUNS, every)
+
+
+def _total(stage: str) -> Callable[[Run], float]:
+    return lambda run: busy((*run.builders, *run.devices), stage)
+
+
+RUNS: list[Column[Run]] = [
+    Column("run", int, of=lambda e: e.number, reads=str),
+    Column("began", datetime, of=lambda e: e.sessions[0].started_at, reads=moment),
+    Column("ended", datetime, of=lambda e: e.sessions[0].finished_at, reads=moment),
+    Column("lasted_s", float, of=lambda e: e.wall_s, head="lasted", reads=span),
+    Column("build_s", float, of=_total("build"), head="builds", reads=span),
+    Column("gate_s", float, of=_total("check"), head="gate", reads=span),
+    Column("race_s", float, of=_total("measure"), head="races", reads=span),
+    Column("builders", int, of=lambda e: len(e.builders), text=lambda e: _share(e.builder_idle, len(e.builders))),
+    Column("devices", int, of=lambda e: len(e.devices), text=lambda e: _share(e.device_idle, len(e.devices))),
+    Column("host", str, of=lambda e: e.sessions[0].host),
+]
+"""A run of the driver."""
 
 
 def _share(idle: float | None, of: int) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,18 +14,18 @@ from autotuner.forge.family import Family
 from autotuner.store import TrialRecord, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import InputError
-from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Outcome, Timing
 from autotuner.views.drawings.answer import command
+from autotuner.views.drawings.charts import Rows
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.rejects import words
-from autotuner.views.drawings.svg import Plot, Scale, Svg, around
+from autotuner.views.drawings.svg import Plot, around
 from autotuner.views.gate_tables import cases_table, checks_table
 from autotuner.views.snapshot import Snapshot
-from autotuner.views.table import Table
+from autotuner.views.table import Column, Table
 from autotuner.views.words import kind_of, micros, ratio
 
-WIDTH, ROW, LEFT = 860, 24, 130
+WIDTH, LEFT = 860, 130
 LONGEST_SOURCE = 200_000
 """Characters of a source that a page shows."""
 
@@ -39,10 +40,11 @@ class Source(NamedTuple):
 class TrialPage(NamedTuple):
     """The page."""
 
-    record: TrialRecord
-    outcome: Outcome
+    number: int
+    verdict: str
     kind: str
     words: tuple[str, ...]
+    facts: Table
     parameters: Table
     built: Table
     gate: Figure | None
@@ -57,10 +59,11 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
     record = queries.trial(snapshot.store, snapshot.name, number)
     outcome = standings.proven(snapshot.store, record)
     return TrialPage(
-        record=record,
-        outcome=outcome,
+        number=number,
+        verdict="revoked" if record.revoked_at is not None else outcome.verdict.value.replace("_", " "),
         kind=kind_of(outcome.verdict, record.revoked_at is not None),
         words=words(snapshot, number),
+        facts=_facts(snapshot, record, outcome),
         parameters=_parameters(snapshot, outcome),
         built=_built(outcome),
         gate=_gate(snapshot, number, outcome),
@@ -104,35 +107,23 @@ def _gate(snapshot: Snapshot, number: int, outcome: Outcome) -> Figure | None:
     if report is None:
         return None
     checked = [check for check in report.checks if check.cases]
-    svg = Svg(WIDTH, ROW * max(1, len(checked)) + 30, "The largest error of each check in units of its tolerance")
-    plot = Plot(svg, *_error_scales(checked))
-    for place, check in enumerate(checked):
-        y = ROW * place + 6
-        svg.text(LEFT - 10, y + 12, check.code, "label", "end")
+    places = [_place(case.errors.worst_ratio) for check in checked for case in check.cases]
+    ticks = [(_place(10.0**power), f"{10.0**power:g}" if power else "tolerance") for power in range(-3, 3)]
+    reach, label = (min([-2.0, *places]), max([0.4, *places])), "The largest error of each check in its tolerances"
+    drawing = Rows.of(label, [check.code for check in checked], reach, ticks, LEFT, rule=0)
+    for row, check in enumerate(checked):
         for case in check.cases:
-            value = _place(case.errors.worst_ratio)
-            class_ = "dot wrong" if case.errors.failed_rule else "dot measured"
             title = f"{case.case}, seed {case.seed_index}: {case.errors.worst_ratio:.3g} of its tolerance"
-            svg.add("circle", cx=plot.x(value), cy=y + 8, r=3.2, class_=class_, title=title)
-    bottom = ROW * len(checked) + 8
-    for tick in (0.001, 0.01, 0.1, 1, 10, 100):
-        at = _place(tick)
-        if plot.x.holds(at):
-            svg.line(plot.x(at), 0, plot.x(at), bottom, "baseline" if tick == 1 else "grid")
-            svg.text(plot.x(at), bottom + 16, "tolerance" if tick == 1 else f"{tick:g}", "tick", "middle")
-    grid = checks_table(report.checks, snapshot.op)
+            look = "wrong" if case.errors.failed_rule else "measured"
+            drawing.dot(row, _place(case.errors.worst_ratio), look, title, 3.2)
     note = "A dot a case: its largest error in units of its tolerance. Right of the line it is out of tolerance."
-    return Figure(f"gate-{number}", "The gate, case by case", note, svg.render() if checked else None, grid)
+    drawn, table = drawing.plot.svg.render() if checked else None, checks_table(report.checks, snapshot.op)
+    return Figure(f"gate-{number}", "The gate, case by case", note, drawn, table, open=True)
 
 
 def _place(value: float) -> float:
     """The decimal logarithm, of what is too small or too large to draw the edge."""
     return math.log10(min(max(value, 1e-3), 1e3)) if not math.isnan(value) else 3.0
-
-
-def _error_scales(checked: list[CheckResult]) -> tuple[Scale, Scale]:
-    places = [_place(case.errors.worst_ratio) for check in checked for case in check.cases]
-    return Scale(min([-2.0, *places]), max([0.4, *places]), LEFT, WIDTH - 16), Scale(0, 1, 0, 1)
 
 
 def _races(number: int, outcome: Outcome) -> tuple[Figure, ...]:
@@ -151,22 +142,35 @@ def _race(id: str, timing: Timing) -> Figure:
             name = {"measured": "variant", "baseline": timing.baseline}.get(look, look)
             title = f"block {block}, {name}: {micros(us)} us"
             plot.svg.add("circle", cx=plot.x(block), cy=plot.y(us), r=3, class_=f"dot arm-{look}", title=title)
-    rows = tuple(
-        (
-            str(block + 1),
-            micros(us),
-            micros(timing.baseline_us[block]),
-            micros(timing.incumbent_us[block]) if timing.incumbent_us else "",
-            ratio(timing.baseline_us[block] / us),
-        )
-        for block, us in enumerate(timing.variant_us)
-    )
-    columns = ("block", "variant us", f"{timing.baseline} us", "incumbent us", "speedup")
+    rows = [
+        Block(place, *each)
+        for place, each in enumerate(zip_longest(*(values for _, values in reversed(arms))), start=1)
+    ]
     note = (
         f"Blue: the variant. Black: {timing.baseline}, in the same blocks. Orange: the best until then, where it raced."
     )
-    return Figure(id, f"Raw blocks: {timing.problem}", note, plot.svg.render(),
-                  Table.plain(columns, rows, frozenset(range(5))))  # fmt: skip
+    table = Table.of(block_columns(timing.baseline), rows)
+    return Figure(id, f"Raw blocks: {timing.problem}", note, plot.svg.render(), table)
+
+
+class Block(NamedTuple):
+    """A block of a race: microseconds of one forward of each side."""
+
+    block: int
+    variant_us: float
+    incumbent_us: float | None
+    baseline_us: float
+
+
+def block_columns(baseline: str) -> list[Column[Block]]:
+    """A block of a race."""
+    return [
+        Column("block", int),
+        Column("variant_us", float, head="variant us", reads=micros),
+        Column("baseline_us", float, head=f"{baseline} us", reads=micros),
+        Column("incumbent_us", float, head="incumbent us", reads=micros),
+        Column("speedup", float, of=lambda e: e.baseline_us / e.variant_us, reads=ratio),
+    ]
 
 
 def source_of(outcome: Outcome, roots: Sequence[Path]) -> Source | None:
@@ -212,14 +216,13 @@ def _commands(
     return tuple(found)
 
 
-def head(snapshot: Snapshot, page: TrialPage) -> Table:
-    """The facts on top of the page."""
-    measurement = page.outcome.measurement if page.outcome.verdict.has_latency else None
+def _facts(snapshot: Snapshot, record: TrialRecord, outcome: Outcome) -> Table:
+    measurement = outcome.measurement if outcome.verdict.has_latency else None
     rows: list[tuple[str | datetime, ...]] = [
-        ("verdict", "revoked" if page.record.revoked_at is not None else page.outcome.verdict.words),
+        ("verdict", "revoked" if record.revoked_at is not None else outcome.verdict.words),
         ("speedup (search)", "-" if measurement is None else ratio(measurement.speedup)),
-        ("recorded", page.record.recorded_at),
+        ("recorded", record.recorded_at),
         ("device", snapshot.record.device.name),
-        ("host", page.record.session.host),
+        ("host", record.session.host),
     ]
     return Table.plain(("what", "value"), tuple(rows))

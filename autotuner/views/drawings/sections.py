@@ -1,0 +1,80 @@
+"""The pages of a study. A server shows one at a time, as its reader asks for it; a saved file has all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from autotuner.values.errors import InputError
+from autotuner.views.drawings import answer, costs, coverage, history, leaderboard, problems, rejects, scatter, timeline
+from autotuner.views.drawings.answer import Card
+from autotuner.views.drawings.figure import Figure, Lead, Part
+from autotuner.views.drawings.links import Links
+from autotuner.views.snapshot import Snapshot
+
+Asked = Sequence[tuple[str, str]]
+"""What a reader asks of a page: the names and values in its address. What a page does not know counts as not said."""
+
+
+class Section(NamedTuple):
+    """A page: its name in addresses, what leads to it, and what it shows."""
+
+    key: str
+    title: str
+    parts: Callable[[Snapshot, Links, Asked], Sequence[Part]]
+
+
+def word(asked: Asked, name: str) -> str | None:
+    """The last value of that name."""
+    return dict(asked).get(name)
+
+
+def number(asked: Asked, name: str) -> int | None:
+    """The same as a number; None where it is none."""
+    found = word(asked, name) or ""
+    return int(found) if found.isascii() and found.isdecimal() and len(found) < 11 else None
+
+
+def _tried(snapshot: Snapshot) -> Part:
+    try:
+        return coverage.coverage(snapshot.coverage)
+    except InputError as error:
+        return Lead(str(error))
+
+
+def _spent(snapshot: Snapshot) -> tuple[Part, ...]:
+    found = (*costs.costs(snapshot.costs), *costs.baselines(snapshot.baselines))
+    return found or (Lead("No trial was recorded yet."),)
+
+
+SECTIONS = (
+    Section(
+        "rejects",
+        "Why rejected",
+        lambda of, to, asked: rejects.rejects(of, to, word(asked, "cause"), number(asked, "trial")),
+    ),
+    Section("variants", "Variants", lambda of, to, asked: (scatter.scatter(of, to, scatter.Choice.of(asked, of)),)),
+    Section("best", "Best so far", lambda of, to, _: history.history(of, to) or (Lead("No trial was recorded yet."),)),
+    Section("leaderboard", "Leaderboard", lambda of, to, _: (leaderboard.leaderboard(of, to),)),
+    Section("problems", "Problems", lambda of, to, _: (problems.problems(of, to),)),
+    Section("coverage", "Coverage", lambda of, to, _: (_tried(of),)),
+    Section("timeline", "Timeline", lambda of, to, asked: timeline.timeline(of, to, number(asked, "run"))),
+    Section("costs", "Costs", lambda of, *_: _spent(of)),
+)
+TABS = (("", "Overview"), *((each.key, each.title) for each in SECTIONS), ("beliefs", "Beliefs"))
+"""What leads to each page of a study, those included that are not made of its trials alone."""
+
+
+class Overview(NamedTuple):
+    """The first page: the answers, the best so far and the first of the leaderboard, why variants were rejected."""
+
+    cards: tuple[Card, ...]
+    left: tuple[Figure, ...]
+    right: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, links: Links, store: str) -> Overview:
+        """`store`: how the command line names it."""
+        board = leaderboard.leaderboard(snapshot, links, 8, narrow=True)
+        left = (*history.history(snapshot, links, narrow=True), board)
+        return cls(answer.cards(snapshot, store), left, rejects.few_rejects(snapshot, links))
