@@ -63,18 +63,11 @@ def status(
 
 def _figures(store: Store, study: str, wanted: Figures) -> Table:
     """A table of a study's figures."""
-    from autotuner.store import figures
-    from autotuner.tuning import covered
-    from autotuner.tuning.finals import standings
-    from autotuner.views import figure_tables
+    from autotuner.store import queries
+    from autotuner.views.figure_tables import FIGURES
+    from autotuner.views.snapshot import Snapshot
 
-    if wanted == Figures.HISTORY:
-        return figure_tables.history_table(figures.history(store, study), standings.every_confirmed(store, study))
-    if wanted == Figures.COSTS:
-        return figure_tables.costs_table(figures.costs(store, study))
-    if wanted == Figures.COVERAGE:
-        return figure_tables.coverage_table(covered.coverage(store, study))
-    return figure_tables.baselines_table(figures.baselines(store, study))
+    return FIGURES[wanted](Snapshot(store, study, queries.revision(store, study)))
 
 
 @takes(one_study)

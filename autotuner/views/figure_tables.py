@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from autotuner.views.words import ESTIMATE, micros, moment, percent, quoted_word
 
 if TYPE_CHECKING:
     from autotuner.views.drawings.links import Links
+    from autotuner.views.snapshot import Snapshot
 
 
 def history_table(
@@ -193,3 +194,11 @@ COMPARISON: list[Column[StudyComparison]] = [
     Column("only_right_in_second", int, "rejected in the first"),
 ]
 """What two studies say of the variants of both."""
+
+FIGURES: Mapping[str, Callable[[Snapshot], Table]] = {
+    "history": lambda of: history_table(of.improvements, of.confirmed),
+    "costs": lambda of: costs_table(of.costs),
+    "coverage": lambda of: coverage_table(of.coverage),
+    "baselines": lambda of: baselines_table(of.baselines),
+}
+"""What a command or a program can ask of a study, by what they call it."""

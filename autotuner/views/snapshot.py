@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from statistics import median
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ from autotuner.tuning.finals.standings import Best, Entry, FinalsSummary, StudyS
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Heat
+from autotuner.values.ratio import Speedup
 
 BOARD = 50
 """Entries of the leaderboard that are read at once."""
@@ -42,7 +43,10 @@ T = TypeVar("T")
 class Snapshot:
     """A study at one revision. What is asked for is read once, when it is first asked for."""
 
-    def __init__(self, store: Store, name: str, revision: Revision, trials: tuple[ListedTrial, ...] | None) -> None:
+    def __init__(
+        self, store: Store, name: str, revision: Revision, trials: tuple[ListedTrial, ...] | None = None
+    ) -> None:
+        """`trials`: those that were read already."""
         self.store, self.name, self.revision = store, name, revision
         self._found: dict[str, Any] = {} if trials is None else {"trials": trials}
         self._lock = threading.RLock()
@@ -148,6 +152,11 @@ class Snapshot:
     def sessions(self) -> tuple[SessionRecord, ...]:
         """The runs of the driver, the first one first."""
         return self.once("sessions", lambda: queries.sessions(self.store, self.name))
+
+    @property
+    def confirmed(self) -> Mapping[int, Speedup]:
+        """What the last finals confirmed of each trial that was in them, by its number."""
+        return self.once("confirmed", lambda: standings.every_confirmed(self.store, self.name))
 
     @property
     def running(self) -> bool:

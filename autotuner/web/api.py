@@ -19,18 +19,10 @@ from autotuner.tuning.compared import comparison
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Best
 from autotuner.tuning.trial_report import TrialReport
-from autotuner.values.errors import InputError, StoreError
 from autotuner.values.model import json_of
 from autotuner.values.versions import version_of
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.figure_tables import (
-    COMPARISON,
-    PACE,
-    baselines_table,
-    costs_table,
-    coverage_table,
-    history_table,
-)
+from autotuner.views.figure_tables import COMPARISON, FIGURES, PACE
 from autotuner.views.leaderboard import leaderboard, leaderboard_columns
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.studies_table import FINALS, studies_table, study_columns
@@ -39,7 +31,6 @@ from autotuner.views.table import row_of
 from autotuner.views.trial_words import report_of
 from autotuner.views.trials_table import trials_table
 from autotuner.web import wire
-from autotuner.web.gate_service import GateBusy
 from autotuner.web.server import Server, server_of
 
 MOST = 2**31 - 1
@@ -155,10 +146,7 @@ def _best(snapshot: Snapshot) -> Best:
 @router.get("/studies/{study}/export", response_model=BestConfiguration)
 def export_study(of: OfStudy) -> Response:
     """The best configuration with its proof, as `autotuner export` writes it."""
-    try:
-        text = export_json(_best(of), of.record)
-    except InputError as error:
-        raise HTTPException(404, str(error)) from None
+    text = export_json(_best(of), of.record)
     name = FORMATS["json"].filename
     return Response(
         text, media_type="application/json", headers={"Content-Disposition": f'attachment; filename="{name}"'}
@@ -170,11 +158,7 @@ async def get_beliefs(request: Request, study: StudyName) -> Response:
     """What the study has shown of its space. The answer takes seconds the first time."""
     server = server_of(request)
     snapshot = await run_in_threadpool(server.study, study)
-    try:
-        found = await server.beliefs.wait(snapshot.name, snapshot.revision.tag)
-    except InputError as error:
-        raise HTTPException(404, str(error)) from None
-    return answer(found)
+    return answer(await server.beliefs.wait(snapshot.name, snapshot.revision.tag))
 
 
 @router.get("/studies/{study}/trials", response_model=wire.TrialList)
@@ -185,8 +169,7 @@ def list_trials(
 ) -> Response:
     """The trials in lines, by number, as `autotuner trials` lists them."""
     found = sorted((each for each in of.trials if each.number > after), key=lambda each: each.number)[:limit]
-    confirmed = of.once("confirmed", lambda: standings.every_confirmed(of.store, of.name))
-    lines = trials_table(found, confirmed, of.record).json()
+    lines = trials_table(found, of.confirmed, of.record).json()
     return answer({"study": of.name, "count": len(of.trials), "trials": lines})
 
 
@@ -200,32 +183,29 @@ def get_trial(request: Request, of: OfStudy, number: Number) -> Response:
 @router.get("/studies/{study}/history", response_model=wire.History)
 def get_history(of: OfStudy) -> Response:
     """Each trial that was the best until then."""
-    confirmed = standings.every_confirmed(of.store, of.name)
-    return answer({"study": of.name, "improvements": history_table(of.improvements, confirmed).json()})
+    return _figure(of, "history", "improvements")
 
 
 @router.get("/studies/{study}/costs", response_model=wire.Costs)
 def get_costs(of: OfStudy) -> Response:
     """What its trials cost by verdict and stage, and how fast it is judged."""
-    pace = of.costs.pace and row_of(PACE, of.costs.pace)
-    return answer({"study": of.name, "pace": pace, "by_verdict": costs_table(of.costs).json()})
+    return _figure(of, "costs", "by_verdict", pace=of.costs.pace and row_of(PACE, of.costs.pace))
 
 
 @router.get("/studies/{study}/coverage", response_model=wire.Coverage)
 def get_coverage(of: OfStudy) -> Response:
     """How much of its space was judged, and how often each value. The first answer takes some seconds."""
-    try:
-        found = of.coverage
-    except InputError as error:
-        raise HTTPException(404, str(error)) from None
-    values = coverage_table(found).json()
-    return answer({"study": of.name, "points": found.points, "judged": found.judged, "values": values})
+    return _figure(of, "coverage", "values", points=of.coverage.points, judged=of.coverage.judged)
 
 
 @router.get("/studies/{study}/baselines", response_model=wire.BaselineList)
 def list_baselines(of: OfStudy) -> Response:
     """What the baselines took at each start of a driver."""
-    return answer({"study": of.name, "baselines": baselines_table(of.baselines).json()})
+    return _figure(of, "baselines", "baselines")
+
+
+def _figure(of: Snapshot, name: str, key: str, **facts: Any) -> Response:
+    return answer({"study": of.name, **facts, key: FIGURES[name](of).json()})
 
 
 @router.get("/compare", response_model=wire.Comparison)
@@ -268,10 +248,7 @@ def device_models(server: Server) -> tuple[wire.DeviceModel, ...]:
 @changes.post("/devices:clear", response_model=wire.DeviceList, openapi_extra=SECURED)
 def clear_devices(request: Request, asked: wire.ClearRequest) -> Response:
     """Ends the quarantine of devices: they get sweeps again."""
-    try:
-        server_of(request).clear(asked.names)
-    except StoreError as error:
-        raise HTTPException(409, str(error)) from None
+    server_of(request).clear(asked.names)
     return list_devices(request)
 
 
@@ -284,9 +261,4 @@ def clear_devices(request: Request, asked: wire.ClearRequest) -> Response:
 )
 async def judge_variant(request: Request, asked: wire.GateRequest) -> Response:
     """Puts one variant through the whole gate, and answers with its report. It takes up to some minutes."""
-    try:
-        return answer(await server_of(request).gate.judge(asked))
-    except GateBusy as error:
-        raise HTTPException(429, str(error), {"Retry-After": "10"}) from None
-    except InputError as error:
-        raise HTTPException(400, str(error)) from None
+    return answer(await server_of(request).gate.judge(asked))

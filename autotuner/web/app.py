@@ -16,10 +16,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from autotuner.store import device_health, sweeps
-from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.errors import AutotunerError, InputError, StoreError, StoreUnavailableError
 from autotuner.values.versions import version_of
 from autotuner.web import api, metrics, pages, queue_pages, sweep_api
-from autotuner.web.guard import Guard
+from autotuner.web.gate_service import GateBusy
+from autotuner.web.guard import SAFE, Guard
 from autotuner.web.openapi import describe
 from autotuner.web.server import Server, server_of
 from autotuner.web.settings import Settings
@@ -71,7 +72,7 @@ def create_app(settings: Settings) -> Guard:
     app.add_api_route("/metrics", _metrics, include_in_schema=False)
     app.add_exception_handler(AnyHTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _not_valid)
-    app.add_exception_handler(AutotunerError, _not_readable)
+    app.add_exception_handler(AutotunerError, _not_done)
     return Guard(app, settings.hosts)
 
 
@@ -110,8 +111,19 @@ def _not_valid(request: Request, error: Exception) -> Response:
     return _refused(request, HTTPException(422, f"{where}: {first['msg']}"))
 
 
-def _not_readable(request: Request, error: Exception) -> Response:
-    return _refused(request, HTTPException(503, str(error)))
+def _not_done(request: Request, error: Exception) -> Response:
+    """What one of the package's own errors is in HTTP: a question finds nothing, a change cannot be as it is asked or
+    as things are now, or it is ours or the store's and may pass."""
+    asks = request.method in SAFE
+    if isinstance(error, GateBusy):
+        return _refused(request, HTTPException(429, str(error), {"Retry-After": "10"}))
+    if isinstance(error, StoreError):
+        status = 503 if asks or isinstance(error, StoreUnavailableError) else 409
+    elif isinstance(error, InputError):
+        status = 404 if asks else 400
+    else:
+        status = 503
+    return _refused(request, HTTPException(status, str(error)))
 
 
 def listen(application: Guard, port: int, ready: Callable[[int], None]) -> None:

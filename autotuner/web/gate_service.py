@@ -24,7 +24,7 @@ DEADLINE_S = 600.0
 """Seconds that a build and its gate may take together."""
 
 
-class GateBusy(Exception):
+class GateBusy(AutotunerError):
     """Another variant is being judged, or another autotuner times the device. The message says which."""
 
 

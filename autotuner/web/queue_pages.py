@@ -177,10 +177,7 @@ def change(request: Request, number: Number, verb: str, form: Carried) -> Respon
     _found(server, number)
     if verb not in VERBS:
         raise HTTPException(404, f"a sweep knows {', '.join(VERBS)}")
-    try:
-        server.change(number, verb)
-    except InputError as error:
-        raise HTTPException(409, str(error)) from None
+    server.change(number, verb)
     return RedirectResponse(f"/sweeps/{number}", 303)
 
 
@@ -189,8 +186,5 @@ def clear(request: Request, form: Carried, name: Annotated[str, Form(max_length=
     """Ends the quarantine of a device."""
     server = server_of(request)
     server.access.require_form(request, form)
-    try:
-        server.clear((name,))
-    except InputError as error:
-        raise HTTPException(409, str(error)) from None
+    server.clear((name,))
     return RedirectResponse("/queue#devices", 303)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, HTTPException, Path, Query, Request
@@ -13,12 +13,11 @@ from starlette.responses import Response, StreamingResponse
 
 from autotuner.jobs.outlook import RESTING
 from autotuner.store import sweeps
-from autotuner.values.errors import InputError, StoreError
 from autotuner.views.sweep_tables import EVENTS, SWEEPS, sweeps_table
 from autotuner.views.table import row_of
 from autotuner.web import wire
 from autotuner.web.api import MOST, REFUSALS, SECURED, answer, changing, refusals
-from autotuner.web.server import Server, server_of
+from autotuner.web.server import VERBS, Server, server_of
 
 LONGEST_WAIT_S = 60
 """Seconds that a caller may wait for a change."""
@@ -73,12 +72,7 @@ async def submit_sweep(
 ) -> Response:
     """Asks for a sweep; a worker does it. Under the same Idempotency-Key it is made once; again it is 200."""
     server = server_of(request)
-    try:
-        made, is_new = await run_in_threadpool(server.submit, asked, idempotency_key)
-    except StoreError as error:
-        raise HTTPException(409, str(error)) from None
-    except InputError as error:
-        raise HTTPException(400, str(error)) from None
+    made, is_new = await run_in_threadpool(server.submit, asked, idempotency_key)
     found = answer(await now(server, made.id))
     found.status_code = 201 if is_new else 200
     found.headers["Location"] = f"/api/v1/sweeps/{made.id}"
@@ -168,35 +162,31 @@ def _word(kind: str) -> str:
     return "".join(each for each in kind if each.isalnum() or each in "_-") or "event"
 
 
-async def _change(request: Request, number: int, verb: str) -> Response:
-    server = server_of(request)
-    await now(server, number)
-    try:
+def _changing(verb: str) -> Callable[[Request, Number], Coroutine[Any, Any, Response]]:
+    """What answers when that is asked of a sweep."""
+
+    async def change(request: Request, number: Number) -> Response:
+        server = server_of(request)
+        await now(server, number)
         await run_in_threadpool(server.change, number, verb)
-    except StoreError as error:
-        raise HTTPException(409, str(error)) from None
-    return answer(await now(server, number))
+        return answer(await now(server, number))
+
+    return change
 
 
-@changes.post("/sweeps/{number}:pause", response_model=wire.SweepNow, openapi_extra=SECURED)
-async def pause_sweep(request: Request, number: Number) -> Response:
-    """Has a sweep paused; what is in flight is judged after it is resumed."""
-    return await _change(request, number, "pause")
-
-
-@changes.post("/sweeps/{number}:resume", response_model=wire.SweepNow, openapi_extra=SECURED)
-async def resume_sweep(request: Request, number: Number) -> Response:
-    """Puts a paused sweep back into the queue."""
-    return await _change(request, number, "resume")
-
-
-@changes.post("/sweeps/{number}:cancel", response_model=wire.SweepNow, openapi_extra=SECURED)
-async def cancel_sweep(request: Request, number: Number) -> Response:
-    """Ends a sweep; its study keeps what was judged."""
-    return await _change(request, number, "cancel")
-
-
-@changes.post("/sweeps/{number}:retry", response_model=wire.SweepNow, openapi_extra=SECURED)
-async def retry_sweep(request: Request, number: Number) -> Response:
-    """Puts a sweep that is over back into the queue, with the budget it has left."""
-    return await _change(request, number, "retry")
+SAYS = {
+    "pause": "Has a sweep paused; what is in flight is judged after it is resumed.",
+    "resume": "Puts a paused sweep back into the queue.",
+    "cancel": "Ends a sweep; its study keeps what was judged.",
+    "retry": "Puts a sweep that is over back into the queue, with the budget it has left.",
+}
+for _verb in VERBS:
+    changes.add_api_route(
+        f"/sweeps/{{number}}:{_verb}",
+        _changing(_verb),
+        methods=["POST"],
+        name=f"{_verb}_sweep",
+        description=SAYS[_verb],
+        response_model=wire.SweepNow,
+        openapi_extra=SECURED,
+    )

@@ -112,7 +112,7 @@ class Rows(NamedTuple):
         if below:
             svg.text((x.start + x.end) / 2, svg.height - 8, below, "name", "middle")
         for name, middle in zip(names, middles, strict=True):
-            svg.text(left - 12, middle + 4, cut(name, 30), "label", "end")
+            svg.text(left - 12, middle + 4, cut(name, 42), "label", "end")
         return cls(plot, middles)
 
     def dot(self, row: int, value: float, look: str, title: str, size: float = 4.0, lower: float = 0.0) -> None:

@@ -46,6 +46,7 @@ def baselines(found: Sequence[BaselineAt]) -> tuple[Figure, ...]:
         [f"{problem}: {baseline}" if len(first) > 1 else baseline for problem, baseline in lines],
         (0.0, 1.06 * max(1.0, *at)),
         "{:.4g}\N{MULTIPLICATION SIGN}",
+        left=320 if len(first) > 1 else 190,
         rule=1,
         below="time over that of the problem's fastest baseline at the first start",
     )

@@ -35,7 +35,7 @@ def _forest(snapshot: Snapshot, links: Links, most: int, narrow: bool) -> Rows:
     label = f"The {len(entries)} fastest variants against {snapshot.baseline}"
     names, tick = [""] * len(entries), "{:.4g}\N{MULTIPLICATION SIGN}"
     shaded = [row for row, entry in enumerate(entries) if entry.tied or entry.crowned]
-    reach, below = around([1.0, *ends]), snapshot.baseline
+    reach, below = around([1.0, *ends]), f"speedup over {snapshot.baseline}"
     forest = Rows.of(label, names, reach, tick, left, width, rule=1, below=below, shaded=shaded)
     svg = forest.plot.svg
     for row, (entry, point) in enumerate(zip(entries, compared([e.variant.point for e in entries]).rows, strict=True)):
