@@ -147,9 +147,6 @@ def throughput_page() -> str:
         "Several GPUs": throughput_pages.devices(
             loaded(*(f"{devices}_{count}{run}" for count in (2, 4) for run in ("_first", "")))
         ),
-        "Kernel Tuner": throughput_pages.kernel_tuner(
-            loaded("throughput_kernel_tuner_first", "throughput_kernel_tuner")
-        ),
     }
     return throughput_pages.page(parts)
 

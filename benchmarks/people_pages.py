@@ -53,7 +53,8 @@ def kernel_tuner(runs: list[Document]) -> str:
         for run in runs
     ]
     what = f"{runs[-1]['configurations']} configurations at {runs[-1]['problem']} on {runs[-1]['device']}."
-    made = "The command is in [results/throughput.md](docs/results/throughput.md#kernel-tuner)."
+    theirs = runs[-1]["kernel_tuner"]
+    made = f"Kernel Tuner {theirs['version']} with cupy {theirs['cupy']}. Made by `{runs[-1]['command']}`."
     return f"{table(head, rows)}\n\n{what} {_where_the_time_went(runs)} {made}"
 
 

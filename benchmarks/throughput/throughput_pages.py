@@ -142,26 +142,6 @@ def _devices_row(run: Document, count: str) -> list[str]:
     ]
 
 
-def kernel_tuner(runs: list[Document]) -> str:
-    """Kernel Tuner on the same configurations."""
-    head = ["run", "Kernel Tuner", "autotuner", "ratio", "no slower", "with calibration", "no slower"]
-    rows = [
-        [
-            run["when"][:10],
-            f"{run['kernel_tuner']['a_minute']:.0f} a minute",
-            f"{run['autotuner']['a_minute']:.0f} a minute",
-            f"{run['ratio']:.2f}x",
-            _met(run["ratio"] >= 1),
-            f"{run['ratio_with_calibration']:.2f}x",
-            _met(run["ratio_with_calibration"] >= 1),
-        ]
-        for run in runs
-    ]
-    theirs = runs[-1]["kernel_tuner"]
-    said = f"Kernel Tuner {theirs['version']} with cupy {theirs['cupy']}, {theirs['iterations']} iterations."
-    return f"{table(head, rows)}\n\n{said} Made by `{runs[-1]['command']}`: {runs[-1]['device']}."
-
-
 def page(parts: dict[str, str]) -> str:
     """docs/results/throughput.md."""
     head = "# Throughput\n\nDrawn by `benchmarks/pages.py` from the JSON files beside it; do not edit. What the figures"
