@@ -217,7 +217,7 @@ def worker(
     SIGTERM and SIGUSR1 hand back what it works on within ten seconds.
     """
     from autotuner.cli.cache import size_in_bytes
-    from autotuner.jobs.signals import Stop, Stopping
+    from autotuner.jobs.signals import Stopping, StopSignal
 
     def say(line: str) -> None:
         if as_json:
@@ -225,7 +225,7 @@ def worker(
         else:
             out.print(f"{datetime.now(UTC):%H:%M:%S} {line}")
 
-    stop = Stop()
+    stop = StopSignal()
     with stop.listening():  # before what takes long to import
         from autotuner.jobs.worker import Worker, open_patiently
 

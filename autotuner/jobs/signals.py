@@ -21,7 +21,7 @@ class Stopping(KeyboardInterrupt):
     """The worker is to end: what it works on goes back into the queue."""
 
 
-class Stop:
+class StopSignal:
     """Whether, and why, the worker is to end."""
 
     def __init__(self) -> None:

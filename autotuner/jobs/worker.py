@@ -20,7 +20,7 @@ from autotuner.forge import cache
 from autotuner.jobs import health
 from autotuner.jobs.fitting import ALL, fits
 from autotuner.jobs.queue import settle_abandoned
-from autotuner.jobs.signals import Stop, Stopping, tell_manager
+from autotuner.jobs.signals import Stopping, StopSignal, tell_manager
 from autotuner.jobs.sweep_run import Interrupted, Listener, SweepRun
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, device_health, sweeps
@@ -131,7 +131,7 @@ def served_by(cluster: RayCluster, kind: DeviceKind) -> ServedDevices:
     return ServedDevices(kind, None, f"{cluster.lanes} nodes' {kind.name}", names, cluster=cluster)
 
 
-def open_patiently(url: str, say: Callable[[str], None], stop: Stop, until: datetime | None) -> Store:
+def open_patiently(url: str, say: Callable[[str], None], stop: StopSignal, until: datetime | None) -> Store:
     """The store that a worker is to serve: where it cannot be reached, it is waited for until a signal or the moment
     `until` comes, which raises Stopping. A service may be started together with its database."""
 
@@ -160,11 +160,11 @@ class Worker:
         serves: ServedDevices,
         say: Callable[[str], None] = lambda _: None,
         cache_bytes: int | None = CACHE_BYTES,
-        stop: Stop | None = None,
+        stop: StopSignal | None = None,
     ) -> None:
         """`say` hears lines for a person. `cache_bytes`: what the cache may take, pruned by use; None: anything."""
         self._store, self._serves, self._say, self._cache_bytes = store, serves, say, cache_bytes
-        self._stop = stop or Stop()
+        self._stop = stop or StopSignal()
         self._stop.now = self._hurry
         self._leases: list[Lease] = []
         self._until: datetime | None = None

@@ -26,7 +26,7 @@ from autotuner.values.model import Model
 from autotuner.values.plugs import Plugs
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import Speedup
-from autotuner.values.table import Table
+from autotuner.values.table import DispatchTable
 from autotuner.values.variant import Value, digest_of
 from autotuner.values.versions import version_of
 
@@ -168,7 +168,7 @@ class BestConfiguration(Model):
     recorded_at: datetime
     exported_at: datetime
     note: str = NOTE
-    table: Table | None = Field(
+    table: DispatchTable | None = Field(
         default=None,
         description="which variant serves which problem, over all studies of the export; null without finals",
     )
@@ -180,14 +180,14 @@ class Format(NamedTuple):
     """A format of export: what the file or folder is called unless the user says, and which of the two it is."""
 
     filename: str
-    render: Callable[[Best, StudyRecord, Table | None], str] | None = None
+    render: Callable[[Best, StudyRecord, DispatchTable | None], str] | None = None
     """The text of a file; the table says what serves which problem. Raises InputError where the trial does not carry
     its proof."""
-    folder: Callable[[Table | None, StudyRecord, Path], str] | None = None
+    folder: Callable[[DispatchTable | None, StudyRecord, Path], str] | None = None
     """Writes a folder, and says in a line how it is used."""
 
 
-def configuration(best: Best, study: StudyRecord, table: Table | None = None) -> BestConfiguration:
+def configuration(best: Best, study: StudyRecord, table: DispatchTable | None = None) -> BestConfiguration:
     """The document about a study's best trial, with the table of this study and others.
 
     Raises InputError where the trial does not carry its proof.
@@ -251,7 +251,7 @@ def configuration(best: Best, study: StudyRecord, table: Table | None = None) ->
     )
 
 
-def export_json(best: Best, study: StudyRecord, table: Table | None = None) -> str:
+def export_json(best: Best, study: StudyRecord, table: DispatchTable | None = None) -> str:
     """best.json as text: a `BestConfiguration`. Raises InputError where the trial does not carry its proof."""
     # Of the text as it is read: its numbers have gone through JSON.
     document = json.loads(configuration(best, study, table).model_dump_json(exclude={"digest"}))
@@ -280,7 +280,7 @@ class Exported(NamedTuple):
     """What an export says, and what was written of it."""
 
     best: Best
-    table: Table | None
+    table: DispatchTable | None
     without: str | None
     """Why there is no table, where it was wanted."""
     said: str

@@ -17,7 +17,7 @@ from autotuner.serve.folder import Source, fresh, linked, name_of, packaged, req
 from autotuner.serve.runtime.stated import Stated
 from autotuner.serve.table_source import signature_lines, table_lines
 from autotuner.store.records import StudyRecord
-from autotuner.values.table import Table
+from autotuner.values.table import DispatchTable
 
 SHARED = ("package.h", "device_model.h")
 """Headers of the ABI that the C file has a copy of, beside the op's."""
@@ -26,12 +26,12 @@ SYSTEM = ("algorithm", "atomic", "initializer_list", "mutex", "stddef.h", "stdin
 INCLUDE = re.compile(r'^#include ([<"])([^">]+)[">].*\n', re.MULTILINE)
 
 
-def write_c(table: Table | None, study: StudyRecord, target: Path) -> str:
+def write_c(table: DispatchTable | None, study: StudyRecord, target: Path) -> str:
     """Writes the folder; how it is used, in a line. Raises as `write_package` does."""
     return write_c_folder(required(table, "the C file"), Source.of(study), target)
 
 
-def write_c_folder(table: Table, source: Source, target: Path) -> str:
+def write_c_folder(table: DispatchTable, source: Source, target: Path) -> str:
     """The same for a table and where its variants are built from."""
     _, kind = packaged(table)
     name = f"autotuner_{name_of(target)}"
@@ -52,7 +52,7 @@ def _filled(template: str, said: Mapping[str, str]) -> str:
     return re.sub(r"@([A-Z]+)@", lambda found: said[found[1]], (abi_dir() / template).read_text())
 
 
-def _of_signature(table: Table, name: str) -> dict[str, str]:
+def _of_signature(table: DispatchTable, name: str) -> dict[str, str]:
     """What the templates have of the op: the call's fields, and how its tensors and options are read from them."""
     op, strided = OPS[table.op], OPS[table.op].torch.strided
     signature = Stated(op.signature)
@@ -99,7 +99,7 @@ def _read(to: str, name: str, of: Input | Output, strided: bool) -> str:
     return f"  {to} = tensor_of(c.{name}, {dtype}, {{{sizes}}}, {f'c.{name}_stride' if strided else 'nullptr'});"
 
 
-def _lines(table: Table, name: str, kind: Packaging) -> Iterator[str]:
+def _lines(table: DispatchTable, name: str, kind: Packaging) -> Iterator[str]:
     """All of the C++ file before what it does: the headers of the ABI, and the table."""
     op = OPS[table.op]
     yield f"// Written by autotuner export --format c; {name}.h says how it is used."

@@ -29,7 +29,7 @@ from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.errors import DiskFullError, InputError
 from autotuner.values.files import FULL, why
 from autotuner.values.outcome import Artifact
-from autotuner.values.table import Table, TableVariant
+from autotuner.values.table import DispatchTable, TableVariant
 from autotuner.values.verdict import Fault
 from autotuner.values.versions import version_of
 
@@ -63,7 +63,7 @@ def name_of(target: Path) -> str:
     return name.replace("-", "_")
 
 
-def packaged(table: Table) -> tuple[Op, Packaging]:
+def packaged(table: DispatchTable) -> tuple[Op, Packaging]:
     """The table's op, and what its kind of device says of exports that are machine code.
 
     Raises InputError where they say nothing, or the table has no variants, or too many.
@@ -78,14 +78,14 @@ def packaged(table: Table) -> tuple[Op, Packaging]:
     return op, kind.packaging
 
 
-def required(table: Table | None, what: str) -> Table:
+def required(table: DispatchTable | None, what: str) -> DispatchTable:
     """Raises InputError where there is none."""
     if table is None:
         raise InputError(f"{what} serves what its table says: run `autotuner finals`, or take --estimates")
     return table
 
 
-def stated(table: Table, kind: Packaging) -> dict[str, object]:
+def stated(table: DispatchTable, kind: Packaging) -> dict[str, object]:
     """What every such export says of itself in JSON."""
     return {
         "generator": f"autotuner {version_of('kernel-autotuner')}",
@@ -98,7 +98,7 @@ def stated(table: Table, kind: Packaging) -> dict[str, object]:
     }
 
 
-def linked(table: Table, source: Source, name: str, into: Path) -> list[Path]:
+def linked(table: DispatchTable, source: Source, name: str, into: Path) -> list[Path]:
     """An object of each variant of the table, for the export of that name.
 
     Raises InputError where one cannot be had as it was proven.
@@ -106,7 +106,7 @@ def linked(table: Table, source: Source, name: str, into: Path) -> list[Path]:
     return [_object(table, each, source, symbol(place, name), into) for place, each in enumerate(table.variants)]
 
 
-def _object(table: Table, of: TableVariant, source: Source, name: str, into: Path) -> Path:
+def _object(table: DispatchTable, of: TableVariant, source: Source, name: str, into: Path) -> Path:
     """A build in the cache is the one that was proven, whatever the sources are today; a host side, which is in no
     build, is that of today's sources."""
     problem, trial = next(each.problem for each in table.entries if each.use == of.artifact), f"trial {of.trial}"

@@ -25,7 +25,7 @@ from autotuner.values import config
 from autotuner.values.errors import DiskFullError, InputError, ToolchainError
 from autotuner.values.files import read_regular, why
 from autotuner.values.outcome import Device
-from autotuner.values.table import Table, TableFile
+from autotuner.values.table import DispatchTable, TableFile
 from autotuner.values.validation import explanation, no_such
 from autotuner.values.variant import digest_of
 
@@ -62,7 +62,9 @@ def load(
     folder = _exported(file) if table is None else _in_the_cache(file, table, build)
     found = _module(folder).load(strict=strict, gradients=gradients, copies=copies)
     found.made_by = _again, (file, build, strict, gradients, copies)
-    found.table = table or Table.model_validate(json.loads((folder / METADATA).read_bytes())["autotuner"]["table"])
+    found.table = table or DispatchTable.model_validate(
+        json.loads((folder / METADATA).read_bytes())["autotuner"]["table"]
+    )
     return found
 
 
@@ -73,7 +75,7 @@ def _again(file: Path, build: bool, strict: bool, gradients: Literal["refuse", "
 # The file -------------------------------------------------------------------------------------------------------------
 
 
-def _read(file: Path) -> Table:
+def _read(file: Path) -> DispatchTable:
     """The table of an export. Raises InputError, one line."""
     try:
         text = read_regular(file, LARGEST_BYTES)
@@ -105,7 +107,7 @@ def _read(file: Path) -> Table:
 # Its package ----------------------------------------------------------------------------------------------------------
 
 
-def _in_the_cache(file: Path, table: Table, build: bool) -> Path:
+def _in_the_cache(file: Path, table: DispatchTable, build: bool) -> Path:
     """The folder of the table's package, made where it is not there. Like a build it appears by one rename: of several
     processes that make it at once one puts it there, and all import that one. Raises InputError where it cannot be."""
     packaged(table)
@@ -129,7 +131,7 @@ def _remedy(option: str) -> str:
     )
 
 
-def _make(file: Path, table: Table, final: Path, module: str, elsewhere: str | None) -> None:
+def _make(file: Path, table: DispatchTable, final: Path, module: str, elsewhere: str | None) -> None:
     """Raises InputError with the remedy where it cannot be made here."""
     kind = DEVICES[table.device]
     proven = Device(backend=table.device, name=table.device, facts=table.proven_on, environment={})
@@ -151,7 +153,7 @@ def _make(file: Path, table: Table, final: Path, module: str, elsewhere: str | N
         raise InputError(f"{file}: its package cannot be made here: {error}{remedy}") from None
 
 
-def _elsewhere(table: Table) -> str | None:
+def _elsewhere(table: DispatchTable) -> str | None:
     """What the table serves and why that is not here; None on a device like the proven one. Threads are those of torch
     at each call, so they are no part of it."""
     kind = DEVICES[table.device]

@@ -27,7 +27,7 @@ from autotuner.serve.table import digest_of_table
 from autotuner.serve.table_source import signature_lines, table_lines
 from autotuner.store.records import StudyRecord
 from autotuner.values.problem import Problem, Shape
-from autotuner.values.table import Table, TableEntry
+from autotuner.values.table import DispatchTable, TableEntry
 from autotuner.values.variant import digest_of
 from autotuner.values.versions import version_of
 
@@ -84,13 +84,13 @@ class Hook(BuildHookInterface):
 '''
 
 
-def write_package(table: Table | None, study: StudyRecord, target: Path) -> str:
+def write_package(table: DispatchTable | None, study: StudyRecord, target: Path) -> str:
     """Writes the folder; what it says of itself, in a line. Raises InputError where the table, its variants or the
     folder's name do not go into a package, ToolchainError where it cannot be compiled."""
     return write_folder(required(table, "a package"), Source.of(study), target)
 
 
-def write_folder(table: Table, source: Source, target: Path) -> str:
+def write_folder(table: DispatchTable, source: Source, target: Path) -> str:
     """The same for a table and where its variants are built from."""
     op, kind = packaged(table)
     module = f"autotuner_{name_of(target)}"
@@ -105,7 +105,7 @@ def write_folder(table: Table, source: Source, target: Path) -> str:
     return f"pip install {place}, then: from {module} import {op.signature.NAME}"
 
 
-def write_module(table: Table, source: Source, module: str, inside: Path, scratch: Path) -> dict[str, str]:
+def write_module(table: DispatchTable, source: Source, module: str, inside: Path, scratch: Path) -> dict[str, str]:
     """Makes the folder `inside`, which is the module itself; what its library needs of the system."""
     op, kind = packaged(table)
     library = _library(table, source, module, scratch)
@@ -125,7 +125,7 @@ def _copied(op: Op, kind: Packaging) -> dict[str, Path]:
     return {**{each.name: each for each in files}, **kind.copied, "signature.py": Path(str(op.signature.__file__))}
 
 
-def package_digest(table: Table) -> str:
+def package_digest(table: DispatchTable) -> str:
     """What a package in the cache is called: a digest of all that it is made of, as far as that is known without a
     compiler. Raises InputError as `packaged` does."""
     op, kind = packaged(table)
@@ -141,7 +141,7 @@ def variant_folder(device: str) -> str:
     return f"torch-stable-abi{OLDEST_TORCH.replace('.', '')}-{device}-{platform.machine()}-{platform.system().lower()}"
 
 
-def _library(table: Table, source: Source, module: str, scratch: Path) -> Path:
+def _library(table: DispatchTable, source: Source, module: str, scratch: Path) -> Path:
     """All of the package that is machine code, as one library."""
     op_dir = OPS[table.op].abi()
     include_dirs = (abi_dir(), op_dir)
@@ -165,7 +165,7 @@ def _torch_folder() -> Path:
     return Path(found.origin).parent
 
 
-def _package_lines(table: Table, module: str) -> Iterator[str]:
+def _package_lines(table: DispatchTable, module: str) -> Iterator[str]:
     yield '#include "package.h"'
     yield f'#include "{table.op}_call.h"'
     yield from table_lines(table, module)
@@ -176,7 +176,7 @@ def _package_lines(table: Table, module: str) -> Iterator[str]:
     yield f'extern "C" const at_package autotuner_package = {{"{module}", AT_TABLE, AT_SIGNATURE, {fields}}};'
 
 
-def _write_metadata(table: Table, module: str, variant: Path, library: str, needs: dict[str, str]) -> None:
+def _write_metadata(table: DispatchTable, module: str, variant: Path, library: str, needs: dict[str, str]) -> None:
     """metadata.json: what `kernels` reads, and what the package needs and where it comes from."""
     _, kind = packaged(table)
     export = {
@@ -206,7 +206,7 @@ def _write_metadata(table: Table, module: str, variant: Path, library: str, need
     (variant / "metadata.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
-def _first_tensors(table: Table) -> list[tuple[str, Shape, Shape]]:
+def _first_tensors(table: DispatchTable) -> list[tuple[str, Shape, Shape]]:
     """Of the problems that the table speaks of: the first tensor's element type, and the least and the largest of each
     of its sizes. A call with another one is torch's, whatever its other tensors are."""
     alone = [*(each.problem for each in table.entries), *(each.problem for each in table.left_out)]
@@ -216,7 +216,7 @@ def _first_tensors(table: Table) -> list[tuple[str, Shape, Shape]]:
     return list(dict.fromkeys((low.dtype, shape_of(first, low), shape_of(first, high)) for low, high in found))
 
 
-def _smallest(table: Table) -> list[TableEntry]:
+def _smallest(table: DispatchTable) -> list[TableEntry]:
     """For each variant the smallest problem that it serves."""
     found: dict[str, TableEntry] = {}
     for entry in sorted(table.entries, key=lambda each: each.problem.bytes):
@@ -225,7 +225,7 @@ def _smallest(table: Table) -> list[TableEntry]:
     return list(found.values())
 
 
-def _call(table: Table, problem: Problem) -> dict[str, Any]:
+def _call(table: DispatchTable, problem: Problem) -> dict[str, Any]:
     """A call of the problem: elements and element type of each memory, of each tensor the number of its memory, sizes,
     strides and where it begins; and the options."""
     op, _ = packaged(table)
@@ -239,7 +239,7 @@ def _call(table: Table, problem: Problem) -> dict[str, Any]:
     return {"memory": [*memory.values()], "tensors": tensors, "options": op.torch.options(problem)}
 
 
-def _write_project(table: Table, module: str, variant: Path, folder: Path, needs: dict[str, str]) -> None:
+def _write_project(table: DispatchTable, module: str, variant: Path, folder: Path, needs: dict[str, str]) -> None:
     """What makes a wheel of it, and a page for people."""
     digest = digest_of_table(table)[:8]
     project = PROJECT.format(
@@ -256,7 +256,7 @@ def _write_project(table: Table, module: str, variant: Path, folder: Path, needs
     (folder / "README.md").write_text("\n".join([*_readme(table, module, needs), ""]))
 
 
-def _readme(table: Table, module: str, needs: dict[str, str]) -> Iterator[str]:
+def _readme(table: DispatchTable, module: str, needs: dict[str, str]) -> Iterator[str]:
     signature = OPS[table.op].signature
     yield f"# {module}\n"
     yield f"{signature.TITLE} as autotuner tuned it. `{signature.NAME}` takes what torch's function takes.\n"

@@ -29,7 +29,7 @@ TILE = 32
 Lengths = tuple[int, int]
 
 
-class Line(NamedTuple):
+class LengthSeries(NamedTuple):
     """Problems of a study that differ in the lengths `vary` alone, which are one number in each."""
 
     like: Problem
@@ -47,7 +47,7 @@ class Line(NamedTuple):
             raise InputError(f"length {length}: {' '.join(str(error).split())}") from None
 
 
-def lines_of(problems: Sequence[Problem], vary: Sequence[str] = ()) -> tuple[Line, ...]:
+def lines_of(problems: Sequence[Problem], vary: Sequence[str] = ()) -> tuple[LengthSeries, ...]:
     """The lines on which problems lie. Without `vary` all lengths of a problem go together where they are equal, and
     else one of them varies where another problem differs in it alone. Raises InputError for an unknown length."""
     known = problems[0].LENGTHS
@@ -61,7 +61,7 @@ def lines_of(problems: Sequence[Problem], vary: Sequence[str] = ()) -> tuple[Lin
         if len(sizes) == 1:
             like = problem.model_copy(update=dict.fromkeys(names, 1))
             found.setdefault((like, names), {})[sizes.pop()] = place
-    return tuple(Line(like, names, tuple(sorted(tuned.items()))) for (like, names), tuned in found.items())
+    return tuple(LengthSeries(like, names, tuple(sorted(tuned.items()))) for (like, names), tuned in found.items())
 
 
 def _varies(problem: Problem, others: Sequence[Problem]) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ def lengths_of(text: str) -> Lengths:
     return int(low), int(high)
 
 
-def tried(line: Line, lengths: Lengths | None) -> tuple[int, ...]:
+def tried(line: LengthSeries, lengths: Lengths | None) -> tuple[int, ...]:
     """Lengths of the line to be tried: between each two tuned ones and, with `lengths`, its ends and what lies between
     these and the tuned ones. None of them was tuned."""
     tuned = [each for each, _ in line.tuned if lengths is None or lengths[0] <= each <= lengths[1]]
@@ -169,7 +169,7 @@ def ranges_of(
 
 
 def _known(
-    line: Line,
+    line: LengthSeries,
     use: str,
     finals: Sequence[Confirmed | None],
     last: Mapping[tuple[str, Problem], tuple[ValidationRecord, int]],
@@ -193,12 +193,12 @@ def _known(
     return sorted(found, key=lambda each: each.length)
 
 
-def _is_on(line: Line, problem: Problem) -> bool:
+def _is_on(line: LengthSeries, problem: Problem) -> bool:
     alike = len({getattr(problem, name) for name in line.vary}) == 1
     return alike and problem.model_copy(update=dict.fromkeys(line.vary, 1)) == line.like
 
 
-def _on_line(line: Line, known: Mapping[str, list[Shown]]) -> Iterator[Range]:
+def _on_line(line: LengthSeries, known: Mapping[str, list[Shown]]) -> Iterator[Range]:
     """From each known length to the next one the variant that was fastest on both, of those that were faster than the
     baseline on both; neighbours with the same variant are one range."""
     points = sorted({each.length for shown in known.values() for each in shown})
@@ -226,7 +226,7 @@ def _cost(shown: Sequence[Shown], low: int, high: int) -> float | None:
     return sum(each.log_ratio for each in ends) / 2
 
 
-def _range(line: Line, use: str, shown: Sequence[Shown], low: int, high: int) -> Range:
+def _range(line: LengthSeries, use: str, shown: Sequence[Shown], low: int, high: int) -> Range:
     """With all lengths on which it was tried, from the nearest known one below to the nearest above."""
     first = max(each.length for each in shown if each.length <= low)
     last = min(each.length for each in shown if each.length >= high)

@@ -22,7 +22,7 @@ from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
-from autotuner.values.table import LeftOut, Range, Table, TableEntry, TableVariant
+from autotuner.values.table import DispatchTable, LeftOut, Range, TableEntry, TableVariant
 from autotuner.values.variant import Value, digest_of
 
 
@@ -44,7 +44,7 @@ class _Studied(NamedTuple):
     environment: dict[str, str]
 
 
-def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates: bool = False) -> Table:
+def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates: bool = False) -> DispatchTable:
     """The table over all problems of the studies. With `estimates`, a study without finals counts by the figures of its
     search, and the table says so.
 
@@ -67,7 +67,7 @@ def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates
         ranges += between.ranges
         left_out += between.left_out
     first = found[0].record
-    return Table(
+    return DispatchTable(
         op=first.problems[0].op,
         device=first.device.backend,
         proven_on=_proven_on(first),
@@ -115,7 +115,7 @@ def _proven_on(record: StudyRecord) -> dict[str, Value | bool]:
     return {name: record.device.facts[name] for name in names}
 
 
-def digest_of_table(table: Table) -> str:
+def digest_of_table(table: DispatchTable) -> str:
     """What a damaged file is told by."""
     return digest_of(table.model_dump(mode="json"))
 

@@ -10,7 +10,7 @@ from autotuner.ops import OPS
 from autotuner.ops.op import Op
 from autotuner.serve.runtime.stated import Stated
 from autotuner.values.problem import Problem
-from autotuner.values.table import Range, Table
+from autotuner.values.table import DispatchTable, Range
 
 REASONS = (
     "it was not tuned, and no variant is proven and timed around it",
@@ -31,7 +31,7 @@ def symbol(place: int, name: str) -> str:
     return f"{name}_variant_{place}"
 
 
-def table_lines(table: Table, name: str) -> Iterator[str]:
+def table_lines(table: DispatchTable, name: str) -> Iterator[str]:
     """Definitions of `entries`, `ranges`, `variants` and `why`, and of the macro AT_TABLE that initialises an
     `at_table` with them. They need the op's header and dispatch.h."""
     places = {each.artifact: place for place, each in enumerate(table.variants)}
@@ -55,14 +55,14 @@ def table_lines(table: Table, name: str) -> Iterator[str]:
     yield f"#define AT_TABLE {{entries, ranges, variants, why, {counts}}}"
 
 
-def reasons(table: Table) -> list[str]:
+def reasons(table: DispatchTable) -> list[str]:
     """Words for every reason from the last one on, then for each entry and each range."""
     between = [f"between tuned problems, timed on {len(each.validated)} others" for each in table.ranges]
     own = [each.why for each in table.entries]
     return [*reversed(_fixed(table)), *own, *between, *(each.why for each in table.left_out)]
 
 
-def _fixed(table: Table) -> list[str]:
+def _fixed(table: DispatchTable) -> list[str]:
     proven = ", ".join(f"{name} {value}" for name, value in table.proven_on.items())
     threads = table.proven_on.get("THREADS_ALLOWED")
     return [

@@ -94,7 +94,7 @@ class Range(Model):
     validated: tuple[Validated, ...] = Field(min_length=1)
 
 
-class Table(Model):
+class DispatchTable(Model):
     """The dispatch table of an export."""
 
     op: str
@@ -109,7 +109,7 @@ class Table(Model):
     left_out: tuple[LeftOut, ...] = Field(default=(), description="lengths that were tried and are in no range")
 
     @model_validator(mode="after")
-    def _names_what_it_has(self) -> Table:
+    def _names_what_it_has(self) -> DispatchTable:
         known = {each.artifact for each in self.variants}
         for index, use in enumerate([each.use for each in self.entries]):
             if use is not None and use not in known:
@@ -127,7 +127,7 @@ class TableFile(Model):
 
     schema_version: Literal[3]
     table_digest: str = Field(description="SHA-256 of the table's canonical JSON")
-    table: Table
+    table: DispatchTable
     digest: str | None = Field(
         default=None, description="SHA-256 of the canonical JSON of all other fields; earlier exports have none"
     )

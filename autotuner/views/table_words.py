@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from autotuner.values.table import Table
+from autotuner.values.table import DispatchTable
 
 
-def table_words(table: Table) -> str:
+def table_words(table: DispatchTable) -> str:
     """One line for each problem."""
     trials = {each.artifact: f"trial {each.trial} of {each.study}" for each in table.variants}
     count = len(table.variants)
@@ -19,14 +19,14 @@ def table_words(table: Table) -> str:
     return "\n".join([*lines, *_ranges(table)])
 
 
-def ranges_words(table: Table) -> str:
+def ranges_words(table: DispatchTable) -> str:
     """What it serves between the tuned problems, and what was tried and is not served."""
     lines = _ranges(table) or ["  no length but the tuned ones"]
     left_out = [f"  not {each.problem}: {each.why}" for each in table.left_out]
     return "\n".join(["An export of this study serves beside the tuned problems:", *lines, *left_out])
 
 
-def _ranges(table: Table) -> list[str]:
+def _ranges(table: DispatchTable) -> list[str]:
     trials = {each.artifact: f"trial {each.trial} of {each.study}" for each in table.variants}
     found: list[str] = []
     for each in table.ranges:

@@ -14,7 +14,7 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
-from autotuner.values.table import Proven, Range, Ratio, Table, TableEntry, TableVariant, Validated
+from autotuner.values.table import DispatchTable, Proven, Range, Ratio, TableEntry, TableVariant, Validated
 from autotuner.values.variant import Variant, digest_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -65,12 +65,12 @@ def table(
     entries: Sequence[tuple[Problem, str | None]],
     ranges: Sequence[Range] = (),
     device: str = "cpu",
-) -> Table:
+) -> DispatchTable:
     """Where what is here is what was proven."""
     kind = DEVICES[device]
     here = kind.facts_in_torch()
     assert here is not None
-    return Table(
+    return DispatchTable(
         op=entries[0][0].op,
         device=device,
         proven_on={name: here[name] for name in kind.proven_by},
@@ -99,14 +99,14 @@ def between(artifact: Artifact, low: SdpaProblem, high: SdpaProblem) -> Range:
     )
 
 
-def write(of: Table, path: Path) -> Path:
+def write(of: DispatchTable, path: Path) -> Path:
     document = of.model_dump(mode="json")
     text = json.dumps({"schema_version": 3, "table_digest": digest_of(document), "table": document})
     path.write_text(text)
     return path
 
 
-def answer(of: Table, problem: SdpaProblem) -> tuple[str | None, str]:
+def answer(of: DispatchTable, problem: SdpaProblem) -> tuple[str | None, str]:
     """What serves a problem, None: the baseline, and why: what was tuned first, then the first range that holds it."""
     for entry in of.entries:
         if entry.problem == problem:

@@ -79,10 +79,10 @@ def options_of(words: list[str]) -> set[str]:
 QUICK = """
 from autotuner.store import Store
 from autotuner.jobs import worker
-from autotuner.jobs.signals import Stop
+from autotuner.jobs.signals import StopSignal
 
 worker.BEAT_S = 0.1
-stop = Stop()
+stop = StopSignal()
 with stop.listening(), Store.open("studies.db") as store:
     store.database.wait_s = 0.1
     worker.Worker(store, worker.served("cpu"), cache_bytes=None, stop=stop).run()

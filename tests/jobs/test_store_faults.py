@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, event
 
-from autotuner.jobs.signals import Stop, Stopping
+from autotuner.jobs.signals import Stopping, StopSignal
 from autotuner.jobs.worker import open_patiently
 from autotuner.store import Store, database, patience, queries, unwritten
 from autotuner.store.database import Database
@@ -242,7 +242,7 @@ def test_a_server_that_is_not_there_yet_is_waited_for(server: Server) -> None:
 
 
 def test_a_signal_ends_the_wait_for_a_server_that_is_not_there(server: Server) -> None:
-    url, stop = server.url(), Stop()
+    url, stop = server.url(), StopSignal()
     server.stop()
     try:
         with pytest.raises(Stopping, match="SIGTERM"):

@@ -18,7 +18,7 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact
-from autotuner.values.table import Table, TableEntry
+from autotuner.values.table import DispatchTable, TableEntry
 from tests.helpers.tables import RATIO, served
 
 PROGRAM = """
@@ -42,7 +42,7 @@ def workbenches() -> list[Workbench]:
 
 
 @pytest.fixture(scope="module")
-def exported(workbenches: list[Workbench]) -> tuple[Table, Source]:
+def exported(workbenches: list[Workbench]) -> tuple[DispatchTable, Source]:
     """Each default variant serves the first problem of its space."""
     variants, entries = [], []
     for place, each in enumerate(workbenches):
@@ -53,7 +53,7 @@ def exported(workbenches: list[Workbench]) -> tuple[Table, Source]:
         entries.append(
             TableEntry(problem=problem, use=artifact.digest, why="its own best", speedup=RATIO, baseline="flash")
         )
-    table = Table(
+    table = DispatchTable(
         op="sdpa",
         device="cuda",
         proven_on={"SM": 90, "MULTIPROCESSORS": 132},
@@ -68,7 +68,7 @@ def exported(workbenches: list[Workbench]) -> tuple[Table, Source]:
 
 @pytest.mark.slow
 def test_a_package_has_the_cubins_and_leaves_calls_to_torch_where_there_is_no_cuda(
-    exported: tuple[Table, Source], workbenches: list[Workbench], tmp_path: Path
+    exported: tuple[DispatchTable, Source], workbenches: list[Workbench], tmp_path: Path
 ) -> None:
     write_folder(*exported, tmp_path / "demo")
     (folder,) = (tmp_path / "demo" / "build").iterdir()
@@ -99,7 +99,7 @@ assert (attention(*inputs) == sdpa(*inputs)).all()
 
 @pytest.mark.slow
 def test_a_program_with_the_c_file_links_and_says_that_there_is_no_such_device(
-    exported: tuple[Table, Source], tmp_path: Path
+    exported: tuple[DispatchTable, Source], tmp_path: Path
 ) -> None:
     folder = tmp_path / "demo"
     write_c_folder(*exported, folder)

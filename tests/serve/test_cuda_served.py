@@ -15,7 +15,7 @@ from autotuner.serve.package import write_folder
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
-from autotuner.values.table import Table, TableVariant
+from autotuner.values.table import DispatchTable, TableVariant
 from tests.helpers.tables import served, table
 
 SPACES = ("sdpa_cuda_smoke", "sdpa_wgmma")
@@ -234,11 +234,11 @@ int main() { return tried(8, 512, 64) || tried(32, 2048, 128) || puts("well") < 
 
 
 @pytest.fixture(scope="module")
-def exported() -> tuple[Table, Source]:
+def exported() -> tuple[DispatchTable, Source]:
     return exported_of(*SPACES)
 
 
-def exported_of(*spaces: str, problem: str = "") -> tuple[Table, Source]:
+def exported_of(*spaces: str, problem: str = "") -> tuple[DispatchTable, Source]:
     """Each space's default variant serves its first problem, or that one, on this device."""
     made = [Workbench(load_space(name, problems=[problem] if problem else ())) for name in spaces]
     variants: list[TableVariant] = []
@@ -255,7 +255,7 @@ def exported_of(*spaces: str, problem: str = "") -> tuple[Table, Source]:
 
 @pytest.mark.gpu
 def test_a_package_serves_graphs_streams_threads_and_compiled_models(
-    exported: tuple[Table, Source], tmp_path: Path
+    exported: tuple[DispatchTable, Source], tmp_path: Path
 ) -> None:
     tried_with_torch(exported, TORCH, tmp_path)
 
@@ -275,7 +275,7 @@ def test_a_package_serves_views_and_groups_by_warpgroup_products(tmp_path: Path)
     tried_with_torch(exported_of("sdpa_wgmma", problem="(2,8:2,256,64) float16 causal bshd"), VIEWS, tmp_path)
 
 
-def tried_with_torch(exported: tuple[Table, Source], script: str, folder: Path) -> None:
+def tried_with_torch(exported: tuple[DispatchTable, Source], script: str, folder: Path) -> None:
     write_folder(*exported, folder / "demo")
     (inside,) = (folder / "demo" / "build").iterdir()
     inside.rename(folder / "inside")
@@ -285,7 +285,9 @@ def tried_with_torch(exported: tuple[Table, Source], script: str, folder: Path) 
 
 
 @pytest.mark.gpu
-def test_a_program_without_python_and_torch_computes_attention(exported: tuple[Table, Source], tmp_path: Path) -> None:
+def test_a_program_without_python_and_torch_computes_attention(
+    exported: tuple[DispatchTable, Source], tmp_path: Path
+) -> None:
     folder, nvcc = tmp_path / "demo", config.nvcc()
     write_c_folder(*exported, folder)
     assert nvcc is not None

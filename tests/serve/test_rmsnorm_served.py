@@ -19,7 +19,7 @@ from autotuner.serve.folder import Source
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
-from autotuner.values.table import Table
+from autotuner.values.table import DispatchTable
 from tests.helpers.tables import served, table, write
 
 PROBLEM = RmsNormProblem.parse("(6,256) float32 eps=1e-05")
@@ -51,7 +51,7 @@ int main(void) {
 
 
 @pytest.fixture(scope="module")
-def tuned() -> Table:
+def tuned() -> DispatchTable:
     here = Workbench(load_space("rmsnorm_cpu").model_copy(update={"problems": (PROBLEM,)}))
     (made,) = here.build_all([here.space.default_index])
     assert isinstance(made, Artifact), made
@@ -59,7 +59,7 @@ def tuned() -> Table:
 
 
 @pytest.fixture
-def ours(tuned: Table, tmp_path: Path) -> Any:
+def ours(tuned: DispatchTable, tmp_path: Path) -> Any:
     found = autotuner.load(write(tuned, tmp_path / "best.json"))
     found.reset_counters()
     return found
@@ -129,7 +129,7 @@ def test_it_is_recorded() -> None:
 
 
 @pytest.mark.slow
-def test_a_program_without_python_and_torch_computes_it(tuned: Table, tmp_path: Path) -> None:
+def test_a_program_without_python_and_torch_computes_it(tuned: DispatchTable, tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     write_c_folder(tuned, Source(CpuToolchain.discover(), config.spaces_dir()), folder)
     (tmp_path / "main.c").write_text(PROGRAM)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from autotuner.serve.best import Format
 from autotuner.store import StudyRecord
 from autotuner.tuning.finals.standings import Best
-from autotuner.values.table import Table
+from autotuner.values.table import DispatchTable
 
 
-def flags(best: Best, study: StudyRecord, table: Table | None) -> str:
+def flags(best: Best, study: StudyRecord, table: DispatchTable | None) -> str:
     """A line of flags under a line that says where they are from."""
     point = best.entry.variant.point
     return f"# {study.name}, trial {best.entry.number}\n" + " ".join(f"-D{name}={point[name]}" for name in point) + "\n"
