@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import holds
 from benchmarks.gate import emulated, mutants, op_mutants, view_mutants
-from benchmarks.search import replay
+from benchmarks.search import replay, transfer
 from benchmarks.timing import aa_sweeps, simulated_truth
 from tests.emulator.emulator import cuda_include
 
@@ -71,3 +71,10 @@ def test_a_sampler_that_the_kept_result_lacks_is_not_passed_over(tmp_path: Path)
     kept.write_text(json.dumps({"means": [mean]}))
     assert replay.lower(kept, [mean]) == []
     assert replay.lower(kept, [{**mean, "in_flight": 2}]) == ["evolution with 2 in flight is not in the kept result"]
+
+
+@pytest.mark.parametrize(("ratio", "unaided", "unmet"), [(0.3, 0.1, 0), (0.45, 0.1, 1), (0.55, 0.1, 3), (0.3, 0.3, 1)])
+def test_what_must_hold_of_related_studies_is_told_where_it_does_not(ratio: float, unaided: float, unmet: int) -> None:
+    means = {"ratio": {"ratio": ratio}, "ratio_to_unaided": {"ratio": unaided}}
+    rows = [{"source": source, "target": "x", "mean_evaluations": means} for source in ("a", "b")]
+    assert len(transfer.unmet(rows)) == unmet
