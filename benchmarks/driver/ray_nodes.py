@@ -32,7 +32,8 @@ def main() -> None:
     options = parser.parse_args()
     if find_spec("ray") is None:
         sys.exit("ray_nodes: Ray is not installed: pip install 'kernel-autotuner[ray]'")
-    from tests.helpers import ray_nodes, ray_sweep
+    from benchmarks.driver import ray_sweep
+    from tests.helpers import ray_nodes
 
     with tempfile.TemporaryDirectory() as name, Store.open(str(Path(name) / "studies.db")) as store:
         folder = Path(name)

@@ -145,7 +145,7 @@ def test_one_in_flight_is_the_sequential_definition(
 @pytest.mark.slow
 def test_the_command_keeps_what_it_can_score_again(tmp_path: Path) -> None:
     def command(*more: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-m", replay_command.__name__, str(MADE_UP), *"--sampler random --seeds 2".split()]
+        line = [sys.executable, "-m", replay_command.__name__, str(MADE_UP), *["--sampler", "random", "--seeds", "2"]]
         return subprocess.run([*line, *more], cwd=ROOT, capture_output=True, text=True, check=False)
 
     folder, result, figure = tmp_path / "kept", tmp_path / "replay.json", tmp_path / "replay.svg"

@@ -11,10 +11,8 @@ import pytest
 import torch
 
 import autotuner
-from autotuner.ops import OPS
 from autotuner.ops.sdpa.call import problem_of
-from autotuner.serve.record import problem_of as problem_of_call
-from autotuner.values.errors import InputError, StoreError
+from autotuner.values.errors import InputError
 from tests.helpers.command_line import SPACE, lay_out
 
 SCRIPT = """
@@ -56,12 +54,6 @@ def test_a_script_without_a_main_guard_tunes(tmp_path: Path) -> None:
     assert done.stdout.count("started") == 1
     assert "events" in done.stdout
     assert json.loads((tmp_path / "mine.json").read_text())["problems"][0]["problem"]["seq_k"] == 70
-
-
-def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(StoreError):
-        autotuner.open_store(tmp_path / "none.db")
-    assert not (tmp_path / "none.db").exists()
 
 
 SETS = """
@@ -109,16 +101,6 @@ def test_what_cannot_be_tuned_is_refused_before_anything_is_done(
 Q, K = torch.zeros(2, 3, 5, 64), torch.zeros(2, 3, 9, 64)
 
 
-def test_a_call_is_a_problem() -> None:
-    assert str(problem_of((Q, K, K), {"is_causal": True})) == "(2,3,5x9,64) float32 causal"
-    assert str(problem_of((Q.half(), Q.half(), Q.half()), {"dropout_p": 0.0})) == "(2,3,5,64) float16 full"
-    view = Q.transpose(1, 2).contiguous().transpose(1, 2)
-    assert str(problem_of((view, K, K), {})) == "(2,3,5x9,64) float32 full bshd"
-    q, k, v = (x.transpose(1, 2) for x in torch.zeros(2, 5, 9, 64).split((3, 3, 3), 2))
-    assert str(problem_of((q, k, v), {"lse": True})) == "(2,3,5,64) float32 full packed lse"
-    assert str(problem_of((Q, K[:, :1], K[:, :1]), {"enable_gqa": True})) == "(2,3:1,5x9,64) float32 full bshd"
-
-
 @pytest.mark.parametrize(
     ("tensors", "options", "said"),
     [
@@ -143,28 +125,6 @@ def test_a_call_that_is_not_served_is_refused_by_name(
 
 
 LENGTHS = torch.tensor([9, 2], dtype=torch.int32)
-TAKEN: list[tuple[tuple[object, ...], dict[str, object], str]] = [
-    ((Q, K, K), {"scale": 0.125, "enable_gqa": False, "attn_mask": None}, "(2,3,5x9,64) float32 full"),
-    ((Q, K, K), {"enable_gqa": True, "corner": "bottom_right"}, "(2,3,5x9,64) float32 full"),
-    ((Q, K, K), {"key_lengths": LENGTHS, "attn_mask": Q}, "(2,3,5x9,64) float32 full lengths"),
-    ((Q,), {"value": K, "key": K, "is_causal": True, "lse": True}, "(2,3,5x9,64) float32 causal lse"),
-    ((Q, K, K, None, 0.0, True), {"corner": "bottom_right"}, "(2,3,5x9,64) float32 causal bottom_right"),
-    ((), {"query": Q, "key": K, "value": K}, "(2,3,5x9,64) float32 full"),
-]
-
-
-@pytest.mark.parametrize(("inputs", "options", "problem"), TAKEN)
-def test_a_call_is_tuned_with_the_arguments_that_it_is_served_with(
-    inputs: tuple[object, ...], options: dict[str, object], problem: str
-) -> None:
-    assert str(problem_of_call(OPS["sdpa"], inputs, options)) == problem
-    with pytest.raises(InputError, match="no sampler 'magic'"):  # the call itself is taken
-        autotuner.tune_like("sdpa", *inputs, **options, sampler="magic")
-
-
-def test_a_call_under_autocast_is_tuned_as_torch_computes_it() -> None:
-    with torch.autocast("cpu", torch.bfloat16):
-        assert str(problem_of_call(OPS["sdpa"], (Q, K, K), {})) == "(2,3,5x9,64) bfloat16 full"
 
 
 @pytest.mark.parametrize(

@@ -185,26 +185,8 @@ def test_errors_are_one_line_with_the_remedy(folder: Path, tmp_path: Path) -> No
     one_line(autotuner(folder, "tune", "space.toml", CXX="no-such-compiler"), "no-such-compiler", "install")
 
 
-def test_a_space_whose_kernel_is_missing_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "space.toml").write_text(SPACE)
-    one_line(autotuner(tmp_path, "tune", "space.toml"), "mutants_numeric", "kernel.toml")
-
-
-def test_space_show_and_list(folder: Path) -> None:
-    shown = json.loads(autotuner(folder, "space", "show", "sdpa_cpu", "--json").stdout)
-    assert shown["raw_points"] - sum(row["removed"] for row in shown["constraints"]) == shown["valid_points"]
-    text = autotuner(folder, "space", "show", "sdpa_cpu").stdout
-    assert f"{shown['valid_points']:,} valid here" in text
-    assert "sdpa_cpu" in autotuner(folder, "space", "list").stdout
-
-
 @pytest.mark.parametrize("columns", [70, 150])
 def test_a_table_that_is_piped_is_as_wide_as_columns_says(folder: Path, columns: int) -> None:
     text = autotuner(folder, "space", "show", "sdpa_cpu", COLUMNS=str(columns)).stdout
     rules = [len(line) for line in text.splitlines() if "─" in line]
     assert 60 < max(rules) <= columns
-
-
-def test_version_and_help(folder: Path) -> None:
-    assert autotuner(folder, "--version").stdout.startswith("autotuner 0.")
-    assert "tune" in autotuner(folder, "--help").stdout

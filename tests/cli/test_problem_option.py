@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.problem_files import parsed_problem
 from autotuner.tuning.workbench import load_space
 from autotuner.values.errors import InputError, SpaceError
-from tests.helpers.command_line import SPACE, autotuner, lay_out
+from tests.helpers.command_line import SPACE, lay_out
 
 SIZES = st.integers(1, 300)
 
@@ -44,20 +43,6 @@ def test_what_is_printed_can_be_typed(problem: SdpaProblem) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "printed"),
-    [
-        ("(2,6,197,64) float32 causal", "(2,6,197,64) float32 causal"),
-        (" ( 1, 8 , 1x512, 64 )  bf16, full ", "(1,8,1x512,64) bfloat16 full"),
-        ("(1,8,512,64) half", "(1,8,512,64) float16 full"),
-        ("(1,32:8,1x4096,128) lse bf16 bshd lengths", "(1,32:8,1x4096,128) bfloat16 full lengths bshd lse"),
-        ("(1,8,4x9,64) half packed causal bottom_right", "(1,8,4x9,64) float16 causal bottom_right packed"),
-    ],
-)
-def test_the_form_has_short_words(typed: str, printed: str) -> None:
-    assert str(SdpaProblem.parse(typed)) == printed
-
-
-@pytest.mark.parametrize(
     ("typed", "said"),
     [
         ("(2,6,197,64)", "the dtype is missing; expected one of float32"),
@@ -78,13 +63,6 @@ def test_what_is_refused_says_why(typed: str, said: str) -> None:
         parsed_problem(typed)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_asks_for_what_is_not_served_is_told_so(tmp_path: Path) -> None:
-    path = tmp_path / "space.toml"
-    path.write_text(SPACE.replace('dtype = "float32"', 'dtype = "float32"\nattn_mask = "m"'))
-    with pytest.raises(SpaceError, match=r"problems\[0\]: attn_mask is not supported: the masks are full, causal"):
-        load_space(str(path))
 
 
 def test_problems_come_from_a_file_too(tmp_path: Path) -> None:
@@ -111,20 +89,3 @@ def test_weights_of_a_files_own_problems_weigh_no_others(
         assert own_problems.objective == ((3.0, 1.0) if said == "[3, 1]" else kept)
         other = load_space(str(tmp_path / name), problems=[f"(1,2,{length},64) float32" for length in lengths])
         assert other.objective == kept
-
-
-def test_space_show_refuses_what_tune_would(tmp_path: Path) -> None:
-    shown = autotuner(tmp_path, "space", "show", "sdpa_cpu", "--problem", "(1,8,512,72) float32")
-    assert shown.returncode == 2
-    assert "no head_dim 72; it has 64, 80, 96, 128, 192, 256" in " ".join(shown.stderr.split())
-
-
-@pytest.mark.slow
-@pytest.mark.timed
-def test_tune_takes_a_problem(tmp_path: Path) -> None:
-    lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
-    command = ("tune", "space.toml", "--problem", "(1,2,33x70,64) float32", "--trials", "1", "--no-finals")
-    done = autotuner(tmp_path, *command)
-    assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "best.json").read_text())["problems"][0]["problem"]["seq_k"] == 70

@@ -10,12 +10,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from typer.testing import CliRunner
 
-from autotuner.cli.app import app
 from autotuner.cli.sweeps import moment
 from autotuner.jobs import foreground, queue
-from autotuner.jobs.outlook import follow
 from autotuner.jobs.sweep_run import SweepRun
 from autotuner.store import Store, device_health, sweeps
 from autotuner.tuning.workbench import Workbench
@@ -110,24 +107,6 @@ def test_each_problem_is_a_sweep_of_a_group(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "group both: cancelled; 0 of 2 sweeps are done and have a result"
 
 
-def test_there_is_no_such_sampler() -> None:
-    with pytest.raises(InputError, match="no sampler 'oracle'"):
-        queue.request_for(simulated.space().file, sampler="oracle")
-
-
-@pytest.mark.parametrize("before", [False, True])
-def test_options_of_devices_may_stand_before_clear(tmp_path: Path, before: bool) -> None:
-    with Store.open(str(tmp_path / "a.db")) as store:
-        with device_health.serving(store, {"h/cpu": ()}, "h", "cpu", "a CPU", "worker"):
-            pass
-        device_health.quarantine(store, ["h/cpu"], "it is hot", "cool it", None)
-    options = ["--store", str(tmp_path / "a.db"), "--json"]
-    words = ["devices", *options, "clear"] if before else ["devices", "clear", *options]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout) == ["h/cpu"]
-
-
 def test_a_moment_is_a_time_of_day_a_date_or_a_span() -> None:
     now = datetime(2026, 11, 23, 18, 0, tzinfo=ZoneInfo("Europe/Berlin"))
     assert moment("90m", now) == now + timedelta(minutes=90)
@@ -136,18 +115,6 @@ def test_a_moment_is_a_time_of_day_a_date_or_a_span() -> None:
     assert moment("2026-12-24T18:30+01:00", now).day == 24
     with pytest.raises(InputError, match="--until 'soon'"):
         moment("soon", now)
-
-
-def test_events_are_followed_until_the_end(store: Store) -> None:
-    number = queue.submit(store, queue.request_for(simulated.space().file))[0].id
-    seen = []
-    for event in follow(store, [number]):
-        seen.append(event.kind)
-        if len(seen) == 1:
-            sweeps.note(store, number, "judged", "one more")
-            queue.cancel(store, number)
-    assert seen == ["submitted", "judged", "cancel_asked"]
-    assert sweeps.one(store, number).state == State.CANCELLED
 
 
 def test_a_foreground_run_that_is_stopped_says_so_in_the_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from autotuner.devices.cpu import device as module
-from autotuner.devices.cpu.device import COPY_BYTES, ceilings, copy_past_the_caches
+from autotuner.devices.cpu.device import COPY_BYTES, ceilings
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.devices.environment import usable_cpus
 from autotuner.race.race import MARGIN
 
 
@@ -39,26 +38,6 @@ def product(size: int) -> float:
         torch.mm(a, b)
         best = max(best, 2 * size**3 / (time.perf_counter() - started))
     return best
-
-
-@pytest.mark.timed
-@pytest.mark.alone
-@pytest.mark.skipif(usable_cpus() < 2, reason="needs two CPUs")
-def test_two_threads_have_twice_the_ceiling_of_one(toolchain: CpuToolchain) -> None:
-    threads, found = torch.get_num_threads(), []
-    try:
-        for count in (1, 2):
-            torch.set_num_threads(count)
-            found.append(ceilings("float32", toolchain).flops)
-    finally:
-        torch.set_num_threads(threads)
-    assert found[1] / found[0] == pytest.approx(2, rel=0.5)
-
-
-def test_the_copy_past_the_caches_copies(toolchain: CpuToolchain) -> None:
-    source, target = (torch.empty(1 << 20, dtype=torch.uint8).random_() for _ in range(2))
-    copy_past_the_caches(toolchain)(source, target)
-    assert torch.equal(source, target)
 
 
 @pytest.mark.parametrize(("torchs", "found"), [(1e3, 2 * COPY_BYTES), (1e15, 1e15)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotuner.devices.cuda.nvml import ClockMonitor, held_down
+from autotuner.devices.cuda.nvml import held_down
 
 
 @pytest.mark.parametrize(("mhz", "reasons"), [(1980, 0), (1500, 0), (1486, 0), (1980, 0x1), (1900, 0x4)])
@@ -22,9 +22,3 @@ def test_a_slowdown_voids_the_block(reasons: int, said: str) -> None:
 
 def test_a_clock_below_three_quarters_of_the_default_voids_the_block() -> None:
     assert "1484 MHz" in (held_down(1484, 0, 1980) or "")
-
-
-def test_where_the_driver_does_not_tell_nothing_is_void() -> None:
-    monitor = ClockMonitor("no-such-device")
-    assert monitor.missing is not None
-    assert monitor.throttled() is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.devices.cpu.object_file import disassemble, program_hash, text_bytes
+from autotuner.devices.cpu.object_file import program_hash
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
@@ -145,23 +145,3 @@ def test_builds_in_two_places_are_one_program(
         assert isinstance(built, Artifact)
         found.append((built.digest, built.program_hash, built.library_sha256))
     assert found[0] == found[1]
-
-
-def test_text_bytes_counts_code_alone(tmp_path: Path) -> None:
-    small = text_bytes(compiled(tmp_path, ADDS))
-    assert 0 < small < 64
-    assert text_bytes(compiled(tmp_path, ADDS + "int table[100] = {1};")) == small
-    assert text_bytes(compiled(tmp_path, ADDS + "int g(int x) { return x * x; }")) > small
-
-
-@pytest.mark.skipif(shutil.which("objdump") is None, reason="there is no objdump")
-def test_the_disassembly_shows_what_is_called(tmp_path: Path) -> None:
-    code = disassemble(compiled(tmp_path, ADDS))
-    assert code is not None
-    assert "<variant_run>:" in code
-
-
-def test_without_objdump_there_is_no_disassembly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = compiled(tmp_path, ADDS)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert disassemble(path) is None

@@ -10,19 +10,18 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from autotuner.devices.cpu.toolchain import FLAGS, CpuToolchain
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge import build as builds
 from autotuner.forge.build import first_error
 from autotuner.forge.build_inputs import BuildInputs
 from autotuner.forge.family import ABI_VERSION, Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.values import config
-from autotuner.values.errors import DiskFullError, KernelError, ToolchainError
+from autotuner.values.errors import DiskFullError, ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.verdict import Verdict
 from tests.helpers.families import PROBLEM, runs, tiny
@@ -68,23 +67,6 @@ def test_a_source_that_redefines_its_parameter_says_so(workshop: Workshop) -> No
     artifact = workshop.library(tiny("redefines"))
     assert artifact.macros["SIZE"] == "3"
     assert LoadedVariant(artifact).identity().macros["SIZE"] == "5"
-
-
-def test_what_is_recorded_of_a_build(workshop: Workshop) -> None:
-    artifact = workshop.library()
-    assert artifact.library_sha256 == hashlib.sha256(Path(artifact.path).read_bytes()).hexdigest()
-    assert artifact.flags == FLAGS
-    assert artifact.resources["text_bytes"] > 0
-    assert artifact.build_seconds > 0
-    assert artifact.compiler == workshop.toolchain.version
-
-
-def test_an_implementation_for_another_architecture_is_refused(workshop: Workshop) -> None:
-    document = workshop.family / "kernel.toml"
-    document.write_text(document.read_text().replace('source = "plain.cpp"', 'source = "plain.cpp"\narch = "sm_90a"'))
-    with pytest.raises(KernelError, match=r"plain\.cpp is for sm_90a; it does not run on "):
-        workshop.inputs()
-    assert workshop.inputs(tiny("redefines")).flags == FLAGS
 
 
 @pytest.mark.parametrize("changed", ["outer.h", "inner.h", "plain.cpp"])
@@ -136,15 +118,6 @@ def test_what_a_variant_does_not_depend_on_is_not_part_of_the_identity(workshop:
     elsewhere.mkdir()
     shutil.copytree(workshop.family, elsewhere / "tiny")
     assert BuildInputs.of(Family.load(elsewhere / "tiny"), tiny(), PROBLEM, workshop.toolchain).digest == before
-
-
-def test_a_variant_that_its_family_does_not_take_is_not_built(workshop: Workshop) -> None:
-    with pytest.raises(KernelError, match="reads no parameter EXTRA"):
-        workshop.build(tiny(EXTRA=1))
-    lacking = tiny().model_copy(update={"parameters": {"SIZE": 1, "MODE": "whole"}})
-    with pytest.raises(KernelError, match="needs parameter DEAD"):
-        workshop.build(lacking)
-    assert workshop.compiled() == 0
 
 
 # The cache --------------------------------------------------------------------------------------------------------
@@ -276,12 +249,6 @@ def test_a_compile_error_is_the_variants_fault(workshop: Workshop) -> None:
     assert workshop.half_made() == []
 
 
-def test_a_call_of_what_does_not_exist_is_the_variants_fault(workshop: Workshop) -> None:
-    fault = workshop.fault(tiny("unresolved"))
-    assert fault.verdict == Verdict.BUILD_FAILED
-    assert "nowhere_defined" in fault.detail.splitlines()[0]
-
-
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
@@ -330,14 +297,6 @@ def test_a_compiler_that_cannot_do_the_binding_is_told(
         workshop.build()
     assert "\n" not in str(raised.value)
     assert gone(tmp_path)
-
-
-def test_a_compiler_that_dies_in_silence_is_told(
-    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    body = 'case "$*" in *binding.cpp*) kill -9 $$;; esac'
-    with pytest.raises(ToolchainError, match=r"binding\.cpp: it printed nothing and ended with signal 9"):
-        set_up(tmp_path, kernel_root, monkeypatch, body).build()
 
 
 @pytest.mark.parametrize(("kills", "source"), [(1, "unit.cpp"), (2, "unit.cpp"), (1, "binding.cpp")])
@@ -404,11 +363,3 @@ def test_a_full_disk_is_told_in_one_line(
     assert "\n" not in str(raised.value)
     ballast.unlink()
     assert workshop.library().path.startswith(str(small_disk))
-
-
-def test_builds_from_several_threads_do_not_disturb_each_other(workshop: Workshop) -> None:
-    variants = [tiny(DEAD=dead) for dead in (1, 1, 2, 2)]
-    with ThreadPoolExecutor(4) as pool:
-        artifacts = list(pool.map(workshop.library, variants))
-    assert [artifact.variant for artifact in artifacts] == variants
-    assert len({artifact.path for artifact in artifacts}) == 2

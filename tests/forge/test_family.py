@@ -8,23 +8,14 @@ from pathlib import Path
 import pytest
 
 from autotuner.forge.family import Family
-from autotuner.values import config
 from autotuner.values.errors import KernelError
 from autotuner.values.variant import Variant
-from tests.helpers.families import PROBLEM, tiny
+from tests.helpers.families import PROBLEM
 from tests.helpers.kernel_toml import GOOD, family
 
 
 def variant(impl: str = "fast", **parameters: int | str) -> Variant:
     return Variant(family="mine", backend="cpu", impl=impl, parameters={"WIDTH": 8, "EXP": "poly", **parameters})
-
-
-def test_a_family_loads(tmp_path: Path) -> None:
-    kernel = Family.load(family(tmp_path))
-    assert kernel.folder == (tmp_path / "mine").resolve()
-    implementation = kernel.implementation("cpu", "fast")
-    assert implementation.parameters == ("WIDTH", "EXP")
-    assert implementation.flags == ()
 
 
 @pytest.mark.parametrize(
@@ -73,12 +64,6 @@ def test_a_family_is_found_beside_the_space_file_first(tmp_path: Path) -> None:
         assert Family.find("mine", near=spaces).folder == (place / "mine").resolve()
 
 
-def test_a_family_that_is_shipped_is_found_from_anywhere(tmp_path: Path) -> None:
-    shipped = (config.kernels_dir() / "sdpa").resolve()
-    assert Family.find("sdpa").folder == shipped
-    assert Family.find("sdpa", near=tmp_path).folder == shipped
-
-
 def test_no_such_family_names_the_places(tmp_path: Path) -> None:
     with pytest.raises(KernelError, match="no kernel family 'nowhere'") as raised:
         Family.find("nowhere", near=tmp_path)
@@ -118,8 +103,3 @@ def test_the_claims_that_apply_to_a_variant(tmp_path: Path) -> None:
     assert reasons(variant()) == ["never"]
     assert reasons(variant(EXP="libm")) == ["EXP=libm calls the C library", "never"]
     assert reasons(variant(EXP="libm", WIDTH=4)) == ["never"]
-
-
-def test_the_families_of_these_tests_load(kernel_root: Path) -> None:
-    kernel = Family.load(kernel_root / "tiny")
-    kernel.admit(tiny(), PROBLEM)

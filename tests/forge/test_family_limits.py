@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.forge.family import Family, find_limits
-from autotuner.spaces.space import Space
+from autotuner.forge.family import Family
 from autotuner.tuning.workbench import load_space
 from autotuner.values import config
 from autotuner.values.errors import KernelError, SpaceError
@@ -72,16 +71,6 @@ def family(folder: Path, kernel: str = KERNEL, limits: str | None = None) -> Pat
     return folder / "tiles"
 
 
-def test_limits_stand_beside_kernel_toml(tmp_path: Path) -> None:
-    folder = family(tmp_path, KERNEL, LIMITS)
-    limits = Family.load(folder).limits("cpu")
-    assert limits.parameters == {"plain": ("BLOCK",), "wide": ("BLOCK", "WIDTH")}
-    assert limits.tables[""].amounts == {"TWICE": "2 * BLOCK"}
-    assert [rule.reason for rule in limits.tables["wide"].constraints] == ["two rows at least"]
-    assert limits.path == f"{folder}/limits.toml"
-    assert Family.load(folder).limits("cuda").tables == {}
-
-
 def test_a_space_file_has_the_limits_of_the_family_beside_it(tmp_path: Path) -> None:
     family(tmp_path, KERNEL, LIMITS)
     (tmp_path / "x.toml").write_text(SPACE)
@@ -89,61 +78,6 @@ def test_a_space_file_has_the_limits_of_the_family_beside_it(tmp_path: Path) -> 
     assert [each.place for each in file.constraints] == ["cpu.constraints[0]", "cpu.wide.constraints[0]"]
     assert file.parameters["WIDTH"].when == 'IMPL == "wide"'
     assert list(file.expected_latency) == ["STEP", "TIME"]
-
-
-PLAIN = """
-[cpu.plain.expected_latency]
-STEP = "7 * BLOCK"
-TIME = "STEP + 1"
-"""
-
-
-@pytest.mark.parametrize(
-    ("implementations", "steps"),
-    [
-        ('"plain", "wide"', ['(7 * BLOCK) if IMPL == "plain" else 0', '(STEP + 1) if IMPL == "plain" else 0']),
-        ('"wide", "plain"', ['(VECTORS * 10) if IMPL == "wide" else 0', "STEP + PAIRS"]),
-        ('"wide"', ["VECTORS * 10", "STEP + PAIRS"]),
-    ],
-)
-def test_each_implementation_may_have_an_expected_latency_and_the_first_ones_counts(
-    tmp_path: Path, implementations: str, steps: list[str]
-) -> None:
-    family(tmp_path, KERNEL, LIMITS + PLAIN)
-    (tmp_path / "x.toml").write_text(SPACE.replace('"plain", "wide"', implementations).replace('"plain" }', '"wide" }'))
-    file = load_space(str(tmp_path / "x.toml"))
-    assert [*file.expected_latency] == ["STEP", "TIME"]
-    assert [*file.expected_latency.values()] == steps
-
-
-def test_a_study_is_the_same_whether_the_file_or_the_family_has_the_expected_latency(tmp_path: Path) -> None:
-    table = LIMITS[LIMITS.index("[cpu.wide.expected_latency]") :]
-    spaces = []
-    for folder, limits, more in (("family", LIMITS, ""), ("file", LIMITS.replace(table, ""), table)):
-        (tmp_path / folder).mkdir()
-        family(tmp_path / folder, KERNEL, limits)
-        text = SPACE.replace('"plain", "wide"', '"wide"').replace('"plain" }', '"wide" }')
-        (tmp_path / folder / "x.toml").write_text(text + more.replace("cpu.wide.", ""))
-        spaces.append(Space.enumerate(load_space(str(tmp_path / folder / "x.toml")), {"L2_BYTES": 1 << 20}))
-    one, other = spaces
-    assert one.digest == other.digest
-    assert one.file.expected_latency == other.file.expected_latency
-    assert one.expected is not None
-    assert other.expected is not None
-    assert one.expected.tolist() == other.expected.tolist()
-
-
-def test_a_family_without_limits_leaves_the_file_as_it_is_but_for_the_conditions(tmp_path: Path) -> None:
-    family(tmp_path)
-    (tmp_path / "x.toml").write_text(SPACE)
-    file = load_space(str(tmp_path / "x.toml"))
-    assert (file.constraints, file.amounts, file.derived, file.expected_latency) == ((), {}, {}, {})
-    assert file.parameters["WIDTH"].when == 'IMPL == "wide"'
-
-
-def test_a_family_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(KernelError, match=r"no kernel family 'tiles': looked for tiles/kernel\.toml in"):
-        find_limits("tiles", "cpu", tmp_path)
 
 
 BAD = [

@@ -78,14 +78,6 @@ def test_a_forward_reads_and_writes_the_given_memory(variant: LoadedVariant, buf
     assert float(buffers.outputs[0].view(-1)[0]) == 7.0  # (3 + 1/2) * 2
 
 
-def test_a_prepared_call_runs_often(variant: LoadedVariant, buffers: Buffers) -> None:
-    call = variant.prepared(PROBLEM, *buffers, variant.workspace_bytes(PROBLEM))
-    for _ in range(3):
-        buffers.outputs[0].zero_()
-        assert call(0) == 0
-        assert float(buffers.outputs[0].view(-1)[0]) == 7.0
-
-
 def test_the_variants_status_comes_back(variant: LoadedVariant, buffers: Buffers) -> None:
     wanted = variant.workspace_bytes(PROBLEM)
     assert variant.run(PROBLEM, *buffers, wanted - 1) == 2
@@ -93,25 +85,6 @@ def test_the_variants_status_comes_back(variant: LoadedVariant, buffers: Buffers
     (_, k, v), output = buffers.inputs, zeros(7)
     assert variant.run(outside, (zeros(7), k, v), (output,), buffers.workspace, wanted) == 1
     assert not output.any()
-
-
-@pytest.mark.parametrize(
-    ("status", "text"),
-    [
-        (0, "ok"),
-        (1, "outside the variant's domain"),
-        (2, "workspace missing or too small"),
-        (3, "no threads"),
-        (7, "unknown status 7"),
-        (-1, "unknown status -1"),
-        (1000, "device error 0 (see CUresult in cuda.h)"),
-        (1500, "device error 500 (not found)"),
-        (1719, "device error 719 (launch failure)"),
-        (3014, "cuBLAS status 14 (see cublasStatus_t in cublas_api.h)"),
-    ],
-)
-def test_every_status_has_words(status: int, text: str) -> None:
-    assert CUDA_ERRORS.text(status) == text
 
 
 def test_an_error_outlives_its_call_or_not() -> None:
@@ -161,14 +134,6 @@ def test_unfit_tensors_are_refused_before_anything_runs(
         with pytest.raises(error, match=f"^{place} {message}"):
             run(PROBLEM, (q, k, v), (output,), buffers.workspace, variant.workspace_bytes(PROBLEM))
     assert place == "O" or not output.any()
-
-
-def test_the_workspace_is_aligned_to_64_bytes(variant: LoadedVariant, buffers: Buffers) -> None:
-    for offset in (16, 32):
-        with pytest.raises(ValueError, match="the workspace is not aligned to 64 bytes"):
-            variant.run(PROBLEM, buffers.inputs, buffers.outputs, buffers.workspace + offset, 1000)
-    q, k, v = buffers.inputs
-    assert variant.run(PROBLEM, (moved(q, 16), k, v), *buffers[1:], 1000) == 0
 
 
 VIEWS = PROBLEM.model_copy(update={"layout": "bshd", "batch": 2})
@@ -229,23 +194,6 @@ def test_a_call_that_does_not_fit_the_abi_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         module.run(inputs, outputs, dims, scalars, 0, 0, 0)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ((), (), (), ()),
-        ((1, 2, 3), (4,), (1,), (), 0, 0, 0),
-        (("q", None, None), (None,), (1,), (), 0, 0, 0),
-        ((), (), (1 << 63,), (), 0, 0, 0),
-        ((), (), ("one",), (), 0, 0, 0),
-        ((), (), (1,), ("scale",), 0, 0, 0),
-        ([0], [0], [1], [1.0], 0, 0, 0),
-    ],
-)
-def test_arguments_of_another_kind_raise(module: ModuleType, arguments: tuple[object, ...]) -> None:
-    with pytest.raises((AttributeError, TypeError, OverflowError, SystemError)):
-        module.run(*arguments)
 
 
 def test_dims_that_are_not_given_are_zero_and_workspace_asks_with_dims_alone(module: ModuleType) -> None:

@@ -138,19 +138,6 @@ def test_every_case_is_inside_the_domain_and_every_refusal_outside(domain: str, 
     assert [problem for problem in matrix.outside() if promised.serve(problem)] == []
 
 
-def test_a_case_moves_no_further_than_it_must() -> None:
-    nearest = claims("SEQ_Q % 16 == 0 and SEQ_K > 200").nearest(PROBLEM.model_copy(update={"seq_q": 113, "seq_k": 150}))
-    assert nearest is not None
-    assert nearest.shape[2:4] == (112, 201)
-    assert claims("SEQ_Q > 100000").nearest(PROBLEM) is None
-
-
-def test_without_a_domain_everything_is_served() -> None:
-    matrix = Matrix(PROBLEM)
-    assert not matrix.bounded
-    assert matrix.quick()[3].problem.shape[2] == 113
-
-
 # kernel.toml --------------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,6 @@ from autotuner.gate.invariants import of_op
 from autotuner.gate.launching import Evidence, Launching
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops.sdpa import OP, tensors
-from autotuner.ops.sdpa.cases import tile_lengths
 from autotuner.ops.sdpa.invariants import spread
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors
@@ -107,12 +106,6 @@ def test_fixed_lengths_are_those_of_every_case_and_none_comes_twice(causal: bool
     assert {case.problem.shape[2:4] for case in cases} == {(96, 160)}
     assert len({(case.problem, case.distribution) for case in full}) == len(full)
     assert {case.distribution for case in full} >= {"randn", "large", "huge", "tiny_v", "zero_q", "const_v"}
-
-
-def test_any_lengths_have_cases_at_the_edges_of_the_tiles() -> None:
-    lengths = {case.problem.shape[2:4] for case in Matrix(PROBLEM).full((64, 32))}
-    assert {(length, length) for length in tile_lengths((64, 32))} <= lengths
-    assert {(63, 63), (64, 64), (65, 65), (31, 31), (33, 33), (81, 81)} <= lengths
 
 
 def base_two(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.family import Family
-from autotuner.gate.bench import run_foreign
 from autotuner.gate.cases import Matrix
 from autotuner.gate.references import answers, names, without_nan
 from autotuner.gate.tolerance import compute_truth, judge
@@ -22,7 +20,6 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Calibration
-from autotuner.values.problem import Problem
 from tests.helpers.lines import cpu_line
 from tests.helpers.recorded import case_errors
 
@@ -133,54 +130,3 @@ def test_a_row_that_sees_no_key_is_not_what_a_baseline_is_judged_by(monkeypatch:
     assert answer is not None
     for found, expected in zip(answer, reference(problem, given), strict=True):
         torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
-
-
-def test_between_launches_another_baseline_runs_where_the_named_one_does_not_take_the_problem(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    problem = SdpaProblem(batch=1, heads=2, seq_q=4, seq_k=4, head_dim=16, dtype="float32")
-    ran: list[str] = []
-
-    def baseline(name: str, takes: bool) -> Baseline:
-        def forward(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            if not takes:
-                raise RuntimeError(f"{name} does not take it")
-            ran.append(name)
-            return given[:1]
-
-        return Baseline(lambda _: forward, frozenset({"cpu"}))
-
-    known = tensors.BASELINES
-    monkeypatch.setitem(known, tensors.BETWEEN["cpu"], baseline("named", takes=False))
-    monkeypatch.setitem(known, "flash", baseline("flash", takes=True))
-    run_foreign(problem, "cpu", inputs(problem, "randn", 0))
-    assert ran == ["flash"]
-    monkeypatch.setitem(known, "flash", baseline("flash", takes=False))
-    with pytest.raises(RuntimeError, match="named does not take it"):
-        run_foreign(problem, "cpu", inputs(problem, "randn", 0))
-
-
-def test_a_baseline_that_is_made_for_each_problem_is_asked_for_the_timed_ones_alone(
-    toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[Problem] = []
-
-    def forward(problem: Problem) -> Callable[..., tuple[torch.Tensor, ...]]:
-        def right(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            if problem not in made:
-                made.append(problem)
-            return tensors.BASELINES["flash"].forward(problem)(*given)
-
-        return right
-
-    known = tensors.BASELINES
-    monkeypatch.setitem(known, "slow to make", Baseline(forward, frozenset({"cpu"}), made_for_each=True))
-    small = SdpaProblem(batch=1, heads=2, seq_q=32, seq_k=32, head_dim=16, dtype="float32")
-    problems = (small, small.model_copy(update={"seq_q": 48, "seq_k": 48}))
-    found = cpu_line(toolchain, Family.find("sdpa"))().calibrate(
-        Conditions(problems=problems, seeds=(1, 2, 3, 4)), print
-    )
-    assert tuple(made) == problems
-    judged = [each for each in found.references if each.backend == "slow to make" and each.errors is not None]
-    assert [each.case for each in judged] == ["measured", "measured"]
-    assert {each.problem for each in found.timings if each.backend == "slow to make"} == set(problems)

@@ -324,11 +324,6 @@ def tool(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "compute_sanitizer", lambda: str(path))
 
 
-def test_without_compute_sanitizer_it_is_unavailable(sm_90: CudaToolchain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "compute_sanitizer", lambda: None)
-    require_unavailable(on_cuda(sm_90, "none"), "no compute-sanitizer")
-
-
 def says(*lines: str) -> str:
     """Writes what the process writes to its progress, the tool's last argument."""
     return f'for last; do :; done; printf "%s\\n" {" ".join(lines)} > "$last"'
@@ -378,15 +373,6 @@ def test_without_a_device_it_is_unavailable(
 ) -> None:
     tool(tmp_path, 'while [ "$1" != -m ]; do last=$1; shift; done; exec "$last" "$@"', monkeypatch)
     require_unavailable(on_cuda(sm_90, "none"), "libcuda.so.1")
-
-
-def test_compute_sanitizer_is_looked_for_beside_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path in ("bin/nvcc", "compute-sanitizer/compute-sanitizer"):
-        (tmp_path / path).parent.mkdir()
-        (tmp_path / path).write_text("#!/bin/sh\n")
-        (tmp_path / path).chmod(0o755)
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert config.compute_sanitizer() == str(tmp_path / "compute-sanitizer" / "compute-sanitizer")
 
 
 # Reports --------------------------------------------------------------------------------------------------------------

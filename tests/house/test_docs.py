@@ -204,19 +204,6 @@ def test_every_command_line_has_a_command_and_its_options(page: Path) -> None:
     assert sorted({*wrong_commands(page)}) == []
 
 
-def test_command_lines_are_found() -> None:
-    found = [words for page in PAGES for words in typed(page, "autotuner")]
-    assert ["tune", "examples/own_kernel/space.toml", "--trials", "8"] in found
-    assert ["space", "list"] in found
-    assert len(found) > 50
-
-
-@pytest.mark.parametrize("line", ["tun --trials 8", "space", "space drop"])
-def test_a_command_that_does_not_exist_is_seen(line: str) -> None:
-    with pytest.raises(AssertionError):
-        command_of(line.split())
-
-
 @each_page
 def test_nobody_is_told_to_install_another_program_of_our_name(page: Path) -> None:
     assert re.findall(r"pip install ['\"]?autotuner\b", page.read_text()) == []

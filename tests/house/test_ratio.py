@@ -6,8 +6,6 @@ import ast
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
 import autotuner
 
 PACKAGE = Path(autotuner.__file__ or "").parent
@@ -88,20 +86,3 @@ def test_the_store_computes_no_statistics() -> None:
     """It holds and finds: a median, a quantile or an interval of what it holds is made in the rooms above."""
     others = {path for path, _ in sources() if not path.startswith("store/")}
     assert places(is_statistics, others) == []
-
-
-@pytest.mark.parametrize(
-    "text", ["import statistics", "from autotuner.race.statistics import deviation", "math.sqrt(x)", "func.median(us)"]
-)
-def test_statistics_are_found(text: str) -> None:
-    assert any(map(is_statistics, ast.walk(ast.parse(text))))
-
-
-@pytest.mark.parametrize("text", ["math.exp(-x)", "np.exp(-of.mean())", "1 - expm1(-gain)"])
-def test_a_negative_exponent_is_found(text: str) -> None:
-    assert any(map(is_negative_exponent, ast.walk(ast.parse(text))))
-
-
-@pytest.mark.parametrize("text", ["S(low=f(x.high), high=2)", "S(speedup_high=g(low))", "a, b = x.high, x.low"])
-def test_changed_ends_are_found(text: str) -> None:
-    assert any(map(is_exchange, ast.walk(ast.parse(text))))

@@ -6,7 +6,6 @@ import os
 import re
 import select
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,7 +19,6 @@ import typer.main
 import yaml  # type: ignore[import-untyped, unused-ignore]
 
 from autotuner.cli.app import app
-from autotuner.jobs import worker
 from tests.helpers.stores import locked
 
 HOSTS = Path(__file__).parent.parent.parent / "examples" / "hosts"
@@ -90,17 +88,6 @@ with stop.listening(), Store.open("studies.db") as store:
 """A worker that beats at each look for a sweep."""
 
 
-def test_the_unit_is_one(tmp_path: Path) -> None:
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd-analyze is not installed")
-    unit = tmp_path / "autotuner-worker@.service"
-    unit.write_text(UNIT.read_text())
-    command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert [line for line in done.stderr.splitlines() if unit.name in line] == []
-    assert done.returncode == 0, done.stderr
-
-
 def told(manager: socket.socket) -> str:
     """What a service tells its manager next."""
     return manager.recv(100).decode()
@@ -136,13 +123,6 @@ def test_a_worker_tells_the_manager_of_the_unit_that_it_lives(tmp_path: Path) ->
             finally:
                 one.kill()  # nothing, once it has ended
         assert all_told(manager)[-1] == "STOPPING=1"
-
-
-def test_the_watchdog_is_slower_than_a_worker_that_lives() -> None:
-    """Many times: a beat waits for a locked store."""
-    watchdog = re.search(r"^WatchdogSec=(\d+)$", UNIT.read_text(), re.MULTILINE)
-    assert watchdog is not None
-    assert int(watchdog[1]) >= 10 * worker.BEAT_S
 
 
 def test_the_batch_script_hands_back_when_slurm_says_so(tmp_path: Path) -> None:

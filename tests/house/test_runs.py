@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
-import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,18 +40,6 @@ def test_of_each_name_its_count_runs_the_same_in_every_run() -> None:
     assert run() == run()
     assert {name.split("[")[1][0] for name in run() if "::named" in name} == set("xyz")
     assert Counter(name.split("[")[0] for name in run()) == {"a.py::usual": 3, "a.py::named": 3, "a.py::unnamed": 2}
-
-
-def test_tests_of_several_functions_may_be_one_group() -> None:
-    assert len(turns.left_out([item(f"{name}.py::f", 2, of="whole sweeps") for name in "abcde"])) == 3
-
-
-def test_tests_for_a_gpu_are_left_out_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu: Any = SimpleNamespace(get_closest_marker={"gpu": True}.get)
-    usual: Any = item("usual")
-    for there in (False, True):
-        monkeypatch.setattr(turns, "has_gpu", lambda there=there: there)
-        assert turns.without_gpu([usual, gpu]) == ([] if there else [gpu])
 
 
 # Turns --------------------------------------------------------------------------------------------------------------
@@ -134,12 +120,6 @@ def test_a_timed_test_that_fails_is_tried_again_alone_and_skipped_only_on_a_busy
     assert len([*pytester.path.glob("try*")]) == tries
     if outcome == "skipped":
         found.stdout.fnmatch_lines("*busy with something else, and beside others it failed: *assert 0 >= 2*")
-
-
-def test_a_machine_is_busy_where_others_take_the_cpu_from_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert turns.is_quiet() or os.getloadavg()[0] > 1
-    monkeypatch.setattr(time, "thread_time", lambda: 0.5 * time.monotonic())
-    assert not turns.is_quiet()
 
 
 # The layout ---------------------------------------------------------------------------------------------------------

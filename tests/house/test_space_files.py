@@ -50,7 +50,3 @@ def test_no_block_of_lines_stands_in_two_files() -> None:
         for first in range(len(lines) - BLOCK + 1):
             places["\n".join(lines[first : first + BLOCK])].add(str(path.relative_to(ROOT)))
     assert {block: files for block, files in places.items() if len(files) > 1} == {}
-
-
-def test_the_landscapes_are_among_them() -> None:
-    assert {"sdpa_mission", "sdpa_deep"} <= {path.stem for path in LANDSCAPES}

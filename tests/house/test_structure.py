@@ -14,8 +14,6 @@ import pytest
 import autotuner
 from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.cuda.architecture import architecture
-from autotuner.forge.family import Family
-from autotuner.gate.gate import checks_of
 from autotuner.ops import OPS
 from autotuner.spaces.space import Space
 from autotuner.tuning.workbench import Workbench, load_space
@@ -73,12 +71,6 @@ def test_every_code_is_in_the_docs_and_every_code_there_exists() -> None:
     ranges = {code for code in known if code.endswith((".T1", ".T2"))}
     assert sorted(known - named - ranges) == []
     assert sorted(code for code in named - known if code.startswith("G")) == []
-
-
-def test_a_check_is_named_once() -> None:
-    for op in OPS.values():
-        codes = [check.code for check in checks_of(op)]
-        assert len(set(codes)) == len(codes)
 
 
 def test_the_driver_does_not_import_torch() -> None:
@@ -147,10 +139,3 @@ def test_the_default_point_is_valid_on_a_plain_machine(path: Path) -> None:
 def test_the_pages_say_what_the_results_say() -> None:
     done = subprocess.run([sys.executable, "-m", pages.__name__, "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_every_source_of_the_shipped_family_exists() -> None:
-    family = Family.load(config.kernels_dir() / "sdpa")
-    sources = [each for table in family.document.devices.values() for each in table.values()]
-    assert sources
-    assert [each.source for each in sources if not (family.folder / each.source).is_file()] == []

@@ -12,14 +12,12 @@ from autotuner.devices import DEVICES
 from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.jobs import queue, worker
 from autotuner.jobs.foreground import server_of
-from autotuner.jobs.outlook import Findings, group_state, outlook, outlooks
-from autotuner.jobs.sweep_run import Listener, SweepRun
+from autotuner.jobs.outlook import outlook, outlooks
 from autotuner.store import Store, device_health, lease, sweeps
 from autotuner.store.sweeps import Claim
 from autotuner.store.tables import LeaseRow
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Quoted
-from autotuner.values.errors import InputError
 from autotuner.values.sweep import Found, State, SweepRequest
 from tests.helpers import simulated
 from tests.helpers.recorded import CALIBRATION, measured, record_all, study_record
@@ -61,16 +59,6 @@ def test_a_sweep_for_a_device_that_nobody_serves_is_told_so(store: Store) -> Non
         assert waits(store, other) == "behind 1 other"
 
 
-def test_two_devices_are_those_of_one_worker(store: Store) -> None:
-    both, every = ask(store, "both", "cuda:0, cuda:1"), ask(store, "all", "all")
-    with serving(store, 0), serving(store, 1, pid=os.getppid()):
-        assert "no worker serves cuda:0, cuda:1" in str(waits(store, both))
-        assert "no worker serves all" in str(waits(store, every))
-    with serving(store, 0, 1, every=True):
-        assert waits(store, both) == "a worker is about to take it"
-        assert waits(store, every) == "behind 1 other"
-
-
 def test_who_is_ahead_is_compared_with_the_workers_that_are_free(store: Store) -> None:
     first, second, third = (ask(store, name) for name in "abc")
     with serving(store, 0), serving(store, 1, pid=os.getppid()):
@@ -82,16 +70,6 @@ def test_who_is_ahead_is_compared_with_the_workers_that_are_free(store: Store) -
         assert waits(store, third) == "behind 2 others"
         assert outlook(store, third).place == 2
         claim.lease.release()
-
-
-def test_a_worker_in_quarantine_counts_for_nothing(store: Store) -> None:
-    first, second = ask(store, "a"), ask(store, "b")
-    with serving(store, 0), serving(store, 1, pid=os.getppid()):
-        device_health.quarantine(store, ["h/GPU-1"], "it is hot", "cool it", None)
-        assert waits(store, first) == "a worker is about to take it"
-        assert waits(store, second) == "behind 1 other"
-        only = ask(store, "c", "cuda:1")
-        assert waits(store, only) == "h/GPU-1 is in quarantine: it is hot"
 
 
 # What is read for it ----------------------------------------------------------------------------------------------
@@ -134,43 +112,6 @@ def test_a_sweep_that_is_over_shows_what_it_found(store: Store, read: list[str])
     assert outlook(store, queue.retry(store, claim.sweep.id).id).judged == 2
 
 
-def test_a_study_is_read_again_only_once_it_has_changed(store: Store, read: list[str]) -> None:
-    store.ensure_study(study_record())
-    session = store.start_session(study_record().name, CALIBRATION, {})
-    record_all(store, session, [measured(1, 50.0), measured(2, 60.0)])
-    claims = [works(store, name, study_record().name) for name in ("a", "again")]
-    progress = Findings(store)
-    before = [outlooks(store, None, progress) for _ in range(3)]
-    assert before[0][0].best_speedup is not None
-    assert [each.best_speedup for look in before for each in look] == [before[0][0].best_speedup] * 6
-    assert read == [study_record().name]
-    store.revoke(study_record().name, 0, "it was wrong")
-    assert {each.best_speedup for each in outlooks(store, None, progress)}.isdisjoint({before[0][0].best_speedup})
-    assert len(read) == 2
-    for claim in claims:
-        claim.lease.release()
-
-
-def test_a_group_is_done_once_each_of_its_sweeps_has_a_result(store: Store) -> None:
-    """And not where one has never begun, or has nothing to show."""
-    request = queue.request_for(simulated.space().file, name="group")
-    group, _ = queue.submit_group(store, [request, request.model_copy(update={"seed": 1})])
-
-    def state() -> State:
-        return group_state([outlook(store, each.id) for each in group])
-
-    good = Found(judged=3, best_speedup=1.5)
-    assert state() == State.QUEUED
-    sweeps.settle(store, group[0].id, State.DONE, found=good)
-    assert state() == State.QUEUED
-    queue.cancel(store, group[1].id)
-    assert state() == State.CANCELLED
-    sweeps.settle(store, group[1].id, State.DONE, found=Found(judged=3))
-    assert state() == State.FAILED
-    sweeps.settle(store, group[1].id, State.DONE, found=good)
-    assert state() == State.DONE
-
-
 # tune, where workers serve devices ------------------------------------------------------------------------------------
 
 
@@ -189,20 +130,6 @@ def test_a_command_attaches_to_the_worker_that_serves_all_its_devices(store: Sto
         anyone = server_of(store, request_of(store, None), ["h/GPU-0"])
         assert anyone is not None
         assert anyone.devices is None
-
-
-def test_a_command_does_not_wait_for_devices_that_no_one_worker_serves(store: Store) -> None:
-    request, names = request_of(store, "all"), ["h/GPU-0", "h/GPU-1"]
-    with serving(store, 0), serving(store, 1, pid=os.getppid()):
-        said = f"h/GPU-0 is served by process {os.getpid()}, h/GPU-1 is served by process {os.getppid()}"
-        with pytest.raises(InputError, match=f"--devices all: {said}: name devices that one worker serves"):
-            server_of(store, request, names)
-    with serving(store, 1), pytest.raises(InputError, match="h/GPU-0 is served by nobody"):
-        server_of(store, request, names)
-    with serving(store, 0, 1):
-        device_health.quarantine(store, ["h/GPU-1"], "it is hot", "cool", None)
-        with pytest.raises(InputError, match="h/GPU-1 is in quarantine: it is hot; cool h/GPU-1"):
-            server_of(store, request, names)
 
 
 # What a worker says of itself -----------------------------------------------------------------------------------------
@@ -236,24 +163,3 @@ def test_a_worker_takes_what_the_store_says_it_takes(
     with device_health.serving(store, dict(zip(serves.names, serves.words, strict=True)), "h", "cuda", "", "worker"):
         shown = {each.request.devices for each in found if "no worker serves" not in str(waits(store, each.id))}
     assert shown == taken
-
-
-def test_devices_of_several_models_are_never_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotuner.devices.cuda.facts.probe_all", lambda: (gpu(0), gpu(1, "NVIDIA A100")))
-    monkeypatch.setattr(worker, "DEVICES", {"cuda": DEVICES["cuda"]._replace(missing=lambda: None)})
-    assert worker.served("cuda:0").words == (("cuda:0",),)
-
-
-def test_a_kind_without_a_choice_of_devices_takes_any(store: Store) -> None:
-    """It fails in its worker, in words."""
-    number = ask(store, "a", "cpu", backend="cpu")
-    with device_health.serving(store, {"h/cpu": ()}, "h", "cpu", "a CPU", "worker"):
-        assert waits(store, number) == "a worker is about to take it"
-
-
-def test_a_sweep_that_ends_without_a_result_says_so(store: Store) -> None:
-    claim = works(store, "a", "never made")
-    found = SweepRun(store, claim, Listener()).end(State.DONE, "")
-    claim.lease.release()
-    assert (found.state, found.found) == (State.DONE, Found())
-    assert found.detail == "no variant was measured to the end"

@@ -100,19 +100,6 @@ def test_waiting_for_a_device_is_no_work(run: SweepRun, pauses: list[float]) -> 
     assert run.spent_s - spent_s <= time.monotonic() - before - sum(pauses)
 
 
-def test_it_is_none_either_where_the_device_comes_free(
-    run: SweepRun, pauses: list[float], clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here: Any = Locked()
-    monkeypatch.setattr(run._listener, "hears", lambda _: here.other.close())
-    before, spent_s = time.monotonic(), run.spent_s
-    with run.held(here):
-        assert len(pauses) == 1
-        assert run.spent_s - spent_s <= time.monotonic() - before - sum(pauses)
-        clock.more_s += 1000
-        assert run.spent_s - spent_s >= 1000
-
-
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_waiting_in_finals_is_no_work(
     store: Store, run: SweepRun, monkeypatch: pytest.MonkeyPatch, clock: Clock, is_stopped: bool

@@ -17,7 +17,7 @@ from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, moved
 from autotuner.spaces.space import Space
-from autotuner.tuning.workbench import Workbench, choose_device, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Value
 from benchmarks.attention.interleaved import variant_forward
@@ -170,10 +170,3 @@ def test_lengths_of_before_are_found(text: str) -> None:
         stale = expected(problem, (*(each.nan_to_num(0) for each in inputs[:3]), inputs[3]), first)
         with pytest.raises(AssertionError):
             require_close(problem, stale, inputs, lengths)
-
-
-@pytest.mark.parametrize(("space", "text", "wanted"), [*CASES, *CLUSTERS])
-def test_the_points_are_valid_on_hopper(space: str, text: str, wanted: Mapping[str, Value]) -> None:
-    found = load_space(space, problems=[text])
-    facts = choose_device(found, "sm_90").device.facts
-    assert chosen(Space.enumerate(found, facts), wanted) >= 0

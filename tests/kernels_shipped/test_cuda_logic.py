@@ -12,10 +12,8 @@ from autotuner.gate.cases import Case
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import DTYPES
 from autotuner.spaces.space import SpaceFile
-from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
-from autotuner.values.outcome import Artifact
-from tests.emulator.emulator import EmulationError, cuda_include, emulate, emulate_softmax, in_words, judged
+from tests.emulator.emulator import EmulationError, cuda_include, emulate_softmax, in_words, judged
 from tests.emulator.points import DEFAULTS, WGMMA, Point
 
 pytestmark = pytest.mark.skipif(
@@ -78,14 +76,6 @@ FAULTS = [
 def test_faults_are_seen(name: str, fault: str, complaint: str) -> None:
     with pytest.raises(EmulationError, match=complaint):
         check(FIXTURES / f"{name}.cu", {"FAULT": fault}, FULL, seeds=6)
-
-
-def test_a_seed_repeats_its_schedule() -> None:
-    generator = torch.Generator().manual_seed(1)
-    q, k, v = (torch.randn(1, 2, rows, 64, generator=generator).half() for rows in (70, 91, 91))
-    racing: Point = {"FAULT": "missing_arrival_barrier"}
-    first, second = (emulate(FIXTURES / "tensor_core.cu", racing, FULL, (q, k, v), 2) for _ in range(2))
-    assert torch.equal(first[0].view(torch.int16), second[0].view(torch.int16))
 
 
 def test_a_variant_that_does_not_compile_says_so() -> None:
@@ -166,14 +156,6 @@ def test_a_guess_at_the_maximum_is_taken_back(softmax: str, distribution: str, o
 
 
 # The example ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_example_is_built() -> None:
-    if config.nvcc() is None:
-        pytest.skip("needs nvcc")
-    workbench = Workbench(load_space(str(EXAMPLE / "space.toml")), "sm_90")
-    (built,) = workbench.build_all([workbench.space.default_index])
-    assert isinstance(built, Artifact), built
 
 
 @pytest.mark.parametrize("load", ["plain", "cp_async"])

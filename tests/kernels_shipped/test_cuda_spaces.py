@@ -15,7 +15,7 @@ import pytest
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.toolchain import CudaToolchain, has_cublas
 from autotuner.forge.build import build
-from autotuner.forge.family import Family, find_limits
+from autotuner.forge.family import find_limits
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.checks import broken_effect
 from autotuner.spaces.space import SpaceFile
@@ -152,32 +152,6 @@ def test_random_points_of_warpgroup_products_are_built(head_dim: int, causal: bo
     require_good(workbench, points[part::PARTS])
 
 
-VIEWS_OF_HOPPER = (
-    "(1,32,2048,128) float16 full bshd",
-    "(1,32:8,2048,128) bfloat16 causal packed",
-    "(1,32:4,2048,64) float16 full",
-    "(1,32:8,2048,64) float16 causal bshd lse",
-)
-
-
-@pytest.mark.slow
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("text", VIEWS_OF_HOPPER)
-def test_random_points_of_warpgroup_products_on_views_are_built(text: str, part: int) -> None:
-    """As on dense tensors; what finds a head's place takes registers too. In parts."""
-    workbench = Workbench(load_space("sdpa_wgmma", problems=[text]), "sm_90")
-    draw = random.Random(text)
-    points = [draw.randrange(len(workbench.space)) for _ in range(RANDOM)]
-    require_good(workbench, points[part::PARTS])
-
-
-def test_the_default_point_needs_nothing_new() -> None:
-    """The default of the space for every GPU is one that sm_80 can run."""
-    default = load_space("sdpa_cuda").default
-    assert (default["LOAD"], default["SPLIT"], default["MULTICAST"]) == ("cp_async", 1, 1)
-
-
 @pytest.mark.parametrize("fixed", ["[0]", "[0, 1]"])
 @pytest.mark.parametrize("update", [{"seq_k": 640}, {"batch": 2}])
 def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, update: dict[str, int]) -> None:
@@ -192,22 +166,3 @@ def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, 
             Workbench(file, "sm_90")
     else:
         assert Workbench(file, "sm_90").conditions.problems == problems
-
-
-def test_for_the_lengths_of_a_caller_none_is_compiled_in() -> None:
-    lengths = ["(2,12,128,64) float16 full bshd", "(2,12,384,64) float16 full bshd"]
-    several, one = load_space("sdpa_cuda", problems=lengths), load_space("sdpa_cuda", problems=lengths[:1])
-    assert several.parameters["FIXED"].values == (0,)
-    assert several.default.get("FIXED", 0) == 0
-    assert one.parameters["FIXED"].values == (0, 1)
-    assert several.parameters["FIXED"].when == one.parameters["FIXED"].when
-    if config.nvcc() is not None:
-        assert Workbench(several, "sm_90").conditions.problems == several.problems
-
-
-def test_every_cuda_implementation_names_its_host_side() -> None:
-    family = Family.load(config.kernels_dir() / "sdpa")
-    assert {name: each.host for name, each in family.table("cuda").items() if each.host} == {
-        "cublas": "cublas_host.cpp",
-        "wgmma": "wgmma_host.cpp",
-    }

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.ops import OPS
 from autotuner.spaces.space import Space
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning import transfer
@@ -83,11 +82,3 @@ def test_other_rows_begin_from_what_was_found(store: Store) -> None:
     assert len(found.known_points.points) == TRIALS
     warm = search(store, other, 3, found)
     assert warm[0] < cold[0]  # a search that knows nothing begins with the default point
-
-
-def test_problems_are_near_by_their_rows_and_far_by_their_element_type() -> None:
-    near, far = (record_of(space_of(f"(512,2048) {dtype}")) for dtype in ("float32", "bfloat16"))
-    first = record_of(space_of(FIRST))
-    assert transfer.distance(first, record_of(space_of(SECOND))) > 0
-    assert 0 < transfer.distance(near, first) < transfer.distance(far, first)
-    assert OPS["rmsnorm"].distance(*near.problems, *near.problems) == 0

@@ -9,7 +9,6 @@ from autotuner.ops import OPS
 from autotuner.ops.sdpa.masks import visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import distinct, gaps_of, lying_in, moved, span
-from autotuner.values.problem import Problem
 
 OP = OPS["sdpa"]
 TENSORS = OP.tensors()
@@ -20,20 +19,6 @@ def parsed(text: str) -> SdpaProblem:
     return SdpaProblem.parse(text)
 
 
-def test_a_document_from_before_there_were_groups_has_as_many_heads() -> None:
-    fields = {"op": "sdpa", "batch": 1, "heads": 8, "seq_q": 5, "seq_k": 7, "head_dim": 64, "dtype": "float32"}
-    old = Problem.model_validate({**fields, "causal": True})
-    assert old == parsed("(1,8,5x7,64) float32 causal")
-    assert (old.shape, old.short_shape) == ((1, 8, 5, 7, 8), (1, 8, 5, 7))
-
-
-def test_a_short_shape_keeps_groups() -> None:
-    assert parsed("(1,8:2,5,64) float32").sized((2, 3, 9, 11)).shape == (2, 6, 9, 11, 3)
-    assert parsed("(1,8,5,64) float32").sized((2, 3, 9, 11)).shape == (2, 3, 9, 11, 3)
-    with pytest.raises(ValueError, match="found 3 sizes"):
-        parsed("(1,8,5,64) float32").sized((2, 3, 9))
-
-
 @pytest.mark.parametrize("mask", ["full", "causal", "causal bottom_right"])
 @pytest.mark.parametrize("lengths", [(5, 9), (9, 5), (1, 9), (9, 1), (7, 7)])
 def test_flops_are_those_of_visible_scores(mask: str, lengths: tuple[int, int]) -> None:
@@ -41,22 +26,6 @@ def test_flops_are_those_of_visible_scores(mask: str, lengths: tuple[int, int]) 
     seen = visible(problem, None, torch.device("cpu"))
     count = lengths[0] * lengths[1] if seen is None else int(seen.sum())
     assert problem.flops == 4 * 2 * 3 * count * 64
-
-
-def test_layouts_lie_where_they_say() -> None:
-    q, k, v = TENSORS.inputs(parsed("(2,3,5,64) float32 packed"), "randn", 1)
-    assert q.untyped_storage().data_ptr() == k.untyped_storage().data_ptr() == v.untyped_storage().data_ptr()
-    assert q.stride() == (5 * 9 * 64, 64, 9 * 64, 1)
-    assert TENSORS.outputs(parsed("(2,3,5,64) float32 packed"), (q, k, v))[0].stride() == (960, 64, 192, 1)
-    q, k, v = TENSORS.inputs(parsed("(2,4:2,5x7,64) float16 bshd"), "gaps", 1)
-    (o,) = TENSORS.outputs(parsed("(2,4:2,5x7,64) float16 bshd"), (q, k, v))
-    strides = {tensor.stride() for tensor in (q, k, v, o)}
-    assert len(strides) == 4
-    assert all(stride % 8 == 0 for each in strides for stride in each[:3])
-    assert TENSORS.inputs(parsed("(2,3,5,64) float32 bshd"), "expanded", 1)[1].stride(0) == 0
-    dense = TENSORS.inputs(parsed("(2,3,5,64) float32"), "randn", 1)
-    viewed = TENSORS.inputs(parsed("(2,3,5,64) float32 bshd"), "randn", 1)
-    assert all(torch.equal(one, other) for one, other in zip(dense, viewed, strict=True))
 
 
 @pytest.mark.parametrize("name", ["flash", "math"])
@@ -75,18 +44,6 @@ def test_the_baselines_say_the_same_as_the_reference(name: str, text: str) -> No
         hidden = blind if one.dim() == 4 else blind[..., 0]
         assert torch.allclose(torch.where(hidden, 0, one), torch.where(hidden, 0, other.double()), atol=1e-3)
         assert torch.allclose(one, emulated, atol=1e-3)
-
-
-def test_a_row_that_sees_nothing_gives_nothing() -> None:
-    problem = parsed("(4,2,9x40,64) float32 causal bottom_right lengths lse")
-    inputs = TENSORS.inputs(problem, "ragged", 1)
-    assert inputs[3].tolist()[:3] == [40, 0, 1]
-    assert bool(inputs[1][1].isnan().all())
-    o, lse = TENSORS.reference(problem, inputs)
-    assert not o[1].any()
-    assert bool((lse[1] == -torch.inf).all())
-    assert not o[2, :, :8].any()
-    assert bool(lse[2, :, 8].isfinite().all())
 
 
 @pytest.mark.parametrize("text", [EVERYTHING, "(2,3,17,64) float32 packed lse", "(2,8:1,5x33,64) float32"])

@@ -25,10 +25,8 @@ from autotuner.race.statistics import (
     trimmed_bound,
     trimmed_interval,
 )
-from autotuner.race.thermometer import ATTEMPTS
 from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Artifact, Measurement, Stop
-from autotuner.values.ratio import combined
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.fake_line import Deviations, FakeArm, FakeLine, FakeTrack, Truth
 from tests.helpers.racing import fakes, race, raced, track
@@ -58,11 +56,6 @@ def test_the_rank_is_the_largest_that_covers(count: int) -> None:
     assert rank + 1 > count // 2 or coverage(rank + 1) < 0.95
 
 
-def test_too_few_values_have_an_unbounded_interval() -> None:
-    interval = median_interval([1.0, 2.0, 3.0, 4.0, 5.0])
-    assert (interval.low, interval.mid, interval.high) == (-math.inf, 3.0, math.inf)
-
-
 def test_the_interval_covers_the_median_of_a_skewed_distribution() -> None:
     draw = random.Random(1)
     truth = math.log(2)
@@ -81,32 +74,6 @@ def test_intervals_of_a_mean_cover_it_as_often_as_they_say(count: int) -> None:
         interval = trimmed_interval([draw.gauss(3.0, 1.0) for _ in range(count)])
         hits += interval.low <= 3.0 <= interval.high
     assert hits / 2000 == pytest.approx(0.95, abs=0.015)
-
-
-def test_one_value_bounds_nothing() -> None:
-    assert trimmed_bound([1.0], 0.05) == -math.inf
-    interval = trimmed_interval([1.0])
-    assert (interval.low, interval.mid, interval.high) == (-math.inf, 1.0, math.inf)
-    assert math.isnan(deviation([1.0]))
-
-
-def test_the_trimmed_mean_is_that_of_the_middle_and_its_error_that_of_yuen() -> None:
-    """By hand: of ten values two go at either end; the winsorized squares of 2 2 2 3 4 5 6 7 7 7 sum to 42.5."""
-    values = [3.0, 4.0, 5.0, 6.0, 7.0, 2.0, -90.0, -1.0, 80.0, 9.0]
-    mean, error, freedom = trimmed(values)
-    assert mean == pytest.approx((2 + 3 + 4 + 5 + 6 + 7) / 6)
-    assert freedom == 5
-    assert error == pytest.approx(math.sqrt(42.5 / (6 * 5)))
-
-
-def test_a_disturbed_block_hardly_moves_the_trimmed_bound() -> None:
-    calm = [0.05 + 0.001 * (place % 3) for place in range(10)]
-    assert trimmed_bound([*calm, 0.5], 0.01) > 0.045
-
-
-def test_several_problems_are_combined_block_by_block() -> None:
-    assert combined([[0.0, 1.0], [2.0, -1.0]], "mean") == [1.0, 0.0]
-    assert combined([[0.0, 1.0], [2.0, -1.0]], "max") == [2.0, 1.0]
 
 
 # The rules ----------------------------------------------------------------------------------------------------------
@@ -153,28 +120,6 @@ def test_looking_often_is_paid_for() -> None:
     assert lost / 300 > 0.08
 
 
-def test_both_first_blocks_must_be_hopeless() -> None:
-    assert rules.hopeless([0.5, 0.5])
-    assert not rules.hopeless([0.5, 0.3])
-    assert not rules.hopeless([0.5])
-    assert not rules.hopeless([0.5, 0.5, 0.5])
-    assert rules.decide([[1.0, 1.0]], [0.5, 0.5], TIE, 12, 60) == Stop.HOPELESS
-
-
-def test_without_an_incumbent_nothing_is_given_up() -> None:
-    slow = [2.0 + 1e-4 * block for block in range(12)]
-    assert rules.decide([slow[:2]], None, TIE, 12, 60) is None
-    assert rules.decide([slow], None, TIE, 12, 60) == Stop.PRECISE
-
-
-def test_every_problem_must_be_precise() -> None:
-    draw = random.Random(4)
-    calm = [draw.gauss(0, 0.001) for _ in range(12)]
-    wild = [draw.gauss(0, 0.1) for _ in range(12)]
-    assert rules.precise([calm, calm])
-    assert not rules.precise([calm, wild])
-
-
 def test_noise_that_has_stabilised_ends_a_race_that_will_not_be_precise() -> None:
     """The deviation of a pattern that repeats is the same however long it is looked at."""
     regular = list(itertools.islice(itertools.cycle([0.1, -0.1]), 30))
@@ -182,13 +127,6 @@ def test_noise_that_has_stabilised_ends_a_race_that_will_not_be_precise() -> Non
     assert rules.decide([regular], None, TIE, 12, 60) == Stop.STEADY
     assert not rules.steady([regular[: rules.STEADY_BLOCKS - 1]])
     assert not rules.steady([[*regular[:-2], 1.0, -1.0]])
-
-
-def test_a_candidate_for_promotion_is_not_cut_short_by_precision() -> None:
-    gains = [-0.02 + 1e-4 * (block % 5) for block in range(12)]
-    assert rules.decide([gains], gains, TIE, 12, 60) is None
-    tied = [1e-4 * (block % 5 - 2) for block in range(12)]
-    assert rules.decide([tied], tied, TIE, 12, 60) == Stop.PRECISE
 
 
 def test_a_race_whose_time_is_up_is_asked_once_whether_it_promotes() -> None:
@@ -317,12 +255,6 @@ def test_an_incumbent_that_cannot_be_loaded_says_nothing_of_the_variant(
     assert not found.verdict.judges
 
 
-def test_the_first_variant_is_the_incumbent_however_slow() -> None:
-    found = measured(race(500, None))
-    assert (found.promoted, found.censored, found.incumbent, found.gain) == (True, False, None, None)
-    assert found.timings[0].incumbent_us == ()
-
-
 @pytest.mark.parametrize(("us", "stop"), [(72, Stop.PROMOTED), (80, Stop.LATE)])
 def test_a_slow_race_promotes_too(us: float, stop: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
     """No block is over before the time is."""
@@ -349,20 +281,6 @@ def test_what_is_given_up_is_estimated_through_the_incumbent() -> None:
     (timing,) = measured.timings
     assert measured.objective == timing.log_ratio.mid == pytest.approx(known + math.log(96 / 80), abs=0.01)
     assert timing.log_ratio.low <= measured.objective <= timing.log_ratio.high
-
-
-@pytest.mark.parametrize("us", [70, 80.2])
-def test_what_is_not_given_up_is_measured_against_the_baseline_itself(us: float) -> None:
-    measured = race(us, ratios=(math.log(0.5),))
-    assert isinstance(measured, Measurement)
-    assert not measured.censored
-    assert measured.objective == pytest.approx(math.log(us / 100), abs=0.01)
-
-
-def test_a_race_in_wild_noise_ends_at_the_most_blocks_or_when_that_is_steady() -> None:
-    found = measured(race(80, deviations=Deviations(noise=0.2)))
-    assert found.stopped in (Stop.LIMIT, Stop.STEADY)
-    assert found.timings[0].log_ratio.high - found.timings[0].log_ratio.low > 2 * rules.HALF_WIDTH
 
 
 def test_throttling_costs_blocks_and_does_not_move_the_ratio() -> None:
@@ -430,18 +348,3 @@ def test_a_race_or_a_heat_is_announced_as_it_goes_on(every_s: float, monkeypatch
     said.clear()
     taken = 24 + heat(tracks, artifacts, 24, conditions, said.append).discarded
     assert said.count("racing") == 1 + again * 3 * taken
-
-
-def test_every_attempt_of_a_race_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotuner.race.blocks.EVERY_S", 0.0)
-    monkeypatch.setattr("autotuner.race.thermometer.PAUSE_S", 0.0)
-    backend, artifacts, conditions = fakes([77, 80], None, baseline_us=(50.0,))
-    said: list[str] = []
-    tracks = backend.tracks(conditions)
-    found = measure(tracks, artifacts[0], Incumbent(artifacts[1]), conditions, said.append)
-    assert isinstance(found, Fault)
-    assert said.count(f"measuring {tracks[0].problem}") == 1 + ATTEMPTS * 3 * rules.PROMOTION_BLOCKS
-
-
-def test_weights_say_how_much_each_problem_counts() -> None:
-    assert combined([[0.0, 1.0], [2.0, -1.0]], (3.0, 1.0)) == [0.5, 0.5]

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from autotuner.run import executor as executors
-from autotuner.run.jobs import AnyJob, BuildJob, Built, CalibrationJob, Result
-from autotuner.values.errors import InfrastructureError
+from autotuner.run.jobs import AnyJob, BuildJob, Built, Result
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
 from tests.helpers.inline_executor import InlineExecutor
@@ -51,23 +50,6 @@ def test_the_answers_are_in_the_order_of_the_jobs() -> None:
     assert built == [SPACE.point(5), SPACE.point(7)]
     assert executor.lanes_asked == [0, 1]
     assert beats[0] == 4  # at two waits without an answer and at two with one
-
-
-def test_one_job_has_its_answer() -> None:
-    executor = InlineExecutor(simulated.backend())
-    found = executors.sound_calibration(executors.ask(executor, CalibrationJob(conditions=simulated.conditions())))
-    assert found.baselines == ("fake",)
-
-
-def test_nothing_can_be_waited_for_when_no_job_is_under_way() -> None:
-    with pytest.raises(InfrastructureError, match="no job is under way"):
-        executors.next_answer(InlineExecutor(simulated.backend()))
-
-
-def test_another_answer_is_no_calibration() -> None:
-    executor = InlineExecutor(simulated.backend())
-    with pytest.raises(InfrastructureError, match="calibration gave no result"):
-        executors.calibration(executors.ask(executor, build(0)))
 
 
 def test_a_lease_is_renewed_no_more_often_than_it_must_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from autotuner.race.arms import Tracks
 from autotuner.run import jobs
-from autotuner.run.jobs import CalibrationJob, perform
+from autotuner.run.jobs import perform
 from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
 from autotuner.store import Store
@@ -24,9 +24,9 @@ from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DeviceFullError
 from autotuner.values.gate_report import GateReport
-from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say
+from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.executors import CONDITIONS, PlayBackend, judge_job, outcome, race_job
+from tests.conformance.executors import PlayBackend, judge_job, outcome, race_job
 from tests.helpers import preload, simulated
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
@@ -87,21 +87,6 @@ def test_memory_that_does_not_come_back_is_a_disturbed_machine() -> None:
     raced = perform(race_job("right"), Full(3), lambda _: None)
     assert isinstance(raced, Fault)
     assert (raced.verdict, raced.code) == (Verdict.DISTURBED, "measure.full")
-
-
-def test_races_and_calibrations_wait_too() -> None:
-    assert isinstance(perform(race_job("right"), Full(2), lambda _: None), Heat)
-    job = CalibrationJob(conditions=CONDITIONS)
-    assert isinstance(perform(job, Full(2), lambda _: None), Calibration)
-    with pytest.raises(DeviceFullError, match="the memory of the device is full"):
-        perform(job, Full(3), lambda _: None)
-
-
-def test_nothing_else_is_waited_for() -> None:
-    backend = Full(2, RuntimeError("something else"))
-    with pytest.raises(RuntimeError, match="something else"):
-        perform(judge_job(), backend, lambda _: None)
-    assert backend.left == 1
 
 
 class Holds(PlayBackend):

@@ -85,17 +85,6 @@ def test_it_has_one_job_in_hand_and_no_more(eager: LocalExecutor, tmp_path: Path
     assert eager.wait() is None
 
 
-def test_nothing_is_in_hand_where_building_and_judging_take_turns(tmp_path: Path) -> None:
-    with closing(LocalExecutor(play, preload.CPU, builders=2, jobs_per_process=20)) as executor:
-        for name in "AB":
-            executor.submit(work(tmp_path, name))
-        assert executor.wait(0.0) is None  # now it is the judges' turn
-        come(lambda: bool(notes(tmp_path, "end")))
-        time.sleep(0.3)
-        assert begun(tmp_path) == ["A"]
-        assert all(outcome(executor.wait(60)).verdict == Verdict.MEASURED for _ in "AB")
-
-
 @pytest.mark.parametrize(
     ("odd", "verdict", "begins"),
     [
@@ -165,19 +154,6 @@ def test_a_race_in_hand_that_costs_its_process_ends_with_a_fault(eager: LocalExe
     assert done[0] == number
     assert isinstance(done[1], Fault)
     assert done[1].code == "process.signal"
-
-
-def test_a_process_in_its_last_job_has_none_in_hand_and_its_results_count(tmp_path: Path) -> None:
-    with closing(ahead(jobs=2)) as executor:
-        numbers = [executor.submit(work(tmp_path, name)) for name in "ABC"]
-        come(lambda: len(notes(tmp_path)) == 4)
-        time.sleep(0.3)  # it has ended, and nobody has read anything yet
-        done = [executor.wait(60) for _ in "ABC"]
-    assert [each[0] for each in done if each] == numbers
-    assert all(outcome(each).verdict == Verdict.MEASURED for each in done)
-    assert begun(tmp_path) == list("ABC")
-    first, second, third = [note.pid for note in notes(tmp_path, "begin")]
-    assert first == second != third
 
 
 @pytest.mark.slow

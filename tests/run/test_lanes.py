@@ -83,15 +83,6 @@ def test_builds_run_beside_each_other_and_beside_the_device(executor: LocalExecu
         assert isinstance(done[1], Built) or outcome(done).verdict == Verdict.MEASURED
 
 
-def test_a_job_of_the_device_does_not_wait_for_builds_before_it(executor: LocalExecutor) -> None:
-    for _ in range(4):
-        executor.submit(build_job("sleep", MS=5000))
-    number = executor.submit(judge_job())
-    done = executor.wait(60)
-    assert done is not None
-    assert done[0] == number
-
-
 def test_builds_see_no_device(executor: LocalExecutor) -> None:
     said = result(executor, build_job("tells", AS="build_failed", WHAT="devices"))
     assert said.fault is not None
@@ -106,11 +97,6 @@ def test_a_process_serves_so_many_jobs_and_is_replaced(executor: LocalExecutor) 
     pids = [told(executor) for _ in range(2 * JOBS + 1)]
     assert [len(set(pids[i : i + JOBS])) for i in (0, JOBS)] == [1, 1]
     assert len(set(pids)) == 3
-
-
-def test_by_default_each_job_has_a_process_of_its_own() -> None:
-    with closing(LocalExecutor(play, preload.CPU)) as executor:
-        assert len({told(executor) for _ in range(3)}) == 3
 
 
 @pytest.mark.parametrize(

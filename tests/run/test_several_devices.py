@@ -13,24 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.devices import Chosen
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda import probe as cuda_probe
 from autotuner.devices.cuda.facts import chosen_devices, cuda_device, of_one_model
 from autotuner.devices.cuda.probe import CudaFacts
-from autotuner.devices.environment import usable_cpus
-from autotuner.forge.family import Family
 from autotuner.run.executor import Executor
 from autotuner.run.job_process import JobProcess
-from autotuner.run.jobs import AnyJob, Built
+from autotuner.run.jobs import Built
 from autotuner.run.local import Deadlines, LocalExecutor
-from autotuner.tuning.workbench import choose_device, executor_for, load_space
-from autotuner.values.errors import InputError, SpaceError
+from autotuner.values.errors import InputError
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
 from tests.conformance.executors import (
     Contract,
-    PlayBackend,
     build_job,
     crowds,
     fresh_job,
@@ -39,8 +34,7 @@ from tests.conformance.executors import (
     outcome,
     play,
 )
-from tests.helpers import preload, simulated
-from tests.helpers.inline_executor import InlineExecutor
+from tests.helpers import preload
 from tests.helpers.processes import gone
 
 pytestmark = pytest.mark.timed
@@ -132,13 +126,6 @@ def test_a_lane_does_one_job_at_a_time(lanes: LocalExecutor, tmp_path: Path) -> 
     assert all(len({name.split("-")[0] for name in crowd}) == len(crowd) for crowd in together)
 
 
-def test_a_lane_does_not_wait_for_the_jobs_of_another(lanes: LocalExecutor) -> None:
-    for _ in range(2):
-        lanes.submit(judge_job("sleep", MS=5000), 0)
-    number = lanes.submit(judge_job(), 1)
-    assert numbers_of(lanes, 1) == [number]
-
-
 def test_every_lane_goes_on_while_the_driver_is_busy(lanes: LocalExecutor, tmp_path: Path) -> None:
     for number in range(4):
         job = judge_job("works", FOLDER=str(tmp_path), NAME=str(number))
@@ -210,30 +197,6 @@ def test_a_fresh_job_has_a_process_of_its_own_and_the_device_for_itself(lanes: L
     assert told(lanes, 1) == other
 
 
-def test_a_fresh_job_begins_when_the_idle_process_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(two_lanes()) as executor:
-        told(executor, 0)
-        with monkeypatch.context() as patch:
-            patch.setattr(JobProcess, "has_gone", False)
-            number = executor.submit(fresh_job(), 0)
-            assert executor.wait(0.3) is None
-        assert numbers_of(executor, 1) == [number]
-
-
-def test_inline_a_fresh_job_has_a_backend_of_its_own() -> None:
-    made: list[PlayBackend] = []
-
-    def make() -> PlayBackend:
-        made.append(PlayBackend())
-        return made[-1]
-
-    executor = InlineExecutor(PlayBackend(), lanes=2, fresh=make)
-    for lane, job in enumerate((fresh_job(), judge_job())):
-        executor.submit(job, lane)
-        assert outcome(executor.wait()).verdict == Verdict.MEASURED
-    assert len(made) == 1
-
-
 # Turns --------------------------------------------------------------------------------------------------------------
 
 
@@ -264,11 +227,6 @@ def test_as_many_builds_run_as_there_are_builders_and_no_more(builders: int, tmp
     assert max(len(crowd) for crowd in crowds(tmp_path)) <= builders
 
 
-def test_one_builder_takes_one_variant_at_a_time() -> None:
-    with closing(LocalExecutor(play, preload.CPU)) as executor:
-        assert executor.width == 1
-
-
 def test_a_turn_lasts_while_the_driver_has_more_for_it(shared: LocalExecutor) -> None:
     """The driver hands over one judging at a time, each after the result of the one before; builds wait meanwhile."""
     builds = [shared.submit(build_job(US=us)) for us in range(1, 5)]
@@ -288,34 +246,6 @@ def test_a_turn_lasts_while_the_driver_has_more_for_it(shared: LocalExecutor) ->
     assert numbers_of(shared, 1) == [judging]
     assert sorted(numbers_of(shared, 4)) == last
     assert shared.wait() is None
-
-
-@pytest.mark.slow
-def test_a_driver_with_both_in_flight_comes_to_its_end(shared: LocalExecutor, tmp_path: Path) -> None:
-    """As the search does it: as many variants in flight as fit, at most two of them handed over for judging."""
-    proposed, judged, handed = 0, 0, 0
-    built: list[str] = []
-    kinds: dict[int, str] = {}
-
-    def submit(kind: str, job: AnyJob) -> None:
-        kinds[shared.submit(job)] = kind
-
-    while judged < 20:
-        while proposed < 20 and proposed - judged < shared.width:
-            submit("build", build_job("alone", FOLDER=str(tmp_path), NAME=f"build{proposed}"))
-            proposed += 1
-        while built and handed < 2:
-            submit("judging", judge_job("alone", FOLDER=str(tmp_path), NAME=built.pop(0)))
-            handed += 1
-        (number,) = numbers_of(shared, 1)
-        if kinds[number] == "build":
-            built.append(f"judging{number}")
-        else:
-            judged, handed = judged + 1, handed - 1
-    crowd = crowds(tmp_path)
-    assert all(len(names) == 1 for names in crowd if any(name.startswith("judging") for name in names))
-    spells = "".join("j" if any(name.startswith("judging") for name in names) else "b" for names in crowd if names)
-    assert len(re.findall("b+j+", spells)) == 3  # of 8, 8 and 4 variants
 
 
 # Which devices ------------------------------------------------------------------------------------------------------
@@ -424,26 +354,3 @@ def test_all_devices_are_found_with_what_tells_them_apart(driver: pytest.MonkeyP
     with pytest.raises(InputError, match="never two GPU models"):
         chosen_devices("all")
     assert (cuda_device().name, cuda_device(found=found[1]).name) == ("Old One", "New One")
-
-
-def test_why_there_is_no_device_is_said(driver: pytest.MonkeyPatch) -> None:
-    driver.setenv("DEVICES_SEEN", "0")
-    assert cuda_probe.probe() == cuda_probe.probe_all() == "the CUDA driver shows no device (error 0)"
-    driver.setenv("BROKEN_DRIVER", "1")
-    assert cuda_probe.probe() == "the CUDA driver shows no device (error 999)"
-    with pytest.raises(InputError, match="no GPU: the CUDA driver shows no device"):
-        chosen_devices("cuda:0")
-
-
-def test_each_chosen_device_becomes_a_lane() -> None:
-    device = simulated.DEVICE.model_copy(update={"backend": "cuda"})
-    family, toolchain = Family.find("sdpa"), CpuToolchain.discover()  # nothing is built
-    for lanes, count in (((None,), 1), (("GPU-1",), 1), (("GPU-1", "GPU-2", "GPU-3"), 3)):
-        with closing(executor_for(Chosen(device, lanes), toolchain, family)) as executor:
-            assert executor.lanes == count
-            assert executor.width == max(1, usable_cpus() - count) + 2 * count
-
-
-def test_a_cpu_space_takes_no_devices() -> None:
-    with pytest.raises(SpaceError, match="--devices: a space for cpu has no such choice"):
-        choose_device(load_space("sdpa_cpu"), devices="cuda:0")

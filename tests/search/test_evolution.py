@@ -94,36 +94,6 @@ def test_resumed_with_offspring_it_goes_on_as_it_would_have() -> None:
 
 
 @either_way
-def test_the_promise_shrinks_with_what_is_left_to_find(settings: SearchSettings) -> None:
-    study, sampler = study_of(1, settings=settings)
-    promises = []
-    for _ in range(150):
-        trial, _ = ask(study, SPACE)
-        promises.append(sampler.promise)
-        tell(study, trial)
-    assert promises[: DEFAULT.starts] == [None] * DEFAULT.starts
-    known = [promise for promise in promises if promise is not None]
-    assert len(known) >= 150 - DEFAULT.starts - 3
-    assert statistics.median(known[-10:]) < 0.005 < statistics.median(known[:10])
-
-
-def test_offspring_are_neighbours_crossovers_and_immigrants() -> None:
-    sampler = EvolutionarySampler(SPACE, 0, SearchSettings(screened_whole=0, immigrants=3))
-    draw = np.random.default_rng(0)
-    points = draw.choice(len(SPACE), size=20, replace=False)
-    objectives = np.array([objective(SPACE, int(point)) for point in points])
-    asked = np.zeros(len(SPACE), dtype=bool)
-    asked[points] = True
-    offspring = sampler._offspring(draw, points, objectives, asked)
-    assert not asked[offspring].any()
-    measured = np.isfinite(objectives)
-    elites = points[measured][np.argsort(objectives[measured])[: DEFAULT.elites]]
-    differ = (SPACE.rows[offspring][:, None] != SPACE.rows[elites][None]).sum(axis=2).min(axis=1)
-    assert (differ == 1).sum() > 10
-    assert (differ > 1).sum() > 3  # crossovers, immigrants, and neighbours for which parameters appear
-
-
-@either_way
 def test_failures_everywhere_end_nothing(settings: SearchSettings) -> None:
     study, sampler = study_of(2, settings=settings)
     for _ in range(30):

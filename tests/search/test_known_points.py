@@ -52,23 +52,6 @@ def test_an_informed_surrogate_believes_the_same_however_it_came_to_know() -> No
     np.testing.assert_allclose(scarce.believe(at), fresh.believe(at), rtol=1e-3, atol=1e-3)
 
 
-def test_nothing_is_believed_before_something_was_measured_here() -> None:
-    model = informed()[1]
-    assert not model.learn(np.array([3]), np.array([np.inf]))
-    assert not model.learn(np.array([], dtype=np.int64), np.array([]))
-
-
-def test_what_the_other_study_knows_nothing_of_is_hoped_to_be_good() -> None:
-    """Its points of one implementation were all about as fast; the other one may be better here."""
-    plain = np.array([SPACE.point(place)["IMPL"] == "plain" for place in range(len(SPACE))])
-    points = np.random.default_rng(0).permutation(np.flatnonzero(plain))[:50]
-    noise = np.random.default_rng(1).normal(scale=0.01, size=len(points))
-    made = KnownPoints(study="other", points=tuple(points.tolist()), objectives=tuple(noise.tolist()))
-    earlier = Surrogate.of(SPACE, 0, whole=True, known=made).earlier
-    assert earlier is not None
-    assert earlier.belief[~plain].mean() < earlier.belief[plain].mean() - 0.2
-
-
 @pytest.mark.parametrize(("rejects", "measured"), [(27, 10), (38, 13), (110, 10), (0, 10)])
 def test_a_study_that_began_with_many_rejects_is_believed_too(rejects: int, measured: int) -> None:
     """The surrogate is fitted to the first points; here these are all rejects."""

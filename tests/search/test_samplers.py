@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, IntDistribution
+from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState
 from threadpoolctl import threadpool_limits
 
@@ -23,12 +23,8 @@ from autotuner.search.repaired import View, axes
 from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store
-from autotuner.tuning.run.driver import Budget, Driver
-from autotuner.tuning.run.plan import Plan
-from autotuner.values.errors import InputError
 from autotuner.values.variant import Value
 from tests.helpers import simulated
-from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.searching import ask, simulated_variant
 
 SPACE = simulated.space()
@@ -189,15 +185,6 @@ def test_what_a_sampler_remembers_is_what_a_fresh_one_reads() -> None:
                 study.tell(ended, draw.choice([math.inf, draw.gauss(0, 1)]))
 
 
-def test_a_failed_trial_is_left_to_the_queue() -> None:
-    study = optuna.create_study(sampler=SAMPLERS["evolution"](SPACE, 0))
-    trial, point = ask(study, SPACE)
-    study.tell(trial, state=TrialState.FAIL)
-    study.enqueue_trial(dict(point))
-    assert ask(study, SPACE)[1] == point
-    assert ask(study, SPACE)[1] != point
-
-
 def finished(number: int, index: int, end: datetime, **changes: Any) -> FrozenTrial:
     """A trial of a point, COMPLETE unless said otherwise."""
     trial = optuna.trial.create_trial(
@@ -262,18 +249,6 @@ def test_the_gaussian_process_learns() -> None:
 # What Optuna's samplers are shown -----------------------------------------------------------------------------------
 
 
-def test_numbers_are_places_and_what_does_not_exist_is_one() -> None:
-    """The values of a number that no valid point has are none of its places."""
-    shown = axes(SPACE)
-    assert shown["BLOCK"] == IntDistribution(0, 4)
-    assert shown["WIDTH"] == IntDistribution(-1, 2)
-    assert shown["MODE"] == CategoricalDistribution([-1, 0, 1, 2])
-    assert axes(SPACE, passing=False)["WIDTH"] == CategoricalDistribution([-1, 0, 1, 2])
-    rule = '[[constraints]]\nexpression = "STAGES > 1"\nreason = "known to be slow"\n\n[default]'
-    fewer = parsed(simulated.TOML.replace("[default]", rule).replace("STAGES = 1\n", "STAGES = 2\n"))
-    assert axes(fewer)["STAGES"] == IntDistribution(1, 2)
-
-
 def test_rejects_are_shown_with_the_worst_objective_and_stay_infinite_in_the_study() -> None:
     study = optuna.create_study(sampler=SAMPLERS["random"](SPACE, 0))
     view = View(SPACE, axes(SPACE))
@@ -304,25 +279,6 @@ def test_the_judged_point_is_shown_not_the_wish(sampler: str) -> None:
     assert np.array_equal(rows, SPACE.rows[indices[:39]])
 
 
-@pytest.mark.parametrize(("sampler", "key"), [("nsga2", "NSGAIISampler:generation"), ("cmaes", "cma:generation")])
-def test_points_from_elsewhere_join_the_generation(sampler: str, key: str) -> None:
-    """An enqueued point, such as another study's elite, is a parent like any other."""
-    study = optuna.create_study(sampler=SAMPLERS[sampler](SPACE, 1))
-    run(sampler, 1, 20, study)
-    study.enqueue_trial(dict(SPACE.point(77)))
-    assert run(sampler, 1, 1, study) == [77]
-    assert study.trials[20].system_attrs[key] == study.trials[19].system_attrs[key] >= 1
-
-
-def test_cmaes_needs_two_numbers_at_every_point() -> None:
-    """One with a single value is none to choose, and one that some points lack does not count."""
-    two = simulated.TOML.replace("UNROLL = [1, 2, 4, 8]", "UNROLL = [1]")
-    assert SAMPLERS["cmaes"](parsed(two), 0)
-    one = two.replace("STAGES = [1, 2, 3]", "STAGES = [1]")
-    with pytest.raises(InputError, match=r"cmaes needs two numbers .* changed has 1; use another sampler"):
-        SAMPLERS["cmaes"](parsed(one), 0)
-
-
 # Every point --------------------------------------------------------------------------------------------------------
 
 
@@ -332,14 +288,3 @@ def test_exhaustive_goes_through_the_space_in_order() -> None:
     study.enqueue_trial(dict(SPACE.point(2)))
     rest = [index for index in range(8) if index not in (2, SPACE.default_index)]
     assert run("exhaustive", 0, 8, study)[: 2 + len(rest)] == [2, SPACE.default_index, *rest]
-
-
-def test_an_exhaustive_sweep_ends_with_the_space(store: Store) -> None:
-    space = simulated.small_space()
-    conditions = simulated.conditions()
-    driver = Driver(
-        store, InlineExecutor(simulated.backend()), Plan(space, simulated.DEVICE, conditions, sampler="exhaustive")
-    )
-    driver.run(Budget(trials=100_000))
-    digests = [outcome.variant.digest for outcome in store.judged_numbers(driver.name).values()]
-    assert len(digests) == len(set(digests)) == len(space)

@@ -15,7 +15,7 @@ from autotuner.search.covariance import Floats, Hypers, Indices, Likelihood, Ste
 from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.search.surrogate import Surrogate
 from autotuner.values.known_points import KnownPoints
-from tests.helpers.searching import ALL, NOBODY, SPACE, judged, objective
+from tests.helpers.searching import ALL, NOBODY, SPACE, judged
 
 
 def covariance(hypers: Hypers, one: Indices, other: Indices) -> float:
@@ -75,28 +75,6 @@ def test_it_believes_what_the_textbook_says(whole: bool, n: int, told: KnownPoin
     assert deviation == pytest.approx(expected_deviation, abs=5e-3)
 
 
-def test_expected_improvement_is_an_expectation() -> None:
-    points, objectives = judged(40)
-    model = Surrogate.of(SPACE, 0, whole=True)
-    model.learn(points, objectives)
-    at = ALL[::50]
-    mean, deviation = model.believe(at)
-    best = objectives.min()
-    draws = np.random.default_rng(0).standard_normal(400_000)
-    expected = [np.maximum(best - (m + d * draws), 0).mean() for m, d in zip(mean, deviation, strict=True)]
-    assert np.exp(model.gains(at, NOBODY)) == pytest.approx(np.array(expected), rel=0.05, abs=2e-5)
-
-
-def test_the_far_tail_of_the_improvement_is_ordered_and_finite() -> None:
-    z = np.linspace(-40, 3, 2000)
-    logs = surrogate._log_improvement(z)
-    assert np.isfinite(logs).all()
-    assert (np.diff(logs) > 0).all()
-    near = np.array([-4.9, -2.0, 0.0, 2.0])
-    exact = np.log(near * scipy.stats.norm.cdf(near) + scipy.stats.norm.pdf(near))
-    assert surrogate._log_improvement(near) == pytest.approx(exact, abs=1e-6)
-
-
 @pytest.mark.parametrize("told", [None, known_points()], ids=["cold", "warm"])
 def test_the_gradient_of_the_likelihood(told: KnownPoints | None) -> None:
     points, objectives = judged(25)
@@ -138,29 +116,6 @@ def test_what_another_study_believes_counts_as_far_as_it_holds_here() -> None:
     assert abs(multiples[1]) < 0.5
 
 
-def test_before_much_was_judged_it_believes_what_another_study_does() -> None:
-    points, objectives = judged(2)
-    for told in (objectives, np.full(2, objectives[0]), np.array([objectives[0], math.inf])):
-        model = Surrogate.of(SPACE, 0, whole=True, known=known_points())
-        assert model.learn(points, told)
-        assert model.earlier is not None
-        mean, deviation = model.believe(ALL)
-        assert np.corrcoef(mean, model.earlier.belief)[0, 1] > 0.9
-        assert (np.isfinite(deviation) & (deviation > 0)).all()
-
-
-def test_another_study_helps_where_little_was_judged_here() -> None:
-    right = [place for place in ALL.tolist() if math.isfinite(objective(SPACE, place))]
-    truth = np.array([objective(SPACE, place) for place in right])
-    points, objectives = judged(8)
-    errors = []
-    for told in (None, known_points()):
-        model = Surrogate.of(SPACE, 0, whole=True, known=told)
-        model.learn(points, objectives)
-        errors.append(float(np.corrcoef(model.believe(np.array(right))[0], truth)[0, 1]))
-    assert errors[1] > errors[0] + 0.1
-
-
 @pytest.mark.parametrize("whole", [True, False])
 def test_learning_one_by_one_and_at_once_are_the_same_to_the_last_bit(whole: bool) -> None:
     points, objectives = judged(70)
@@ -171,18 +126,6 @@ def test_learning_one_by_one_and_at_once_are_the_same_to_the_last_bit(whole: boo
             fresh = Surrogate.of(SPACE, 5, whole)
             assert fresh.learn(points[:n], objectives[:n]) == known
             assert np.array_equal(fresh.gains(ALL, points[:3]), steady.gains(ALL, points[:3]))
-
-
-def test_an_order_that_changes_afterwards_is_learned_anew() -> None:
-    """A clock that is set back puts a later end before an earlier one."""
-    points, objectives = judged(30)
-    model = Surrogate.of(SPACE, 5, whole=True)
-    model.learn(points[:29], objectives[:29])
-    order = np.r_[29, 0:29]
-    model.learn(points[order], objectives[order])
-    fresh = Surrogate.of(SPACE, 5, whole=True)
-    fresh.learn(points[order], objectives[order])
-    assert np.array_equal(fresh.gains(ALL, NOBODY), model.gains(ALL, NOBODY))
 
 
 def test_more_points_than_it_is_conditioned_on() -> None:
@@ -199,15 +142,6 @@ def test_more_points_than_it_is_conditioned_on() -> None:
     assert mean == pytest.approx(np.sort(objectives[measured])[:50], abs=0.05)
 
 
-def test_fits_become_rarer_but_not_without_end() -> None:
-    """So that what is kept between them stays small."""
-    fits = sorted({surrogate._last_fit(points) for points in range(1, 4000)})
-    gaps = np.diff(fits)
-    assert fits[:4] == [1, 4, 8, 13]
-    assert (np.diff(gaps) >= 0).all()
-    assert gaps.max() == DEFAULT.refit_latest
-
-
 def test_rejects_show_that_the_region_is_bad_and_have_no_latency() -> None:
     points, objectives = judged(60, seed=2)
     worse = objectives.copy()
@@ -219,14 +153,6 @@ def test_rejects_show_that_the_region_is_bad_and_have_no_latency() -> None:
     there = ALL[SPACE.rows[:, list(SPACE.values).index("BLOCK")] == 3]
     assert (warned.believe(there)[0] > plain.believe(there)[0]).mean() > 0.9
     assert np.isfinite(warned.believe(ALL)[0]).all()
-
-
-def test_without_a_measurement_there_is_no_belief() -> None:
-    model = Surrogate.of(SPACE, 0, whole=True)
-    assert not model.learn(ALL[:6], np.full(6, math.inf))
-    assert not model.learn(NOBODY, np.empty(0))
-    assert model.learn(ALL[:8], np.r_[np.full(2, math.inf), 1.0, 2.0, np.full(4, math.inf)])
-    assert np.isfinite(model.gains(ALL, NOBODY)).all()
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -242,13 +168,3 @@ def test_what_is_being_judged_leaves_less_to_learn_there(whole: bool) -> None:
     place = int(np.flatnonzero(unjudged == first)[0])
     assert after[place] < before[place] - 1
     assert unjudged[np.argmax(after)] != first
-
-
-def test_a_step_to_where_a_parameter_does_not_exist_and_between_strings() -> None:
-    steps = Steps(SPACE)
-    names = steps.names
-    width, mode, block = (steps.far[names.index(name)] for name in ("WIDTH", "MODE", "BLOCK"))
-    assert width[0, 1:].tolist() == [1, 1, 1]
-    assert width[1, 1:].tolist() == [0, 0.5, 1]
-    assert (mode == 1 - np.eye(4)).all()
-    assert block[1, 1:].tolist() == [0, 0.25, 0.5, 0.75, 1]

@@ -8,10 +8,8 @@ import numpy as np
 import optuna
 import pytest
 
-from autotuner.search.evolution import EvolutionarySampler
 from autotuner.search.settings import DEFAULT
 from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
-from tests.helpers import simulated
 from tests.helpers.searching import SPACE, ask, objective, study_of
 
 TRUTH = np.array([objective(SPACE, point) for point in range(len(SPACE))])
@@ -44,39 +42,6 @@ def test_what_is_believed_the_best_is_judged_first() -> None:
     assert max(RANK[first]) < len(SPACE) / 50
 
 
-def test_a_related_study_whose_best_fail_here_is_followed_by_the_default_point() -> None:
-    study = warm(0)
-    for _ in range(DEFAULT.starts_known):
-        study.tell(ask(study, SPACE)[0], math.inf)
-    assert asked(study, 1) == [SPACE.default_index]
-
-
-def test_the_default_point_is_not_judged_where_others_are_known_to_be_better() -> None:
-    study = warm(0)
-    judged = set()
-    for _ in range(20):
-        trial, point = ask(study, SPACE)
-        judged.add(place := SPACE.index_of(point))
-        assert place is not None
-        study.tell(trial, float(TRUTH[place]))
-    assert SPACE.default_index not in judged
-
-
-def test_nothing_is_said_to_be_promised_while_known_points_have_hardly_been_tried() -> None:
-    """The first results are those of points that were believed to be alike: they would promise next to nothing."""
-    study = warm(0)
-    assert isinstance(study.sampler, EvolutionarySampler)
-    promises = []
-    for _ in range(DEFAULT.promises_from + 5):
-        trial, point = ask(study, SPACE)
-        promises.append(study.sampler.promise)
-        place = SPACE.index_of(point)
-        assert place is not None
-        study.tell(trial, float(TRUTH[place]))
-    assert promises[: DEFAULT.promises_from] == [None] * DEFAULT.promises_from
-    assert None not in promises[DEFAULT.promises_from :]
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_many_in_flight_begin_among_what_is_believed_to_be_good(seed: int) -> None:
     """And far from each other, where those of a search that knows nothing are anywhere."""
@@ -88,12 +53,3 @@ def test_many_in_flight_begin_among_what_is_believed_to_be_good(seed: int) -> No
     rows = SPACE.rows[places[DEFAULT.starts_known :]]
     differ = (rows[:, None] != rows).sum(axis=2) + len(SPACE.parameters) * np.eye(len(rows), dtype=np.int64)
     assert np.median(differ.min(axis=1)) >= 2
-
-
-def test_many_in_flight_are_each_asked_for_once_in_a_small_space() -> None:
-    space = simulated.small_space()
-    study, _ = study_of(0, space)
-    known = KnownPoints(study="another", points=tuple(range(12)), objectives=tuple(float(each) for each in range(12)))
-    study.set_user_attr(KNOWN_POINTS, known.model_dump(mode="json"))
-    places = [space.index_of(ask(study, space)[1]) for _ in range(len(space))]
-    assert sorted(place for place in places if place is not None) == list(range(len(space)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,6 @@ def call(*args: Any, **kwargs: Any) -> Call:
 
 def before(*args: Any, **kwargs: Any) -> Before:
     return Before(args, kwargs, arguments(*args, **kwargs)[0])
-
-
-@pytest.fixture
-def threads() -> Iterator[Callable[[int], None]]:
-    kept = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(kept)
 
 
 @pytest.mark.parametrize("said", [{}, SAID, {"key_lengths": torch.tensor([9], dtype=torch.int32)}])
@@ -112,24 +105,6 @@ def test_where_a_tensor_begins_counts_where_it_is_part_of_what_another_is_part_o
     assert not before(q, k, v).comes_again((q, k, k), {})
 
 
-def test_other_lengths_and_masks_are_not_taken_for_those_before() -> None:
-    said = {"attn_mask": torch.zeros(1, 1, 16, 16), "key_lengths": torch.tensor([9], dtype=torch.int32)}
-    known = before(*qkv(), **said)
-    assert known.comes_again(qkv(), said)
-    assert not known.comes_again(qkv(), {**said, "key_lengths": torch.tensor([9])})
-    assert not known.comes_again(qkv(), {**said, "attn_mask": torch.zeros(1, 1, 1, 16)})
-    assert not known.comes_again(qkv(), {**said, "attn_mask": None})
-    assert not known.comes_again(qkv(), {"key_lengths": said["key_lengths"]})
-
-
-def test_another_number_of_threads_is_another_call(threads: Callable[[int], None]) -> None:
-    threads(1)
-    known = before(*qkv())
-    assert known.comes_again(qkv(), {})
-    threads(2)
-    assert not known.comes_again(qkv(), {})
-
-
 @pytest.mark.parametrize("by_name", [True, False])
 def test_it_keeps_no_tensor_alive(by_name: bool) -> None:
     given, mask = qkv(), torch.zeros(16, 16)
@@ -139,28 +114,6 @@ def test_it_keeps_no_tensor_alive(by_name: bool) -> None:
     assert [each() for each in seen] == [None, None]
     other = torch.zeros(16, 16)
     assert known.comes_again(*(call(*qkv(), attn_mask=other) if by_name else call(*qkv(), other)))
-
-
-def test_what_cannot_be_guarded_never_comes_again() -> None:
-    given = (qkv()[0],) * 3
-    assert not before(*given).comes_again(given, {})
-
-
-def test_parameters_come_again_unless_a_gradient_is_wanted_now() -> None:
-    given = tuple(map(torch.nn.Parameter, qkv()))
-    with torch.no_grad():
-        known = before(*given)
-        assert known.comes_again(given, {})
-    assert not known.comes_again(given, {})
-
-
-def test_what_is_given_without_a_name_and_is_no_tensor_counts() -> None:
-    given = qkv()
-    known = before(*given, None, 0.0, True)
-    assert known.comes_again((*qkv(), None, 0.0, True), {})
-    assert not known.comes_again((*qkv(), None, 0.0, False), {})
-    assert not known.comes_again((*qkv(), None, 0.0), {})
-    assert not known.comes_again(qkv(), {})
 
 
 def test_what_is_around_a_call_counts() -> None:
@@ -235,15 +188,6 @@ def test_calls_are_answered_as_each_alone_would_be(ours: Any, length: int, said:
 
 
 @pytest.mark.parametrize("length", [16, 32])
-def test_calls_alike_under_a_tracer_are_seen_as_an_op(ours: Any, length: int) -> None:
-    given = qkv(length)
-    for _ in range(3):
-        ours(*given)
-    traced = torch.fx.experimental.proxy_tensor.make_fx(lambda q: ours(q, *given[1:]))(given[0])
-    assert any(str(node.target).startswith("autotuner") for node in traced.graph.nodes)
-
-
-@pytest.mark.parametrize("length", [16, 32])
 def test_of_two_calls_that_are_alike_and_are_not_known_the_second_is_remembered(
     ours: Any, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,56 +215,3 @@ def test_of_two_calls_that_are_alike_and_are_not_known_the_second_is_remembered(
     assert looks(named, named, named, one, named) == [1, 1, *[not guarded] * 3]
     same = call(one[0][0], one[0][0], one[0][0])
     assert looks(same, same, same, named) == [1, 1, 1, not guarded]
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ({**SAID, "dropout_p": 0.0, "enable_gqa": False, "key_lengths": None, "corner": "bottom_right"}, {}),
-        ({"is_causal": True, "scale": 0.25}, {"is_causal": True, "scale": 0.25}),
-        ({"attn_mask": torch.zeros(16, 16), "scale": None}, {"attn_mask"}),
-    ],
-)
-def test_torch_is_told_only_what_it_would_not_do_anyway(
-    ours: Any, said: dict[str, Any], told: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard: list[dict[str, Any]] = []
-
-    def own(*args: Any, **kwargs: Any) -> Tensor:
-        heard.append(kwargs)
-        return scaled_dot_product_attention(*args, **kwargs)
-
-    monkeypatch.setattr(ours, "_function", own)
-    given = qkv(16)
-    outputs = [ours(*given, **said) for _ in range(4)]
-    assert all(torch.equal(each, outputs[0]) for each in outputs)
-    if hasattr(torch._C._dynamo.guards, "TensorGuards"):
-        assert len(heard) == 2
-        assert all(each == told if isinstance(told, dict) else set(each) == told for each in heard)
-    assert sum(ours.counters.values()) == 4
-
-
-@pytest.mark.parametrize("length", [16, 32])
-def test_views_of_one_memory_are_answered_as_each_alone_would_be(ours: Any, length: int) -> None:
-    def views(together: bool) -> tuple[Tensor, Tensor, Tensor]:
-        one, two, three = (torch.randn(1, length, 3, 2, 64).permute(2, 0, 3, 1, 4) for _ in range(3))
-        return (one[0], one[1], one[2]) if together else (one[0], two[1], three[2])
-
-    expected: dict[str, int] = {}
-    for together in (True, True, True, False, True, False, False, True):
-        given = views(together)
-        why = ours.explain(*given).why
-        expected[why] = expected.get(why, 0) + 1
-        torch.testing.assert_close(ours(*given), scaled_dot_product_attention(*given), atol=1e-5, rtol=1e-4)
-    assert dict(ours.counters) == expected
-
-
-def test_counters_begin_anew(ours: Any) -> None:
-    for length in (16, 16, 16, 32, 32, 32):
-        ours(*qkv(length))
-    assert sorted(ours.counters.values()) == [3, 3]
-    assert ours.served == 0.5
-    ours.reset_counters()
-    assert (dict(ours.counters), ours.served) == ({}, 0.0)
-    ours(*qkv(32))
-    assert (list(ours.counters.values()), ours.served) == ([1], 1.0)

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from autotuner.ops.sdpa import OP
 from autotuner.serve.best import (
     CONFIRMED_NOTE,
-    FORMATS,
     NOTE,
     BestConfiguration,
     configuration,
     export_json,
 )
-from autotuner.store import Store, queries
+from autotuner.store import Store
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Best
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Outcome
-from autotuner.views.trial_words import best_words, outcome_words
 from tests.helpers.recorded import CALIBRATION, artifact, hold_finals, measured, study_record, variant, with_error
 
 
@@ -98,67 +94,10 @@ def test_what_the_finals_confirmed_stands_beside_the_estimate(tmp_path: Path) ->
     assert confirmed.artifact_digest == artifact(16).digest == found.identity.artifact_digest
 
 
-def proven(tmp_path: Path, memory: CheckResult) -> BestConfiguration:
-    """The export of a trial that was chosen in finals."""
-    with Store.open(str(tmp_path / "studies.db")) as store:
-        store.ensure_study(study_record())
-        session = store.start_session("scalar-abc", CALIBRATION, {})
-        store.record("scalar-abc", session, 0, measured(16, 48.0))
-        many = CheckResult(code="G6.many", status="pass", seconds=10.1, launches=30_000, note="launches: 30000 on it")
-        hold_finals(store, {16: 50.0}, {16: 0}, proof=(many, memory))
-        best = standings.best(store, "scalar-abc")
-        words = best_words(best) if best is not None else []
-        shown = outcome_words(standings.proven(store, queries.trial(store, "scalar-abc", 0)), OP)
-    assert best is not None
-    assert any("Launched 30,000 times" in line and "one of 10,000 launches" in line for line in words)
-    assert any("G8.memory" in line for line in shown) == (memory.status == "unavailable")
-    return BestConfiguration.model_validate_json(export_json(best, study_record()))
-
-
-def test_it_says_how_rare_an_error_could_be_and_that_memory_was_checked(tmp_path: Path) -> None:
-    found = proven(tmp_path, CheckResult(code="G8.memory", status="pass", seconds=3.0)).gate
-    assert (found.many_launches, found.many_seconds, found.memory) == (30_000, 10.1, "passed")
-    assert found.could_miss == pytest.approx(1e-4)  # (1 - 1e-4)^30000 is 5 %
-    assert found.passed[-2:] == ("G6.many", "G8.memory")
-
-
-def test_it_says_why_memory_was_not_checked(tmp_path: Path) -> None:
-    check = CheckResult(code="G8.memory", status="unavailable", seconds=0.1, note="no compute-sanitizer: not installed")
-    found = proven(tmp_path, check).gate
-    assert found.memory == "not run: no compute-sanitizer: not installed"
-    assert "G8.memory" in found.unavailable
-
-
-def test_without_finals_it_says_that_nothing_of_the_kind_was_done(best: Best) -> None:
-    found = BestConfiguration.model_validate_json(export_json(best, study_record())).gate
-    assert (found.many_launches, found.could_miss) == (0, None)
-    assert found.memory.startswith("not run")
-
-
 def test_a_document_of_another_schema_is_refused(best: Best) -> None:
     document = json.loads(export_json(best, study_record()))
     with pytest.raises(ValidationError, match="schema_version"):
         BestConfiguration.model_validate({**document, "schema_version": 2})
-
-
-@pytest.mark.parametrize(("error", "ratio"), [(0.0, 0.0), (0.5, None)])
-def test_a_tolerance_of_zero_is_no_division(tmp_path: Path, error: float, ratio: float | None) -> None:
-    text = export_json(best_of(tmp_path, with_errors(measured(16, 50.0), error, 0.0)), study_record())
-    strict = json.loads(text, parse_constant=pytest.fail)
-    assert strict["gate"]["worst_ratio"] == ratio
-
-
-def test_an_interval_that_the_blocks_cannot_bound_is_null(best: Best) -> None:
-    wide = best.entry.speedup.model_copy(update={"high": math.inf})
-    entry = best.entry.model_copy(update={"speedup": wide})
-    text = export_json(best.model_copy(update={"entry": entry}), study_record())
-    assert json.loads(text, parse_constant=pytest.fail)["measurement"]["speedup"]["high"] is None
-    assert BestConfiguration.model_validate_json(text).measurement.speedup.high == math.inf
-
-
-def test_the_schema_describes_every_field(best: Best) -> None:
-    schema = BestConfiguration.model_json_schema(mode="serialization")
-    assert set(schema["properties"]) == set(json.loads(export_json(best, study_record())))
 
 
 def test_what_has_no_proof_is_not_exported(best: Best) -> None:
@@ -167,10 +106,3 @@ def test_what_has_no_proof_is_not_exported(best: Best) -> None:
     for record in (best.record.model_copy(update={"outcome": bare}), revoked):
         with pytest.raises(InputError, match="no measured pass"):
             configuration(best.model_copy(update={"record": record}), study_record())
-
-
-def test_formats_are_chosen_by_name(best: Best) -> None:
-    assert FORMATS["json"].filename == "best.json"
-    assert FORMATS["json"].render is export_json
-    with pytest.raises(InputError, match="there are json"):
-        FORMATS.chosen("yaml")

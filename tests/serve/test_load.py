@@ -91,26 +91,6 @@ def test_torch_serves_the_rest_and_it_says_why(
         call(loaded(export, strict=True))
 
 
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        [(8, 32, 64), (2, 32, 64), (2, 32, 64)],
-        [(1, 1, 8, 32, 64), (1, 1, 2, 32, 64), (1, 1, 2, 32, 64)],
-        [(1, 8, 32, 64), (1, 8, 32, 64), (1, 2, 32, 64)],
-        [(1, 8, 32, 64), (8, 32, 64), (2, 32, 64)],
-    ],
-)
-def test_groups_that_no_variant_has_are_torchs(export: Path, sizes: list[tuple[int, ...]]) -> None:
-    ours, (q, k, v) = loaded(export), [torch.randn(size) for size in sizes]
-    for _ in range(2):
-        close(ours(q, k, v, enable_gqa=True), scaled_dot_product_attention(q, k, v, enable_gqa=True))
-    assert ours.served == 0.0
-
-
-def test_groups_that_are_said_where_there_are_none_change_nothing(export: Path) -> None:
-    assert loaded(export).explain(*qkv(32), enable_gqa=True).served
-
-
 @pytest.mark.parametrize("length", [32, 100])
 def test_a_corner_that_there_is_not_is_refused(export: Path, length: int) -> None:
     ours, attention, inputs = loaded(export), autotuner.function("sdpa"), qkv(length)
@@ -119,38 +99,6 @@ def test_a_corner_that_there_is_not_is_refused(export: Path, length: int) -> Non
             with pytest.raises(ValueError, match="corner is 'bottom-right', expected top_left or bottom_right"):
                 each(*inputs, is_causal=True, corner="bottom-right", **more)
     close(ours(*inputs, corner="bottom-right"), attention(*inputs, corner="bottom-right"))  # no mask, so no corner
-
-
-@pytest.mark.parametrize("named", [True, False])
-def test_calls_take_turns_between_torch_and_variants(export: Path, artifact: Artifact, named: bool) -> None:
-    """What torch serves is given to it as it was called once the kind is known; no other kind is."""
-    ours, mask = loaded(export), torch.randn(16, 16)
-    masked: list[tuple[int, dict[str, Any]]] = [
-        (16, {"attn_mask": mask}),
-        (16, {"attn_mask": 2 * mask}),
-        (16, {"is_causal": True}),
-    ]
-    scaled: list[tuple[int, dict[str, Any]]] = [(32, {}), (32, {"scale": 0.3})]
-    usual: tuple[int, dict[str, Any]] = (64, {"dropout_p": 0.0, "scale": 0.125, "corner": "bottom_right"})
-    with torch.no_grad():
-        for length, options in [*[(16, {})] * 3, (32, {}), *masked * 2, *scaled * 2, usual]:
-            q, k, v = qkv(length)
-            torchs = {name: value for name, value in options.items() if name != "corner"}
-            found = ours(q, k, value=v, **options) if named else ours(q, k, v, key_lengths=None, **options)
-            close(found, scaled_dot_product_attention(q, k, v, **torchs))
-    counted = dict(ours.counters)
-    assert counted.pop(str(artifact.variant)) == 4
-    assert counted.pop("its own best") == 3
-    assert sorted(counted.values()) == [2, 2, 4]  # another scale, a causal mask, a mask
-
-
-def test_a_gradient_that_is_wanted_after_calls_that_torch_served_is_seen(export: Path) -> None:
-    ours, inputs = loaded(export), qkv(16)
-    with torch.no_grad():
-        for _ in range(3):
-            ours(*inputs)
-    with pytest.raises(RuntimeError, match="gradient"):
-        ours(inputs[0].requires_grad_(), *inputs[1:])
 
 
 def test_another_device_than_the_proven_one_is_torchs(export: Path) -> None:

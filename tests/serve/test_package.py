@@ -249,27 +249,6 @@ else:
     )
 
 
-PYTHONS = {
-    *("PyBool_FromLong", "PyBytes_AsString", "PyBytes_FromStringAndSize", "PyCFunction_NewEx", "PyErr_Format"),
-    *("PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread", "PyExc_RuntimeError"),
-    *("PyExc_ValueError", "PyTuple_Size"),
-    *("PyLong_AsUnsignedLongLong", "PyTuple_GetItem", "Py_DecRef"),
-}
-"""All of its stable ABI."""
-
-
-@pytest.mark.slow
-def test_its_metadata_says_what_it_needs_and_where_it_comes_from(project: Path) -> None:
-    said = json.loads((folder_of(project) / "metadata.json").read_text())
-    ours = said["autotuner"]
-    assert ours["needs"]["torch"] == "2.10"
-    assert {"PyCFunction_NewEx", "PyEval_SaveThread"} <= set(ours["needs"]["python_symbols"]) <= PYTHONS
-    assert ours["needs"]["symbols"]["GLIBC"].startswith("2.")
-    assert [each["study"] for each in ours["table"]["variants"]] == ["rows-abc", "rows-abc"]
-    assert ours["estimates"] is False
-    assert said["name"] == "autotuner-demo"
-
-
 def test_what_was_built_from_other_sources_is_refused(tmp_path: Path) -> None:
     artifact = built(problem(32))
     other = served(artifact).model_copy(update={"program": "0" * 64})
@@ -277,20 +256,6 @@ def test_what_was_built_from_other_sources_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="another program than the one that was proven"):
         write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "demo")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_something_else_in_the_way_is_kept(project: Path, tmp_path: Path) -> None:
-    artifact = built(problem(32))
-    of, source = table([served(artifact)], [(problem(32), artifact.digest)]), Source(CpuToolchain.discover(), FOLDER)
-    (tmp_path / "demo").mkdir()
-    (tmp_path / "demo" / "mine.txt").write_text("mine")
-    with pytest.raises(InputError, match="something else is there"):
-        write_folder(of, source, tmp_path / "demo")
-    with pytest.raises(InputError, match="becomes the name of a module"):
-        write_folder(of, source, tmp_path / "1 demo")
-    write_folder(of, source, tmp_path / "autotuner-demo")
-    write_folder(of, source, tmp_path / "autotuner-demo")  # an export gives way to the next
 
 
 @pytest.mark.slow

@@ -11,15 +11,14 @@ import pytest
 
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.serve.best import export_json
-from autotuner.serve.ranges import lengths_of, lines_of, to_try, tried
+from autotuner.serve.ranges import lines_of, tried
 from autotuner.serve.table import table_of, to_validate
 from autotuner.store import Store, Validation, queries
 from autotuner.tuning.finals import standings
-from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Heat
 from autotuner.values.problem import Problem
-from autotuner.values.verdict import Fault, Verdict
+from autotuner.values.verdict import Fault
 from autotuner.views.table_words import ranges_words, table_words
 from tests.helpers.recorded import PROBLEM, artifact, hold_finals, passed_gate
 from tests.helpers.tables import answer
@@ -108,27 +107,6 @@ def test_what_is_tried_was_not_tuned_and_is_no_power_of_two(lengths: tuple[int, 
         assert {128, 4096} < set(found)
 
 
-def test_what_cannot_be_tried_is_said() -> None:
-    with pytest.raises(InputError, match="expected the least and the largest length"):
-        lengths_of("2048")
-    with pytest.raises(InputError, match="expected the least and the largest length"):
-        lengths_of("2048-128")
-    with pytest.raises(InputError, match="such as --lengths 128-2048"):
-        to_try((at(512),), [0], None, ())
-    with pytest.raises(InputError, match="name one with --vary, of seq_q, seq_k"):
-        to_try((at(7, 512),), [0], None, ())
-    with pytest.raises(InputError, match="--vary heads: the lengths of sdpa are seq_q, seq_k"):
-        to_try((at(512),), [0], None, ("heads",))
-    with pytest.raises(InputError, match="no variant to try"):
-        to_try((at(512), at(2048)), [None, None], None, ())
-
-
-def test_without_finals_nothing_can_be_tried(store: Store) -> None:
-    tuned(store, record(at(512), at(2048)))
-    with pytest.raises(InputError, match="has no finals: run `autotuner finals scalar-abc` first"):
-        to_validate(store, "scalar-abc")
-
-
 def test_a_range_reaches_from_a_tuned_length_to_the_next(store: Store) -> None:
     two_lengths(store, {16: 50.0}, {16: 60.0})
     (trying,) = to_validate(store, "scalar-abc")
@@ -165,31 +143,9 @@ def test_a_length_that_is_slower_ends_the_range(store: Store) -> None:
     assert "not (1,8,1023,64) float32 full" in ranges_words(found)
 
 
-def test_where_the_baseline_serves_a_tuned_length_no_range_reaches_it(store: Store) -> None:
-    two_lengths(store, {16: 50.0}, {16: 120.0})
-    validated(store, {701: 55.0, 1441: 90.0})
-    assert uses(store, 600, 1000, 1442) == [artifact(16).digest] * 2 + [None]
-
-
 def test_each_stretch_is_served_by_the_fastest_around_it(store: Store) -> None:
     two_lengths(store, {16: 50.0, 32: 80.0}, {16: 80.0, 32: 50.0})
     validated(store, {1001: 60.0, 1441: 70.0}, 16)
     validated(store, {1001: 66.0, 1441: 55.0}, 32)
     assert uses(store, 600, 1800) == [artifact(16).digest, artifact(32).digest]
     assert uses(store, 1200)[0] == artifact(32).digest
-
-
-def test_the_last_validation_of_a_length_counts(store: Store) -> None:
-    two_lengths(store, {16: 50.0}, {16: 60.0})
-    validated(store, {701: 55.0})
-    assert uses(store, 600) == [artifact(16).digest]
-    validated(store, {701: 120.0})
-    assert uses(store, 600) == [None]
-
-
-def test_one_that_failed_serves_no_length_that_was_not_tuned(store: Store) -> None:
-    two_lengths(store, {16: 50.0}, {16: 60.0})
-    wrong = Fault(verdict=Verdict.DISTURBED, code="measure.witness", detail="the baseline is off")
-    validated(store, {701: 55.0}, fault=wrong)
-    assert uses(store, 600, 512) == [None, artifact(16).digest]
-    assert "measure.witness" in table_of(store, ["scalar-abc"]).left_out[0].why

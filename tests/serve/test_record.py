@@ -15,8 +15,6 @@ import autotuner
 from autotuner.ops.sdpa import signature
 from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.serve import record
-from autotuner.serve.record import Called
 from autotuner.tuning.workbench import load_spaces
 from autotuner.values.errors import InputError, SpaceError
 
@@ -137,13 +135,6 @@ def test_under_autocast_the_problem_is_the_one_that_torch_computes() -> None:
                 assert noted(q, q, q) == ["(1,2,16,64) float32 full"]
 
 
-def test_strided_calls_are_noted_as_dense_ones_on_request() -> None:
-    q = torch.zeros(1, 16, 2, 64).transpose(1, 2)
-    with autotuner.record(dense=True) as calls:
-        functional.scaled_dot_product_attention(q, q, q)
-    assert [str(each) for each in calls.problems] == ["(1,2,16,64) float32 full"]
-
-
 def test_a_compiled_function_runs_eagerly_while_it_is_recorded() -> None:
     calls_of_backend: list[int] = []
 
@@ -179,23 +170,6 @@ def test_what_is_written_can_be_tuned(tmp_path: Path) -> None:
     shares = dict(zip((problem.shape[2] for problem in two.problems), two.objective, strict=True))
     assert [shares[16], shares[33]] == pytest.approx(expected, rel=0.01)
     assert next(space for space in spaces if len(space.problems) == 1).objective == "mean"
-
-
-def test_the_least_of_several_looks_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {16: [90.0, 7.0, 8.0, 80.0], 33: [20.0, 30.0, 900.0, 25.0]}
-    asked: list[int] = []
-
-    def look(served: Called) -> float:
-        asked.append(served.problem.shape[2])
-        return found[asked[-1]].pop(0)
-
-    with autotuner.record() as calls:
-        attend(16)
-        attend(33)
-    monkeypatch.setattr(record, "microseconds", look)
-    document = tomllib.loads(calls.write(tmp_path / "problems.toml").read_text())
-    assert {each["seq_q"]: each["us"] for each in document["problems"]} == {16: 7.0, 33: 20.0}
-    assert sorted(asked[:2]) == sorted(asked[2:4]) == [16, 33]  # in turn: no burst of other work is in all looks of one
 
 
 PROBLEM = '[[problems]]\nbatch = 1\nheads = 1\nseq_q = {}\nseq_k = 8\nhead_dim = 64\ndtype = "float32"\n{}\n'

@@ -122,19 +122,6 @@ def test_a_class_that_answers_itself_is_asked(ours: Any) -> None:
         close(ours(*parameters), scaled_dot_product_attention(*inputs))
 
 
-@pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
-def test_nested_tensors_are_torchs(ours: Any, layout: torch.layout) -> None:
-    parts = [torch.randn(length, 2, 64) for length in (5, 32)]
-    if layout == torch.strided:
-        nested = torch.nested.nested_tensor([each.transpose(0, 1).contiguous() for each in parts])
-    else:
-        nested = torch.nested.nested_tensor(parts, layout=layout).transpose(1, 2)
-    with torch.no_grad():
-        found, expected = ours(nested, nested, nested), scaled_dot_product_attention(nested, nested, nested)
-    for one, other in zip(found.unbind(), expected.unbind(), strict=True):
-        close(one, other)
-
-
 class Holder(torch.nn.Module):
     def __init__(self, attention: Attention) -> None:
         super().__init__()
@@ -171,12 +158,3 @@ def test_what_torch_refuses_is_refused_in_its_words(ours: Any, inputs: tuple[Ten
     with torch.no_grad(), pytest.raises(RuntimeError) as found:
         ours(*inputs)
     assert str(found.value).partition("\n")[0] == str(expected.value).partition("\n")[0]
-
-
-def test_what_is_no_tensor_is_refused_as_torch_refuses_it(ours: Any) -> None:
-    q, k, v = qkv()
-    for given, name in (((1, k, v), "query"), ((q, None, v), "key"), ((q, k, [1.0]), "value")):
-        with pytest.raises(TypeError, match=name):
-            ours(*given)
-        with pytest.raises(TypeError, match=name), torch.no_grad():
-            ours(*given, enable_gqa=True, scale=0.25)

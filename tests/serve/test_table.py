@@ -80,17 +80,6 @@ def test_a_variant_that_loses_little_takes_the_place_of_two(store: Store) -> Non
     assert [entry.use for entry in own.entries] == [artifact(16).digest, artifact(32).digest]
 
 
-def test_of_two_that_one_can_do_without_the_one_that_finals_chose_serves(store: Store) -> None:
-    """Both are within the loss on both problems; the other one's error is larger."""
-    tuned(store, record(PROBLEM, LONG))
-    heats = [of_two({16: 50.2, 32: 50.0}, {16: 50.0, 32: 50.2}, process) for process in range(5)]
-    hold_finals(store, {16: 50.1, 32: 50.1}, {16: 0, 32: 1}, heats, proof=PROOF, proven=(16, 32))
-    best = standings.best(store, "scalar-abc")
-    assert best is not None
-    found = table_of(store, ["scalar-abc"])
-    assert [entry.use for entry in found.entries] == [best.raced] * 2
-
-
 def test_who_has_not_been_through_the_longest_soak_serves_nothing(store: Store) -> None:
     tuned(store, record(PROBLEM, LONG))
     heats = [of_two({16: 50.0, 32: 70.0}, {16: 60.0, 32: 50.0}, process) for process in range(5)]
@@ -101,16 +90,6 @@ def test_who_has_not_been_through_the_longest_soak_serves_nothing(store: Store) 
     assert variant.proven.passed[-2:] == ("G6.many", "G8.memory")
     assert variant.proven.could_miss == pytest.approx(1e-4)
     assert variant.proven.memory == "passed"
-
-
-def test_what_was_raced_out_serves_no_problem_that_what_beat_it_serves(store: Store) -> None:
-    """It is a little faster in the finals, but ties there."""
-    tuned(store, record())
-    hold_finals(store, {16: 50.2, 32: 50.0}, {16: 0, 32: 1}, slower_than={1: (0,)}, proof=PROOF, proven=(16, 32))
-    best = standings.best(store, "scalar-abc")
-    assert best is not None
-    assert best.entry.number == 0
-    assert [entry.use for entry in table_of(store, ["scalar-abc"]).entries] == [artifact(16).digest]
 
 
 def test_of_two_that_are_alike_the_preferred_one_serves(store: Store) -> None:

@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotuner.spaces import enumeration
-from autotuner.spaces import space as spaces
 from autotuner.spaces.expression import Expression
 from autotuner.spaces.space import Space
 from autotuner.values.errors import SpaceError
 from autotuner.values.variant import Value
-from tests.helpers.space_files import file_of, made, replaced
+from tests.helpers.space_files import file_of
 
 NAMES = ["IMPL", "A", "B", "C", "D"]
 
@@ -188,28 +187,3 @@ def test_neighbours_reach_every_value_of_impl(
             switched = brute.existing({**{n: v[0] for n, v in brute.values.items()}, **here, "IMPL": impl})
             if switched.keys() != here.keys():
                 assert impl in {point["IMPL"] for point in found}
-
-
-def test_switching_takes_the_default_or_the_nearest() -> None:
-    space = made()
-    scalar = space.index_of({"IMPL": "scalar", "BLOCK_N": 32})
-    assert scalar is not None
-    found = [space.point(int(index)) for index in space.neighbours(scalar)]
-    assert found == [{"IMPL": "scalar", "BLOCK_N": 64}, {"IMPL": "simd", "BLOCK_N": 32, "VEC_WIDTH": 4}]
-    wider = made(replaced(("VEC_WIDTH = 4\n", "VEC_WIDTH = 8\nFUSE = 1\n")))
-    found = [wider.point(int(index)) for index in wider.neighbours(scalar)]
-    assert found == [{"IMPL": "scalar", "BLOCK_N": 64}, {"IMPL": "simd", "BLOCK_N": 32, "VEC_WIDTH": 8, "FUSE": 1}]
-    simd = space.index_of({"IMPL": "simd", "BLOCK_N": 32, "VEC_WIDTH": 4})
-    assert simd is not None
-    found = [space.point(int(index)) for index in space.neighbours(simd)]
-    # FUSE appears beside VEC_WIDTH 8; the default has none, so it takes its first value
-    assert {"IMPL": "simd", "BLOCK_N": 32, "VEC_WIDTH": 8, "FUSE": 0} in found
-    assert {"IMPL": "scalar", "BLOCK_N": 32} in found
-
-
-def test_places_are_found_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = made()
-    monkeypatch.setattr(spaces, "_AT_ONCE", 7)
-    parts = made()
-    assert parts.digest == whole.digest
-    assert parts.indices_of(parts.rows).tolist() == list(range(len(whole)))

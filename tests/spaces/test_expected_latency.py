@@ -9,30 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.facts import cuda_device
-from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.search.covariance import Floats, Hypers, Indices
-from autotuner.search.evolution import EvolutionarySampler
-from autotuner.search.settings import DEFAULT
 from autotuner.search.surrogate import Surrogate, _Factor
-from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.workbench import choose_device, load_space
 from autotuner.values.errors import SpaceError
-from autotuner.values.known_points import KnownPoints
-from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
-from autotuner.views import space_tables
 from tests.helpers import simulated
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
-from tests.helpers.searching import ask, study_of
 
 DERIVED = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\n'
 STEPS = 'WAVES = "ceil_div(BLOCKS, 4)"\nNANOSECONDS = "1000 * WAVES * (BLOCK + 16) // UNROLL"\n'
@@ -48,7 +37,6 @@ def space_of(text: str) -> Space:
 
 SPACE, BARE = space_of(text_of()), space_of(simulated.TOML)
 ALL = np.arange(len(SPACE))
-LONGER = SPACE.file.problems[0].model_copy(update={"seq_q": 1024})
 
 
 def written_out(space: Space, seq_q: int = 64) -> Floats:
@@ -62,29 +50,12 @@ def written_out(space: Space, seq_q: int = 64) -> Floats:
 # The file ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_last_step_is_what_is_expected() -> None:
-    assert SPACE.expected is not None
-    np.testing.assert_allclose(SPACE.expected, written_out(SPACE))
-    assert BARE.expected is None
-
-
-def test_of_several_problems_the_mean() -> None:
-    problem = text_of()[text_of().index("[[problems]]") : text_of().index("[parameters]")]
-    both = space_of(text_of().replace(problem, problem + problem.replace("seq_q = 64", "seq_q = 1024")))
-    assert both.expected is not None
-    np.testing.assert_allclose(both.expected, (written_out(both) + written_out(both, 1024)) / 2)
-
-
 def test_nothing_is_expected_where_a_parameter_does_not_exist_or_a_step_is_not_positive() -> None:
     space = space_of(text_of('STEP = "WIDTH - 4"\nALL = "100 + STEP"\n'))
     assert space.expected is not None
     widths = [space.point(index).get("WIDTH", 0) for index in range(len(space))]
     wanted = [math.log(96 + int(width)) if int(width) > 4 else math.nan for width in widths]
     np.testing.assert_allclose(space.expected, wanted)
-
-
-def test_a_study_is_the_same_with_and_without() -> None:
-    assert SPACE.digest == BARE.digest
 
 
 @pytest.mark.parametrize(
@@ -109,24 +80,6 @@ def test_bad_steps_are_refused_in_one_line(steps: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_derived_quantity_names_no_step() -> None:
-    with pytest.raises(SpaceError, match=r"derived\.BLOCKS: WAVES is no parameter"):
-        space_of(text_of(derived='[derived]\nBLOCKS = "WAVES"\n'))
-
-
-def test_a_space_shows_its_steps_and_how_far_they_tell_points_apart() -> None:
-    spread = float(np.exp(np.ptp(written_out(SPACE))))
-    found = space_tables.space_document(SPACE)["expected_latency"]
-    assert found == {"steps": dict(SPACE.file.expected_latency), "spread": pytest.approx(spread)}
-    assert space_tables.space_document(BARE)["expected_latency"] == {"steps": {}, "spread": None}
-    console = Console(width=200)
-    with console.capture() as captured:
-        console.print(space_tables.space_shown(SPACE))
-        console.print(space_tables.space_shown(BARE))
-    assert captured.get().count("expected to differ by") == 1
-    assert f"expected to differ by {spread:.3g}x" in captured.get()
-
-
 @pytest.mark.parametrize(
     ("name", "arch", "only"),
     [
@@ -145,13 +98,6 @@ def test_the_kept_files_expect_something_of_every_variant_of_one_implementation(
     assert (np.isfinite(space.expected) == (space.rows[:, space.parameters.index("IMPL")] == impl)).all()
     assert space.expected_spread is not None
     assert 1.2 < space.expected_spread < 20
-
-
-def test_the_multiprocessors_are_those_of_the_device_if_one_is_here() -> None:
-    assert architecture("sm_90").facts()["MULTIPROCESSORS"] == 132
-    facts = CudaFacts(name="a smaller one", uuid="", sm=90, multiprocessors=114, l2_bytes=1, driver="1")
-    assert cuda_device(found=facts).facts["MULTIPROCESSORS"] == 114
-    assert cuda_device("sm_80").facts["MULTIPROCESSORS"] == 108
 
 
 # The surrogate ----------------------------------------------------------------------------------------------------
@@ -179,22 +125,6 @@ def test_what_was_judged_counts_more_than_what_was_expected(whole: bool) -> None
     assert np.corrcoef(model.believe(others)[0], truth[others])[0, 1] > 0.9
 
 
-def test_points_of_which_nothing_is_expected_are_in_the_middle() -> None:
-    space = space_of(text_of('ALL = "WIDTH * BLOCK"\n'))
-    assert space.expected is not None
-    told = Surrogate.of(space, 0, whole=True).earlier
-    assert told is not None
-    unknown = np.isnan(space.expected)
-    assert set(told.belief[unknown]) == {0.0}
-    assert told.belief[~unknown].mean() == pytest.approx(0, abs=1e-9)
-    assert told.belief[~unknown].std() == pytest.approx(1)
-
-
-def test_an_expectation_that_tells_no_points_apart_is_none() -> None:
-    assert Surrogate.of(space_of(text_of('ALL = "7"\n')), 0, whole=True).earlier is None
-    assert Surrogate.of(BARE, 0, whole=True).earlier is None
-
-
 def test_a_great_multiple_of_what_is_expected_is_computed_with() -> None:
     """In single precision the covariance of these is not positive definite."""
     told = Surrogate.of(SPACE, 0, whole=True).earlier
@@ -206,48 +136,6 @@ def test_a_great_multiple_of_what_is_expected_is_computed_with() -> None:
     assert np.isfinite(mean).all()
     assert np.isfinite(variance).all()
     assert np.corrcoef(mean, told.belief)[0, 1] > 0.99
-
-
-# Another shape ----------------------------------------------------------------------------------------------------
-
-
-def there(points: Indices, problem: Problem) -> KnownPoints:
-    """What a study of that problem has measured: what is expected there, but that STAGES = 3 takes twice as long."""
-    of = SPACE.file, SPACE.facts, [problem], SPACE.rows[points]
-    latency = expected_latency(*of)
-    assert latency is not None
-    slow = np.array([math.log(2) * (SPACE.point(int(point))["STAGES"] == 3) for point in points])
-    return KnownPoints(
-        study="longer",
-        points=tuple(points.tolist()),
-        objectives=tuple((latency + slow).tolist()),
-        derived=tuple(tuple(row) for row in doublings(*of).tolist()),
-        expected=tuple(latency.tolist()),
-    )
-
-
-def test_by_how_much_a_study_was_off_what_was_expected_holds_here() -> None:
-    truth = written_out(SPACE) + np.array([math.log(2) * (SPACE.point(int(each))["STAGES"] == 3) for each in ALL])
-    points = np.random.default_rng(1).permutation(ALL)[:80]
-    found = there(points, LONGER)
-    earlier = Surrogate.of(SPACE, 0, whole=True, known=KnownPoints.model_validate_json(found.model_dump_json())).earlier
-    plain = Surrogate.of(BARE, 0, whole=True, known=found.model_copy(update={"derived": ()})).earlier
-    assert earlier is not None
-    assert plain is not None
-    assert np.corrcoef(earlier.belief, truth)[0, 1] > 0.95 > np.corrcoef(plain.belief, truth)[0, 1]
-    assert truth[np.argmin(earlier.belief)] == truth.min() < truth[np.argmin(plain.belief)]
-
-
-def test_known_points_of_which_nothing_was_expected_are_taken_without() -> None:
-    """A study may have begun before its space file expected anything."""
-    found = there(np.random.default_rng(1).permutation(ALL)[:80], LONGER).model_copy(update={"expected": ()})
-    earlier = Surrogate.of(SPACE, 0, whole=True, known=found).earlier
-    bare = Surrogate.of(
-        space_of(simulated.TOML.replace("[default]", f"{DERIVED}\n[default]")), 0, whole=True, known=found
-    ).earlier
-    assert earlier is not None
-    assert bare is not None
-    np.testing.assert_array_equal(earlier.belief, bare.belief)
 
 
 # A search ---------------------------------------------------------------------------------------------------------
@@ -276,22 +164,3 @@ def test_a_search_begins_with_what_is_expected_to_be_the_fastest(tmp_path: Path)
     assert aided[1] <= 2.0
     assert min(aided[:7]) == pytest.approx(1.0)
     assert min(bare[:7]) > 1.01
-
-
-def test_many_in_flight_fill_the_space_first_and_then_what_is_expected_to_be_fast() -> None:
-    study, _ = study_of(0, SPACE)
-    places = [SPACE.index_of(ask(study, SPACE)[1]) for _ in range(DEFAULT.starts + 20)]
-    assert len({*places}) == len(places)
-    expected = written_out(SPACE)[np.array(places[DEFAULT.starts :], dtype=np.int64)]
-    assert np.median(expected) < np.quantile(written_out(SPACE), 0.3)
-
-
-def test_immigrants_into_a_large_space_are_better_than_chance_by_what_is_expected() -> None:
-    asked = written_out(SPACE) == written_out(SPACE).min()
-    rng = np.random.default_rng(0)
-    aided, bare = (EvolutionarySampler(space, 0)._immigrants(rng, asked) for space in (SPACE, BARE))
-    assert not asked[aided].any()
-    assert abs(len(aided) - len(bare)) < 20
-    quarter = np.quantile(written_out(SPACE)[~asked], 0.25)
-    assert np.mean(written_out(SPACE)[bare] < quarter) < 0.35
-    assert np.mean(written_out(SPACE)[aided] < quarter) > 0.45

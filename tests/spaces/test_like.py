@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from autotuner.spaces.space import SpaceFile
-from autotuner.values import config
 from autotuner.values.errors import SpaceError
 from tests.helpers.limited import LIMITS, TEXT
 
@@ -33,26 +32,6 @@ def test_what_a_file_does_not_say_is_the_other_ones(folder: Path) -> None:
     assert found.parameters["WIDTH"] == base.parameters["WIDTH"]
     assert (found.problems, found.constraints) == (base.problems, base.constraints)
     assert found.default == {"IMPL": "plain", "BLOCK": 16}
-
-
-def test_a_path_leads_from_the_files_own_folder(folder: Path) -> None:
-    found = load(folder / "inner" / "x.toml", 'title = "x"\nlike = "../base.toml"\n')
-    assert found.like == str(folder / "inner" / "../base.toml")
-    assert found.parameters == load(folder / "base.toml", TEXT).parameters
-
-
-def test_a_name_that_is_not_beside_it_is_that_of_a_shipped_space(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(config, "spaces_dir", lambda: folder)
-    assert load(folder / "inner" / "x.toml", 'title = "x"\nlike = "base"\n').like == str(folder / "base.toml")
-
-
-def test_parameters_that_no_implementation_left_reads_are_left_out(folder: Path) -> None:
-    found = load(folder / "x.toml", 'title = "x"\nlike = "base"\n[parameters]\nIMPL = ["plain"]\n')
-    assert list(found.parameters) == ["IMPL", "BLOCK"]
-    own = load(folder / "x.toml", 'title = "x"\nlike = "base"\n[parameters]\nIMPL = ["plain"]\nWIDTH = [4]\n')
-    assert list(own.parameters) == ["IMPL", "BLOCK", "WIDTH"]  # what the file itself lists is for the family to refuse
 
 
 def test_a_default_is_taken_over_value_by_value_or_with_its_implementation_afresh(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from io import StringIO
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from autotuner.spaces.limits import Limits
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.errors import KernelError, SpaceError
 from autotuner.views.space_tables import space_document, space_shown
-from tests.helpers.limited import LIMITS, TEXT, rule
+from tests.helpers.limited import LIMITS, TEXT
 
 FACTS = {"THREADS_ALLOWED": 1}
 
@@ -79,19 +78,6 @@ def test_a_limit_binds_where_its_implementation_is_chosen() -> None:
     }
 
 
-def test_a_parameter_exists_where_it_is_read() -> None:
-    found = {name: each.when for name, each in file_of().parameters.items()}
-    assert found == {"IMPL": None, "BLOCK": None, "WIDTH": 'IMPL in ("wide", "split")', "PARTS": 'IMPL == "split"'}
-    alone = file_of(TEXT.replace('["plain", "wide", "split"]', '["split"]').replace('"plain"', '"split"'))
-    assert {each.when for each in alone.parameters.values()} == {None}
-
-
-def test_a_condition_of_the_file_is_kept() -> None:
-    own = """'IMPL == "split" and BLOCK > 8'"""
-    text = TEXT.replace("PARTS = [1, 2, 4]", f"PARTS = {{ values = [1, 2, 4], when = {own} }}")
-    assert file_of(text).parameters["PARTS"].when == own.strip("'")
-
-
 def test_limits_of_implementations_that_the_space_has_not_are_left_out() -> None:
     file = file_of(TEXT.replace('["plain", "wide", "split"]', '["plain", "split"]'))
     assert [each.place for each in file.constraints] == ["", "cpu.constraints[0]", "cpu.split.constraints[0]"]
@@ -145,18 +131,6 @@ def test_what_does_not_go_together_is_one_line(old: str, new: str, message: str)
     assert message in str(caught.value)
 
 
-def test_what_a_limit_forbids_names_the_limit() -> None:
-    place = r"cpu\.wide\.constraints\[0\] of tiles"
-    odd = space_of(TEXT.replace('IMPL = "plain"', 'IMPL = "wide"\nWIDTH = 16'))
-    assert re.match(rf"default: not valid here: {place} 'ROWS", odd.why_another_default or "")
-    wide = TEXT.replace('["plain", "wide", "split"]', '["wide"]').replace('"plain"', '"wide"')
-    with pytest.raises(SpaceError, match=rf"{place}: no valid point: .* \(two rows at least\)"):
-        space_of(wide.replace("[4, 8, 16]", "[16]").replace("[8, 16, 32, 64]", "[8, 16]"))
-    unknown = LIMITS.tables["wide"].model_copy(update={"constraints": (rule("BLOCKS > 2"),)})
-    with pytest.raises(SpaceError, match=rf"{place}\.expression: BLOCKS is no parameter and no"):
-        space_of(limits=LIMITS.model_copy(update={"tables": {"wide": unknown}}))
-
-
 def test_what_is_wrong_with_the_file_comes_before_a_family_that_is_not_there() -> None:
     def missing(family: str, device: str, near: Path) -> Limits:
         raise KernelError(f"no kernel family {family!r} for {device} near {near.name}")
@@ -165,12 +139,6 @@ def test_what_is_wrong_with_the_file_comes_before_a_family_that_is_not_there() -
         SpaceFile.parse(TEXT, "dir/x.toml", missing)
     with pytest.raises(SpaceError, match="titel: unknown key"):
         SpaceFile.parse(TEXT.replace("title", "titel"), "dir/x.toml", missing)
-
-
-def test_what_a_study_keeps_is_complete() -> None:
-    kept = SpaceFile.model_validate_json(file_of().model_dump_json())
-    assert kept == file_of()
-    assert Space.enumerate(kept, FACTS).digest == space_of().digest
 
 
 def test_show_says_where_each_constraint_comes_from() -> None:

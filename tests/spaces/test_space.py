@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
@@ -146,22 +145,6 @@ def test_what_its_kind_of_device_does_not_have(tmp_path: Path, key: str, message
     assert message in str(caught.value)
 
 
-def test_the_default_point_has_the_first_value_of_what_it_does_not_name() -> None:
-    assert made(replaced(("BLOCK_N = 64\n", ""))).file.default == {"IMPL": "simd", "BLOCK_N": 32, "VEC_WIDTH": 4}
-    assert made(replaced(("VEC_WIDTH = 4\n", ""))).digest == made().digest
-    plain = replaced(("VEC_WIDTH = 4\n", ""), ('IMPL = "simd"\nB', 'IMPL = "scalar"\nB'))
-    assert made(plain).file.default == {"IMPL": "scalar", "BLOCK_N": 64}
-
-
-def test_an_amount_stands_for_its_expression() -> None:
-    named = '[amounts]\nHALF = "BLOCK_N // 2"\nREST = "SEQ_Q % HALF"\n\n[default]'
-    space = made(replaced(("SEQ_Q % (BLOCK_N // 2) == 0", "REST == 0"), ("[default]", named)))
-    assert space.digest == made().digest
-    assert space.file.constraints[1].expression == "REST == 0"
-    with pytest.raises(SpaceError, match=r"amounts\.REST: HALF is no parameter and no fact"):
-        made(replaced(("[default]", '[amounts]\nREST = "SEQ_Q % HALF"\nHALF = "BLOCK_N // 2"\n[default]')))
-
-
 MINIMAL = {
     "title": '"x"',
     "family": '"x"',
@@ -174,13 +157,6 @@ MINIMAL = {
 
 def text_of(document: dict[str, str]) -> str:
     return "\n".join(f"{key} = {value}" for key, value in document.items())
-
-
-@pytest.mark.parametrize("key", list(MINIMAL))
-def test_required_keys(key: str) -> None:
-    assert len(made(text_of(MINIMAL))) == 1
-    with pytest.raises(SpaceError, match=f"^dir/x.toml: {key}: missing"):
-        made(text_of({name: value for name, value in MINIMAL.items() if name != key}))
 
 
 @pytest.mark.parametrize(
@@ -284,15 +260,6 @@ def test_too_many_points_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         Space.enumerate(file_of({"IMPL": ["x"], **wide}, [], default), {})
 
 
-def test_strong_constraints_tame_a_huge_product() -> None:
-    wide = {f"P{i}": list(range(100)) for i in range(8)}
-    constraints = [f"P{i} == P{7 - i}" for i in range(4)] + ["P0 + P1 <= 3", "P2 * P3 < 2", "P2 < 5 and P3 < 5"]
-    default: dict[str, Value] = {"IMPL": "x", **dict.fromkeys(wide, 0)}
-    space = Space.enumerate(file_of({"IMPL": ["x"], **wide}, constraints, default), {})
-    assert space.raw_count == 100**8
-    assert len(space) == space.raw_count - sum(space.removed) == 10 * 10
-
-
 # --- points and identity -------------------------------------------------------------------------------------------
 
 
@@ -334,10 +301,3 @@ def test_the_digest_is_the_identity() -> None:
     others = [made(replaced(change)).digest for change in OTHER]
     others += [made(CPU_VECTOR_BYTES=64).digest, made(CPU_FMA=False).digest]
     assert len({known, *others}) == len(others) + 1
-
-
-def test_a_file_is_a_value() -> None:
-    file = SpaceFile.parse(TEXT)
-    assert file == SpaceFile.parse(TEXT)
-    assert SpaceFile.model_validate_json(file.model_dump_json()) == file
-    assert math.prod(len(item.values) for item in file.parameters.values()) == 48

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from autotuner.store import Store, figures, queries
@@ -50,35 +48,6 @@ def test_what_was_raced_out_is_never_the_best(store: Store) -> None:
     assert queries.judged_count(store, "scalar-abd") == 6
 
 
-def test_costs_are_split_by_verdict_and_stage(store: Store) -> None:
-    found = figures.costs(store, "scalar-abc")
-    by = {each.verdict: each for each in found.by_verdict}
-    assert {verdict: each.trials for verdict, each in by.items()} == {
-        "measured": 2,
-        "raced_out": 1,
-        "incorrect": 1,
-        "deduplicated": 1,
-    }
-    one = by["measured"]
-    assert (one.seconds, one.build_s, one.check_s, one.measure_s) == pytest.approx((8.0, 3.0, 4.0, 1.0))
-    assert found.by_verdict[0].verdict == "measured"
-    assert found.pace is not None
-    assert found.pace.trials == 5
-    assert found.pace.busy_share == pytest.approx(12.0 / found.pace.active_s)
-
-
-def test_coverage_counts_values(store: Store) -> None:
-    found = figures.coverage(store, "scalar-abc")
-    assert {each.value: (each.judged, each.right) for each in found["BLOCK_M"]} == {
-        8: (1, 1),
-        16: (1, 1),
-        32: (1, 1),
-        64: (1, 0),
-        128: (1, 1),
-    }
-    assert {each.value: each.best_speedup for each in found["IMPL"]} == {"scalar": pytest.approx(2.0)}
-
-
 def test_studies_are_compared_by_the_variants_of_both(store: Store) -> None:
     found = comparison(store, "scalar-abc", "scalar-abd")
     assert (found.shared, found.faster) == (1, 1)
@@ -93,15 +62,3 @@ def test_studies_are_compared_by_the_variants_of_both(store: Store) -> None:
     assert same.speedup.mid == pytest.approx(1.0)
     with pytest.raises(StoreError, match="no study"):
         comparison(store, "scalar-abc", "nothing")
-
-
-def test_intervals_are_those_of_the_mean_of_logarithms(store: Store) -> None:
-    session = store.start_session("scalar-abd", CALIBRATION, {})
-    store.record("scalar-abd", session, 3, measured(32, 60.0))
-    found = comparison(store, "scalar-abc", "scalar-abd")
-    logs = [math.log(80 / 40), math.log(50 / 60)]
-    mean = sum(logs) / 2
-    deviation = math.sqrt(sum((each - mean) ** 2 for each in logs))
-    assert found.speedup is not None
-    assert found.speedup.mid == pytest.approx(math.exp(mean))
-    assert found.speedup.high == pytest.approx(math.exp(mean + 1.96 * deviation / math.sqrt(2)))

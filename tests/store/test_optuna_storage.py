@@ -14,7 +14,7 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from autotuner.store import Store
-from tests.helpers.recorded import CALIBRATION, measured, study_record
+from tests.helpers.recorded import measured
 
 NAME = "scalar-abc"
 
@@ -73,14 +73,6 @@ def test_a_trial_is_whole_after_a_flush_and_before_anything_is_recorded(
     assert as_optuna_reads(path)[0].constraints == {"gate": 0.0}
 
 
-def test_closing_writes_what_is_left(path: Path) -> None:
-    with Store.open(str(path)) as store:
-        store.ensure_study(study_record())
-        store.start_session(NAME, CALIBRATION, {})
-        ask(optuna.create_study(storage=store.optuna_storage(), study_name=NAME), 8)
-    assert as_optuna_reads(path)[0].params == {"TILE": 8, "MODE": "a"}
-
-
 def test_trials_that_another_program_adds_are_seen(study: optuna.Study, path: Path) -> None:
     """Numbers stay unique, and what waits in the queue is asked for."""
     assert ask(study, 8).number == 0
@@ -91,15 +83,6 @@ def test_trials_that_another_program_adds_are_seen(study: optuna.Study, path: Pa
     queued = study.ask()
     assert queued.number == 1
     assert queued.suggest_categorical("TILE", (8, 16, 32)) == 32
-
-
-def test_a_trial_is_known_by_its_key_alone(study: optuna.Study, path: Path) -> None:
-    trial = ask(study, 8)
-    with Store.open(str(path)) as again:
-        storage = again.optuna_storage()
-        assert storage.get_trial(trial._trial_id).number == trial.number
-        with pytest.raises(KeyError, match="no trial"):
-            storage.get_trial(999)
 
 
 def test_an_ended_trial_is_not_changed(study: optuna.Study, store: Store) -> None:
@@ -114,42 +97,6 @@ def test_an_ended_trial_is_not_changed(study: optuna.Study, store: Store) -> Non
         storage.set_trial_state_values(key, TrialState.FAIL)
     with pytest.raises(ValueError, match="CategoricalDistribution does not support dynamic value space"):
         ask(study, 16).storage.set_trial_param(key + 1, "MODE", 0.0, CategoricalDistribution(("a", "b")))
-
-
-def test_what_was_handed_out_does_not_change(study: optuna.Study) -> None:
-    """A sampler may keep what it was given."""
-    trial = ask(study, 8)
-    before = study.get_trials(deepcopy=False)
-    study.tell(trial, 1.0)
-    assert before[0].state == TrialState.RUNNING
-    assert study.get_trials(deepcopy=False)[0].state == TrialState.COMPLETE
-
-
-def test_a_copy_is_its_owners(study: optuna.Study) -> None:
-    trial = ask(study, 8)
-    trial.set_constraint("gate", 0.0)
-    told = study.tell(trial, 1.0)
-    before = study.trials[0]
-    assert told == before
-    told.params["TILE"] = 16
-    told.distributions.clear()
-    told.system_attrs["constraints:gate"] = 1.0
-    assert study.trials[0] == before != told
-
-
-def test_several_parameters_are_noted_at_once(study: optuna.Study, store: Store, path: Path) -> None:
-    trial = study.ask()
-    key, storage = trial._trial_id, store.optuna_storage()
-    kinds = {"TILE": CategoricalDistribution((8, 16)), "MODE": CategoricalDistribution(("a", "b"))}
-    storage.set_trial_params(key, {"TILE": 16, "MODE": "b"}, kinds)
-    store.flush()
-    assert as_optuna_reads(path)[0] == study.trials[0]
-    assert study.trials[0].params == {"TILE": 16, "MODE": "b"}
-    with pytest.raises(ValueError, match="32"):
-        storage.set_trial_params(study.ask()._trial_id, {"MODE": "a", "TILE": 32}, kinds)
-    with pytest.raises(ValueError, match="does not support dynamic value space"):
-        storage.set_trial_params(study.ask()._trial_id, {"TILE": 8}, {"TILE": CategoricalDistribution((8,))})
-    assert not any(trial.params for trial in study.trials[1:])
 
 
 def test_a_trial_is_three_short_transactions(study: optuna.Study, store: Store, path: Path) -> None:

@@ -16,14 +16,6 @@ from tests.helpers.recorded import (
 )
 
 
-def test_a_study_runs_while_its_driver_lives(store: Store) -> None:
-    store.ensure_study(study_record("scalar-abd"))
-    with store.lease("scalar-abc"):
-        assert queries.progress(store, "scalar-abc").running
-        assert not queries.progress(store, "scalar-abd").running
-    assert not queries.progress(store, "scalar-abc").running
-
-
 def test_studies_are_named_by_prefix_or_last_activity(store: Store) -> None:
     store.ensure_study(study_record("scalar-abd"))
     store.ensure_study(study_record("simd-xyz"))
@@ -36,11 +28,6 @@ def test_studies_are_named_by_prefix_or_last_activity(store: Store) -> None:
         queries.resolve_study(store, "scalar")
     with pytest.raises(StoreError, match="near it: simd-xyz"):
         queries.resolve_study(store, "simd-xzy")
-
-
-def test_a_store_without_studies_says_so(path: Path) -> None:
-    with Store.open(str(path)) as store, pytest.raises(StoreError, match="no studies yet"):
-        queries.resolve_study(store)
 
 
 def test_a_study_of_an_op_that_is_not_here_is_left_alone(store: Store, path: Path) -> None:

@@ -14,18 +14,16 @@ import optuna
 import pytest
 
 from autotuner.store import Store, database, queries
-from autotuner.store.database import TURN_MS
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import DiskFullError, StoreError
 from autotuner.values.gate_report import GateReport
-from autotuner.values.outcome import Measurement, Outcome, Stop
+from autotuner.values.outcome import Measurement, Outcome
 from autotuner.values.verdict import Verdict
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,
     measured,
     measurement,
-    raced,
     record_all,
     rejected,
     study_record,
@@ -34,19 +32,6 @@ from tests.helpers.recorded import (
 from tests.helpers.stores import transaction
 
 # Recording and finding ------------------------------------------------------------------------------------------
-
-
-def test_a_recorded_outcome_is_found_whole(store: Store, session: int) -> None:
-    outcome = measured(16, 80.0)
-    store.record("scalar-abc", session, 0, outcome)
-    assert store.judged_numbers("scalar-abc") == {0: outcome}
-
-
-def test_an_outcome_with_nan_and_infinity_survives(store: Store, session: int) -> None:
-    outcome = rejected(16).model_copy(update={"seconds": {"check": 1.0}, "stderr_tail": "nan\x1b[0m \N{SNOWMAN}"})
-    store.record("scalar-abc", session, 0, outcome)
-    assert store.judged_numbers("scalar-abc")[0] == outcome
-    assert math.isinf(store.judged_numbers("scalar-abc")[0].objective)
 
 
 def test_recording_again_changes_nothing_and_another_variant_is_refused(store: Store, session: int) -> None:
@@ -113,41 +98,6 @@ def test_what_was_measured_on_a_disturbed_machine_has_no_latency(store: Store, s
     assert queries.disturbed(store, "scalar-abc") == ()
 
 
-def test_a_latency_is_taken_back_when_the_machine_turns_out_to_have_been_disturbed(
-    store: Store, session: int, path: Path
-) -> None:
-    record_all(store, session, [measured(16, 10.0), measured(32, 80.0)])
-    store.doubt("scalar-abc", [0], "the baseline took longer")
-    assert [each.number for each in queries.measured(store, "scalar-abc")] == [1]
-    assert standings.summary(store, "scalar-abc").disturbed == (0,)
-    best = standings.best(store, "scalar-abc")
-    assert best is not None
-    assert best.entry.number == 1
-    store.record("scalar-abc", session, 2, measured(16, 70.0))
-    assert standings.summary(store, "scalar-abc").judged == 2
-
-
-def test_blocks_are_kept_raw(store: Store, session: int, path: Path) -> None:
-    store.record("scalar-abc", session, 0, measured(16, 80.0))
-    store.record("scalar-abc", session, 1, deduplicated(32, measured(16, 80.0)))
-    with sqlite3.connect(path) as raw:
-        rows = raw.execute("SELECT problem, block, variant_us FROM at_block ORDER BY block").fetchall()
-    raw.close()
-    assert rows == [(0, 0, 80.0 * 0.99), (0, 1, 80.0), (0, 2, 80.0 * 1.01)]
-
-
-def test_the_incumbent_of_each_block_is_kept_raw(store: Store, session: int, path: Path) -> None:
-    found = raced(measurement(80.0), against=16, gain=math.log(0.8), stopped=Stop.PROMOTED)
-    store.record("scalar-abc", session, 0, measured(16, 100.0))
-    store.record("scalar-abc", session, 1, measured(32, 80.0).model_copy(update={"measurement": found}))
-    with sqlite3.connect(path) as raw:
-        rows = raw.execute("SELECT trial_id, incumbent_us FROM at_block ORDER BY trial_id, block").fetchall()
-    raw.close()
-    assert [us for _, us in rows[:3]] == [None, None, None]
-    assert [us for _, us in rows[3:]] == pytest.approx([99.0, 100.0, 101.0])
-    assert store.judged_numbers("scalar-abc")[1].measurement == found
-
-
 # What is refused -------------------------------------------------------------------------------------------------
 
 
@@ -176,19 +126,6 @@ def test_the_database_itself_refuses_an_objective_for_a_reject(store: Store, ses
     raw.close()
 
 
-def test_unknown_names_are_refused(store: Store, session: int) -> None:
-    for ask in (
-        lambda: store.record("other", session, 0, measured(16, 80.0)),
-        lambda: store.judged_numbers("other"),
-        lambda: store.revoke("scalar-abc", 7, "no"),
-        lambda: store.finish_session(99),
-        lambda: queries.trial(store, "scalar-abc", 7),
-        lambda: standings.leaderboard(store, "other"),
-    ):
-        with pytest.raises(StoreError):
-            ask()
-
-
 def test_ensure_study_is_idempotent_but_a_changed_space_is_another_study(store: Store) -> None:
     store.ensure_study(study_record().model_copy(update={"sampler": "random", "seed": 1}))
     kept = queries.study(store, "scalar-abc")
@@ -199,16 +136,6 @@ def test_ensure_study_is_idempotent_but_a_changed_space_is_another_study(store: 
 
 
 # The file, the schema, Optuna -----------------------------------------------------------------------------------
-
-
-def test_both_engines_have_the_settings(store: Store) -> None:
-    wanted = {"synchronous": 1, "journal_mode": "wal", "foreign_keys": 1}
-    optuna_engine = store.optuna_storage().engine
-    # ours waits in short turns, between which signals are heard
-    for engine, timeout in ((optuna_engine, 60_000), (store.database._engine, TURN_MS)):
-        with engine.connect() as connection:
-            found = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in (*wanted, "busy_timeout")}
-            assert found == {**wanted, "busy_timeout": timeout}
 
 
 def test_an_optuna_study_lives_in_the_same_file(store: Store, session: int, path: Path) -> None:

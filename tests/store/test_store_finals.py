@@ -14,13 +14,11 @@ from autotuner.store import FinalsResult, Proof, Store, Validation, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError
 from autotuner.values.gate_report import CheckResult
-from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.recorded import (
     CALIBRATION,
     PROBLEM,
     artifact,
     heat,
-    hold_finals,
     lineup,
     measured,
     passed_gate,
@@ -93,22 +91,6 @@ os.kill(os.getpid(), 9)
     (killed,) = queries.all_finals(store, "scalar-abc")
     assert killed.heats == (heat(MICROS, 0), heat(MICROS, 1))
     assert (killed.finished_at, killed.standing) == (None, None)
-
-
-def test_a_failed_entrant_and_missing_times_survive(store: Store) -> None:
-    fault = Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail="4 bytes past the end of O")
-    failed = heat(MICROS).model_copy(update={"us": (heat(MICROS).us[0], ()), "faults": {1: fault}, "discarded": 3})
-    store.record_heat("scalar-abc", "aa", failed)
-    assert queries.aa_heats(store, "scalar-abc") == (failed,)
-
-
-def test_the_races_of_a_session_are_told_apart(store: Store, session: int) -> None:
-    later = store.start_session("scalar-abc", CALIBRATION, {})
-    store.record_heat("scalar-abc", "aa", heat(MICROS, 0), session_id=session)
-    store.record_heat("scalar-abc", "aa", heat(MICROS, 1), session_id=later)
-    hold_finals(store, MICROS, {16: 0, 32: 1})
-    assert queries.aa_heats(store, "scalar-abc") == (heat(MICROS, 0), heat(MICROS, 1))
-    assert queries.aa_heats(store, "scalar-abc", later) == (heat(MICROS, 1),)
 
 
 def test_a_heat_belongs_to_what_is_there(store: Store, session: int, path: Path) -> None:

@@ -21,7 +21,7 @@ from autotuner.jobs import queue
 from autotuner.jobs.outlook import outlook, outlooks
 from autotuner.store import Store, device_health, lease, sweeps
 from autotuner.store.sweep_records import SweepRecord
-from autotuner.store.tables import LeaseRow, SweepRow
+from autotuner.store.tables import LeaseRow
 from autotuner.values.errors import InputError, LeaseHeldError, LeaseLostError, StoreError
 from autotuner.values.sweep import State, Wish
 from tests.helpers import simulated
@@ -197,19 +197,6 @@ def test_a_cancellation_is_not_withdrawn_by_resume(opened: Store) -> None:
         queue.resume(opened, number)
     assert sweeps.work(opened, number, 1.0, None) == Wish.CANCEL
     claim.lease.release()
-
-
-def test_a_budget_is_the_sum_over_runs_and_pauses_do_not_count(opened: Store) -> None:
-    number = ask(opened)
-    for spent_s in (30.0, 70.0):
-        claim = sweeps.claim(opened, number, "me")
-        assert claim is not None
-        assert claim.sweep.spent_s == spent_s - (30.0 if spent_s == 30.0 else 40.0)
-        queue.pause(opened, number)
-        sweeps.settle(opened, number, State.PAUSED, spent_s=spent_s)
-        claim.lease.release()
-        queue.resume(opened, number)
-    assert sweeps.one(opened, number).spent_s == 70.0
 
 
 @pytest.mark.slow
@@ -396,11 +383,3 @@ def test_neither_a_key_nor_a_name_reads_as_a_number(opened: Store) -> None:
     named = simulated.space().file.model_copy(update={"path": "12.toml"})
     found = queue.submit(opened, queue.request_for(named))[0]
     assert queue.resolve(opened, "12.toml").id == found.id
-
-
-def test_the_space_of_a_queued_sweep_is_the_one_of_then(opened: Store) -> None:
-    number = ask(opened)
-    with transaction(opened) as session:
-        document = session.get_one(SweepRow, number).request
-    assert "scratch memory" in document.space_document
-    assert sweeps.one(opened, number).request.space_document == simulated.space().file.model_dump_json()

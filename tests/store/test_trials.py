@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -17,7 +15,6 @@ from autotuner.views import trial_files
 from autotuner.views.trials_table import trials_of
 from tests.helpers.recorded import (
     CALIBRATION,
-    deduplicated,
     hold_finals,
     measured,
     raced_out,
@@ -52,17 +49,6 @@ def test_a_trial_is_listed_with_its_parameters_and_what_came_of_it(either: Store
     assert other.variant == WORDS.digest
 
 
-def test_when_a_build_began_is_kept_with_the_trial(either: Store) -> None:
-    session = either.start_session("scalar-abc", CALIBRATION, {}, lane=1, builders=8)
-    began = datetime(2026, 11, 24, 9, 30, 0, 250_000, tzinfo=UTC)
-    known = measured(16, 80.0).model_copy(update={"build_began": began})
-    record_all(either, session, [known, rejected(64)])
-    assert [each.build_began for each in trials.stage_times(either, "scalar-abc")] == [began, None]
-    assert either.judged_numbers("scalar-abc")[0].build_began == began
-    (held,) = queries.sessions(either, "scalar-abc")
-    assert (held.lane, held.builders) == (1, 8)
-
-
 def test_trials_are_listed_as_they_end_and_from_one_of_them_on(either: Store) -> None:
     """Readers follow a study by its revision, and read what was recorded since the last one they saw."""
     store, session = either, either.start_session("scalar-abc", CALIBRATION, {})
@@ -82,15 +68,6 @@ def test_trials_are_listed_as_they_end_and_from_one_of_them_on(either: Store) ->
     assert taken.objective is None
     assert taken.median_us == pytest.approx(66.0)
     assert (taken.revoked, taken.revoked_reason) == (True, "wrong on other inputs")
-
-
-def test_blocks_are_those_of_trials_that_were_raced(either: Store) -> None:
-    session = either.start_session("scalar-abc", CALIBRATION, {})
-    original = measured(16, 50.0, program="p")
-    record_all(either, session, [original, rejected(64), deduplicated(32, original)])
-    ((place, found),) = trials.blocks(either, "scalar-abc", (0, 1, 2)).items()
-    assert place == (0, 0)
-    assert (median(us for us, _ in found), median(us for _, us in found)) == pytest.approx((50.0, 100.0))
 
 
 def test_a_line_says_what_stands(store: Store, session: int) -> None:
@@ -124,11 +101,3 @@ def test_csv_and_parquet_hold_the_same(store: Store, session: int) -> None:
     assert kept.column("speedup").to_pylist() == [float(row["speedup"]) if row["speedup"] else None for row in rows]
     empty = parquet.read_table(io.BytesIO(trial_files.as_parquet(table._replace(rows=table.rows[1:2]))))
     assert empty.schema.field("speedup").type == kept.schema.field("speedup").type
-
-
-def test_a_parameter_of_words_and_numbers_is_text_in_parquet(store: Store, session: int) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    mixed = WORDS.model_copy(update={"parameters": {"BLOCK_M": "auto"}})
-    record_all(store, session, [measured(16, 80.0), measured(32, 50.0).model_copy(update={"variant": mixed})])
-    content = trial_files.as_parquet(trials_of(store, "scalar-abc"))
-    assert parquet.read_table(io.BytesIO(content)).column("BLOCK_M").to_pylist() == ["16", "auto"]

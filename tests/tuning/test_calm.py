@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -22,14 +21,11 @@ from autotuner.tuning.finals.finals import Finals
 from autotuner.tuning.finals.plan import contenders, searched
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.run.calm import (
-    LONGEST_PAUSE_S,
     STEADY_S,
     Calm,
     Caution,
     Protest,
     Waiting,
-    fastest_baselines,
-    pause_s,
 )
 from autotuner.tuning.run.driver import Started
 from autotuner.tuning.run.lanes import WARMED, DeviceLane
@@ -122,22 +118,6 @@ def test_it_is_believed_too_where_somebody_disturbs_in_between(store: Store, mac
     assert "the baseline takes 120.0 us again and again" in calms[0].detail
     assert calms[0].waited_s > 2 * 30
     assert standings.summary(store, name).judged == 6
-
-
-@pytest.mark.parametrize("speeds", [(1.18, 1.0), (1.0, 1.18, 1.18), (1.18, 1.0, 1.0)])
-def test_a_baseline_whose_speed_changes_from_job_to_job_ends_no_sweep(
-    store: Store, machine: Machine, speeds: tuple[float, ...]
-) -> None:
-    """No single wait is long: the next look may find the other speed."""
-    machine.who = ""
-    turns = itertools.cycle(speeds)
-    machine.slow = lambda _: next(turns)
-    name = machine.run(store, trials=21, caution=PATIENT)
-    assert not any(isinstance(event, Protest) for event in machine.heard)
-    summary = standings.summary(store, name)
-    assert summary.judged == len(simulated.small_space())
-    assert summary.disturbed == ()
-    assert summary.by_verdict.get(Verdict.DISTURBED, 0) < summary.judged
 
 
 @pytest.mark.parametrize(("slow", "who"), [(1.2, "make (pid 7)"), (1.6, "")])
@@ -253,15 +233,6 @@ def test_a_first_calibration_that_was_disturbed_is_found_out(store: Store, machi
     assert all(math.isnan(v) or v == pytest.approx(objective(simulated.small_space().point(i))) for i, v in known)
 
 
-def test_where_nothing_is_left_to_judge_nothing_is_waited_for(store: Store, machine: Machine) -> None:
-    machine.run(store, trials=2)
-    machine.slow = lambda _: SLOW
-    began = machine.now
-    machine.run(store, trials=2)
-    assert machine.now - began < 10
-    assert not any(isinstance(event, Waiting) for event in machine.heard)
-
-
 def test_the_user_may_call_the_machine_calm(store: Store, machine: Machine) -> None:
     """A machine that has become slower for good is believed, and so it is in later runs."""
     machine.run(store, trials=2)
@@ -284,24 +255,6 @@ def test_a_slow_creep_does_not_become_usual() -> None:
         lane.note_baseline(measurement(50.0, baseline=usual * (1 + 0.9 * drift)))
     (usual,) = lane.conditions_with(tie=0.005).slow_baseline_us
     assert usual == pytest.approx(BASELINE_US * (1 + WARMED * drift))
-
-
-def test_what_the_time_of_a_baseline_depends_on(store: Store, machine: Machine) -> None:
-    machine.run(store, trials=1)
-    name = queries.resolve_study(store)
-    study = queries.study(store, name)
-    known = fastest_baselines(store, study, simulated.DEVICE.environment)
-    assert known == {study.problems[0]: pytest.approx(BASELINE_US)}
-    assert fastest_baselines(store, study, {"os": "none", "python": "3.99"}) == known
-    assert fastest_baselines(store, study, {"os": "another"}) == {}
-    elsewhere = study.model_copy(update={"device": study.device.model_copy(update={"name": "another"})})
-    assert fastest_baselines(store, elsewhere, simulated.DEVICE.environment) == {}
-    warm = study.model_copy(update={"cache": "warm"})
-    assert fastest_baselines(store, warm, simulated.DEVICE.environment) == {}
-
-
-def test_pauses_grow_with_the_wait() -> None:
-    assert [pause_s(waited) for waited in (0, 8, 16, 1000)] == [1, 2, 4, LONGEST_PAUSE_S]
 
 
 def test_a_variant_that_disturbs_by_itself_is_given_up(store: Store, machine: Machine) -> None:

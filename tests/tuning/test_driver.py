@@ -24,7 +24,6 @@ from autotuner.store import Lease, Store, queries
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run import driver as driver_module
 from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.run.optuna_study import OPTUNA_STATE, Told
 from autotuner.tuning.run.outcomes import takes_over
 from autotuner.tuning.run.plan import Plan, Start
 from autotuner.values.conditions import Conditions
@@ -43,13 +42,6 @@ from tests.helpers.inline_executor import InlineExecutor
 def store(path: Path) -> Iterator[Store]:
     with closing(Store.open(str(path))) as opened:
         yield opened
-
-
-def test_every_verdict_has_an_optuna_state() -> None:
-    assert set(OPTUNA_STATE) == set(Verdict)
-    assert {verdict for verdict, told in OPTUNA_STATE.items() if told == Told.VALUE} == {
-        verdict for verdict in Verdict if verdict.has_latency
-    }
 
 
 @at_any_width
@@ -131,14 +123,6 @@ def test_a_program_that_is_being_judged_is_waited_for(store: Store) -> None:
         assert outcome.original in (None, first.outcome.artifact.digest)
 
 
-def test_a_program_whose_like_was_rejected_is_judged_itself(store: Store) -> None:
-    backend = Counting(lambda _: Truth(fault=Verdict.INCORRECT, program="the one"))
-    sweep = driver(store, backend, width=WIDE)
-    sweep.run(Budget(trials=10))
-    assert backend.checked == {"the one": 10}
-    assert standings.summary(store, sweep.name).by_verdict == {Verdict.INCORRECT: 10}
-
-
 def test_what_is_known_when_the_device_is_near_counts(store: Store) -> None:
     """A variant races against the one that was the incumbent when it was sent."""
     incumbents: list[Outcome] = []
@@ -174,14 +158,6 @@ def test_the_same_command_again_goes_on_to_the_total(store: Store, width: int) -
     assert len(backend.built) == 14
 
 
-@at_any_width
-def test_a_small_space_ends_when_all_of_it_is_judged(store: Store, width: int) -> None:
-    backend = simulated.backend()
-    executor = Shuffled(backend, width)
-    Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.conditions())).run(Budget(trials=10**6))
-    assert len(backend.built) == len(SMALL)
-
-
 class TakesTime(Shuffled):
     """Each job takes some seconds, one after another, by the driver's clock."""
 
@@ -205,18 +181,6 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
     assert WIDE < len(backend.built) < 12
     assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
     assert standings.summary(store, sweep.name).judged == len(backend.built)
-
-
-@pytest.mark.parametrize("width", [1, 2, 6])
-def test_nothing_is_begun_that_ends_long_after_the_time(
-    width: int, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A variant has two jobs."""
-    executor = TakesTime(simulated.backend(), width, 10, monkeypatch)
-    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
-    sweep.run(Budget(trials=100, seconds=300))
-    assert 280 <= executor.now <= 330
-    assert standings.summary(store, sweep.name).judged >= 13
 
 
 def test_a_point_that_is_enqueued_twice_is_judged_once(store: Store) -> None:
@@ -349,15 +313,6 @@ def test_drivers_of_two_processes_take_turns(path: Path, width: int) -> None:
         found = other.judged_numbers(sweep.name)
         assert len({outcome.variant.digest for outcome in found.values()}) == len(found) >= 31
         assert TrialState.RUNNING not in {trial.state for trial in trials_of(other, sweep.name)}
-
-
-def test_another_device_is_another_study(store: Store) -> None:
-    other = simulated.DEVICE.model_copy(update={"name": "another"})
-    executor = InlineExecutor(simulated.backend())
-    assert (
-        driver(store, simulated.backend()).name
-        != Driver(store, executor, Plan(SPACE, other, simulated.conditions())).name
-    )
 
 
 def test_a_study_keeps_its_secret_seeds(store: Store) -> None:

@@ -9,24 +9,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-import optuna
 import pytest
 
 from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
 from autotuner.run.line import Passed
-from autotuner.search.evolution import EvolutionarySampler
-from autotuner.search.point_sampler import distributions
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.finals import Finals, due
 from autotuner.tuning.finals.plan import LEAST, contenders, searched
-from autotuner.tuning.finals.retrials import Retrials, Step
+from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import Conditions
-from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Outcome, Say
 from autotuner.values.variant import Variant
@@ -69,20 +65,6 @@ def test_the_best_eight_those_that_overlap_and_the_default_are_in(store: Store) 
     assert set(numbers) >= {number for _, number in right[:8]}
     assert [n for n in numbers if found[n].variant.digest == DEFAULT]
     assert list(numbers) == sorted(numbers, key=lambda n: (found[n].objective, n))
-
-
-def test_all_that_overlap_the_best_are_in_up_to_a_limit(store: Store) -> None:
-    study = swept(store, equal, 45)
-    assert 12 < len(contenders(searched(store.outcomes(study)), DEFAULT)) <= 33
-
-
-def test_of_equal_programs_one_is_in(store: Store) -> None:
-    def two(variant: Variant) -> Truth:
-        fast = variant.point["BLOCK"] == 64
-        return Truth(us=40.0 if fast else 50.0, program=str(fast))
-
-    study = swept(store, two, 30)
-    assert len(contenders(searched(store.outcomes(study)), DEFAULT)) <= 2
 
 
 def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: Store) -> None:
@@ -280,34 +262,6 @@ def test_finals_with_little_time_have_fewer_finalists_and_processes_and_say_so(s
     assert not due(store, study, DEFAULT)  # the others were considered
 
 
-def test_what_is_left_is_said_at_every_process(store: Store) -> None:
-    study = swept(store, simulated.truth, 10)
-    said: list[Step] = []
-    confirmed(store, study, executor(simulated.truth), said.append)
-    told = [step for step in said if step.text.startswith("process ")]
-    assert [int(step.text.split()[1]) for step in told] == list(range(1, PROCESSES + 1))
-    assert all(step.left_s is not None and step.left_s >= 0 for step in told)
-
-
-def test_finals_are_due_when_the_search_found_others(store: Store) -> None:
-    study = swept(store, simulated.truth, 10)
-    assert due(store, study, DEFAULT)
-    confirmed(store, study, executor(simulated.truth))
-    assert not due(store, study, DEFAULT)
-    swept(store, simulated.truth, 40)
-    assert due(store, study, DEFAULT)
-
-
-def test_a_study_without_a_right_variant_has_no_finals(store: Store) -> None:
-    def wrong(_: Variant) -> Truth:
-        return Truth(fault=Verdict.INCORRECT)
-
-    study = swept(store, wrong, 5)
-    assert not due(store, study, DEFAULT)
-    with pytest.raises(InputError, match="no right variant"):
-        confirmed(store, study, executor(wrong))
-
-
 # What the search believes afterwards --------------------------------------------------------------------------------
 
 
@@ -333,16 +287,3 @@ def test_a_search_that_goes_on_believes_the_finals_and_not_its_own_estimate(stor
     summary = standings.summary(store, study)
     assert summary.best_confirmed
     assert summary.best_number != lucky
-
-
-def test_samplers_are_shown_what_was_confirmed() -> None:
-    study = optuna.create_study()
-    sampler = EvolutionarySampler(SPACE, 0)
-    sampler.correct({1: 0.7, 2: math.inf})
-    for number, objective in enumerate((-0.5, -2.0, -1.0)):
-        point = SPACE.point(number)
-        known = {name: axis for name, axis in distributions(SPACE).items() if name in point}
-        trial = optuna.trial.create_trial(params=point, distributions=known, value=objective)
-        study.add_trial(trial)
-    sampler.sample_relative(study, study.ask()._get_latest_trial(), {})
-    assert sampler._seen.objectives.tolist() == [-0.5, 0.7, math.inf]

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from autotuner.race.confirm import FIRST, PROCESSES
 from autotuner.tuning.finals.plan import (
     LEAST,
-    STAYING,
     FinalistCosts,
     as_many_as_fit,
     by_merit,
     contenders,
-    needed_s,
     searched,
     slower_than,
 )
 from autotuner.values.outcome import Outcome, Stop
-from autotuner.values.verdict import Verdict
-from tests.helpers.recorded import measured, measurement, raced, raced_out, rejected
+from tests.helpers.recorded import measured, measurement, raced, raced_out
 
 
 def beaten(tile: int, us: float, by: int) -> Outcome:
@@ -35,16 +31,6 @@ def test_what_lost_a_race_is_slower_and_so_is_what_that_beat() -> None:
     assert slower_than(searched(outcomes.items())) == {0: {1}, 1: set(), 2: {0, 1}, 3: set()}
 
 
-def test_a_race_against_what_was_revoked_since_says_nothing() -> None:
-    outcomes = {0: rejected(16), 1: beaten(32, 60.0, by=16)}
-    assert slower_than(searched(outcomes.items())) == {1: set()}
-
-
-def test_a_trial_that_was_only_raced_to_a_tie_is_not_slower() -> None:
-    tie = measured(32, 50.0).model_copy(update={"measurement": raced(measurement(50.0), 16, 0.001, Stop.PRECISE)})
-    assert slower_than(searched([(0, measured(16, 50.0)), (1, tie)])) == {0: set(), 1: set()}
-
-
 def test_what_beat_a_contender_is_one_and_comes_before_it() -> None:
     """A disturbed race made the slow one look best; what beat it is far down the list."""
     many = {number: measured(1000 + number, 30.0 + number) for number in range(2, 20)}
@@ -59,18 +45,3 @@ def test_what_beat_a_contender_is_one_and_comes_before_it() -> None:
 def test_there_is_always_time_for_two(seconds: float, count: int) -> None:
     costs = dict.fromkeys(range(9), FinalistCosts(heat=2.0, judging=5.0))
     assert as_many_as_fit(range(9), costs, seconds) == tuple(range(count))
-
-
-def test_no_more_are_invited_than_fit() -> None:
-    one = FinalistCosts(heat=2.0, judging=5.0)
-    costs = dict.fromkeys(range(20), one)
-    for seconds in (60.0, 90.0, 120.0):
-        found = as_many_as_fit(range(20), costs, seconds)
-        assert LEAST < len(found) < 20
-        assert needed_s([one] * len(found)) <= seconds < needed_s([one] * (len(found) + 1))
-    assert needed_s([one] * 9) == FIRST * 18.0 + STAYING * ((PROCESSES - FIRST) * 2.0 + 5.0)
-
-
-def test_a_verdict_without_a_latency_is_no_contender() -> None:
-    outcomes = {0: rejected(16), 1: rejected(32, Verdict.CRASHED)}
-    assert contenders(searched(outcomes.items()), "no default") == ()

@@ -18,7 +18,6 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store
 from autotuner.tuning import gate_one as single
 from autotuner.tuning.device_lock import held
@@ -28,16 +27,15 @@ from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DeviceBusyError, InputError, OracleError
 from autotuner.values.gate_report import ReferenceCheck
-from autotuner.values.outcome import Artifact, Calibration, Device, Outcome, Say
+from autotuner.values.outcome import Artifact, Calibration, Device, Say
 from autotuner.values.variant import Variant
-from autotuner.values.verdict import Verdict
 from autotuner.views import gate_tables
 from autotuner.views.terminal import printed
 from tests.helpers import simulated
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 from tests.helpers.fake_line import FakeLine
 from tests.helpers.inline_executor import InlineExecutor
-from tests.helpers.recorded import CALIBRATION, case_errors, study_record
+from tests.helpers.recorded import case_errors
 
 pytestmark = pytest.mark.timed
 
@@ -120,34 +118,6 @@ def test_a_record_that_is_none_is_not_waited_for(folder: Path, right: Artifact, 
     renamed = Path(copy).rename(tmp_path / "renamed.so")
     with pytest.raises(InputError, match=r"no artifact\.json beside it that could be read"):
         found(str(renamed), folder)
-
-
-def test_a_variant_is_built_from_its_parameters(folder: Path, right: Artifact) -> None:
-    assert found("IMPL=mutant MUTANT=none", folder).artifact.digest == right.digest
-    assert found("IMPL=mutant", folder).artifact.digest == right.digest
-    assert found("MUTANT=k_and_v_swapped", folder).artifact.variant.parameters == {"MUTANT": "k_and_v_swapped"}
-
-
-def test_the_variant_of_a_trial_is_built_again(folder: Path, right: Artifact, store: Store, path: Path) -> None:
-    document = SpaceFile.load(folder / "space.toml").model_dump_json()
-    store.ensure_study(study_record("mutants-abc").model_copy(update={"space_document": document}))
-    session = store.start_session("mutants-abc", CALIBRATION, {"torch": "2.11"})
-    store.record("mutants-abc", session, 3, Outcome(variant=right.variant, verdict=Verdict.INCORRECT))
-    subject = single.subject("3", None, str(path), "mutants")
-    assert (subject.artifact.digest, subject.problems) == (right.digest, (PROBLEM,))
-    with pytest.raises(InputError, match="4"):
-        single.subject("4", None, str(path), "mutants")
-
-
-def test_without_a_space_a_shipped_variant_is_judged_on_a_usual_problem(toolchain: CpuToolchain) -> None:
-    kernel = Family.find("sdpa")
-    parameters = {"BLOCK_N": 64, "EXP": "poly5", "SYNC_POLICY": 0, "THREADS": 1, "UNROLL": 1}
-    wanted = Variant(family="sdpa", backend="cpu", impl="scalar", parameters=parameters)
-    made = build(kernel, wanted, PROBLEM.model_copy(update={"causal": True}), toolchain)
-    assert isinstance(made, Artifact)
-    (problem,) = single.subject(made.path, None, "none.db", None).problems
-    assert isinstance(problem, SdpaProblem)
-    assert (problem.seq_q, problem.dtype, problem.head_dim, problem.causal) == (512, "float32", 64, True)
 
 
 @pytest.mark.parametrize(

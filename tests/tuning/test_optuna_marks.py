@@ -69,18 +69,3 @@ def test_what_is_revoked_is_told_of_a_study_that_is_over(path: Path) -> None:
     }
     assert told[1]["reason"] == "G2.T1: a fault of the fake"
     assert told[7]["confirmed"] == pytest.approx(0.7735, abs=1e-3)
-
-
-def test_a_mark_that_no_longer_holds_is_taken_away(path: Path) -> None:
-    name = sample_store(path)
-    with Store.open(str(path)) as store:
-        optuna_marks.mark(store, name)
-        store.revoke(name, 7, "found later")
-        optuna_marks.mark(store, name)
-        marks = store.optuna_storage().get_all_trials(1)[7].user_attrs
-    assert marks["revoked"] == "found later"
-    assert "confirmed" not in marks
-
-
-def test_a_study_that_optuna_does_not_have_is_left_alone(store: Store) -> None:
-    optuna_marks.mark(store, "scalar-abc")

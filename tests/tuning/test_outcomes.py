@@ -23,7 +23,7 @@ from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
-from tests.helpers.recorded import deduplicated, measured, measurement, raced, raced_out
+from tests.helpers.recorded import measured, measurement, raced, raced_out
 from tests.helpers.simulated_finals import DEFAULT, SPACE
 
 SLOWED = 1.08
@@ -52,19 +52,6 @@ def test_races_against_it_correct_what_its_own_has_flattered() -> None:
     assert known() == pytest.approx(0.4)
     others = [lost(tile, 60.0, us) for tile, us in ((32, 50.0), (64, 50.5), (8, 49.5), (128, 90.0))]
     assert known(*others) == pytest.approx(0.5)  # one that was disturbed decides nothing
-
-
-def test_it_is_never_taken_for_faster_than_by_its_own_race() -> None:
-    assert known(lost(32, 60.0, 30.0), lost(64, 60.0, 30.0)) == pytest.approx(0.4)
-
-
-def test_what_is_told_twice_counts_once() -> None:
-    one = lost(32, 60.0, 50.0)
-    assert known(one, deduplicated(64, one)) == pytest.approx(math.sqrt(0.4 * 0.5))
-
-
-def test_without_an_incumbent_nothing_is_known() -> None:
-    assert Outcomes(lambda number: measured(16, 40.0)).opponent_ratios() == ()
 
 
 class Slowed(FakeLine):

@@ -11,23 +11,20 @@ from pathlib import Path
 import pytest
 
 from autotuner.race.arms import Tracks
-from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, RaceJob, Result
+from autotuner.run.jobs import AnyJob, JudgeJob, Result
 from autotuner.store import Store, queries
-from autotuner.tuning.finals import standings
 from autotuner.tuning.run.driver import Budget, Driver, Event, TieFound
 from autotuner.tuning.run.lanes import AA_EVERY
-from autotuner.tuning.run.outcomes import Outcomes, takes_over
+from autotuner.tuning.run.outcomes import Outcomes
 from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import TIE, Conditions
-from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome, Say, Stop
+from autotuner.values.outcome import Calibration, Outcome, Say, Stop
 from autotuner.values.problem import Problem
-from autotuner.values.ratio import Objective, combine
 from autotuner.values.variant import Variant
-from autotuner.values.verdict import Fault, Verdict
+from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
 from tests.helpers.fake_line import Deviations, FakeLine, FakeTrack, Truth
 from tests.helpers.inline_executor import InlineExecutor
-from tests.helpers.recorded import artifact, measured, measurement
 
 SPACE = simulated.space()
 NOISE = 0.005
@@ -109,12 +106,6 @@ def test_what_races_out_was_slower_and_what_is_equal_is_not_promoted(store: Stor
             fastest = us
 
 
-def test_equal_variants_never_take_over(store: Store) -> None:
-    name, _ = run(store, InlineExecutor(FakeLine(lambda _: Truth(us=50.0), noise=NOISE)), 60)
-    found = [each.measurement for each in outcomes(store, name).values()]
-    assert [each.promoted for each in found if each is not None] == [True] + [False] * 59
-
-
 def test_the_incumbent_races_itself_from_time_to_time(store: Store) -> None:
     deviations = Deviations(noise=NOISE, process=0.02)
     name, heard = run(store, InlineExecutor(FakeLine(simulated.truth, deviations=deviations)), 3 * AA_EVERY + 10)
@@ -124,22 +115,6 @@ def test_the_incumbent_races_itself_from_time_to_time(store: Store) -> None:
     ties = [event.tie for event in heard if isinstance(event, TieFound)]
     assert len(ties) == len(heats)
     assert max(ties) > TIE  # loads differ by far more than the least width
-
-
-def test_a_quiet_machine_has_the_least_tie_band(store: Store) -> None:
-    _, heard = run(store, InlineExecutor(simulated.backend(noise=0.001)), 50)
-    assert {event.tie for event in heard if isinstance(event, TieFound)} == {TIE}
-
-
-def test_all_devices_are_used_and_each_is_calibrated(store: Store) -> None:
-    executor = Lanes([simulated.backend(noise=NOISE) for _ in range(3)], width=9)
-    name, _ = run(store, executor, 60)
-    for kind in (CalibrationJob, JudgeJob):
-        assert {lane for lane, job in executor.jobs if isinstance(job, kind)} == {0, 1, 2}
-    assert len([job for _, job in executor.jobs if isinstance(job, CalibrationJob)]) == 3
-    assert standings.summary(store, name).judged == 60
-    sessions = {queries.trial(store, name, number).session.id for number in outcomes(store, name)}
-    assert len(sessions) == 3
 
 
 def test_all_devices_race_against_one_baseline_at_their_own_speed(store: Store) -> None:
@@ -155,12 +130,6 @@ def test_all_devices_race_against_one_baseline_at_their_own_speed(store: Store) 
     judging = [(lane, job.conditions) for lane, job in executor.jobs if isinstance(job, JudgeJob)]
     conditions = {(lane, each.baselines, tuple(round(us, 6) for us in each.slow_baseline_us)) for lane, each in judging}
     assert conditions == {(0, ("fake",), (100.0,)), (1, ("fake",), (103.0,))}
-
-
-def test_every_device_has_its_own_a_a_races(store: Store) -> None:
-    executor = Lanes([simulated.backend(noise=NOISE) for _ in range(2)], width=6)
-    run(store, executor, 5 * AA_EVERY)
-    assert {lane for lane, job in executor.jobs if isinstance(job, RaceJob)} == {0, 1}
 
 
 def test_a_candidate_sent_before_the_last_promotion_takes_over_only_if_it_is_faster(store: Store) -> None:
@@ -186,25 +155,6 @@ def test_a_resumed_study_goes_on_with_its_incumbent(store: Store) -> None:
     assert first.incumbent is not None
     assert last.artifact is not None
     assert first.incumbent.digest == last.artifact.digest
-
-
-def test_an_incumbent_whose_library_is_gone_is_none(store: Store, tmp_path: Path) -> None:
-    class Libraries(FakeLine):
-        def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
-            made = super().build(variant, conditions)
-            if isinstance(made, Fault):
-                return made
-            path = tmp_path / f"{variant.digest}.so"
-            path.touch()
-            return made.model_copy(update={"path": str(path)})
-
-    run(store, InlineExecutor(Libraries(simulated.truth)), 10)
-    for path in tmp_path.glob("*.so"):
-        path.unlink()
-    executor = Lanes([Libraries(simulated.truth)], width=1)
-    run(store, executor, 12)
-    first = next(job for _, job in executor.jobs if isinstance(job, JudgeJob))
-    assert first.incumbent is None
 
 
 # Several problems -----------------------------------------------------------------------------------------------------
@@ -247,45 +197,6 @@ def test_a_study_over_several_problems_keeps_the_numbers_of_each(store: Store, o
         return float(over([math.log(simulated.microseconds(point) / 100), math.log(long / 100)]))
 
     assert truth(best) == pytest.approx(min(truth(each) for each in found), abs=0.02)
-
-
-def over_two(tile: int, logs: tuple[float, float], objective: Objective) -> Outcome:
-    """Promoted over nothing, with these log-ratios, each 0.02 wide to both sides."""
-    timings = [measurement(100 * math.exp(log)).timings[0] for log in logs]
-    found = Measurement(
-        timings=tuple(timings),
-        objective=combine(objective)([timing.log_ratio.mid for timing in timings]),
-        weights=() if isinstance(objective, str) else objective,
-        cache="cold",
-    )
-    changes = {"measurement": found, "artifact": artifact(tile).model_copy(update={"path": ""})}
-    return measured(tile, 50.0).model_copy(update=changes)
-
-
-@pytest.mark.parametrize(
-    ("objective", "logs", "others"),
-    [("mean", (0.0, -0.5), (-0.3, -0.1)), ("max", (-0.2, -0.3), (-0.1, -0.9)), ((95, 5), (-0.5, 0.0), (-0.3, -0.4))],
-)
-def test_the_faster_one_by_the_studys_objective_takes_over(
-    objective: Objective, logs: tuple[float, float], others: tuple[float, float]
-) -> None:
-    """By another objective than the study's, the other one would be faster."""
-    fast, slow = over_two(1, logs, objective), over_two(2, others, objective)
-    assert takes_over(fast, slow)
-    assert not takes_over(slow, fast)
-
-
-def test_a_heat_over_several_problems_has_the_times_of_each() -> None:
-    problems = (*simulated.conditions().problems, LONG)
-    conditions = simulated.conditions().model_copy(update={"problems": problems, "baselines": ("fake", "fake")})
-    backend = TwoShapes(simulated.truth, noise=NOISE)
-    artifact = backend.build(Variant.of("sdpa", "cpu", SPACE.point(SPACE.default_index)), conditions)
-    executor = InlineExecutor(backend)
-    executor.submit(RaceJob(artifacts=(artifact, artifact), conditions=conditions, blocks=7))
-    done = executor.wait()
-    assert done is not None
-    assert isinstance(done[1], Heat)
-    assert [[len(blocks) for blocks in entrant] for entrant in done[1].us] == [[7, 7], [7, 7]]
 
 
 def test_an_incumbent_whose_library_is_gone_is_raced_against_no_more(tmp_path: Path, store: Store) -> None:

@@ -90,17 +90,3 @@ def test_any_trial_with_a_latency_is_timed_again_and_no_other(store: Store, monk
         race_again.race(store, driver.name, itself=False, trial=other.number)
     with pytest.raises(StoreError, match="no recorded trial 99"):
         race_again.race(store, driver.name, itself=False, trial=99)
-
-
-def test_problems_that_have_weights_count_as_these_say(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = simulated.conditions().problems[0]
-    long = short.model_copy(update={"seq_q": 256, "seq_k": 256})
-    changes = {"problems": (short, long), "baselines": ("fake", "fake"), "objective": (3.0, 1.0)}
-    conditions = simulated.conditions().model_copy(update=changes)
-    backend = FakeLine(lambda _: Truth(us=50.0, on={str(long): 200.0}), noise=0.0005)
-    _on_the_fake_device(monkeypatch, backend, conditions)
-    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, conditions))
-    driver.run(Budget(trials=1))
-    found = race_again.race(store, driver.name, itself=False)
-    assert found.objective == (3.0, 1.0)
-    assert found.speedup.mid == pytest.approx(math.sqrt(2), rel=1e-3)  # 2 three times, 1/2 once

@@ -14,24 +14,6 @@ NAMES = "abcd"
 TIMES = st.dictionaries(st.sampled_from(NAMES), st.floats(-1.0, -0.001), max_size=4)
 
 
-def test_one_variant_that_is_nearly_best_everywhere_takes_the_place_of_two() -> None:
-    problems = [{"a": -0.50, "c": -0.49}, {"b": -0.30, "c": -0.29}]
-    assert [each.use for each in smallest_set(problems, [1, 1], 0.03)] == ["c", "c"]
-    assert [each.use for each in smallest_set(problems, [1, 1], 0.0)] == ["a", "b"]
-
-
-def test_the_baseline_serves_what_nobody_beats_and_costs_no_variant() -> None:
-    found = smallest_set([{}, {"a": -0.01}, {"b": -0.5}], [1, 1, 1], 0.03)
-    assert [each.use for each in found] == [None, None, "b"]
-    assert math.isclose(found[1].loss, 0.01)
-
-
-def test_of_sets_of_one_size_the_faster_over_all_wins() -> None:
-    problems = [{"a": -0.50, "b": -0.49}, {"a": -0.29, "b": -0.30}]
-    assert [each.use for each in smallest_set(problems, [1, 9], 0.03)] == ["b", "b"]
-    assert [each.use for each in smallest_set(problems, [9, 1], 0.03)] == ["a", "a"]
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.lists(TIMES, min_size=1, max_size=5), st.floats(0, 0.5))
 def test_nobody_loses_more_than_is_allowed_and_no_smaller_set_does(

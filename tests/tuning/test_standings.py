@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-import random
 
 import pytest
 
 from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
-from autotuner.values.outcome import Heat, Measurement, Outcome
+from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,
     heat,
     hold_finals,
-    lineup,
     measured,
-    measurement,
     raced_out,
     record_all,
     rejected,
@@ -74,23 +71,6 @@ def test_the_leaderboard_is_sorted_and_holds_only_what_passed(store: Store, sess
     expected = (2 * math.exp(-0.02), 2.0, 2 * math.exp(0.02))
     assert (top.speedup.low, top.speedup.mid, top.speedup.high) == pytest.approx(expected)
     assert len(standings.leaderboard(store, "scalar-abc", limit=2)) == 2
-
-
-def test_several_problems_give_geometric_means(store: Store, session: int) -> None:
-    timings = measurement(50.0).timings + measurement(200.0).timings
-    both = Measurement(timings=timings, objective=0.0, cache="cold")
-    store.record("scalar-abc", session, 0, measured(16, 1.0).model_copy(update={"measurement": both}))
-    (entry,) = standings.leaderboard(store, "scalar-abc")
-    assert (entry.median_us, entry.baseline_us, entry.speedup.mid) == pytest.approx((100.0, 100.0, 1.0))
-
-
-def test_the_largest_of_several_problems_gives_its_own_figures(store: Store, session: int) -> None:
-    timings = measurement(50.0).timings + measurement(150.0, baseline=200.0).timings
-    worst = Measurement(timings=timings, objective=math.log(0.75), cache="cold")
-    store.record("scalar-abc", session, 0, measured(16, 1.0).model_copy(update={"measurement": worst}))
-    (entry,) = standings.leaderboard(store, "scalar-abc")
-    assert (entry.median_us, entry.baseline_us, entry.speedup.mid) == pytest.approx((150.0, 200.0, 4 / 3))
-    assert (entry.speedup.low, entry.speedup.high) == pytest.approx((4 / 3 * math.exp(-0.02), 4 / 3 * math.exp(0.02)))
 
 
 def test_the_best_is_never_an_estimate(store: Store, session: int) -> None:
@@ -151,16 +131,6 @@ def test_a_clear_winner_is_crowned(store: Store, session: int) -> None:
     assert summary.finals == best.finals.model_copy(update={"judged_since": 1})
 
 
-def test_a_duplicate_shares_what_was_confirmed_of_its_original(store: Store, session: int) -> None:
-    original = measured(16, 48.0)
-    record_all(store, session, [original, measured(32, 49.0), deduplicated(64, original)])
-    hold_finals(store, {16: 50.0, 32: 55.0}, {16: 0, 32: 1})
-    entries = standings.leaderboard(store, "scalar-abc")
-    assert [(e.rank, e.number, e.crowned) for e in entries] == [(1, 0, True), (1, 2, False), (3, 1, False)]
-    assert entries[0].confirmed == entries[1].confirmed
-    assert not entries[1].tied
-
-
 TIED = {16: 50.0, 32: 50.0}
 
 
@@ -192,16 +162,6 @@ def test_of_ties_the_more_accurate_then_the_smaller_is_best(
 # What is known beside the finals -----------------------------------------------------------------------------------
 
 
-def noisy(micros: dict[int, float], processes: int = 5) -> list[Heat]:
-    """Heats of a machine so disturbed that they tell nothing apart: each entrant is off by tens of per cent."""
-    found = []
-    for process in range(processes):
-        draw = random.Random(process)
-        lifted = {tile: us * math.exp(draw.gauss(0.0, 0.4)) for tile, us in micros.items()}
-        found.append(heat(lifted, process))
-    return found
-
-
 def test_what_was_raced_out_does_not_win_a_tie_against_what_beat_it(store: Store, session: int) -> None:
     """However accurate it is."""
     fast, slow = with_error(measured(16, 40.0), 0.3), with_error(raced_out(32, 57.0), 0.1)
@@ -217,32 +177,6 @@ def test_what_was_raced_out_does_not_win_a_tie_against_what_beat_it(store: Store
     again = standings.best(store, "scalar-abc")
     assert again is not None
     assert again.entry.number == 1
-
-
-def test_finals_that_tell_nothing_apart_prefer_the_faster_not_the_more_accurate(store: Store, session: int) -> None:
-    errors = {16: 0.3, 32: 0.2, 64: 0.1}
-    record_all(store, session, [with_error(measured(tile, 40.0), error) for tile, error in errors.items()])
-    heats = noisy({16: 40.0, 32: 60.0, 64: 82.0})
-    hold_finals(store, {16: 40.0, 32: 60.0, 64: 82.0}, {16: 0, 32: 1, 64: 2}, heats)
-    best = standings.best(store, "scalar-abc")
-    assert best is not None
-    assert best.finals is not None
-    assert len(best.tied) == 3
-    entries = standings.leaderboard(store, "scalar-abc")
-    fastest = max(entries, key=lambda each: each.confirmed.mid if each.confirmed else 0.0)
-    assert best.entry.number == best.finals.leader == fastest.number
-    assert best.finals.alike == (fastest.number,)
-    assert best.finals.resolution is not None
-    assert best.finals.resolution > 0.3
-
-
-def test_what_the_finals_show_counts_more_than_one_race(store: Store, session: int) -> None:
-    record_all(store, session, [measured(16, 40.0), raced_out(32, 57.0)])
-    micros = {16: 60.0, 32: 50.0}
-    hold_finals(store, micros, {16: 0, 32: 1}, [heat(micros, each) for each in range(5)], slower_than={1: (0,)})
-    best = standings.best(store, "scalar-abc")
-    assert best is not None
-    assert (best.entry.number, best.crowned) == (1, True)
 
 
 def test_what_was_confirmed_or_revoked_stands_in_the_place_of_the_estimate(store: Store, session: int) -> None:
@@ -272,52 +206,3 @@ def test_a_revoked_finalist_leaves_the_standing(store: Store, session: int) -> N
     best = standings.best(store, "scalar-abc")
     assert best is not None
     assert (best.entry.number, best.tied) == (1, (1, 2))
-
-
-def test_without_a_finalist_the_search_decides(store: Store, session: int) -> None:
-    recorded(store, session)
-    hold_finals(store, {16: 45.0}, {16: 0})
-    store.revoke("scalar-abc", 0, "a race was found")
-    best = standings.best(store, "scalar-abc")
-    assert best is not None
-    assert (best.entry.number, best.confirmed, best.finals, best.tied) == (1, None, None, ())
-    assert [entry.rank for entry in standings.leaderboard(store, "scalar-abc")] == [1, 2, 3, 4]
-    summary = standings.summary(store, "scalar-abc").finals
-    assert summary is not None
-    assert (summary.leader, summary.speedup, summary.tied, summary.crowned) == (None, None, (), False)
-
-
-def test_the_last_finals_count(store: Store, session: int) -> None:
-    recorded(store, session)
-    hold_finals(store, {16: 45.0, 32: 50.0}, {16: 0, 32: 1})
-    second = hold_finals(store, {16: 52.0, 64: 50.0}, {16: 0, 64: 2})
-    unfinished = store.start_finals("scalar-abc", lineup({16: 0}, {16: 48.0}), {})
-    found = standings.finals(store, "scalar-abc")
-    assert found is not None
-    assert found.id == second
-    assert [entry.number for entry in standings.leaderboard(store, "scalar-abc", 2)] == [2, 0]
-    assert [each.id for each in queries.all_finals(store, "scalar-abc")] == [unfinished, second, second - 1]
-
-
-def test_a_summary_counts_and_spreads(store: Store, session: int) -> None:
-    faults = [rejected(32), rejected(64), rejected(128, Verdict.CRASHED, "process.signal")]
-    record_all(store, session, [measured(1, 50.0), measured(2, 80.0), measured(4, 100.0), raced_out(8, 300.0), *faults])
-    found = standings.summary(store, "scalar-abc")
-    assert found.by_verdict == {
-        Verdict.MEASURED: 3,
-        Verdict.RACED_OUT: 1,
-        Verdict.INCORRECT: 2,
-        Verdict.CRASHED: 1,
-    }
-    assert found.by_fault == {"G2.T1": 2, "process.signal": 1}
-    assert (found.judged, found.rejected, found.best_number, found.running) == (7, 3, 0, False)
-    assert found.best_speedup == pytest.approx(2.0)
-    assert found.spread is not None
-    assert (found.spread.best_us, found.spread.median_us, found.spread.worst_us) == pytest.approx((50.0, 90.0, 300.0))
-    assert found.spread.worst_to_best == pytest.approx(6.0)
-
-
-def test_an_empty_study_has_no_best(store: Store) -> None:
-    found = standings.summary(store, "scalar-abc")
-    assert (found.judged, found.best_number, found.best_speedup, found.spread) == (0, None, None, None)
-    assert standings.leaderboard(store, "scalar-abc") == ()

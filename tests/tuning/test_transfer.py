@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from autotuner.tuning import transfer, workbench
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan, Start
-from autotuner.tuning.transfer import distance, elites, known_points, mapped, start
+from autotuner.tuning.transfer import distance, elites, known_points, start
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
 from autotuner.values.outcome import Device
@@ -100,29 +100,6 @@ def far(problem: Problem, device: Device = simulated.DEVICE) -> float:
     return distance(record_of(space_of(problem), device), record_of(SPACE))
 
 
-def test_a_tuner_would_order_them_so() -> None:
-    other_model = simulated.DEVICE.model_copy(update={"name": "another"})
-    more_threads = simulated.DEVICE.model_copy(update={"facts": {"THREADS_ALLOWED": 4}})
-    assert far(PROBLEM) == 0
-    assert far(changed(heads=4)) < far(changed(seq_q=128, seq_k=128)) < far(changed(seq_q=512, seq_k=512))
-    assert far(changed(batch=2, heads=1)) == 0  # as many rows of the same length
-    assert far(changed(seq_q=128, seq_k=128)) < far(changed(head_dim=128))
-    assert far(changed(seq_q=32, seq_k=32)) == far(changed(seq_q=128, seq_k=128))
-    assert 0 < far(PROBLEM, more_threads) < far(changed(head_dim=128)) < far(PROBLEM, other_model)
-    halves = [
-        distance(record_of(space_of(changed(dtype=one))), record_of(space_of(changed(dtype="float16"))))
-        for one in ("bfloat16", "float32")
-    ]
-    assert 0 < halves[0] < halves[1]
-
-
-def test_of_several_problems_the_nearest_count() -> None:
-    one, two = record_of(space_of(changed(seq_q=128, seq_k=128))), record_of(SPACE)
-    both = two.model_copy(update={"problems": (*one.problems, *two.problems)})
-    assert distance(both, one) == distance(both, two) == 0
-    assert 0 < distance(one, both) < distance(one, two)
-
-
 def test_the_nearest_come_first_and_strangers_never(store: Store) -> None:
     made = {
         "far": record_of(space_of(changed(seq_q=1024, seq_k=1024))),
@@ -160,43 +137,6 @@ def test_known_points_are_what_was_judged(store: Store) -> None:
     assert found == start(store, record_of(SPACE), SPACE)
 
 
-def test_known_points_have_the_derived_quantities_of_the_other_problem(store: Store) -> None:
-    """As the new space file says, which the other study need not have known."""
-    search(store, OTHER, 20)
-    derived = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\nVECTORS = "BLOCK // WIDTH"\n\n[default]'
-    space = space_of(text=simulated.TOML.replace("[default]", derived))
-    found = known_points(store, record_of(OTHER).name, space)
-    assert found is not None
-    for place, (blocks, vectors) in zip(found.points, found.derived, strict=True):
-        point = space.point(place)
-        assert blocks == math.log2(4 * math.ceil(64 / int(point["BLOCK"])))
-        assert (vectors is None) == ("WIDTH" not in point)
-        assert space.derived[place, 0] == blocks - 1
-    device = simulated.DEVICE.model_copy(update={"facts": {**simulated.DEVICE.facts, "LANES": 8}})
-    text = simulated.TOML.replace("[default]", '[derived]\nWAVES = "ceil_div(BLOCK, LANES)"\n\n[default]')
-    newer = Space.enumerate(SpaceFile.parse(text, Path("simulated.toml")), device.facts)
-    unknown = known_points(store, record_of(OTHER).name, newer)  # a fact that was not known of devices then
-    assert unknown is not None
-    assert unknown.derived == ()
-
-
-def test_known_points_have_the_latency_to_expect_on_the_other_problem(store: Store) -> None:
-    search(store, OTHER, 20)
-    derived = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\n\n'
-    steps = '[expected_latency]\nWORK = "BLOCKS * (BLOCK + 7)"\n\n[default]'
-    space = space_of(text=simulated.TOML.replace("[default]", derived + steps))
-    found = known_points(store, record_of(OTHER).name, space)
-    assert found is not None
-    blocks = [int(space.point(place)["BLOCK"]) for place in found.points]
-    assert found.expected == tuple(math.log(4 * math.ceil(64 / each) * (each + 7)) for each in blocks)
-    text = simulated.TOML.replace("[default]", derived + steps.replace("+ 7", "+ LANES"))
-    facts = {**simulated.DEVICE.facts, "LANES": 8}
-    newer = Space.enumerate(SpaceFile.parse(text, Path("simulated.toml")), facts)
-    unknown = known_points(store, record_of(OTHER).name, newer)  # a fact that was not known of devices then
-    assert unknown is not None
-    assert (unknown.expected, unknown.derived) == ((), found.derived)
-
-
 def test_a_revoked_latency_is_not_known(store: Store) -> None:
     search(store, OTHER, 20)
     name = record_of(OTHER).name
@@ -210,49 +150,6 @@ def test_a_revoked_latency_is_not_known(store: Store) -> None:
     assert before.objectives[place] is not None
     assert after.objectives[place] is None
     assert best.variant.point not in list(elites(store, name, SPACE))
-
-
-def test_the_nearest_study_that_has_anything_is_taken(store: Store) -> None:
-    nearer = space_of(changed(batch=2, heads=1))
-    assert start(store, record_of(SPACE), SPACE) == Start()
-    store.ensure_study(record_of(nearer))  # nothing measured
-    search(store, OTHER, 20)
-    search(store, space_of(changed(seq_q=1024, seq_k=1024)), 20)
-    found = start(store, record_of(SPACE), SPACE)
-    assert found.known_points is not None
-    assert found.known_points.study == record_of(OTHER).name
-    search(store, nearer, transfer.LEAST - 1)  # too little
-    assert start(store, record_of(SPACE), SPACE) == found
-    search(store, nearer, 40)
-    found = start(store, record_of(SPACE), SPACE)
-    assert found.known_points is not None
-    assert found.known_points.study == record_of(nearer).name
-
-
-def test_of_many_points_the_better_half_and_some_of_the_rest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    search(store, OTHER, 60)
-    every = known_points(store, record_of(OTHER).name, SPACE)
-    monkeypatch.setattr(transfer, "MOST", 20)
-    some = known_points(store, record_of(OTHER).name, SPACE)
-    assert every is not None
-    assert some is not None
-    known = dict(zip(every.points, every.objectives, strict=True))
-    best = sorted(each for each in known.values() if each is not None)[:10]
-    assert len(some.points) == 20
-    assert sorted(each for each in some.objectives if each is not None)[:10] == best
-    assert max(each for each in some.objectives if each is not None) > best[-1]
-    assert [place for place in every.points if place in some.points] == list(some.points)
-    assert [known[place] for place in some.points] == list(some.objectives)
-
-
-def test_a_study_that_has_begun_gets_nothing(store: Store) -> None:
-    search(store, OTHER, 20)
-    assert start(store, record_of(SPACE), SPACE).known_points is not None
-    store.ensure_study(record_of(SPACE))  # killed before anything was judged
-    assert start(store, record_of(SPACE), SPACE).known_points is not None
-    search(store, SPACE, 1)
-    assert start(store, record_of(SPACE), SPACE) == Start()
-    assert start(store, record_of(SPACE), SPACE, record_of(OTHER).name) == Start()
 
 
 def test_a_named_study_gives_its_best_points_as_well(store: Store) -> None:
@@ -270,51 +167,7 @@ def test_a_named_study_gives_its_best_points_as_well(store: Store) -> None:
         start(store, record_of(SPACE), SPACE, "nowhere")
 
 
-def test_a_named_study_without_anything_is_refused(store: Store) -> None:
-    store.ensure_study(record_of(OTHER))
-    with pytest.raises(InputError, match="leave out --from"):
-        start(store, record_of(SPACE), SPACE, record_of(OTHER).name)
-
-
 # Points of another space --------------------------------------------------------------------------------------------
-
-FANCY: dict[str, Value] = {"IMPL": "fancy", "BLOCK": 64, "UNROLL": 4, "STAGES": 2, "WIDTH": 16, "MODE": "b"}
-
-
-def moved(point: Mapping[str, Value], text: str) -> dict[str, Value] | None:
-    space = space_of(text=text)
-    place = mapped(point, space)
-    return None if place is None else space.point(place)
-
-
-def test_a_point_that_is_valid_stays() -> None:
-    assert moved(FANCY, simulated.TOML) == FANCY
-
-
-def test_a_number_that_is_not_there_becomes_the_nearest() -> None:
-    text = simulated.TOML.replace("BLOCK = [8, 16, 32, 64, 128]", "BLOCK = [8, 16, 48, 128]")
-    assert moved(FANCY, text) == {**FANCY, "BLOCK": 48}
-
-
-def test_a_word_that_is_not_there_and_what_is_lacking_are_the_defaults() -> None:
-    text = simulated.TOML.replace("STAGES = [1, 2, 3]", 'STAGES = [1, 2, 3]\nORDER = ["rows", "columns"]')
-    text = text.replace("STAGES = 1\n", 'STAGES = 1\nORDER = "columns"\n')
-    assert moved(FANCY, text) == {**FANCY, "ORDER": "columns"}
-    assert moved({**FANCY, "ORDER": "diagonal"}, text) == {**FANCY, "ORDER": "columns"}
-
-
-def test_what_breaks_a_constraint_is_repaired() -> None:
-    text = simulated.TOML.replace("BLOCK * STAGES <= 256", "BLOCK * STAGES <= 64")
-    found = moved(FANCY, text)
-    assert found in ({**FANCY, "STAGES": 1}, {**FANCY, "BLOCK": 32})
-
-
-def test_what_changes_too_much_is_dropped() -> None:
-    text = simulated.TOML.replace("BLOCK = [8, 16, 32, 64, 128]", "BLOCK = [8]").replace(
-        "UNROLL = [1, 2, 4, 8]", "UNROLL = [1]"
-    )
-    assert moved(FANCY, text) is None
-    assert moved({**FANCY, "IMPL": "other"}, simulated.TOML) is None
 
 
 def test_only_points_that_stay_as_they_are_are_known(store: Store) -> None:
@@ -425,19 +278,6 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         return done.exit_code, done.output
 
     return run
-
-
-def test_a_new_sweep_says_what_it_learns_from(tune: Callable[..., tuple[int, str]]) -> None:
-    code, said = tune("one")
-    assert code == 0
-    assert "learns from" not in said
-    code, said = tune("two")
-    assert code == 0
-    assert sum("learns from 14 points of the related study one-" in line for line in said.splitlines()) == 1
-    code, said = tune("two", "--trials", "16")
-    assert code == 0
-    assert "14 judged already" in said
-    assert "learns from" not in said
 
 
 @pytest.mark.parametrize("arguments", [("--cold",), ("--sampler", "random")])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.race.confirm import FINAL_BLOCKS, PROCESSES
+from autotuner.race.confirm import FINAL_BLOCKS
 from autotuner.store import Store, ValidationRecord, queries
 from autotuner.tuning.finals import heats
 from autotuner.tuning.finals.retrials import Retrials
@@ -79,14 +79,6 @@ def test_it_is_judged_and_timed_in_fresh_processes_on_each_problem(store: Store)
         assert ratio is not None
         assert ratio.log_ratio.mid == pytest.approx(math.log(0.5), abs=0.02)
         assert ratio.log_ratio.high < 0
-
-
-def test_what_is_not_known_after_the_first_processes_has_more(store: Store) -> None:
-    unsteady = Deviations(noise=0.004, process=0.03)
-    found = validated(store, study_of(store), executor(takes(100.0), unsteady))
-    assert LEAST < len(found.heats) <= PROCESSES
-    hurried = validated(store, study_of(store), executor(takes(100.0), unsteady), seconds=0.0)
-    assert len(hurried.heats) == LEAST
 
 
 def test_what_the_gate_finds_wrong_there_is_revoked(store: Store) -> None:

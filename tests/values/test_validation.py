@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 
 from autotuner.forge.family import FamilyDocument
 from autotuner.values.model import Model
-from autotuner.values.validation import SHOWN, explanation, refuse, show, suggestion
+from autotuner.values.validation import explanation, refuse
 
 
 class Problem(Model):
@@ -101,12 +101,6 @@ def test_a_misspelt_key_is_named_before_the_one_that_it_leaves_missing() -> None
     assert explanation(caught.value, Document) == "titel: unknown key; did you mean title?"
 
 
-def test_fields_that_no_document_has_are_not_suggested() -> None:
-    text = "problems = [{batch = 1, opp = 2}]"
-    assert said(text).endswith("did you mean op?")
-    assert said(text, hidden=("op",)) == "problems[0].opp: unknown key"
-
-
 def test_a_kernel_document_is_explained_to_its_innermost_table() -> None:
     table = '[cpu.plain]\nsource = "a.cpp"\ndtypes = ["float32"]\nhead_dims = [64]\n'
     effect = '[[cpu.plain.asserts]]\nreason = "r"\n'
@@ -121,13 +115,3 @@ def test_a_kernel_document_is_explained_to_its_innermost_table() -> None:
     assert line(f'{effect}contain = "x"\n') == "cpu.plain.asserts[0].contain: unknown key; did you mean contains?"
     assert line("[[cpu.plain.asserts]]\n") == "cpu.plain.asserts[0].reason: missing; this key is required"
     assert line("host = 3\n") == "cpu.plain.host: found 3, expected a string"
-
-
-def test_a_long_value_is_cut() -> None:
-    assert len(show("x" * 200)) == SHOWN
-    assert show({"a": 1}) == "{'a': 1} (a table)"
-
-
-def test_a_suggestion_needs_a_near_name() -> None:
-    assert suggestion("BLOK", ["BLOCK", "IMPL"]) == "; did you mean BLOCK?"
-    assert suggestion("QQQ", ["BLOCK", "IMPL"]) == ""

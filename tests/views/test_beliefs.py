@@ -18,24 +18,20 @@ import pytest
 from autotuner.search.settings import SearchSettings
 from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
-from autotuner.tuning.finals import standings
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Variant
-from autotuner.values.verdict import Verdict
 from autotuner.views import kept_beliefs, surrogate_beliefs
 from autotuner.views.beliefs import StudyBeliefs, study_beliefs
 from autotuner.views.beliefs_text import SHOWN, lines
 from autotuner.views.importance import share_alone, share_together
-from autotuner.views.rejects import rejected_where
 from autotuner.views.surrogate_beliefs import Beliefs
 from autotuner.views.words import percent, ratio
 from tests.helpers import simulated
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
-from tests.helpers.recorded import measured, rejected
 
 SPACE = simulated.space()
 BEST = {"IMPL": "fancy", "BLOCK": 64, "UNROLL": 4, "STAGES": 2, "WIDTH": 16, "MODE": "b"}
@@ -114,26 +110,6 @@ def test_shares_in_a_product_space_are_those_of_sobol() -> None:
     assert found[1] == pytest.approx(2 / 16)
 
 
-def test_whether_a_parameter_exists_is_no_effect_of_its_own() -> None:
-    chooser = np.array([0, 0, 1, 1], dtype=np.int16)
-    hanging_on_it = np.array([-1, -1, 0, 1], dtype=np.int16)
-    function = np.array([0.0, 0.0, 10.0, 10.0])
-    assert share_alone(chooser, function) == pytest.approx(1.0)
-    assert share_alone(hanging_on_it, function) == 0.0
-    assert share_together(chooser, hanging_on_it, function) == pytest.approx(0.0)
-
-
-def test_what_a_sum_explains_is_no_interaction_where_points_are_missing() -> None:
-    one, other = np.array([0, 0, 1, 1, 2], dtype=np.int16), np.array([0, 1, 0, 1, 0], dtype=np.int16)
-    assert share_together(one, other, np.array([0.0, 1.0, 3.0, 4.0, 6.0])) == pytest.approx(0.0)
-    assert share_together(one, other, np.array([0.0, 1.0, 3.0, 0.0, 6.0])) > 0.1
-
-
-def test_a_function_without_variance_has_no_shares() -> None:
-    column = np.array([0, 1], dtype=np.int16)
-    assert share_alone(column, np.ones(2)) == share_together(column, column, np.ones(2)) == 0.0
-
-
 @pytest.mark.parametrize("sampler", ["evolution", "random"])
 def test_parameters_matter_in_the_order_of_the_truth(empty: Store, sampler: str) -> None:
     found = beliefs(study_beliefs(empty, sweep(empty, 110, sampler, right)))
@@ -177,28 +153,6 @@ def test_the_dead_parameter_is_found_and_no_other(told: StudyBeliefs) -> None:
     assert not any(knob.same for knob in told.knobs if knob.state == "alive")
 
 
-def test_values_that_are_one_program_are_told_apart_from_a_dead_parameter(empty: Store) -> None:
-    def two_are_one(variant: Variant) -> Truth:
-        stages = min(int(variant.point["STAGES"]), 2)
-        point = {**variant.point, "STAGES": stages}
-        return Truth(us=simulated.microseconds(point), program=json.dumps(point, sort_keys=True))
-
-    name = sweep(empty, 21, "exhaustive", two_are_one, simulated.small_space())
-    found = {(knob.impl, knob.parameter): knob for knob in study_beliefs(empty, name).knobs}
-    fancy = found["fancy", "STAGES"]
-    assert fancy.state == "same values"
-    assert fancy.alike == ((2, 3, 6),)
-    assert (fancy.same, fancy.different) == (6, 12)
-    assert ("plain", "UNROLL") not in found  # it has one value there
-
-
-def test_what_was_never_built_side_by_side_is_not_seen(empty: Store) -> None:
-    found = study_beliefs(empty, sweep(empty, 1))
-    assert {knob.state for knob in found.knobs} == {"not seen"}
-    assert any("not seen at IMPL=fancy" in line for line in lines(found))
-    assert any("dead is not known" in line for line in lines(found))
-
-
 def test_rejects_are_named_where_they_are(empty: Store) -> None:
     found = study_beliefs(empty, sweep(empty, 200, "random"))
     where = {tuple(each.where.items()): each for each in found.rejects}
@@ -212,69 +166,7 @@ def test_rejects_are_named_where_they_are(empty: Store) -> None:
     assert f"STAGES=3 MODE=c: {wrong.rejected} of {wrong.judged} rejected: {wrong.rejected} G2.T1" in words
 
 
-def test_one_value_comes_before_two_and_few_rejects_are_no_region() -> None:
-    points = np.array([index for index in range(len(SPACE)) if SPACE.point(index)["UNROLL"] in (1, 2)])
-    codes = ["G1.smoke" if SPACE.point(index)["UNROLL"] == 2 else None for index in points.tolist()]
-    (region,), elsewhere = rejected_where(SPACE, points, codes)
-    assert region.where == {"UNROLL": 2}
-    assert elsewhere == {}
-    lonely: list[str | None] = [None] * (len(points) - 2) + ["G1.smoke", "G1.smoke"]
-    assert rejected_where(SPACE, points, lonely) == ((), {"G1.smoke": 2})
-
-
-def test_a_revoked_trial_is_a_reject(empty: Store) -> None:
-    name = sweep(empty, 30, "random", right)
-    best = standings.best(empty, name)
-    assert best is not None
-    empty.revoke(name, best.entry.number, "a race was found")
-    found = study_beliefs(empty, name)
-    assert found.rejected == {"store.revoked": 1}
-    assert found.measured == 29
-
-
 # What is left ----------------------------------------------------------------------------------------------------
-
-
-def test_the_best_is_believed_to_be_what_it_is(told: StudyBeliefs) -> None:
-    found = beliefs(told)
-    assert found.best.point == BEST
-    assert found.best.judged
-    assert found.best.low <= 2.0 <= found.best.high
-    assert found.best.speedup == pytest.approx(2.0, rel=0.03)
-    assert found.converged
-    assert found.gain < told.tie
-
-
-def test_a_search_by_lot_is_not_converged_and_its_promises_are_good(empty: Store) -> None:
-    told = study_beliefs(empty, sweep(empty, 80, "random", right, seed=3))
-    found = beliefs(told)
-    assert not found.converged
-    assert found.gain == found.promising[0].gain
-    gains = [each.gain or 0.0 for each in found.promising]
-    assert gains == sorted(gains, reverse=True)
-    assert told.left == len(SPACE) - 80
-    truly = sorted(simulated.microseconds(SPACE.point(index)) for index in range(len(SPACE)))
-    assert simulated.microseconds(found.promising[0].point) <= truly[10]
-    for each in found.promising:
-        assert not each.judged
-        assert each.low <= 100 / simulated.microseconds(each.point) <= each.high
-
-
-def test_beliefs_are_checked_against_what_came_later(told: StudyBeliefs) -> None:
-    trust = beliefs(told).trust
-    assert trust is not None
-    assert trust.learned == int(0.7 * told.judged)
-    assert trust.checked <= told.judged - trust.learned
-    assert trust.rank_correlation is not None
-    assert trust.rank_correlation > 0.7
-    assert trust.within > 0.7
-
-
-def test_nothing_is_left_of_a_space_that_was_judged_whole(empty: Store) -> None:
-    told = study_beliefs(empty, sweep(empty, 21, "exhaustive", right, simulated.small_space()))
-    found = beliefs(told)
-    assert (told.left, found.promising, found.gain, found.converged) == (0, (), 0.0, True)
-    assert "Every valid point was judged: nothing is left." in lines(told)
 
 
 def test_of_a_large_space_a_sample_is_looked_at(empty: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,13 +199,6 @@ def test_a_space_that_is_another_one_by_now_is_refused(empty: Store) -> None:
     empty.ensure_study(other)
     with pytest.raises(InputError, match="other valid points"):
         study_beliefs(empty, "other")
-
-
-def test_trials_come_in_the_order_of_their_ends(store: Store, session: int) -> None:
-    for number, tile in ((2, 64), (0, 16), (1, 32)):
-        store.record("scalar-abc", session, number, measured(tile, 50.0))
-    store.record("scalar-abc", session, 3, rejected(128, Verdict.INFRA_ERROR))
-    assert [trial.number for trial in queries.judged(store, "scalar-abc")] == [2, 0, 1]
 
 
 def test_beliefs_are_found_once_until_something_changes(
@@ -378,20 +263,3 @@ def test_the_command_says_the_same_in_words_and_json(told: StudyBeliefs, folder:
             assert re.search(rf"{effect.parameter}={value.value} +{figures}", words.stdout)
     assert "UNROLL at IMPL=plain: dead so far" in words.stdout
     assert "Converged" in words.stdout
-
-
-@pytest.mark.slow
-def test_the_command_fails_in_one_line(told: StudyBeliefs, folder: Path) -> None:
-    done = autotuner(folder, "explain", "nothing-like-it")
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert told.study in done.stderr
-
-
-def test_the_map_has_every_judged_trial_once(told: StudyBeliefs) -> None:
-    shown = beliefs(told).map
-    assert shown is not None
-    assert sum(map(sum, shown.judged)) == told.judged
-    assert sum(map(sum, shown.rejected)) == told.judged - told.measured
-    fastest = max(each for row in shown.speedup for each in row if each is not None)
-    assert fastest == pytest.approx(beliefs(told).best.speedup)

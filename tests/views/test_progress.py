@@ -15,7 +15,6 @@ from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from autotuner.views.finals_progress import FinalsProgress
 from autotuner.views.progress import Progress
-from autotuner.views.two_lines import with_bar
 from tests.helpers import simulated
 from tests.helpers.recorded import CALIBRATION, measured, rejected
 
@@ -86,23 +85,6 @@ def test_the_foot_says_how_far_it_is_the_best_the_causes_and_the_time_left(seen:
     assert "━" in second
 
 
-def test_what_a_new_calibration_refused_is_no_longer_the_best(seen: Seen, sweep: Progress) -> None:
-    sweep.hear(judged(0, measured(16, 50.0), best=-0.6931))
-    assert "best 2.000x SDPA" in seen.foot(sweep)[1]
-    sweep.hear(judged(1, rejected(32)))
-    assert "best" not in seen.foot(sweep)[1]
-    sweep.hear(judged(2, measured(8, 80.0), best=-0.2231))
-    assert "best 1.250x SDPA" in seen.foot(sweep)[1]
-    assert "trial 2:" in seen.above
-
-
-def test_causes_are_cut_where_there_is_no_room(seen: Seen, sweep: Progress) -> None:
-    for number, verdict in enumerate(each for each in Verdict if each.judges and not each.has_latency):
-        sweep.hear(judged(number, rejected(64, verdict)))
-    sweep.hear(UnderWay(building=(101, 102), judging=(100,), racing=False))
-    assert seen.foot(sweep)[0].endswith("...")
-
-
 def test_events_of_interest_stand_above_and_the_others_do_not(seen: Seen, sweep: Progress) -> None:
     """A new best, the first reject of each kind, and every fault that is not the variant's."""
     lost = rejected(64, Verdict.INFRA_ERROR, "process.lost")
@@ -146,10 +128,3 @@ def test_finals_have_a_bar_and_a_time_left(seen: Seen) -> None:
     assert "timing trial 22" not in seen.above
     seen.now += 100
     assert seen.foot(shown)[1].endswith("133 s so far, longer than expected")
-
-
-@pytest.mark.parametrize("width", [20, 40, 79, 119])
-def test_a_bar_takes_the_room_that_there_is(width: int) -> None:
-    line = with_bar("18/60", 0.5, "best 2.271x SDPA", width)
-    assert ("━" in line) == (width > 32)
-    assert len(line) <= max(width, len("18/60 best 2.271x SDPA"))

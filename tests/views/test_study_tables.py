@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console, RenderableType
 
-from autotuner.store import FinalsRecord, Store, queries
+from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.finals import standings
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.finals_table import finals_table
@@ -17,10 +17,8 @@ from autotuner.views.studies_table import studies_table
 from autotuner.views.terminal import printed, printed_in_full
 from tests.helpers.recorded import (
     PROBLEM,
-    artifact,
     heat,
     hold_finals,
-    lineup,
     measured,
     raced_out,
     record_all,
@@ -62,13 +60,6 @@ def leaderboard(store: Store, limit: int = 10) -> str:
     return shown(printed(leaderboard_table(standings.leaderboard(store, "scalar-abc", limit), study_record())))
 
 
-def test_before_finals_there_are_search_estimates_only(study: Store) -> None:
-    text = leaderboard(study)
-    assert "confirmed" not in text
-    assert "the best of many looks better than it is" in text
-    assert "~1.111x" in line_of(text, "BLOCK_M=8")
-
-
 def test_what_was_measured_on_a_disturbed_machine_is_told_apart(study: Store, session: int) -> None:
     study.record("scalar-abc", session, 4, measured(128, 20.0).doubted("make (pid 7)"))
     assert "BLOCK_M=128" not in leaderboard(study)
@@ -96,29 +87,6 @@ def test_ties_are_shown_as_ties_and_nobody_is_crowned(study: Store) -> None:
     assert "Nobody is crowned." in first
 
 
-def test_a_winner_is_named(study: Store) -> None:
-    hold_finals(study, {16: 45.0, 32: 50.0}, {16: 0, 32: 1})
-    text = leaderboard(study)
-    assert "Trial 0 is crowned: faster than SDPA and every other finalist" in text
-    assert "1=" not in text
-    assert "Nobody" not in text
-    status = line_of(shown(printed_in_full(studies_table([standings.summary(study, "scalar-abc")]))), "finals")
-    assert "5 processes x 40 blocks: trial 0 leads, confirmed 2.22" in status
-    assert status.endswith("crowned")
-    assert "nobody" not in status
-
-
-def test_a_leader_that_ties_with_sdpa_is_no_winner(study: Store) -> None:
-    hold_finals(study, {16: 100.0, 32: 120.0}, {16: 0, 32: 1})
-    assert "not shown to be faster than SDPA by more than a tie. Nobody is crowned." in leaderboard(study)
-    rows = [
-        line
-        for line in shown(printed(finals_table(finals_of(study), PROBLEM))).splitlines()
-        if "BLOCK_M" in line or "SDPA (" in line
-    ]
-    assert ["BLOCK_M=32" in row for row in rows] == [False, False, True]
-
-
 def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     hold_finals(study, {16: 50.0, 32: 50.0, 64: 55.0, 8: 110.0}, {16: 0, 32: 1, 64: 2, 8: 3})
     text = shown(printed(finals_table(finals_of(study), PROBLEM)))
@@ -137,18 +105,6 @@ def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     assert ", tied with " in status
 
 
-@pytest.mark.parametrize(
-    ("tie", "races", "words"),
-    [(0.005, 0, "for no A/A race was run"), (0.012, 7, "Tie band: 1.20%, 2 standard deviations of 7 A/A races.")],
-)
-def test_where_the_tie_band_comes_from_is_said(study: Store, tie: float, races: int, words: str) -> None:
-    hold_finals(study, {16: 50.0}, {16: 0})
-    found = finals_of(study)
-    assert found.standing is not None
-    changes = {"standing": found.standing.model_copy(update={"tie": tie}), "tie": tie, "aa_races": races}
-    assert words in shown(printed(finals_table(found.model_copy(update=changes), PROBLEM)))
-
-
 def test_what_became_of_a_missing_finalist_is_said(study: Store) -> None:
     micros, numbers = {16: 50.0, 32: 51.0, 64: 55.0}, {16: 0, 32: 1, 64: 2}
     fault = Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail="4 bytes past the end of O")
@@ -163,49 +119,3 @@ def test_what_became_of_a_missing_finalist_is_said(study: Store) -> None:
     assert "BLOCK_M=16" not in text
     assert "BLOCK_M=64" not in text
     assert "Trial 1 is crowned" in text
-
-
-def test_another_binary_than_the_search_measured_is_said(study: Store) -> None:
-    hold_finals(study, {16: 50.0}, {16: 0})
-    found = finals_of(study)
-    assert "another binary" not in shown(printed(finals_table(found, PROBLEM)))
-    (finalist,) = found.finalists
-    rebuilt = finalist.model_copy(update={"searched": artifact(99).digest})
-    text = shown(printed(finals_table(found.model_copy(update={"finalists": (rebuilt,)}), PROBLEM)))
-    assert "Trial 0 raced as another binary than the search measured" in text
-
-
-def test_one_process_bounds_nothing(study: Store) -> None:
-    micros = {16: 50.0, 32: 60.0}
-    hold_finals(study, micros, {16: 0, 32: 1}, [heat(micros)])
-    text = shown(printed(finals_table(finals_of(study), PROBLEM)))
-    assert text.count("too few processes") == 2
-    assert "Nobody is crowned." in text
-    assert "too few processes" in leaderboard(study)
-
-
-def test_status_quotes_what_was_confirmed_once_there_is_something(study: Store) -> None:
-    def best_line() -> str:
-        return line_of(shown(printed_in_full(studies_table([standings.summary(study, "scalar-abc")]))), "  best  ")
-
-    assert "2.083x SDPA by the search (48.0 us), not confirmed" in best_line()
-    hold_finals(study, {16: 45.0, 32: 50.0}, {16: 0, 32: 1})
-    assert "2.22" in best_line()
-    assert best_line().rstrip().endswith("x SDPA confirmed")
-
-
-def test_what_lost_a_race_of_the_search_is_said_to_have(study: Store) -> None:
-    heats = [heat({16: 50.0, 32: 50.0}, process) for process in range(5)]
-    hold_finals(study, {16: 50.0, 32: 50.0}, {16: 0, 32: 1}, heats, slower_than={1: (0,)})
-    text = shown(printed(finals_table(finals_of(study), PROBLEM)))
-    assert "search" in line_of(text, "BLOCK_M=32")
-    said = "What the finals do not tell from the first has lost to it in races of the search. Nobody is crowned."
-    assert said in text
-    assert said in leaderboard(study)
-    assert "1=" not in leaderboard(study)
-
-
-def test_finals_that_were_killed_say_so(study: Store) -> None:
-    study.start_finals("scalar-abc", lineup({16: 0}, {16: 48.0}), {})
-    (killed,) = queries.all_finals(study, "scalar-abc")
-    assert "did not come to an end; heats run: 0." in shown(printed(finals_table(killed, PROBLEM)))

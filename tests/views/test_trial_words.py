@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from autotuner.ops.sdpa import OP
 from autotuner.store import Store
 from autotuner.tuning.finals import standings
 from autotuner.values.gate_policy import GatePolicy, Tolerance
-from autotuner.values.gate_report import CaseErrors, CaseResult, CheckResult, Extent, GateReport
+from autotuner.values.gate_report import CaseErrors, CheckResult, Extent, GateReport
 from autotuner.values.outcome import Outcome, Stop
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views import trial_words
@@ -20,14 +18,10 @@ from tests.helpers.errors import errors, incorrect
 from tests.helpers.recorded import (
     REQUIRED,
     artifact,
-    deduplicated,
     hold_finals,
     measured,
     measurement,
-    raced,
-    raced_out,
     record_all,
-    rejected,
     variant,
 )
 
@@ -36,10 +30,6 @@ MEANINGS = meanings(OP)
 
 def outcome_words(outcome: Outcome) -> list[str]:
     return trial_words.outcome_words(outcome, OP)
-
-
-def gate_words(outcome: Outcome) -> list[str]:
-    return trial_words.gate_words(outcome, OP)
 
 
 def faulty(code: str, detail: str, verdict: Verdict = Verdict.CRASHED, stderr: str = "") -> Outcome:
@@ -151,16 +141,6 @@ def test_what_is_out_of_tolerance_points_to_a_cause(found: CaseErrors, where: Ex
     assert bool(words) == bool(said)
 
 
-def test_the_failing_case_is_the_one_that_broke() -> None:
-    good = errors(None, 0.0).model_copy(update={"max_abs": 0.0, "row_rel": 0.0, "slice_rel": 0.0})
-    outcome = incorrect(errors((0, 0, 0), 1.0))
-    assert outcome.gate is not None
-    (check,) = outcome.gate.checks
-    cases = (CaseResult(case="Q1 2x2x200x200 big_v", seed_index=0, errors=good), *check.cases)
-    gate = outcome.gate.model_copy(update={"checks": (check.model_copy(update={"cases": cases}),)})
-    assert outcome_words(outcome.model_copy(update={"gate": gate})) == outcome_words(outcome)
-
-
 @pytest.mark.parametrize(
     ("code", "detail", "words"),
     [
@@ -183,45 +163,6 @@ def test_a_crash_or_broken_invariant_says_why(code: str, detail: str, words: str
     assert bool(words) == bool(cause(outcome))
     assert f"Found: {detail}" in outcome_words(outcome)
     assert outcome_words(outcome)[-2:] == ["  one", "  two"]
-
-
-def test_a_fault_of_ours_is_not_blamed_on_the_variant() -> None:
-    text = "\n".join(outcome_words(rejected(16, Verdict.INFRA_ERROR, "worker.lost")))
-    assert "says nothing about the variant" in text
-
-
-def test_times_of_a_disturbed_machine_are_told_as_not_believed() -> None:
-    lines = outcome_words(measured(16, 50.0).doubted("the baseline takes 240.0 us; make (pid 7) 98%"))
-    assert lines[0] == "disturbed: measure.disturbed"
-    assert "raced again when the machine is calm" in lines[1]
-    assert "Found: the baseline takes 240.0 us; make (pid 7) 98%" in lines
-    figures = lines[lines.index("Not believed:") + 1]
-    assert "50.00 us a forward against 100.00 us of flash" in figures
-
-
-def test_an_achievement_is_told_with_its_interval_and_its_gate() -> None:
-    text = "\n".join(outcome_words(measured(16, 50.0)))
-    assert "2.000 times as fast" in text
-    assert "50.00 us a forward against 100.00 us of flash" in text
-    assert "95% interval 1.960 to 2.040, 3 blocks" in text
-    assert f"Gate: {len(REQUIRED)} checks passed, 0 outputs compared" in text
-    assert "estimates" in "\n".join(outcome_words(raced_out(16, 300.0)))
-    original = measured(16, 50.0)
-    assert original.artifact is not None
-    assert original.artifact.digest[:12] in "\n".join(outcome_words(deduplicated(32, original)))
-
-
-def test_why_a_race_ended_and_against_whom_is_told() -> None:
-    found = raced(measurement(50.0), against=32, gain=math.log(0.9), stopped=Stop.PROMOTED)
-    outcome = measured(16, 50.0).model_copy(update={"measurement": found.model_copy(update={"discarded": 2})})
-    text = "\n".join(outcome_words(outcome))
-    assert f"Raced against artifact {artifact(32).digest[:12]}, the best until then" in text
-    assert "1.1111 times as fast (95% interval 1.100 to 1.122)" in text
-    assert "The race ended because it was faster than what it raced against, by more than a tie" in text
-    assert "because the device throttled: 2." in text
-    alone = "\n".join(outcome_words(measured(16, 50.0)))
-    assert "Raced against" not in alone
-    assert "throttled" not in alone
 
 
 def test_every_reason_to_stop_has_words_of_its_own() -> None:
@@ -262,15 +203,6 @@ def test_what_the_finals_confirmed_is_told_before_the_estimate(
     assert f"{best.entry.difference:+.1%} off" in third
 
 
-def test_the_gate_alone_speaks_of_no_latency() -> None:
-    passed = measured(16, 50.0)
-    assert passed.gate is not None
-    first, line = gate_words(passed)
-    assert first == f"passed: {passed.variant}"
-    assert line.startswith("Gate: ")
-    assert gate_words(rejected(16)) == outcome_words(rejected(16))
-
-
 def test_where_the_gate_is_looser_is_said_with_the_reason() -> None:
     outcome = measured(16, 50.0)
     assert outcome.gate is not None
@@ -278,13 +210,3 @@ def test_where_the_gate_is_looser_is_said_with_the_reason() -> None:
     loose = outcome.model_copy(update={"gate": outcome.gate.model_copy(update={"policy": policy})})
     assert "loosens the gate: tolerances times 2: good enough for what we do" in outcome_words(loose)[-1]
     assert "loosens" not in outcome_words(outcome)[-1]
-
-
-def test_an_outcome_without_a_fault_still_reads() -> None:
-    bare = Outcome(variant=variant(16), verdict=Verdict.BUILD_FAILED)
-    assert outcome_words(bare) == ["build failed", "Variant: IMPL=scalar BLOCK_M=16"]
-
-
-def test_every_meaning_is_one_line_without_a_full_stop() -> None:
-    said = [text for meaning in MEANINGS.values() for text in meaning if text is not None]
-    assert [text for text in said if "\n" in text or text.endswith(".")] == []

@@ -46,13 +46,6 @@ def queued(made: Path, study: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def queue_client(queued: Path) -> Iterator[TestClient]:
-    """A reader of that one."""
-    with TestClient(create_app(Settings(store=str(queued))), base_url="http://localhost") as found:
-        yield found
-
-
-@pytest.fixture(scope="session")
 def client(made: Path) -> Iterator[TestClient]:
     """A reader of the store, which nobody can change."""
     with TestClient(create_app(Settings(store=str(made))), base_url="http://localhost") as found:

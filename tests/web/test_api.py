@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from concurrent.futures import BrokenExecutor
 from multiprocessing import active_children, connection
 from pathlib import Path
@@ -14,35 +13,17 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from autotuner.jobs import queue
-from autotuner.serve.best import BestConfiguration
-from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, figures, sweeps
 from autotuner.tuning import covered
 from autotuner.tuning.finals import standings
-from autotuner.tuning.trial_report import TrialReport
-from autotuner.tuning.workbench import load_space
-from autotuner.values import config
 from autotuner.values.model import json_of
 from autotuner.values.sweep import State
-from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.figure_tables import baselines_table, costs_table, coverage_table, history_table
 from autotuner.views.trials_table import trials_of
-from autotuner.web import queue_reader
-from autotuner.web.app import create_app
 from autotuner.web.beliefs_process import BeliefsFinder
 from autotuner.web.guard import LONGEST
-from autotuner.web.queue_reader import OVER, QueueReader
-from autotuner.web.settings import Settings
 
 API = "/api/v1"
-
-
-def test_health(client: TestClient, made: Path) -> None:
-    found = client.get(f"{API}/health").json()
-    assert found["studies"] == 1
-    assert found["writes"] is False
-    assert found["store"] == str(made)
 
 
 def test_a_study_is_what_the_command_line_says(client: TestClient, study: str, made: Path) -> None:
@@ -64,11 +45,6 @@ def test_a_study_is_what_the_command_line_says(client: TestClient, study: str, m
         assert one["search"] == one["search_interval"]["mid"] == entry.speedup.mid
         assert one["confirmed"] == (entry.confirmed.mid if entry.confirmed else None)
     assert client.get(f"{API}/studies/{study}/best").json()["variant"]["trial"] == best.entry.number
-
-
-def test_its_documents_are_those_of_the_package(client: TestClient, study: str) -> None:
-    BestConfiguration.model_validate(client.get(f"{API}/studies/{study}/export").json())
-    TrialReport.model_validate(client.get(f"{API}/studies/{study}/trials/3").json())
 
 
 def test_figures_are_what_the_command_line_says(client: TestClient, study: str, made: Path) -> None:
@@ -115,19 +91,6 @@ def test_what_the_api_calls_things_stays(client: TestClient) -> None:
     assert {name: " ".join(schemas[name]["properties"]) for name in FIELDS} == FIELDS
 
 
-def test_two_studies_are_compared(client: TestClient, study: str) -> None:
-    found = client.get(f"{API}/compare", params={"first": study, "second": study}).json()
-    assert (found["speedup"]["mid"], found["faster"], found["only_right_in_first"]) == (1.0, 0, 0)
-    assert found["shared"] > 10
-    assert client.get(f"{API}/compare", params={"first": study, "second": "no"}).status_code == 404
-
-
-@pytest.mark.slow
-def test_beliefs_are_found_in_another_process(client: TestClient, study: str) -> None:
-    found = StudyBeliefs.model_validate(client.get(f"{API}/studies/{study}/beliefs").json())
-    assert found.judged == 80
-
-
 def test_beliefs_that_are_being_found_do_not_keep_a_server_from_its_end(made: Path, study: str) -> None:
     finder, before = BeliefsFinder(str(made)), active_children()
     finder.ask(study, "now")
@@ -170,22 +133,6 @@ def test_metrics_are_in_prometheus_form(client: TestClient, study: str) -> None:
     text = client.get("/metrics").text
     assert f'autotuner_study_judged{{study="{study}"}} 80.0' in text
     assert 'autotuner_sweeps{state="queued"} 0.0' in text
-
-
-def test_metrics_count_events_by_kind(writable: TestClient, shown: dict[str, str]) -> None:
-    assert "autotuner_events_total{" not in writable.get("/metrics").text
-    for _ in range(2):
-        number = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()["number"]
-    writable.post(f"{API}/sweeps/{number}:pause", headers=shown)
-    text = writable.get("/metrics").text
-    assert "# TYPE autotuner_events_total counter" in text
-    assert 'autotuner_events_total{kind="submitted"} 2.0' in text
-    assert 'autotuner_events_total{kind="pause_asked"} 1.0' in text
-
-
-def test_devices_are_those_of_the_studies(client: TestClient, study: str) -> None:
-    (model,) = client.get(f"{API}/devices").json()["models"]
-    assert (model["backend"], model["studies"]) == ("cuda", [study])
 
 
 # The queue ------------------------------------------------------------------------------------------------------------
@@ -244,17 +191,6 @@ def test_a_sweep_is_paused_resumed_cancelled_and_retried(writable: TestClient, s
     assert change("resume") == 409
 
 
-def test_a_caller_waits_for_what_happens_next(writable: TestClient, shown: dict[str, str]) -> None:
-    view = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()
-    path = f"{API}/sweeps/{view['number']}"
-    # Something has happened after revision 0: the answer comes at once, however long the caller would wait.
-    assert writable.get(f"{path}?wait=60&since=0").json()["revision"] == view["revision"]
-    # Nothing has after this one: the answer is the same, once the time is over.
-    assert writable.get(f"{path}?wait=1&since={view['revision']}").json()["revision"] == view["revision"]
-    writable.post(f"{path}:pause", headers=shown)
-    assert writable.get(f"{path}?wait=60&since={view['revision']}").json()["state"] == "paused"
-
-
 def test_what_a_caller_has_waited_for_is_in_the_answer(
     writable: TestClient, shown: dict[str, str], tmp_path: Path
 ) -> None:
@@ -267,25 +203,6 @@ def test_what_a_caller_has_waited_for_is_in_the_answer(
         found = writable.get(f"{path}?wait=60&since={view['revision']}").json()
     assert found["revision"] > view["revision"]
     assert found["state"] == "running"
-
-
-def test_every_sweep_that_there_was_can_be_listed(empty: Path, tmp_path: Path) -> None:
-    """The page has the last ones that are over, the API all of them on demand, the metrics their number."""
-    path = Path(shutil.copy(empty, tmp_path / "studies.db"))
-    request = queue.request_for(load_space("sdpa_cpu_small"))
-    with Store.open(str(path)) as store:
-        numbers = [queue.submit(store, request)[0].id for _ in range(OVER + 2)]
-        for number in numbers[:-1]:
-            sweeps.settle(store, number, State.CANCELLED)
-    with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
-        every = [each["number"] for each in found.get(f"{API}/sweeps?all=true").json()["sweeps"]]
-        page, oldest = found.get("/queue").text, found.get(f"/sweeps/{numbers[0]}")
-        counted = found.get("/metrics").text
-    assert every == [numbers[-1], *reversed(numbers[:-1])]
-    assert f'"/sweeps/{numbers[1]}"' in page
-    assert f'"/sweeps/{numbers[0]}"' not in page
-    assert oldest.status_code == 200
-    assert f'autotuner_sweeps{{state="cancelled"}} {OVER + 1}.0' in counted
 
 
 def events(text: str) -> list[dict[str, str]]:
@@ -317,34 +234,6 @@ def test_what_is_asked_for_is_what_a_worker_finds(writable: TestClient, shown: d
     assert sweep.request.problems == ("(1,2,64,64) float32 full",)
 
 
-def test_spaces_are_those_of_the_server(writable: TestClient) -> None:
-    names = [each["name"] for each in writable.get(f"{API}/spaces").json()["spaces"]]
-    assert "sdpa_cpu_small" in names
-
-
-def test_a_space_is_read_again_once_its_file_has_changed(
-    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[str] = []
-
-    def noted(path: str) -> SpaceFile:
-        read.append(Path(path).stem)
-        return load_space(path)
-
-    monkeypatch.setattr(queue_reader, "load_space", noted)
-    shipped = (config.spaces_dir() / "sdpa_cpu_small.toml").read_text()
-    mine = tmp_path / "mine.toml"
-    with Store.open(str(empty), read_only=True) as store:
-        reader = QueueReader(store, tmp_path)
-        assert "mine" not in {each.name for each in reader.spaces()}
-        mine.write_text(shipped)
-        assert "mine" in {each.name for each in reader.spaces()}
-        assert sorted(read) == sorted({*read}), "each is read once"
-        mine.write_text("no space")
-        assert "mine" not in {each.name for each in reader.spaces()}
-        assert read.count("mine") == 2
-
-
 def test_every_model_of_the_description_has_one_name_and_every_call_a_readable_one(client: TestClient) -> None:
     """So that programs that write clients, such as openapi-python-client, leave none out."""
     document = client.get(f"{API}/openapi.json").json()
@@ -353,12 +242,6 @@ def test_every_model_of_the_description_has_one_name_and_every_call_a_readable_o
     calls = [call["operationId"] for path in document["paths"].values() for call in path.values()]
     assert len({*calls}) == len(calls)
     assert [each for each in calls if not re.fullmatch(r"[a-z]+(_[a-z]+)*", each)] == []
-
-
-def test_the_description_names_every_call(client: TestClient) -> None:
-    document = client.get(f"{API}/openapi.json").json()
-    assert {f"{API}/sweeps/{{number}}:pause", f"{API}/gate", f"{API}/studies/{{study}}/best"} <= {*document["paths"]}
-    assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 
 def test_every_answer_is_one_that_the_description_names(writable: TestClient, shown: dict[str, str]) -> None:

@@ -25,7 +25,6 @@ TABS = (
     "/trials/3",
 )
 SERIOUS = ("serious", "critical")
-TIME = "(() => { const time = document.querySelector('time'); return [time.textContent, time.dateTime]; })()"
 
 
 @pytest.fixture(scope="module")
@@ -139,37 +138,6 @@ def test_a_saved_page_opens_from_its_file(chromium: Any, saved: Path, look: str)
     assert (found, watched.complaints, asked, width) == ([], [], [saved.as_uri()], 360)
 
 
-def test_a_saved_page_is_whole_without_a_script_and_on_paper(chromium: Any, saved: Path) -> None:
-    context = chromium.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(saved.as_uri())
-    for media in ("screen", "print"):
-        page.emulate_media(media=media)
-        figures = page.locator("figure.panel svg.figure")
-        assert figures.count() > len(TABS)
-        assert all(each.is_visible() for each in figures.all())
-        assert not any(each.is_visible() for each in page.locator("button").all())  # none of them would do anything
-    context.close()
-
-
-def test_paper_is_white_for_a_reader_in_the_dark(chromium: Any, server: Served, study: str) -> None:
-    """By the system's look, and by the look that the reader chose."""
-    context = chromium.new_context(color_scheme="dark")
-    page = context.new_page()
-    page.goto(f"{server.url}/studies/{study}")
-    for chosen in (False, True):
-        if chosen:
-            page.click("#theme")  # light
-            page.click("#theme")
-        grounds = []
-        for media in ("screen", "print"):
-            page.emulate_media(media=media)
-            grounds.append(page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor"))
-        page.emulate_media(media="screen")
-        assert grounds == ["rgb(24, 28, 34)", "rgb(255, 255, 255)"]
-    context.close()
-
-
 def test_a_narrow_screen_shows_everything_without_moving_the_page_sideways(
     chromium: Any, server: Served, sweeps_server: Served, study: str
 ) -> None:
@@ -226,20 +194,6 @@ def test_the_scatter_follows_pointer_keyboard_and_filters(chromium: Any, server:
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/trials/\d+$"))
     assert watched.complaints == []
-    context.close()
-
-
-def test_times_are_in_the_readers_zone_and_commands_can_be_copied(chromium: Any, server: Served, study: str) -> None:
-    context = chromium.new_context(timezone_id="Asia/Tokyo", locale="en-GB")
-    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
-    page = context.new_page()
-    page.goto(f"{server.url}/studies/{study}/trials/3")
-    shown, meant = page.evaluate(TIME)
-    hours = int(re.search(r"T(\d\d)", meant)[1])  # type: ignore[index]
-    assert f"{(hours + 9) % 24:02d}:" in shown
-    page.locator("button.copy").first.click()
-    page.wait_for_selector("text=Copied")
-    assert page.evaluate("navigator.clipboard.readText()").startswith("autotuner gate 3")
     context.close()
 
 

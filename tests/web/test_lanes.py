@@ -10,13 +10,13 @@ import pytest
 from autotuner.store import SessionRecord, StageTimes, Store
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan
-from autotuner.views.drawings.lanes import Run, Stretch, busy, runs_of
+from autotuner.views.drawings.lanes import Run, Stretch, runs_of
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.timeline import runs, timeline
 from autotuner.web.reader import Reader
 from tests.helpers import simulated
 from tests.helpers.inline_executor import InlineExecutor
-from tests.helpers.recorded import CALIBRATION, rejected, study_record
+from tests.helpers.recorded import CALIBRATION
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
@@ -77,32 +77,6 @@ def test_a_trial_that_was_recorded_late_overlaps_no_other() -> None:
     assert [each.stage for each in device.stretches] == ["check", "measure", "check", "measure"]
 
 
-def test_devices_of_one_run_share_its_builders() -> None:
-    begins = {1: 0.0, 2: 0.1, 3: 60.0, 4: 60.1}
-    sessions = [session(number, begin, begin + 50, (number - 1) % 2, 2) for number, begin in begins.items()]
-    trials = [trial(2, 10, 0, 4, 4), trial(1, 12, 0, 4, 4), trial(4, 80, 62, 4, 4)]
-    first, second = runs_of(sessions, trials)
-    assert [[each.id for each in run.sessions] for run in (first, second)] == [[1, 2], [3, 4]]
-    assert builds(first) == [(Stretch(0, 4, "build"),), (Stretch(0, 4, "build"),)]
-    assert [busy([lane]) for lane in first.devices] == [4, 4]
-    assert [busy([lane]) for lane in second.devices] == [0, 4]
-    assert first.device_idle == pytest.approx(1 - 8 / (2 * 50.1))
-
-
-def test_a_build_counts_in_the_run_in_which_it_began() -> None:
-    """Devices were calibrated anew between it and its judging."""
-    first, second = runs_of([session(1, 0, 50, 0, 1), session(2, 70, 90, 0, 1)], [trial(2, 80, 40, 5, 4)])
-    assert builds(first) == [(Stretch(40, 45, "build"),)]
-    assert (builds(second), busy(second.devices)) == ([()], 4)
-
-
-@pytest.mark.parametrize("trials", [[], [trial(1, 0, None, 0, 0)]])
-def test_a_run_without_a_length_has_no_share(trials: list[StageTimes]) -> None:
-    (run,) = runs_of([session(1, 0, None, 0, 1)], trials)
-    assert run.trials == len(trials)
-    assert (run.builder_idle, run.device_idle) == (None, None)
-
-
 def shown(store: Store, study: str) -> tuple[str, tuple[Run, ...], tuple[tuple[object, ...], ...]]:
     snapshot = Reader(store).study(study)
     figure, _ = timeline(snapshot, Links())
@@ -127,16 +101,3 @@ def test_a_driver_says_when_it_built_with_how_many_builders_for_which_devices(tm
         (line,) = runs((run,)).rows
         assert line.cells[7].text.startswith("1, idle ")
         assert line.cells[8].text.startswith("2, idle ")
-
-
-def test_a_study_without_a_trial_and_one_with_rejects_alone_have_a_timeline(tmp_path: Path) -> None:
-    with Store.open(str(tmp_path / "studies.db")) as store:
-        study = study_record()
-        store.ensure_study(study)
-        note, every, rows = shown(store, study.name)
-        assert (note, every, rows) == ("No trial was recorded yet.", (), ())
-        number = store.start_session(study.name, CALIBRATION, {}, lane=0, builders=20)
-        store.record(study.name, number, 0, rejected(16).model_copy(update={"build_began": datetime.now(UTC)}))
-        note, _, rows = shown(store, study.name)
-        assert len(rows) == 22  # of each lane, and of all builders
-        assert "the first 16 are drawn" in note

@@ -5,29 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import re
 import shutil
 import time
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
-from markupsafe import escape
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from autotuner.jobs import outlook, queue
-from autotuner.store import Store, device_health, figures, lease, queries, sweeps, trials
-from autotuner.tuning import covered
+from autotuner.jobs import queue
+from autotuner.store import Store, device_health, queries, sweeps
 from autotuner.tuning.finals import standings
-from autotuner.tuning.finals.standings import StudySummary
 from autotuner.tuning.workbench import load_space
-from autotuner.values.sweep import State
-from autotuner.values.verdict import Verdict
 from autotuner.views.words import ratio
-from autotuner.web import reader
 from autotuner.web.app import create_app
 from autotuner.web.reader import FRESH_S
 from autotuner.web.settings import Settings
@@ -84,33 +76,6 @@ def test_every_other_page(client: TestClient, path: str) -> None:
     assert inline(answer.text) == []
 
 
-def test_two_studies_are_compared(client: TestClient, study: str) -> None:
-    text = client.get(f"/compare?a={study}&b={study}").text
-    assert "Side by side" in text
-    assert "Variants of both" in text
-
-
-def test_coverage_and_costs_are_what_the_commands_say(client: TestClient, study: str, made: Path) -> None:
-    with Store.open(str(made)) as store:
-        covered_now, spent = covered.coverage(store, study), figures.costs(store, study)
-        starts = figures.baselines(store, study)
-    page = client.get(f"/studies/{study}/coverage").text
-    assert f"80 of {covered_now.points:,} valid points were judged" in page
-    page = client.get(f"/studies/{study}/costs").text
-    for each in spent.by_verdict:
-        assert Verdict(each.verdict).words in page
-    assert page.count("raced against") == sum(each.pinned for each in starts) > 0
-
-
-def test_a_sweep_of_a_group_shows_the_others(queue_client: TestClient) -> None:
-    """Each with its own outcome."""
-    text = queue_client.get("/sweeps/2").text
-    assert [number for number in range(1, 6) if f'<a href="/sweeps/{number}">' in text] == [2, 3, 4]
-    assert text.count("0/30") == 2
-    assert "0 of 3 sweeps are done and have a result" in text
-    assert "Its group" not in queue_client.get("/sweeps/1").text
-
-
 def figures_of(text: str) -> list[str]:
     """The figures of a page, without what a script hides."""
     found = re.findall(r"<figure\b(.*?)</figure>", text, re.DOTALL)
@@ -126,19 +91,6 @@ def test_every_figure_has_its_table(client: TestClient, study: str, tab: str) ->
     assert all('role="' in each and "aria-label" in each for each in figures_of(text))
 
 
-@pytest.mark.parametrize("path", ["/compare?a={study}&b={study}", "/sweeps/1", "/sweeps/2"])
-def test_every_figure_of_other_pages_has_its_table(queue_client: TestClient, study: str, path: str) -> None:
-    text = queue_client.get(path.format(study=study)).text
-    assert [each[:80] for each in figures_of(text) if "<table" not in each] == []
-
-
-@pytest.mark.slow
-def test_every_figure_of_the_beliefs_has_its_table(client: TestClient, study: str) -> None:
-    assert client.get(f"/api/v1/studies/{study}/beliefs").status_code == 200  # answers once they are found
-    text = client.get(f"/studies/{study}/beliefs").text
-    assert [each[:80] for each in figures_of(text) if "<table" not in each] == []
-
-
 def test_the_answers_are_those_of_the_finals(client: TestClient, study: str, made: Path) -> None:
     with Store.open(str(made)) as store:
         best = standings.best(store, study)
@@ -148,37 +100,6 @@ def test_the_answers_are_those_of_the_finals(client: TestClient, study: str, mad
     assert f"{best.confirmed.mid:.3f}x" in text
     assert f"{best.confirmed.low:.3f} to {best.confirmed.high:.3f}" in text
     assert f"Trial {best.entry.number}, confirmed" in text
-
-
-def test_a_study_of_few_rejects_counts_them_in_whole_numbers(tmp_path: Path) -> None:
-    """Nothing was measured, so there is no line, and as few figures as trials."""
-    path = tmp_path / "studies.db"
-    with Store.open(str(path)) as store:
-        store.ensure_study(study_record())
-        session = store.start_session("scalar-abc", CALIBRATION, {})
-        record_all(store, session, [rejected(tile) for tile in (8, 16, 32)])
-    with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
-        text = found.get("/studies/scalar-abc").text
-    (drawn,) = re.findall(r'<figure id="best-trials".*?</figure>', text, re.DOTALL)
-    assert re.findall(r'class="tick" text-anchor="middle">([\d.]+)<', drawn) == ["0", "1", "2", "3"]
-    assert "as long as no A/A race was held" in text
-
-
-def test_what_has_a_latency_can_be_timed_again_and_nothing_else(client: TestClient, study: str, made: Path) -> None:
-    with Store.open(str(made)) as store:
-        listed = trials.listed(store, study)
-    for timed in (True, False):
-        number = next(each.number for each in listed if each.verdict.has_latency == timed)
-        page = client.get(f"/studies/{study}/trials/{number}").text
-        assert (f"autotuner finals {study} --trial {number} " in page) == timed
-
-
-def test_a_reject_is_put_into_words(client: TestClient, study: str) -> None:
-    text = client.get(f"/studies/{study}/rejects?cause=G2.T1").text
-    assert "Check G2.T1 asserts" in text
-    other = client.get(f"/studies/{study}/rejects?cause=build.failed").text
-    assert "ptxas" in other
-    assert client.get(f"/studies/{study}/rejects?cause=%3Cscript%3E&trial=99").status_code == 200
 
 
 def test_the_scatter_follows_its_query_without_a_script(client: TestClient, study: str) -> None:
@@ -227,15 +148,6 @@ def test_a_saved_page_needs_nothing(client: TestClient, study: str, made: Path) 
     assert f'id="trial-{best.entry.number}"' in answer.text
 
 
-def test_each_cause_on_a_saved_page_leads_to_its_last_reject(client: TestClient, study: str, made: Path) -> None:
-    with Store.open(str(made)) as store:
-        last = {each.fault: each.number for each in trials.listed(store, study) if each.fault is not None}
-    saved = client.get(f"/studies/{study}/saved.html").text
-    (drawn,) = re.findall(r'<figure id="causes".*?</figure>', saved, re.DOTALL)
-    led = dict(re.findall(r'<td><a href="#trial-(\d+)">([^<]+)</a>', drawn))
-    assert {cause: int(number) for number, cause in led.items()} == last
-
-
 def test_a_saved_page_holds_what_each_page_of_the_study_shows(client: TestClient, study: str) -> None:
     saved = client.get(f"/studies/{study}/saved.html").text
     for tab in TABS[:9]:
@@ -244,15 +156,6 @@ def test_a_saved_page_holds_what_each_page_of_the_study_shows(client: TestClient
         assert shown, tab
         assert {each for each in shown if f'<figure id="{each}"' not in saved} == set(), tab
     assert "How far to trust this" in saved  # the beliefs in words
-
-
-def test_a_saved_page_says_why_it_has_no_beliefs(hostile: Path) -> None:
-    """The space of that study is none that this version can make."""
-    with TestClient(create_app(Settings(store=str(hostile))), base_url="http://localhost") as found:
-        (name,) = {each["name"] for each in found.get("/api/v1/studies").json()["studies"] if "/" not in each["name"]}
-        saved = found.get(f"/studies/{quote(name)}/saved.html").text
-        refusal = found.get(f"/api/v1/studies/{quote(name)}/beliefs").json()["error"]
-    assert f"The beliefs were not found: {escape(refusal)}" in saved
 
 
 # What a store may hold ------------------------------------------------------------------------------------------------
@@ -381,60 +284,6 @@ def test_a_revoked_best_is_shown_nowhere(queued: Path, study: str, tmp_path: Pat
         assert status == 200, page
         assert ratio(quoted.speedup) in text, page
         assert ratio(quoted.speedup) not in before[page][1], page
-
-
-def test_a_sweep_that_is_over_shows_what_it_found(queued: Path, study: str, tmp_path: Path) -> None:
-    """And its study, as long as that shows the same."""
-    path = Path(shutil.copy(queued, tmp_path / "studies.db"))
-    with Store.open(str(path)) as store:
-        found = outlook.found_in(store, study)
-        sweeps.settle(store, 1, State.DONE, found=found)
-        assert found.best_speedup is not None
-        assert "Is it faster than" in read(path, "/sweeps/1")["/sweeps/1"][1]
-        best = standings.best(store, study)
-        assert best is not None
-        store.revoke(study, best.entry.number, "it was wrong")
-    text = read(path, "/sweeps/1")["/sweeps/1"][1]
-    assert ratio(found.best_speedup) in text
-    assert "Is it faster than" not in text
-
-
-def test_studies_are_summed_up_again_only_once_they_have_changed(
-    queued: Path, study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, summed, summary = Path(shutil.copy(queued, tmp_path / "studies.db")), list[str](), standings.summary
-
-    def noted(store: Store, name: str) -> StudySummary:
-        summed.append(name)
-        return summary(store, name)
-
-    monkeypatch.setattr(standings, "summary", noted)
-    monkeypatch.setattr(reader, "FRESH_S", -math.inf)  # each look is a new one
-    with Store.open(str(path)) as store:
-        looks = reader.Reader(store)
-        assert [looks.studies() for _ in range(3)] == [standings.studies(store)] * 3
-        assert sorted(summed) == sorted(queries.names(store))
-        with lease.hold(store.database, lease.of_study(study), "a test"):
-            assert [each.name for each in looks.studies() if each.running] == [study]
-        best = standings.best(store, study)
-        assert best is not None
-        store.revoke(study, best.entry.number, "it was wrong")
-        assert looks.studies() == standings.studies(store)
-        assert summed.count(study) == 2
-
-
-def test_a_queued_sweep_says_that_a_worker_has_come(tmp_path: Path, empty: Path) -> None:
-    """Nothing has happened to it, and it is where it was in the queue."""
-    path = Path(shutil.copy(empty, tmp_path / "studies.db"))
-    with Store.open(str(path)) as store:
-        page = f"/sweeps/{queue.submit(store, queue.request_for(load_space('sdpa_cpu_small')))[0].id}"
-        _, text, etag = read(path, page)[page]
-        assert "no worker serves a device of kind cpu" in text
-        assert read(path, page, seen={page: etag})[page][0] == 304
-        with device_health.serving(store, {"h/cpu": ()}, "h", "cpu", "a CPU", "a test"):
-            status, text, _ = read(path, page, seen={page: etag})[page]
-    assert status == 200
-    assert "a worker is about to take it" in text
 
 
 def test_a_copy_is_read_and_nothing_of_it_is_changed(made: Path, tmp_path: Path, study: str) -> None:

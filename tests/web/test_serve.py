@@ -84,17 +84,6 @@ def test_a_token_file_that_holds_no_token_is_refused_in_a_line(tmp_path: Path, k
     assert "\n" not in str(told.value)
 
 
-def test_a_study_is_written_as_one_file(made: Path, tmp_path: Path) -> None:
-    out = tmp_path / "study.html"
-    words = [sys.executable, "-m", "autotuner", "export", "--format", "html", "--store", str(made), "--out", str(out)]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert out.name in done.stdout
-    text = out.read_text()
-    assert "Is it done?" in text
-    assert '<figure id="matters"' in text
-
-
 def test_without_its_packages_the_command_says_which_to_install(made: Path) -> None:
     code = "import sys; sys.modules['fastapi'] = None; from autotuner.cli.app import run; run()"
     done = subprocess.run([sys.executable, "-c", code, "serve", "--store", str(made)], capture_output=True, text=True)
