@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from benchmarks import people_pages
 from benchmarks.pages import loaded
-from benchmarks.throughput import throughput_pages
 
 
 def test_kernel_tuner_is_not_beaten_by_a_ratio_that_leaves_our_calibration_out() -> None:
