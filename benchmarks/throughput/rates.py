@@ -1,4 +1,4 @@
-"""How many variants a minute, where the time goes, what store and sampler cost; see docs/method/throughput.md.
+"""How many variants a minute, where the time goes, what store and sampler cost.
 
     python -m benchmarks.throughput.rates cuda [--trials 240] [--json docs/results/throughput_cuda.json]
     python -m benchmarks.throughput.rates cpu [--trials 60] [--json docs/results/throughput_cpu.json]
@@ -13,7 +13,22 @@
   kernel-tuner  Kernel Tuner and this program on the same configurations of the same source, one after the other
 
 Each starts from an empty store and, but for `devices`, an empty build cache, both in a temporary folder. Keep the
-machine quiet.
+machine quiet. In the JSON
+
+  a_minute                judged variants, duplicates and rejects included, over the time from the first proposal to the
+                          last outcome; `a_minute_with_calibration` counts from the start
+  stages_s                wall seconds of each stage, added up over the variants; `compiler_s` of compiler runs alone
+  device_idle_share_...   from the first build's submission to the last build's end: the share of time without a job
+  median_ms               of the gate for variants that pass; of the measurement of those that racing stopped early
+  time_left_at_a_quarter  what the estimate said when a quarter of the budget was judged, and what it took
+  driver_wall_s           where the driver's one thread was: `waiting` for the executor, in the `store`, in `optuna`, in
+                          the `sampler`, or the `rest`
+  wall_over_needed        wall time over `compiler_s` divided by the CPUs, plus gate, measurement and soak
+
+Kernel Tuner has the cupy backend, its default of seven iterations, verification by one numpy.allclose against torch,
+and an empty kernel cache; its clock runs in `tune_kernel` alone. This program has the sampler `random` over exactly
+these points, the whole gate and an empty build cache. Configurations that need more than 48 KiB of shared memory are
+left out for both. One times warm and the other cold: the figures say nothing of each other's latencies.
 """
 
 from __future__ import annotations

@@ -145,5 +145,7 @@ def _devices_row(run: Document, count: str) -> list[str]:
 def page(parts: dict[str, str]) -> str:
     """docs/results/throughput.md."""
     head = "# Throughput\n\nDrawn by `benchmarks/pages.py` from the JSON files beside it; do not edit. What the figures"
-    head += " mean is in [throughput.md](../method/throughput.md)."
+    head += (
+        " mean stands at the top of [`rates.py`](../../benchmarks/throughput/rates.py); a goal is an aim, not a result."
+    )
     return "\n\n".join([head, *(f"## {title}\n\n{text}" for title, text in parts.items())]) + "\n"

@@ -95,6 +95,13 @@ def missing_paths(page: Path) -> Iterator[str]:
 
 
 @each_page
+def test_a_link_is_called_as_its_page_is(page: Path) -> None:
+    """Where it is called by a file's name: a page that was renamed keeps no old one."""
+    named = re.findall(r"\[([\w-]+\.md)\]\((?:[^)#\s]*/)?([^/)#\s]+)", text_of(page))
+    assert [(text, target) for text, target in named if text != target] == []
+
+
+@each_page
 def test_every_path_exists(page: Path) -> None:
     assert sorted({*missing_paths(page)}) == []
 
