@@ -16,6 +16,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+import psutil
 from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
@@ -43,6 +44,8 @@ TURN_MS = 1000
 """Of these, milliseconds in one call of SQLite, which no signal ends."""
 SERVER = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 """What libpq is asked for unless the URL says otherwise, seconds: a server's host that has gone does not say so."""
+NETWORKS = frozenset({"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.sshfs"})
+"""File systems that several hosts share: SQLite's write-ahead log wants memory that all its users share."""
 OPENING = 0x617574
 """Number of the lock under which one process at a time opens a store on a server."""
 PRAGMAS = ("synchronous = NORMAL", "foreign_keys = ON")
@@ -302,6 +305,12 @@ class Database:
                 raise StoreError(f"{path} does not exist: give a store's path, or start a search to make one")
         elif not os.access(path, os.R_OK | os.W_OK):
             raise StoreError(f"{path} cannot be read and written by this user: change its permissions")
+        kind = file_system_of(path.parent)
+        if kind in NETWORKS:
+            raise StoreError(
+                f"{path} lies on {kind}, where SQLite cannot keep hosts apart: give --store a path on a local disk, or"
+                " postgresql://..."
+            )
         # Beside the file SQLite keeps a journal, so even reading needs a folder that can be written.
         if not os.access(path.parent, os.W_OK | os.X_OK):
             raise StoreError(f"{path.parent} cannot be written by this user: change its permissions")
@@ -411,6 +420,14 @@ def writes(change: Callable[Concatenate[Owner, Session, P], T]) -> Callable[Conc
         return owner.database.write(lambda session: change(owner, session, *args, **kwargs))
 
     return write
+
+
+def file_system_of(folder: Path) -> str:
+    """The kind of the file system that a folder lies on, as the system's table of mounts has it; "" where it is not in
+    there."""
+    real = folder.resolve()
+    over = [each for each in psutil.disk_partitions(all=True) if real.is_relative_to(each.mountpoint)]
+    return max(over, key=lambda each: len(each.mountpoint)).fstype if over else ""
 
 
 def _check_readable(path: Path) -> None:

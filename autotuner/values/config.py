@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
+import stat
+import tempfile
 from importlib import resources
 from pathlib import Path
+
+from autotuner.values.errors import InputError
 
 STORE = "AUTOTUNER_STORE"
 CACHE = "AUTOTUNER_CACHE"
@@ -45,10 +50,27 @@ def token() -> str | None:
 
 
 def cache_dir() -> Path:
-    """Where builds and references are kept: $AUTOTUNER_CACHE, else the user's cache directory."""
+    """Where builds and references are kept: $AUTOTUNER_CACHE, else the user's cache directory. A user who has no home,
+    as in a container whose user number is nobody's, gets a private folder among the temporary ones. Raises InputError
+    where that one is another user's."""
     if os.environ.get(CACHE):
         return Path(os.environ[CACHE])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autotuner"
+    if caches := os.environ.get("XDG_CACHE_HOME"):
+        return Path(caches) / "autotuner"
+    try:
+        return Path.home() / ".cache" / "autotuner"
+    except RuntimeError:
+        return _private(Path(tempfile.gettempdir()) / f"autotuner-{os.getuid()}")
+
+
+def _private(folder: Path) -> Path:
+    """The folder, made if need be, that nobody else may use: what lies in it is loaded and run."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise InputError(f"{folder} is not this user's alone; set AUTOTUNER_CACHE to a folder that is")
+    return folder
 
 
 def cxx() -> str | None:

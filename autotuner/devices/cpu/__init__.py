@@ -13,7 +13,7 @@ import psutil
 
 from autotuner.devices.cpu import machine
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.devices.environment import environment, own_processes, usable_cpus
+from autotuner.devices.environment import builders, environment, own_processes, usable_cpus
 from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging, Wishes
 from autotuner.forge.toolchain import Toolchain
 from autotuner.values.errors import InputError
@@ -111,5 +111,5 @@ DEVICE = DeviceKind(
     facts_in_torch=_facts_in_torch,
     packaging=Packaging(lambda toolchain: "cpu", lambda facts: {"type": "cpu"}, False, machine.instructions, COPIED),
     cage=Cage(references=True),
-    builders=lambda lanes: usable_cpus(),  # however few threads a variant may have: builds and judging take turns
+    builders=lambda lanes: builders(),  # however few threads a variant may have: builds and judging take turns
 )

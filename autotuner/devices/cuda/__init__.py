@@ -10,7 +10,7 @@ from autotuner.devices.cpu import COPIED
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.facts import SHOWN_BY, choose, missing
 from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.devices.environment import usable_cpus
+from autotuner.devices.environment import builders, usable_cpus
 from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging
 from autotuner.forge.toolchain import Toolchain
 from autotuner.values.outcome import Device
@@ -39,7 +39,7 @@ def _who_disturbs(chosen: Chosen) -> str:
 
 def _builders(lanes: int) -> int:
     """All CPUs but one for each device, which launches and times."""
-    return max(1, usable_cpus() - lanes)
+    return max(1, min(builders(), usable_cpus() - lanes))
 
 
 def _facts_in_torch() -> Mapping[str, Value | bool] | None:

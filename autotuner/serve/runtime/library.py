@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -36,13 +37,26 @@ class Explanation(NamedTuple):
         return self.variant is not None
 
 
+def _opened(path: Path) -> ctypes.CDLL:
+    """Raises ImportError where it cannot be loaded, as from a folder that programs must not be run from."""
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        if os.statvfs(path).f_flag & os.ST_NOEXEC:
+            raise ImportError(
+                f"{path.parent} is mounted noexec, so no library can be loaded from there; put the package into another"
+                " folder, or set AUTOTUNER_CACHE to one for what autotuner.load makes"
+            ) from None
+        raise ImportError(f"{path}: {error}") from None
+
+
 class Library:
     """The package's own library: its ops are registered with torch, once a process."""
 
     def __init__(self, path: Path, export: Mapping[str, Any], signature: ModuleType) -> None:
         """`export`: what the package says of itself. Raises ImportError where torch does not take its ops."""
         namespace = export["namespace"]
-        self._library = ctypes.CDLL(str(path))
+        self._library = _opened(path)
         for function in ("register", "why"):
             self._function(function).restype = ctypes.c_char_p
         for function in ("count", "kept_size"):
