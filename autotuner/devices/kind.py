@@ -82,8 +82,8 @@ class Packaging(NamedTuple):
     copied: Mapping[str, Path] = MappingProxyType({})
     """Python that an export for it has a copy of, by the name of the copy."""
     needs: Callable[[bytes], str | None] = lambda host: None
-    """From the source of a variant's host side: what would have to be there at run time, in the version that was
-    proven, and is in no export; None: nothing."""
+    """From the object of a variant's host side, or its source: what would have to be there at run time, in the version
+    that was proven, and is in no export; None: nothing."""
 
 
 class DeviceKind(NamedTuple):

@@ -15,21 +15,20 @@ import os
 import re
 import secrets
 import shutil
-import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from autotuner.forge.build_inputs import BuildInputs, binding, source_digests, unit_text
+from autotuner.forge.compiling import NotCompiled, run_compiler
 from autotuner.forge.family import ABI_VERSION, Family
-from autotuner.forge.toolchain import Program, Toolchain
+from autotuner.forge.toolchain import HOST, Toolchain
 from autotuner.values import config
-from autotuner.values.errors import DiskFullError, InputError, ToolchainError
-from autotuner.values.files import FULL, FULL_WORDS, text_of, why
+from autotuner.values.errors import DiskFullError, InputError
+from autotuner.values.files import FULL, text_of, why
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant, digest_of
@@ -37,19 +36,12 @@ from autotuner.values.verdict import Fault, Meaning, Verdict
 
 T = TypeVar("T")
 
-BUILD_DEADLINE_S = 300.0
 ABANDONED_S = 24 * 3600.0
 PARTS = ("builds", "objects", "references", "compiled", "packages")
 """Of the cache: what is made there, and kept. `compiled`: baselines that a compiler of torch's makes;
 `packages`: what programs have loaded."""
 BUILDING = ".building-"
 """What the name of a build's private folder begins with."""
-KILLED = re.compile(r"Killed signal terminated program|died due to signal 9")
-"""What g++ and nvcc print when a part of them was killed."""
-BY_SIGKILL = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""How a compiler that was killed itself ends, as a child of this process and as one of a shell."""
-ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
-"""What the line of a compiler's or linker's first error contains."""
 UNDECLARED = re.compile(r"'([A-Z][A-Z0-9_]*)' was not declared|identifier \"([A-Z][A-Z0-9_]*)\" is undefined")
 """What g++ and nvcc say of a name in capitals that nothing declares."""
 MEANINGS = {
@@ -123,19 +115,36 @@ def built(final: Path) -> Artifact | None:
 
 
 def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
-    started = time.monotonic()
-    sources = [binding(), *([inputs.host] if inputs.host else [])]
-    objects = [shared_object(inputs.toolchain, source, inputs.include_dirs) for source in sources]
+    started, toolchain = time.monotonic(), inputs.toolchain
+    linked = shared_object(toolchain, binding(), inputs.include_dirs)
     with private_directory(final) as private:
-        (private / inputs.toolchain.unit).write_text(unit_text(inputs))
-        printed = _run_steps(inputs.toolchain.steps(inputs, objects), private)
-        if isinstance(printed, Fault):
-            hint = forgotten_macro(printed.detail, inputs.macros)
-            return printed.model_copy(update={"detail": printed.detail + hint})
-        made = inputs.toolchain.program(inputs, private, printed)
-        if isinstance(made, Fault):
-            return made
-        artifact = _describe(inputs, private, made, time.monotonic() - started)
+        if inputs.host is not None:
+            shutil.copy(shared_object(toolchain, inputs.host, inputs.include_dirs), private / HOST)
+        (private / toolchain.unit).write_text(unit_text(inputs))
+        try:
+            printed = "".join(run_compiler(command, private) for command in toolchain.steps(inputs, linked))
+            program, used = toolchain.program_hash(private), toolchain.resources(private, printed)
+        except NotCompiled as failed:
+            verdict = Verdict.BUILD_TIMEOUT if failed.late else Verdict.BUILD_FAILED
+            said = failed.said + forgotten_macro(failed.said, inputs.macros)
+            return Fault(verdict=verdict, code=verdict.replace("_", "."), detail=said)
+        if isinstance(used, Fault):
+            return used
+        library = private / inputs.library
+        artifact = Artifact(
+            variant=inputs.variant,
+            digest=inputs.digest,
+            name=inputs.name,
+            path=str(library),
+            library_sha256=hashlib.sha256(library.read_bytes()).hexdigest(),
+            program_hash=program,
+            macros=inputs.macros,
+            compiler=toolchain.version,
+            flags=inputs.flags,
+            architecture=toolchain.architecture,
+            resources=used,
+            build_seconds=time.monotonic() - started,
+        )
         (private / "artifact.json").write_text(artifact.model_dump_json(indent=1))
         published = publish(private, final, built)
     return published.model_copy(update={"build_seconds": artifact.build_seconds})
@@ -218,71 +227,11 @@ def shared_object(
             return found
     with private_directory(folder) as private:
         made = private / f"{source.stem}.o"
-        done = _compiled([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)], private, BUILD_DEADLINE_S)
-        if done is None:
-            raise ToolchainError(f"{toolchain.compiler} took longer than {BUILD_DEADLINE_S:.0f} s for {source}")
-        if done.returncode:
-            _require_space(done.stdout)
-            raise ToolchainError(f"{toolchain.compiler} cannot compile {source}: {_reason(done)}")
+        run_compiler([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)], private)
         folder.mkdir(parents=True, exist_ok=True)
         final = folder / f"{hashlib.sha256(made.read_bytes()).hexdigest()}.o"
         made.replace(final)
     return final
-
-
-def run(
-    command: list[str], deadline_s: float, environment: Mapping[str, str] | None = None, folder: Path | None = None
-) -> subprocess.CompletedProcess[str] | None:
-    """Runs a command in a process group of its own, which is killed at the deadline; None then. Both outputs in one.
-    Without `environment` or `folder` it has this process's."""
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        process_group=0,
-    )
-    with process:
-        try:
-            output, _ = process.communicate(timeout=deadline_s)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    return subprocess.CompletedProcess(command, process.returncode, output)
-
-
-def _compiled(command: list[str], private: Path, deadline_s: float) -> subprocess.CompletedProcess[str] | None:
-    """Runs a compiler, and once more where it, or a part of it, was killed: by the system perhaps, for want of memory.
-    That says nothing of what it compiles. Its own files are in `private`. None where it is not done by the deadline."""
-    environment = config.for_compilers(private)
-    done = run(command, deadline_s, environment, private)
-    if done is not None and (done.returncode in BY_SIGKILL or (done.returncode and KILLED.search(done.stdout))):
-        done = run(command, deadline_s, environment, private)
-    return done
-
-
-def _run_steps(commands: Iterable[list[str]], private: Path) -> str | Fault:
-    """What the compilers of a build printed, one after the other in its folder, or why they failed."""
-    printed, end = "", time.monotonic() + BUILD_DEADLINE_S
-    for command in commands:
-        done = _compiled(command, private, max(0.0, end - time.monotonic()))
-        if done is None:
-            return Fault(
-                verdict=Verdict.BUILD_TIMEOUT,
-                code="build.timeout",
-                detail=f"the compiler took longer than {BUILD_DEADLINE_S:.0f} s and was killed",
-            )
-        if done.returncode:
-            _require_space(done.stdout)
-            return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=first_error(done.stdout))
-        printed += done.stdout
-    return printed
 
 
 def forgotten_macro(said: str, macros: Mapping[str, str]) -> str:
@@ -292,42 +241,3 @@ def forgotten_macro(said: str, macros: Mapping[str, str]) -> str:
     if not name or name in macros:
         return ""
     return f"\n{name} is no macro of this variant: name it in `parameters` of kernel.toml and in the space file"
-
-
-def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    """Why a compiler failed, in one line."""
-    said = " ".join(first_error(done.stdout).split())
-    ended = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
-    return said or f"it printed nothing and ended with {ended}"
-
-
-def _require_space(output: str) -> None:
-    """Raises OSError when a compiler's complaint is that the disk is full."""
-    for number, words in zip(FULL, FULL_WORDS, strict=True):
-        if words in output:
-            raise OSError(number, words)
-
-
-def first_error(output: str) -> str:
-    """Compiler output from the first error on, at most 1,000 characters."""
-    lines = output.splitlines()
-    starts = [i for i, line in enumerate(lines) if ERROR.search(line)]
-    return "\n".join(lines[starts[0] :] if starts else lines[-10:])[:1000]
-
-
-def _describe(inputs: BuildInputs, private: Path, made: Program, seconds: float) -> Artifact:
-    extension = private / inputs.library
-    return Artifact(
-        variant=inputs.variant,
-        digest=inputs.digest,
-        name=inputs.name,
-        path=str(extension),
-        library_sha256=hashlib.sha256(extension.read_bytes()).hexdigest(),
-        program_hash=made.program_hash,
-        macros=inputs.macros,
-        compiler=inputs.toolchain.version,
-        flags=inputs.flags,
-        architecture=inputs.toolchain.architecture,
-        resources=made.resources,
-        build_seconds=seconds,
-    )

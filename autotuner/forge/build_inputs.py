@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotuner.forge.family import ABI_VERSION, Family, Implementation
-from autotuner.forge.toolchain import Toolchain
+from autotuner.forge.toolchain import IDENTITY, Toolchain
 from autotuner.ops import op_of
 from autotuner.ops.op import shape_of
 from autotuner.values import config
@@ -41,6 +41,8 @@ class BuildInputs:
     include_dirs: tuple[Path, ...]
     signature: str
     """The device, and a line for each tensor that the variant reads or writes; empty for what computes no op."""
+    sources: dict[str, str]
+    """SHA-256 of each file that it is compiled from, by folder and name."""
     digest: str
 
     @classmethod
@@ -56,6 +58,7 @@ class BuildInputs:
         if problem is not None and implementation.fixes(variant):
             compiled |= problem.lengths
         signature = signature_of(problem, toolchain.torch_device) if problem is not None else ""
+        sources = source_digests([source, binding(), *([host] if host else [])], include_dirs)
         identity = {
             "variant": variant.model_dump(mode="json"),
             "op": None if problem is None else problem.op,
@@ -63,10 +66,13 @@ class BuildInputs:
             "signature": signature,
             "toolchain": toolchain.model_dump(mode="json"),
             "flags": flags,
-            "sources": source_digests([source, binding(), *([host] if host else [])], include_dirs),
+            "sources": sources,
             "abi": ABI_VERSION,
+            "form": 2,  # of a build's folder, and of what its program hash covers
         }
-        return cls(variant, compiled, toolchain, flags, source, host, include_dirs, signature, digest_of(identity))
+        return cls(
+            variant, compiled, toolchain, flags, source, host, include_dirs, signature, sources, digest_of(identity)
+        )
 
     @property
     def name(self) -> str:
@@ -168,23 +174,21 @@ def source_digests(sources: list[Path], include_dirs: tuple[Path, ...]) -> dict[
     return digests
 
 
+def _word(prefix: str, value: str) -> str:
+    """The macro that stands for a string value: of a parameter P, P_VALUE; of a problem's field, AT_VALUE."""
+    return f"{prefix}_{re.sub(r'[^A-Z0-9]', '_', value.upper())}"
+
+
 def macro_lines(parameters: Mapping[str, int | str]) -> Iterator[str]:
     """The #define of each parameter: integers as they are; a string value v of P becomes P_V, defined to 1."""
     for name, value in parameters.items():
-        if isinstance(value, str):
-            yield f"#define {name}_{re.sub(r'[^A-Z0-9]', '_', value.upper())} 1"
-        else:
-            yield f"#define {name} {value}"
+        yield f"#define {name} {value}" if isinstance(value, int) else f"#define {_word(name, value)} 1"
 
 
 def compiled_lines(compiled: Mapping[str, Value]) -> Iterator[str]:
     """The #define of each macro that the problem gives: a string value is one of the constants of the ABI's headers."""
     for name, value in compiled.items():
-        yield f"#define {name} {value if isinstance(value, int) else _constant(value)}"
-
-
-def _constant(value: str) -> str:
-    return f"AT_{re.sub(r'[^A-Z0-9]', '_', value.upper())}"
+        yield f"#define {name} {value if isinstance(value, int) else _word('AT', value)}"
 
 
 def _literal(text: str) -> str:
@@ -194,26 +198,26 @@ def _literal(text: str) -> str:
 
 def _report_lines(inputs: BuildInputs) -> Iterator[str]:
     """The table of macros as the preprocessor holds them after the variant's source, as NAME=VALUE lines."""
-    for name, value in inputs.variant.parameters.items():
+    parameters = inputs.variant.parameters
+    for name, value in {**parameters, **inputs.compiled}.items():
         if isinstance(value, str):
-            flag = f"{name}_{re.sub(r'[^A-Z0-9]', '_', value.upper())}"
-            yield f'#if {flag} == 1\n"{name}={value}\\n"\n#endif'
-        else:
-            yield f'"{name}=" AT_TEXT({name}) "\\n"'
-    for name, value in inputs.compiled.items():
-        if isinstance(value, str):
-            yield f'#if {name} == {_constant(value)}\n"{name}={value}\\n"\n#endif'
+            held = f"{_word(name, value)} == 1" if name in parameters else f"{name} == {_word('AT', value)}"
+            yield f'#if {held}\n"{name}={value}\\n"\n#endif'
         else:
             yield f'"{name}=" AT_TEXT({name}) "\\n"'
 
 
 def unit_text(inputs: BuildInputs) -> str:
-    """The translation unit: macros, the variant's source, and what the binary says about itself."""
+    """The translation unit: macros, the variant's source, and what the binary says about itself, which no macro of the
+    source changes."""
     lines = [
         *macro_lines(inputs.variant.parameters),
         *compiled_lines(inputs.compiled),
         f'#include "{inputs.source.name}"',
         '#include "identity.h"',
+        *(f"#undef {name}" for name in (*IDENTITY, "AT_TEXT", "AT_TEXT_")),
+        "#define AT_TEXT_(x) #x",
+        "#define AT_TEXT(x) AT_TEXT_(x)",
         *inputs.toolchain.identity(inputs.digest, list(_report_lines(inputs)), _literal(inputs.signature)),
     ]
     return "\n".join([*lines, ""])

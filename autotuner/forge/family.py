@@ -161,16 +161,13 @@ class Family(Model):
         """Reads folder/kernel.toml. Raises KernelError naming the file and the key."""
         path = folder / "kernel.toml"
         try:
-            content = read_toml(path, KernelError)
-            _refuse_limits(content, path)
-            document = FamilyDocument.model_validate(content)
+            document = FamilyDocument.model_validate(read_toml(path, KernelError))
         except ValidationError as error:
             raise KernelError(f"{path}: {_explained(error)}") from None
         if document.abi != ABI_VERSION:
             raise KernelError(
-                f"{path}: abi: its sources are for version {document.abi} of the kernel ABI, this is version"
-                f" {ABI_VERSION}: change them as docs/reference/kernel-abi.md#from-version-1 says, then write abi ="
-                f" {ABI_VERSION}"
+                f"{path}: abi: its sources are for version {document.abi} of the kernel ABI: change them as"
+                f" docs/reference/kernel-abi.md#from-version-1 says, then write abi = {ABI_VERSION}"
             )
         family = cls(folder=folder.resolve(), document=document, limit_tables=read_limits(folder))
         family._check_policy(f"{path}: gate")
@@ -378,17 +375,3 @@ def _explained(error: ValidationError) -> str:
     """What is wrong with a kernel.toml, in one line, with the keys that it has there."""
     said = explanation(error, FamilyDocument, ("devices", "served")).removeprefix("devices.")
     return re.sub(r"^(\w+\.\w+)\.served\.(\w+)", r"\1.\2s", said)
-
-
-def _refuse_limits(content: Mapping[str, Any], path: Path) -> None:
-    """Raises KernelError for limits in a kernel.toml."""
-    tables = {device: table for device, table in content.items() if isinstance(table, dict)}
-    tables |= {
-        f"{device}.{name}": each
-        for device, table in tables.items()
-        for name, each in table.items()
-        if isinstance(each, dict)
-    }
-    for key, table in tables.items():
-        for name in LimitTable.model_fields.keys() & table.keys():
-            raise KernelError(f"{path}: {key}.{name}: limits stand in {FILE} beside it; move it there")

@@ -12,9 +12,8 @@ from auditwheel.elfutils import elf_find_versioned_symbols
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import Symbol, SymbolTableSection
 
-from autotuner.forge.build import BUILD_DEADLINE_S, first_error, run
+from autotuner.forge.compiling import run_compiler
 from autotuner.forge.toolchain import Toolchain
-from autotuner.values import config
 from autotuner.values.errors import InputError, ToolchainError
 
 PLAIN = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
@@ -25,25 +24,23 @@ VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_([\d.]+)")
 PYTHON = re.compile(r"_?Py[A-Z_]")
 
 
-def isolated(toolchain: Toolchain, folder: Path, host: Path | None, symbol: str, into: Path) -> Path:
-    """The variant of a build's folder as one object, with its compiled host side where it has one. Its only symbol is
-    its `at_identity` (kernels/abi/identity.h).
+def isolated(toolchain: Toolchain, folder: Path, symbol: str, into: Path) -> Path:
+    """The variant of a build's folder as one object. Its only symbol is its `at_identity` (kernels/abi/identity.h).
 
     Every other name becomes local, so that variants with equal names in them stay apart. Raises InputError where the
     kind of device has no such objects, ToolchainError where the linker fails.
     """
     if not toolchain.objects:
         raise InputError(f"variants for {toolchain.torch_device} cannot be linked into another program: export json")
-    parts = [*(folder / name for name in toolchain.objects), *([host] if host else [])]
-    made = joined(toolchain, parts, into / f"{symbol}.o")
+    made = joined(toolchain, [folder / name for name in toolchain.objects], into / f"{symbol}.o")
     objcopy = shutil.which("objcopy")
     if objcopy is None:
         raise ToolchainError("no objcopy on the PATH; install one (apt-get install binutils)")
     names = {"variant_identity": symbol, **{name: f"{symbol}_{name}" for name in _unique(made)}}
     renamed = into / f"{symbol}.names"
     renamed.write_text("".join(f"{old} {new}\n" for old, new in names.items()))
-    tool([objcopy, f"--redefine-syms={renamed}", str(made)])
-    tool([objcopy, f"--keep-global-symbol={symbol}", str(made)])
+    run_compiler([objcopy, f"--redefine-syms={renamed}", str(made)], into)
+    run_compiler([objcopy, f"--keep-global-symbol={symbol}", str(made)], into)
     return made
 
 
@@ -80,7 +77,7 @@ def python_symbols(library: Path) -> list[str]:
 def joined(toolchain: Toolchain, objects: Sequence[Path], made: Path) -> Path:
     """Several objects as one, which can be linked again."""
     parts = ["-r", "-nostdlib", "-Wl,--force-group-allocation", *map(str, objects)]
-    tool([toolchain.compiler, *parts, "-o", str(made)])
+    run_compiler([toolchain.compiler, *parts, "-o", str(made)], made.parent)
     return made
 
 
@@ -88,13 +85,5 @@ def compiled(toolchain: Toolchain, source: Path, include_dirs: Sequence[Path]) -
     """A source that is made anew for each export, compiled beside it."""
     made = source.with_suffix(".o")
     folders = [f"-I{folder}" for folder in include_dirs]
-    tool([toolchain.compiler, *PLAIN, *folders, "-c", str(source), "-o", str(made)])
+    run_compiler([toolchain.compiler, *PLAIN, *folders, "-c", str(source), "-o", str(made)], made.parent)
     return made
-
-
-def tool(command: list[str]) -> None:
-    """Runs a compiler, linker or their like. Raises ToolchainError with what it said."""
-    done = run(command, BUILD_DEADLINE_S, config.for_compilers())
-    if done is None or done.returncode:
-        said = "it took too long" if done is None else " ".join(first_error(done.stdout).split())
-        raise ToolchainError(f"{Path(command[0]).name} failed: {said}")

@@ -6,8 +6,9 @@ import subprocess
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
+from autotuner.forge.compiling import NotCompiled
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
 from autotuner.values.model import Model
@@ -17,11 +18,20 @@ if TYPE_CHECKING:
     from autotuner.forge.build_inputs import BuildInputs
 
 
-class Program(NamedTuple):
-    """What was compiled: the program's hash and what it uses."""
+HOST = "host.o"
+"""The host side in a build's folder, where a variant has one."""
+IDENTITY = ("at_build_id", "at_macros")
+"""The constants by which a binary says what it is, and by which alone two builds of one program differ."""
 
-    program_hash: str
-    resources: dict[str, int]
+
+class Forged(NotCompiled):
+    """Raised for what stands in the place of the identity, or reads it: it would be in no program hash."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} is the build's own, and the source puts something there or reads it: a variant computes from its"
+            " inputs alone; use another name"
+        )
 
 
 class Toolchain(Model):
@@ -41,8 +51,8 @@ class Toolchain(Model):
     needs_host: ClassVar[bool] = False
     """Whether a variant has a host side beside its own source."""
     objects: ClassVar[tuple[str, ...]] = ()
-    """File names of the objects of a build that are the variant without its Python module and host side; none: it
-    cannot be linked into anything else."""
+    """File names of the objects of a build that are the variant without its Python module; none: it cannot be linked
+    into anything else."""
     torch_device: ClassVar[str]
     """torch's name of the kind of device whose tensors a variant takes."""
 
@@ -62,13 +72,13 @@ class Toolchain(Model):
 
     @abstractmethod
     def identity(self, digest: str, report: Sequence[str], signature: str) -> list[str]:
-        """The lines of the translation unit by which the binary says what it is; `report` are C string literals, and so
-        is `signature`."""
+        """The last lines of the translation unit, by which the binary says what it is: the constants of IDENTITY, and
+        what refers to them. `report` are C string literals, and so is `signature`."""
 
     @abstractmethod
-    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[list[str]]:
-        """The commands of the variant's build, which run one after the other in its folder; `objects` are compiled once
-        a toolchain."""
+    def steps(self, inputs: BuildInputs, binding: Path) -> list[list[str]]:
+        """The commands of the variant's build, which run one after the other in its folder. The binding's object is
+        compiled once a toolchain, and so is the host side, which lies in the folder."""
 
     def linked(self, inputs: BuildInputs, *parts: str | Path) -> list[str]:
         """The link of a library whose Python module carries the artifact's name."""
@@ -76,8 +86,13 @@ class Toolchain(Model):
         return [self.compiler, "-shared", "-pthread", named, *map(str, parts), "-o", inputs.library]
 
     @abstractmethod
-    def program(self, inputs: BuildInputs, folder: Path, printed: str) -> Program | Fault:
-        """Reads what was compiled in the folder; a fault when the device could not launch it."""
+    def program_hash(self, folder: Path) -> str:
+        """SHA-256 of the program in `objects` of a build's folder: of all but the constants of IDENTITY. Raises Forged
+        where something else stands in their place, or reads them."""
+
+    @abstractmethod
+    def resources(self, folder: Path, printed: str) -> dict[str, int] | Fault:
+        """What was compiled in the folder uses; a fault when the device could not launch it."""
 
     @abstractmethod
     def disassembly(self, library: Path) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from autotuner.forge.build import run
+from autotuner.forge.compiling import run
 from autotuner.forge.status import DeviceErrors
 from autotuner.gate import sanitizer_report
 from autotuner.gate.check import Unavailable

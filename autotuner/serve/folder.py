@@ -13,13 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from elftools.common.exceptions import ELFError
+
 from autotuner.devices import DEVICES
 from autotuner.devices.kind import Packaging
-from autotuner.forge.build import build, built, entry_of, shared_object
+from autotuner.forge.build import build, built, entry_of
 from autotuner.forge.build_inputs import BuildInputs
 from autotuner.forge.family import Family
 from autotuner.forge.linkable import isolated
-from autotuner.forge.toolchain import Toolchain
+from autotuner.forge.toolchain import HOST, Forged, Toolchain
 from autotuner.ops import OPS, Op
 from autotuner.serve.table import digest_of_table
 from autotuner.serve.table_source import symbol
@@ -107,24 +109,32 @@ def linked(table: DispatchTable, source: Source, name: str, into: Path) -> list[
 
 
 def _object(table: DispatchTable, of: TableVariant, source: Source, name: str, into: Path) -> Path:
-    """A build in the cache is the one that was proven, whatever the sources are today; a host side, which is in no
-    build, is that of today's sources."""
+    """A build in the cache is the one that was proven, whatever the sources are today; its library and its objects are
+    looked at."""
     problem, trial = next(each.problem for each in table.entries if each.use == of.artifact), f"trial {of.trial}"
     made: Artifact | Fault | None = built(entry_of(of.artifact))
-    host: Path | None = None
-    if made is None or source.toolchain.needs_host:
+    if made is None:
         family = Family.find(of.variant.family, near=source.near)
         inputs = BuildInputs.of(family, of.variant, problem, source.toolchain)
-        if inputs.host is not None:
-            require_nothing(inputs.host, packaged(table)[1], f"{trial} of {of.study}")
-            host = shared_object(source.toolchain, inputs.host, inputs.include_dirs)
         made = build(family, of.variant, problem, source.toolchain) if inputs.digest == of.artifact else None
-    if not isinstance(made, Artifact) or made.program_hash != of.program:
+    if not isinstance(made, Artifact) or not _is_proven(made, of, source.toolchain):
         raise InputError(
             f"{trial} of {of.study} was built from other sources or by another compiler than are here: another program"
             " than the one that was proven; tune again"
         )
-    return isolated(source.toolchain, Path(made.path).parent, host, name, into)
+    folder = Path(made.path).parent
+    if (folder / HOST).is_file():
+        require_nothing(folder / HOST, packaged(table)[1], f"{trial} of {of.study}")
+    return isolated(source.toolchain, folder, name, into)
+
+
+def _is_proven(made: Artifact, of: TableVariant, toolchain: Toolchain) -> bool:
+    """Whether a build is the one that the table names, library and objects."""
+    try:
+        program = toolchain.program_hash(Path(made.path).parent)
+    except (OSError, Forged, ELFError):
+        return False
+    return (made.library_sha256, program) == (of.library_sha256, of.program)
 
 
 def require_nothing(host: Path, kind: Packaging, of: str) -> None:

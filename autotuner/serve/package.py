@@ -18,7 +18,8 @@ from typing import Any
 from autotuner.devices.kind import Packaging
 from autotuner.forge.build import shared_object
 from autotuner.forge.build_inputs import abi_dir, source_digests
-from autotuner.forge.linkable import PLAIN, compiled, python_symbols, tool, versions_needed
+from autotuner.forge.compiling import run_compiler
+from autotuner.forge.linkable import PLAIN, compiled, python_symbols, versions_needed
 from autotuner.ops import OPS
 from autotuner.ops.op import Op, shape_of
 from autotuner.serve.folder import Source, fresh, linked, name_of, packaged, required, stated
@@ -153,7 +154,7 @@ def _library(table: DispatchTable, source: Source, module: str, scratch: Path) -
     made = scratch / f"_{module}.so"
     libraries = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-ldl"]
     safe = ["-shared", "-s", "-pthread", "-Wl,-z,defs", "-Wl,--no-undefined-version", "-Wl,--allow-shlib-undefined"]
-    tool([source.toolchain.compiler, *safe, *map(str, objects), *libraries, "-o", str(made)])
+    run_compiler([source.toolchain.compiler, *safe, *map(str, objects), *libraries, "-o", str(made)], scratch)
     return made
 
 

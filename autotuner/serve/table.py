@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from autotuner.devices import DEVICES
-from autotuner.forge.build_inputs import BuildInputs, host_source, source_digests
+from autotuner.forge.build_inputs import BuildInputs
 from autotuner.forge.family import Family
 from autotuner.race.confirm import Confirmed
 from autotuner.serve.ranges import Lengths, Ranges, proven_of, ranges_of, ratio_of, to_try
@@ -192,6 +192,7 @@ def _variant(store: Store, record: StudyRecord, number: int) -> TableVariant:
         variant=artifact.variant,
         artifact=artifact.digest,
         program=artifact.program_hash,
+        library_sha256=artifact.library_sha256,
         architecture=artifact.architecture,
         compiler=artifact.compiler,
         sources=_sources(record, artifact),
@@ -205,10 +206,7 @@ def _sources(record: StudyRecord, artifact: Artifact) -> dict[str, str]:
     with suppress(AutotunerError, OSError):
         file = SpaceFile.stored(record.space_document)
         family = Family.find(file.family, near=Path(file.path).resolve().parent)
-        toolchain = toolchain_for(record.device)
-        inputs = BuildInputs.of(family, artifact.variant, record.problems[0], toolchain)
+        inputs = BuildInputs.of(family, artifact.variant, record.problems[0], toolchain_for(record.device))
         if inputs.digest == artifact.digest:
-            implementation = family.implementation(artifact.variant.backend, artifact.variant.impl)
-            host = host_source(family, toolchain, implementation)
-            return source_digests([inputs.source, *([host] if host else [])], inputs.include_dirs)
+            return inputs.sources
     return {}

@@ -47,6 +47,7 @@ class TableVariant(Model):
     variant: Variant
     artifact: str = Field(description="digest of the build: variant, compile-time part, compiler, flags, sources")
     program: str = Field(description="program hash: a build that has another one is another program")
+    library_sha256: str = Field(description="of the built library: one that has another one is not what was judged")
     architecture: str
     compiler: str
     sources: dict[str, str] = Field(description="SHA-256 of each source and header, by folder/name")

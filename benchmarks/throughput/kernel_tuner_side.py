@@ -22,8 +22,8 @@ import numpy as np
 from autotuner.devices.cuda.cubin import Geometry
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
-from autotuner.forge.build import run
 from autotuner.forge.build_inputs import abi_dir
+from autotuner.forge.compiling import run
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.space import Space

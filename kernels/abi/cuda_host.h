@@ -17,8 +17,8 @@ extern "C" const unsigned char variant_cubin[], variant_cubin_end[];
 
 namespace at {
 
-/* The bytes that a symbol of the cubin stands for; null when there is none of that name. */
-inline const void *cubin_symbol(const char *wanted) {
+/* The bytes that a symbol of the cubin stands for; null when there is none with that beginning of so many letters. */
+inline const void *cubin_symbol(const char *wanted, size_t letters) {
   const Elf64_Ehdr *header = (const Elf64_Ehdr *)variant_cubin;
   const Elf64_Shdr *sections = (const Elf64_Shdr *)(variant_cubin + header->e_shoff);
   for (int s = 0; s < header->e_shnum; s++) {
@@ -26,20 +26,20 @@ inline const void *cubin_symbol(const char *wanted) {
     const char *names = (const char *)variant_cubin + sections[sections[s].sh_link].sh_offset;
     const Elf64_Sym *symbols = (const Elf64_Sym *)(variant_cubin + sections[s].sh_offset);
     for (uint64_t i = 0; i < sections[s].sh_size / sizeof(Elf64_Sym); i++)
-      if (!strcmp(names + symbols[i].st_name, wanted))
+      if (!strncmp(names + symbols[i].st_name, wanted, letters))
         return variant_cubin + sections[symbols[i].st_shndx].sh_offset + symbols[i].st_value;
   }
   return nullptr;
 }
 
 inline const char *cubin_text(const char *name) {
-  const char *text = (const char *)cubin_symbol(name);
+  const char *text = (const char *)cubin_symbol(name, strlen(name));
   return text ? text : "";
 }
 
 inline const at_geometry &geometry() {
   static const at_geometry none = {};
-  static const at_geometry *found = (const at_geometry *)cubin_symbol("variant_geometry");
+  static const at_geometry *found = (const at_geometry *)cubin_symbol("variant_geometry", sizeof "variant_geometry");
   return found ? *found : none;
 }
 

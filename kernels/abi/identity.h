@@ -1,16 +1,13 @@
 /* What a binary says about itself. The build writes a table of macros after the variant's own source, so that it
  * reports what the preprocessor really held when the code was compiled, not what was asked for.
  *
- * The program hash leaves all of it out, by section (.at_*) in an object of the CPU and by name (at_build_id, at_macros,
- * at_signature)
- * in a cubin: two variants with the same code have different identities and one program. */
+ * The program hash leaves out the two constants by which builds of one program differ, at_build_id and at_macros, and
+ * nothing else: two variants with the same code have different identities and one program. A source that puts something
+ * in their place, or reads them, is refused. */
 #ifndef AUTOTUNER_IDENTITY_H
 #define AUTOTUNER_IDENTITY_H
 
 #include "variant.h"
-
-#define AT_TEXT_(x) #x
-#define AT_TEXT(x) AT_TEXT_(x)
 
 typedef struct at_identity {
   int32_t abi_version;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.values import config
 from autotuner.values.errors import ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
@@ -81,6 +83,42 @@ def test_a_parameter_that_nothing_reads_makes_the_same_program(kernel: Family, n
     assert one.digest != two.digest
     assert one.name != two.name
     assert one.program_hash == two.program_hash
+
+
+def test_another_host_side_makes_another_program(nvcc: CudaToolchain, tmp_path: Path) -> None:
+    shutil.copytree(SYSTEMIC.parent, tmp_path, dirs_exist_ok=True)
+    told = tmp_path / "systemic" / "kernel.toml"
+    told.write_text(told.read_text().replace("[cuda.fixed]", '[cuda.fixed]\nhost = "mine.cpp"'))
+    launcher = (config.kernels_dir() / "sdpa" / "abi" / "launch.cpp").read_text()
+    hashes = []
+    for more in ("", "// nothing", 'extern "C" int more() { return 1; }'):
+        (tmp_path / "systemic" / "mine.cpp").write_text(f"{launcher}\n{more}\n")
+        hashes.append(made(Family.load(tmp_path / "systemic"), nvcc, plain()).program_hash)
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize(
+    "stolen",
+    [
+        pytest.param("extern __device__ const char at_macros[];", id="by name"),
+        pytest.param(
+            'extern "C" __device__ const char at_macros_0123456789abcdef[] = "x";'
+            " __device__ const char *at_macros = at_macros_0123456789abcdef;",
+            id="a second one",
+        ),
+    ],
+)
+def test_a_kernel_cannot_read_or_replace_what_the_build_says_of_it(
+    nvcc: CudaToolchain, tmp_path: Path, stolen: str
+) -> None:
+    """The cubin would be one program for all values of a parameter that it reads there."""
+    shutil.copytree(SYSTEMIC.parent, tmp_path, dirs_exist_ok=True)
+    source = tmp_path / "systemic" / "systemic.cu"
+    kernel = 'extern "C" __global__ void other(char *x) { *x = at_macros[threadIdx.x]; }'
+    source.write_text(f"{source.read_text()}\n{stolen}\n{kernel}\n")
+    fault = build(Family.load(tmp_path / "systemic"), plain(), PROBLEM, nvcc)
+    assert isinstance(fault, Fault), fault
+    assert "at_macros" in fault.detail
 
 
 def test_what_no_block_may_have_is_over_the_limits(kernel: Family, nvcc: CudaToolchain) -> None:

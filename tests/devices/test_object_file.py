@@ -12,6 +12,7 @@ from autotuner.devices.cpu.object_file import program_hash
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
+from autotuner.forge.toolchain import Forged
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
@@ -26,6 +27,15 @@ def compiled(folder: Path, text: str, *flags: str, name: str = "unit") -> Path:
     command = ["g++", "-O2", "-fPIC", "-fvisibility=hidden", *flags, "-c", source.name, "-o", target.name]
     subprocess.run(command, cwd=folder, check=True)
     return target
+
+
+IDENTITY = """
+__attribute__((section(".at_build_id"))) static const char at_build_id[] = "{}";
+extern __attribute__((section(".at_identity"))) const char *const variant_identity = at_build_id;
+"""
+"""As a build writes it after the source."""
+
+PUSHED = 'asm(".pushsection .at_build_id,\\"a\\"%s; .long 7; .popsection");'
 
 
 def hash_of(folder: Path, text: str, *flags: str) -> str:
@@ -89,11 +99,7 @@ def test_different_programs_differ(tmp_path: Path, one: str, other: str) -> None
             "/* the same */\n\n\n" + ADDS.replace("int x", "int y").replace("x +", "y +"),
             id="names of locals and comments",
         ),
-        pytest.param(
-            ADDS + '__attribute__((section(".at_id"), used)) static const char id[] = "one";',
-            ADDS + '__attribute__((section(".at_id"), used)) static const char id[] = "the other";',
-            id="identity",
-        ),
+        pytest.param(ADDS + IDENTITY.format("one"), ADDS + IDENTITY.format("another"), id="identity"),
         pytest.param(
             "extern int a(int); static __attribute__((noinline)) int p(int x) { return a(x) + a(1); } "
             "int f() { return p(1) + p(2); }",
@@ -105,6 +111,61 @@ def test_different_programs_differ(tmp_path: Path, one: str, other: str) -> None
 )
 def test_equal_programs_are_equal_whatever_they_are_called(tmp_path: Path, one: str, other: str) -> None:
     assert hash_of(tmp_path, one) == hash_of(tmp_path, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(
+            'static const int t[2] __attribute__((section(".at_t"))) = {1, 2}; int f(int i) { return t[i]; }',
+            'static const int t[2] __attribute__((section(".at_t"))) = {1, 3}; int f(int i) { return t[i]; }',
+            id="a table in a section with a name like ours",
+        ),
+        pytest.param(
+            'static const int t[2] __attribute__((section(".note.t"))) = {1, 2}; int f(int i) { return t[i]; }',
+            'static const int t[2] __attribute__((section(".note.t"))) = {1, 3}; int f(int i) { return t[i]; }',
+            id="a table among the notes",
+        ),
+        pytest.param(
+            'asm(".pushsection .eh_frame; t: .long 1; .popsection"); extern int t; int f() { return t; }',
+            'asm(".pushsection .eh_frame; t: .long 2; .popsection"); extern int t; int f() { return t; }',
+            id="a table among what unwinds",
+        ),
+        pytest.param(
+            "static int a() { return 1; } static int b() { return 2; } extern int (*const variant_identity)();"
+            ' __attribute__((section(".at_identity"))) int (*const variant_identity)() = a; int (*g)() = b;',
+            "static int a() { return 1; } static int b() { return 2; } extern int (*const variant_identity)();"
+            ' __attribute__((section(".at_identity"))) int (*const variant_identity)() = b; int (*g)() = b;',
+            id="whom the identity names as the entry",
+        ),
+        pytest.param(
+            "int one() { return 1; } int two() { return 2; }",
+            "int two() { return 1; } int one() { return 2; }",
+            id="which function has the name that another object calls",
+        ),
+    ],
+)
+def test_nothing_is_left_out_for_the_name_of_its_section(tmp_path: Path, one: str, other: str) -> None:
+    assert hash_of(tmp_path, one) != hash_of(tmp_path, other)
+
+
+@pytest.mark.parametrize(
+    "stolen",
+    [
+        pytest.param(
+            'static const int t[2] __attribute__((section(".at_build_id"), used)) = {1, 2};', id="beside the constant"
+        ),
+        pytest.param(PUSHED % "", id="bytes without a name"),
+        pytest.param(PUSHED % ",@progbits,unique,1", id="a second section"),
+        pytest.param(
+            "extern const char *const variant_identity; char f(int i) { return variant_identity[i]; }", id="read"
+        ),
+        pytest.param('extern const char s[] asm("_ZL11at_build_id"); char f() { return s[0]; }', id="read by name"),
+    ],
+)
+def test_a_source_that_uses_the_place_of_the_identity_is_refused(tmp_path: Path, stolen: str) -> None:
+    with pytest.raises(Forged, match="is the build's own"):
+        hash_of(tmp_path, stolen + IDENTITY.format("one"))
 
 
 def test_the_folder_and_the_file_name_do_not_matter(tmp_path: Path) -> None:

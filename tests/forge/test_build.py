@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.forge import build as builds
-from autotuner.forge.build import first_error
+from autotuner.forge import compiling
 from autotuner.forge.build_inputs import BuildInputs
+from autotuner.forge.compiling import first_error
 from autotuner.forge.family import ABI_VERSION, Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.values import config
@@ -268,7 +268,7 @@ def test_a_compiler_that_hangs_is_killed_with_all_it_started(
     tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workshop = set_up(tmp_path, kernel_root, monkeypatch, 'case "$*" in *unit.cpp*) sleep 50;; esac')
-    monkeypatch.setattr(builds, "BUILD_DEADLINE_S", 1.5)
+    monkeypatch.setattr(compiling, "BUILD_DEADLINE_S", 1.5)
     started = time.monotonic()
     fault = workshop.fault()
     assert time.monotonic() - started < 45  # the compiler sleeps for 50
@@ -284,7 +284,7 @@ def test_a_compiler_that_hangs_is_killed_with_all_it_started(
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ('case "$*" in *binding.cpp*) echo "x: error: odd" >&2; exit 1;; esac', "cannot compile .*error: odd"),
+        ('case "$*" in *binding.cpp*) echo "x: error: odd" >&2; exit 1;; esac', "cannot make binding.o: .*error: odd"),
         ('case "$*" in *binding.cpp*) sleep 50;; esac', "took longer than"),
     ],
 )
@@ -292,7 +292,7 @@ def test_a_compiler_that_cannot_do_the_binding_is_told(
     tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str
 ) -> None:
     workshop = set_up(tmp_path, kernel_root, monkeypatch, body)
-    monkeypatch.setattr(builds, "BUILD_DEADLINE_S", 1.5)
+    monkeypatch.setattr(compiling, "BUILD_DEADLINE_S", 1.5)
     with pytest.raises(ToolchainError, match=message) as raised:
         workshop.build()
     assert "\n" not in str(raised.value)

@@ -23,7 +23,7 @@ def variant(impl: str = "fast", **parameters: int | str) -> Variant:
     [
         ('op = "sdpa"', 'op = "gemm"', "op: "),
         ('family = "mine"', "", "family: "),
-        ("abi = 2", "", "abi: its sources are for version 1 of the kernel ABI, this is version 2: change them"),
+        ("abi = 2", "", "abi: its sources are for version 1 of the kernel ABI: change them"),
         ("abi = 2", "abi = 3", "abi: its sources are for version 3 of the kernel ABI"),
         ('["float32"]', '["float8"]', r"cpu.fast.dtypes[0]: "),
         ("[64]", '["wide"]', r"cpu.fast.head_dims[0]: "),

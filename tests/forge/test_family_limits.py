@@ -132,14 +132,6 @@ def test_what_limits_may_not_say(tmp_path: Path, old: str, new: str, message: st
     assert message in found
 
 
-@pytest.mark.parametrize(("table", "key"), [("cpu.amounts", "cpu.amounts"), ("cpu.wide.derived", "cpu.wide.derived")])
-def test_limits_in_kernel_toml_are_refused_with_the_place_where_they_belong(
-    tmp_path: Path, table: str, key: str
-) -> None:
-    with pytest.raises(KernelError, match=rf"kernel\.toml: {key}: limits stand in limits\.toml beside it"):
-        Family.load(family(tmp_path, f'{KERNEL}\n[{table}]\nTWICE = "2 * BLOCK"\n'))
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

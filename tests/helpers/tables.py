@@ -52,6 +52,7 @@ def served(artifact: Artifact, trial: int = 0) -> TableVariant:
         variant=artifact.variant,
         artifact=artifact.digest,
         program=artifact.program_hash,
+        library_sha256=artifact.library_sha256,
         architecture=artifact.architecture,
         compiler=artifact.compiler,
         sources={},

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
+from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact
 from autotuner.values.table import LeftOut
@@ -359,8 +360,20 @@ def test_a_length_that_was_tried_and_left_out_is_torchs_with_the_reason(tmp_path
     assert autotuner.load(write(of, tmp_path / "best.json")).explain(*qkv(40)) == (None, "tried: slower")
 
 
-def test_another_program_than_the_proven_one_is_refused(tmp_path: Path, artifact: Artifact) -> None:
-    other = served(artifact).model_copy(update={"program": "0" * 64})
+@pytest.mark.parametrize("of", ["program", "library_sha256"])
+def test_another_program_than_the_proven_one_is_refused(tmp_path: Path, artifact: Artifact, of: str) -> None:
+    other = served(artifact).model_copy(update={of: "0" * 64})
     path = write(table([other], [(problem(32), artifact.digest)]), tmp_path / "best.json")
+    with pytest.raises(InputError, match="another program than the one that was proven"):
+        autotuner.load(path)
+
+
+def test_an_object_that_is_not_the_one_of_the_library_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(config.CACHE, str(tmp_path / "cache"))
+    mine, other = built(problem(32)), built(problem(32), block=32)
+    shutil.copy(Path(other.path).parent / "unit.o", Path(mine.path).parent)
+    path = write(table([served(mine)], [(problem(32), mine.digest)]), tmp_path / "best.json")
     with pytest.raises(InputError, match="another program than the one that was proven"):
         autotuner.load(path)

@@ -11,17 +11,19 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import Section, Symbol, SymbolTableSection
 
+from autotuner.forge.toolchain import IDENTITY, Forged
+
 ALLOC = 0x2
-IDENTITY_PREFIX = ".at_"
-NOT_PROGRAM = (".eh_frame", ".note")
+IDENTITY_SECTIONS = {f".{name}": f"_ZL{len(name)}{name}" for name in IDENTITY}
+"""Of each constant of the identity the section, and its name there: a static one of C++."""
+IDENTITY_TABLE = ".at_identity"
+"""The section that alone refers to the constants of the identity."""
 INTERMEDIATE = (".gnu.lto_", ".llvm.lto")
-ENTRIES = ("variant_workspace", "variant_run")
 
 
 def _is_program(section: Section) -> bool:
-    """True for sections that the program executes or reads: not its identity, not unwinding tables."""
-    loaded = bool(section["sh_flags"] & ALLOC)
-    return loaded and not section.name.startswith((IDENTITY_PREFIX, *NOT_PROGRAM))
+    """True for sections that the program executes or reads, among them those that unwind it."""
+    return bool(section["sh_flags"] & ALLOC) and section.name not in IDENTITY_SECTIONS
 
 
 def _place(elf: ELFFile, symbol: Symbol) -> str:
@@ -31,10 +33,11 @@ def _place(elf: ELFFile, symbol: Symbol) -> str:
 
 
 def program_hash(path: Path) -> str:
-    """SHA-256 over code, constants and relocations of an object file.
+    """SHA-256 over code, constants, relocations and names of an object file.
 
     Two objects with equal hashes are the same program, whatever they call themselves. Host-side parameters of a call
     are part of the code on the CPU. An object of a compiler's intermediate code (-flto) is a program of its own.
+    Raises Forged where the place of the identity has something else in it, or the program reads it.
     """
     digest = hashlib.sha256()
     with path.open("rb") as stream:
@@ -44,20 +47,43 @@ def program_hash(path: Path) -> str:
             return hashlib.sha256(path.read_bytes()).hexdigest()
         for section in sections:
             if _is_program(section):
-                digest.update(f"{section.name} {section['sh_type']} {section['sh_size']}\n".encode())
+                about = [section[f"sh_{each}"] for each in ("type", "flags", "addralign", "size")]
+                digest.update(f"{section.name} {about}\n".encode())
                 digest.update(section.data() if section["sh_type"] != "SHT_NOBITS" else b"")
         for section in sections:
             if isinstance(section, RelocationSection) and _is_program(sections[section["sh_info"]]):
                 symbols = sections[section["sh_link"]]
                 for relocation in section.iter_relocations():
-                    target = _place(elf, symbols.get_symbol(relocation["r_info_sym"]))
-                    entry = (relocation["r_offset"], relocation["r_info_type"], target, relocation["r_addend"])
+                    target = symbols.get_symbol(relocation["r_info_sym"])
+                    _refuse_reader(sections, sections[section["sh_info"]], target)
+                    place = _place(elf, target)
+                    entry = (relocation["r_offset"], relocation["r_info_type"], place, relocation["r_addend"])
                     digest.update(f"{section.name} {entry}\n".encode())
             if isinstance(section, SymbolTableSection):
-                for name in ENTRIES:
-                    places = [_place(elf, symbol) for symbol in section.get_symbol_by_name(name) or ()]
-                    digest.update(f"{name} {places}\n".encode())
+                _require_identity(sections, list(section.iter_symbols()))
+                for symbol in section.iter_symbols():
+                    if symbol["st_info"]["bind"] != "STB_LOCAL" and symbol["st_shndx"] != "SHN_UNDEF":
+                        about = [symbol["st_info"]["bind"], symbol["st_info"]["type"], symbol["st_other"]["visibility"]]
+                        digest.update(f"{symbol.name} {about} {_place(elf, symbol)}\n".encode())
     return digest.hexdigest()
+
+
+def _refuse_reader(sections: list[Section], reader: Section, target: Symbol) -> None:
+    """Raises Forged for a reference to the identity from anywhere but its own table, and for one to that table."""
+    where = target["st_shndx"]
+    name = sections[where].name if isinstance(where, int) else ""
+    if name == IDENTITY_TABLE or (name in IDENTITY_SECTIONS and reader.name != IDENTITY_TABLE):
+        raise Forged(name)
+
+
+def _require_identity(sections: list[Section], symbols: list[Symbol]) -> None:
+    """Raises Forged unless a section of the identity is one constant, and nothing else."""
+    for name, constant in IDENTITY_SECTIONS.items():
+        found = [place for place, section in enumerate(sections) if section.name == name]
+        named = [each for each in symbols if each["st_shndx"] in found and each["st_info"]["type"] != "STT_SECTION"]
+        whole = [(each.name, each["st_value"], each["st_size"]) for each in named]
+        if whole != [(constant, 0, sections[place]["sh_size"]) for place in found][:1] or len(found) > 1:
+            raise Forged(name)
 
 
 def text_bytes(path: Path) -> int:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autotuner.devices.sanitized_inputs import draw, output_bytes, strides_of
-from autotuner.forge.build import BUILD_DEADLINE_S, first_error, run
 from autotuner.forge.build_inputs import BuildInputs, abi_dir, unit_text
+from autotuner.forge.compiling import NotCompiled, run, run_compiler
 from autotuner.forge.family import Family
 from autotuner.forge.status import DeviceErrors
 from autotuner.forge.toolchain import Toolchain
@@ -19,7 +19,6 @@ from autotuner.gate.check import Unavailable
 from autotuner.gate.sanitizer import MEMORY, RACE, Level
 from autotuner.ops import op_of
 from autotuner.ops.op import Input, Output, shape_of
-from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 
@@ -102,10 +101,7 @@ def _packed(strides: tuple[int, ...]) -> bytes:
 def _compile(inputs: BuildInputs, arguments: list[str], program: Path) -> None:
     """Raises Unavailable when the compiler refuses; it has taken the variant without sanitizers."""
     compiler = inputs.toolchain.compiler
-    command = [compiler, *inputs.flags, *arguments, "-o", str(program)]
-    done = run(command, BUILD_DEADLINE_S, config.for_compilers(program.parent))
-    if done is None:
-        raise Unavailable(f"{compiler} took longer than {BUILD_DEADLINE_S:.0f} s")
-    if done.returncode:
-        why = " ".join(first_error(done.stdout).split())
-        raise Unavailable(f"{compiler} does not build it with sanitizers: {why}")
+    try:
+        run_compiler([compiler, *inputs.flags, *arguments, "-o", str(program)], program.parent)
+    except NotCompiled as failed:
+        raise Unavailable(f"{compiler} does not build it with sanitizers: {failed}") from None

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from autotuner.devices.cpu import object_file
 from autotuner.forge.build_inputs import BuildInputs
-from autotuner.forge.toolchain import Program, Toolchain, ask, cxx
+from autotuner.forge.toolchain import Toolchain, ask, cxx
 from autotuner.values.errors import ToolchainError
 
 FLAGS = (
@@ -54,31 +54,32 @@ class CpuToolchain(Toolchain):
         return FLAGS
 
     def identity(self, digest: str, report: Sequence[str], signature: str) -> list[str]:
-        """In sections that the program hash leaves out."""
+        """In sections of their own."""
         return [
+            f"static const char at_signature[] = {signature};",
             f'__attribute__((section(".at_build_id"))) static const char at_build_id[] = "{digest}";',
             '__attribute__((section(".at_macros"))) static const char at_macros[] =',
             *report,
             '"";',
-            f'__attribute__((section(".at_signature"))) static const char at_signature[] = {signature};',
             'extern "C" __attribute__((section(".at_identity"), used)) const at_identity variant_identity = {',
             "    AT_ABI_VERSION, (int32_t)sizeof(at_call), at_build_id, at_macros, at_signature, variant_workspace,",
             "    variant_run};",
         ]
 
-    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[list[str]]:
+    def steps(self, inputs: BuildInputs, binding: Path) -> list[list[str]]:
         return [
             [self.compiler, *inputs.words, "-c", self.unit, "-o", "unit.o"],
             # First the unit alone, since all that it calls must exist; Python's functions do not yet.
             [self.compiler, "-shared", "-pthread", "-Wl,-z,defs", "unit.o", "-o", inputs.library],
-            self.linked(inputs, "unit.o", *objects),
+            self.linked(inputs, "unit.o", binding),
         ]
 
-    def program(self, inputs: BuildInputs, folder: Path, printed: str) -> Program:
-        unit = folder / "unit.o"
+    def program_hash(self, folder: Path) -> str:
+        return object_file.program_hash(folder / "unit.o")
+
+    def resources(self, folder: Path, printed: str) -> dict[str, int]:
         stack = [int(line.split("\t")[1]) for line in (folder / "unit.su").read_text().splitlines()]
-        used = {"text_bytes": object_file.text_bytes(unit), "stack_bytes": max(stack, default=0)}
-        return Program(object_file.program_hash(unit), used)
+        return {"text_bytes": object_file.text_bytes(folder / "unit.o"), "stack_bytes": max(stack, default=0)}
 
     def disassembly(self, library: Path) -> str | None:
         return object_file.disassemble(library)

@@ -67,7 +67,7 @@ def _versions() -> dict[str, str]:
 
 
 def _needs(host: bytes) -> str | None:
-    return "cuBLAS" if b"<cublasLt.h>" in host else None
+    return "cuBLAS" if b"cublasLt" in host else None
 
 
 def _backend(facts: Mapping[str, Value | bool]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import io
 import re
 import shutil
 import struct
@@ -15,11 +16,13 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import Section, SymbolTableSection
 
+from autotuner.forge.toolchain import IDENTITY, Forged
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 
-IDENTITY = ("at_build_id", "at_macros", "at_signature")
+IDENTIFIES = re.compile(f"({'|'.join(IDENTITY)})_[0-9a-f]{{16}}")
+"""Names of the constants of the identity."""
 PROGRAM = re.compile(r"\.(text|nv\.info|nv\.constant\d+|nv\.shared|nv\.global)(\.|$)")
 """Sections that the program executes, reads or is launched by. `.nv.info` holds registers, launch bounds, clusters."""
 GEOMETRY = struct.Struct("<7i8i8i")
@@ -76,7 +79,7 @@ def _contents(elf: ELFFile, index: int, section: Section) -> Iterator[bytes]:
     if section.name in (".nv.global.init", ".nv.global"):
         data = section.data() if section["sh_type"] != "SHT_NOBITS" else b""
         for name, (where, start, size) in sorted(_symbols(elf)):
-            if where == index and name not in IDENTITY:
+            if where == index and not IDENTIFIES.fullmatch(name):
                 yield f"{name} {size}\n".encode() + data[start : start + size]
         return
     yield f"{section['sh_size']}\n".encode()
@@ -84,24 +87,32 @@ def _contents(elf: ELFFile, index: int, section: Section) -> Iterator[bytes]:
         yield section.data()
 
 
-def program_hash(path: Path, host: str) -> str:
-    """SHA-256 over code, constants, resources and launch geometry of a cubin, and over the name of its host side.
+def _embedded(carrier: bytes) -> bytes:
+    """The cubin in the object that embeds it (kernels/abi/cubin.S)."""
+    return b"".join(each.data() for each in ELFFile(io.BytesIO(carrier)).iter_sections() if each.name == ".rodata")
+
+
+def program_hash(carrier: bytes, host: bytes) -> str:
+    """SHA-256 over code, constants, resources and launch geometry of the cubin in an object, and over the object of its
+    host side.
 
     The geometry holds the host side's choices. Two cubins with equal hashes are the same program, whatever they call
-    themselves.
+    themselves. Raises Forged where something else has the name of an identity.
     """
-    digest = hashlib.sha256(f"{host}\n".encode())
-    with path.open("rb") as stream:
-        elf = ELFFile(stream)
-        sections = list(elf.iter_sections())
-        for index, section in sorted(enumerate(sections), key=lambda item: item[1].name):
-            if PROGRAM.match(section.name):
-                digest.update(f"{section.name}\n".encode())
-                for part in _contents(elf, index, section):
-                    digest.update(part)
-            if isinstance(section, RelocationSection) and section.num_relocations():
-                for line in sorted(_relocations(section, sections)):
-                    digest.update(line.encode())
+    digest = hashlib.sha256(hashlib.sha256(host).digest())
+    elf = ELFFile(io.BytesIO(_embedded(carrier)))
+    sections = list(elf.iter_sections())
+    identity = [name for name, _ in _symbols(elf) if IDENTIFIES.fullmatch(name)]
+    if len(identity) > len(IDENTITY):
+        raise Forged(identity[0])
+    for index, section in sorted(enumerate(sections), key=lambda item: item[1].name):
+        if PROGRAM.match(section.name):
+            digest.update(f"{section.name}\n".encode())
+            for part in _contents(elf, index, section):
+                digest.update(part)
+        if isinstance(section, RelocationSection) and section.num_relocations():
+            for line in sorted(_relocations(section, sections)):
+                digest.update(line.encode())
     return digest.hexdigest()
 
 
@@ -112,7 +123,7 @@ def _relocations(section: RelocationSection, sections: list[Section]) -> Iterato
     symbols = sections[section["sh_link"]]
     for relocation in section.iter_relocations():
         name = symbols.get_symbol(relocation["r_info_sym"]).name
-        if name not in IDENTITY:
+        if not IDENTIFIES.fullmatch(name):
             yield f"{section.name} {relocation['r_offset']} {relocation['r_info_type']} {name}\n"
 
 

@@ -14,7 +14,7 @@ from autotuner.devices.cpu.object_file import text_bytes
 from autotuner.devices.cuda import cubin
 from autotuner.devices.cuda.architecture import Architecture, architecture
 from autotuner.forge.build_inputs import BuildInputs, abi_dir
-from autotuner.forge.toolchain import Program, Toolchain, ask, cxx
+from autotuner.forge.toolchain import HOST, IDENTITY, Toolchain, ask, cxx
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
 from autotuner.values.verdict import Fault, Verdict
@@ -33,7 +33,7 @@ class CudaToolchain(Toolchain):
 
     unit = "unit.cu"
     needs_host = True
-    objects = ("cubin.o",)
+    objects = ("cubin.o", HOST)
     torch_device = "cuda"
 
     compiler: str = Field(description="the C++ compiler of the host side")
@@ -84,24 +84,28 @@ class CudaToolchain(Toolchain):
         return self.headers
 
     def identity(self, digest: str, report: Sequence[str], signature: str) -> list[str]:
-        """Constants of the cubin, which the host side reads there."""
+        """Constants of the cubin, which the host side reads there. A kernel that reads them would not show, since the
+        cubin has a reference to each anyway: so their names end with what no source can know, its own digest."""
+        build_id, macros = (f"{name}_{digest[:16]}" for name in IDENTITY)
         return [
-            f'extern "C" __device__ const char at_build_id[] = "{digest}";',
-            'extern "C" __device__ const char at_macros[] =',
-            *report,
-            '"";',
             f'extern "C" __device__ const char at_signature[] = {signature};',
+            f'extern "C" {{ __device__ const char {build_id}[] = "{digest}", {macros}[] =',
+            *report,
+            '"";}',
         ]
 
-    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[list[str]]:
+    def steps(self, inputs: BuildInputs, binding: Path) -> list[list[str]]:
         return [
             # A short TMPDIR of no odd characters: nvcc gives the names of its own files to a shell.
             ["env", "TMPDIR=.", self.nvcc, *inputs.words, self.unit, "-o", "variant.cubin"],
             [self.compiler, "-c", str(abi_dir() / "cubin.S"), "-o", "cubin.o"],
-            self.linked(inputs, "cubin.o", *objects, "-ldl"),
+            self.linked(inputs, *self.objects, binding, "-ldl"),
         ]
 
-    def program(self, inputs: BuildInputs, folder: Path, printed: str) -> Program | Fault:
+    def program_hash(self, folder: Path) -> str:
+        return cubin.program_hash(*((folder / each).read_bytes() for each in self.objects))
+
+    def resources(self, folder: Path, printed: str) -> dict[str, int] | Fault:
         if (serialised := SERIALISED.search(printed)) is not None:
             return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=f"ptxas: {serialised[1]}")
         code = folder / "variant.cubin"
@@ -109,9 +113,7 @@ class CudaToolchain(Toolchain):
         if assembly is not None:  # once a build, beside other builds, rather than on the way to the device
             (folder / SASS).write_text(assembly)
         used = {"text_bytes": text_bytes(code), **cubin.resources(printed, cubin.Geometry.read(code))}
-        refused = architecture(self.architecture).refuse(used)
-        assert inputs.host is not None  # a device's code alone is no variant
-        return refused or Program(cubin.program_hash(code, inputs.host.name), used)
+        return architecture(self.architecture).refuse(used) or used
 
     def disassembly(self, library: Path) -> str | None:
         with contextlib.suppress(OSError):

@@ -5,7 +5,8 @@
 #include <dlfcn.h>
 
 /* A function of libcuda by its name in cuda.h, where a macro may give it another. */
-#define DRIVER(function) ((decltype(&function))dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), AT_TEXT(function)))
+#define NAMED(function) #function
+#define DRIVER(function) ((decltype(&function))dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), NAMED(function)))
 
 /* Of dense tensors with as many heads of K and V as of Q, without a log-sum-exp. */
 inline sdpa_args arguments(const at_call *call) {
