@@ -22,7 +22,7 @@ from typing import Any
 from autotuner.serve.best import json_schema
 from autotuner.tuning import trial_report
 from benchmarks import people_pages, rooms_page, tuned_pages
-from benchmarks.attention import counters_pages, cuda_pages, decode_pages, old_and_new_pages, views_pages
+from benchmarks.attention import counters_pages, cuda_pages, decode_pages, views_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.cli import commands_page
 from benchmarks.driver import sweep_pages
@@ -232,7 +232,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "restarts": lambda: sweep_pages.restarts(if_kept("restarts")),
     "workers": lambda: sweep_pages.workers(if_kept("workers")),
     "decode": lambda: decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
-    "old_and_new": lambda: old_and_new_pages.old_and_new(if_kept("old_and_new")),
     "views": lambda: views_pages.views(if_kept("views")),
     "implementations": lambda: cuda_pages.goals(*loaded("cuda_attention")),
     "cpu_attention": lambda: cpu_attention(*loaded("cpu_attention")),

@@ -14,7 +14,7 @@ from autotuner.cli.app import app
 
 HEAD = """# Commands
 
-Drawn by `benchmarks/pages.py` from the command line itself; do not edit. `autotuner COMMAND --help` prints the same.
+Drawn by `benchmarks/pages.py` from what `autotuner COMMAND --help` prints; do not edit.
 
 STUDY is a name or a unique prefix of one, else the study with the latest activity. Not repeated below are `--help`;
 `--store <str>`, path or URL of the study store, else `$AUTOTUNER_STORE`, else `studies.db` in the working directory;
@@ -50,19 +50,18 @@ def help_of(words: str, command: Any) -> str:
 
 def options_of(said: str) -> dict[str, str]:
     """The lines on each option in a command's help, by its long name."""
-    found = re.findall(r"^  (?:-\w, )?(--[\w-]+)(?: .*)?$(?:\n {4,}\S.*$)*", said, re.MULTILINE)
-    texts = re.finditer(r"^  (?:-\w, )?--.*$(?:\n {4,}\S.*$)*", said, re.MULTILINE)
-    return dict(zip(found, (each[0] for each in texts), strict=True))
+    found = re.finditer(r"^  (?:-\w, )?(--[\w-]+)(?: .*)?$(?:\n {4,}\S.*$)*", said, re.MULTILINE)
+    return {each[1]: each[0] for each in found}
 
 
 def sections() -> Iterator[str]:
-    """A section a command. Of the options those are left out that all commands have, and of `submit` those of `tune`,
-    which are named."""
+    """A section a command. Options that all commands have are left out, and so are those that say what they say of
+    `tune`, which are named."""
     kept: dict[str, str] = {}
     for words, command in commands():
-        said = help_of(words, command)
+        said = re.sub(r"Arguments:\n  study <str>.*(?:\n {4,}.*)*\n\n", "", help_of(words, command))
         options = options_of(said)
-        shared = [name for name in options if words == "submit" and options[name].split() == kept.get(name, "").split()]
+        shared = [name for name in options if options[name].split() == kept.get(name, "").split()]
         kept |= options if words == "tune" else {}
         for name in {*EVERYWHERE, *shared} & {*options}:
             said = said.replace(f"{options[name]}\n", "").replace(options[name], "")

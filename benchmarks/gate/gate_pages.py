@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from benchmarks.attention.cuda_pages import table
@@ -42,14 +41,11 @@ def missing_barrier(document: dict[str, Any]) -> str:
 
 def gate_cost(documents: list[dict[str, Any]]) -> str:
     """Milliseconds a variant."""
-    head = ["device", "problem", "implementation", "G1 to G5, ms a variant", "launches", "G2", "G3", "G4", "G5"]
+    head = ["device", "problem", "implementation", "G1 to G5, ms a variant", "launches"]
     rows = []
     for document in documents:
         for impl, row in document["implementations"].items():
             total = row["g1_to_g5_ms"]
-            levels = Counter[str]()
-            for code, milliseconds in row["by_check_ms"].items():
-                levels[code[:2]] += milliseconds
             rows.append(
                 [
                     document["device"],
@@ -57,7 +53,6 @@ def gate_cost(documents: list[dict[str, Any]]) -> str:
                     impl,
                     f"**{total['median']:.0f}** ({total['least']:.0f} to {total['most']:.0f})",
                     f"{row['launches']:.0f}",
-                    *(f"{levels[level]:.0f}" if levels[level] else "" for level in ("G2", "G3", "G4", "G5")),
                 ]
             )
     said = "Medians over random variants that pass, with the least and the most."

@@ -32,11 +32,6 @@ def _rate(document: Document) -> list[str]:
     return [f"{document['a_minute']:.0f}", f"{document['a_minute_with_calibration']:.0f}"]
 
 
-def _stages(document: Document) -> list[str]:
-    stages = document["stages_s"]
-    return [f"{stages.get(name, 0.0):.1f}" for name in ("build", "check", "measure", "soak")]
-
-
 def _met(reached: bool) -> str:
     return "yes" if reached else "**no**"
 
@@ -47,13 +42,12 @@ def _goal(name: str, goal: str, value: str, reached: bool) -> list[str]:
 
 def cuda(runs: list[Document]) -> str:
     """Sweeps over the mma part."""
-    head = ["run", "judged", "a minute", "with calibration", "build s", "gate s", "measure s", "soak s", "device idle"]
+    head = ["run", "judged", "a minute", "with calibration", "device idle"]
     rows = [
         [
             run["when"][:10],
             str(run["judged"]),
             *_rate(run),
-            *_stages(run),
             _share(run["device_idle_share_while_building"]),
         ]
         for run in runs
@@ -100,8 +94,8 @@ def cpu(run: Document) -> str:
         ),
         _left(run),
     ]
-    head = ["judged", "a minute", "with calibration", "build s", "gate s", "measure s", "soak s"]
-    row = [str(run["judged"]), *_rate(run), *_stages(run)]
+    head = ["judged", "a minute", "with calibration"]
+    row = [str(run["judged"]), *_rate(run)]
     return "\n\n".join([table(head, [row]), table(["figure", "goal", "reached", "met"], goals), made(run)])
 
 
