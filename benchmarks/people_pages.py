@@ -31,13 +31,13 @@ def after(document: Document) -> str:
     targets: dict[str, dict[str, float]] = {}
     for row in document["rows"]:
         targets.setdefault(row["target"], row["median_evaluations"])
-    head = ["landscape", "variants, median", "the same without an expected latency"]
-    rows = [[name, f"{found['cold']:.0f}", f"{found['unaided']:.0f}"] for name, found in sorted(targets.items())]
-    said = (
-        f"Until one is within {document['within']:.0%} of the best point, over {document['seeds']} searches each by "
-        f"`{document['sampler']}`; transfer_others.json has the command."
+    cold, unaided = ([found[name] for found in targets.values()] for name in ("cold", "unaided"))
+    return (
+        f"Until one is within {document['within']:.0%} of the best point, `{document['sampler']}` judges"
+        f" {min(cold):.0f} to {max(cold):.0f} variants by the median over {document['seeds']} searches of each of"
+        f" {len(targets)} landscapes; {min(unaided):.0f} to {max(unaided):.0f} where the space has no expected latency."
+        " transfer_others.json has the command."
     )
-    return f"{table(head, rows)}\n\n{said}"
 
 
 def kernel_tuner(runs: list[Document]) -> str:
