@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import holds
+from benchmarks.driver.restarted import Restarted, restarted_sweep
 from benchmarks.provenance import provenance
 from tests.helpers import postgresql
-from tests.helpers.restarts import Restarted, restarted_sweep
 
 
 def main() -> None:

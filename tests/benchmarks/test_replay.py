@@ -17,8 +17,7 @@ from autotuner.store import Store
 from autotuner.values.errors import InputError
 from benchmarks.search import replay as replay_command
 from benchmarks.search import replay_pages
-from benchmarks.search.replay_run import replay, started_at_random
-from benchmarks.search.replay_score import BOOTSTRAPS, Axis, Trace, Yardstick
+from benchmarks.search.replay_score import Axis, Trace, Yardstick
 from benchmarks.search.replay_spaces import Recorded, read
 
 ROOT = Path(__file__).parent.parent.parent
@@ -103,43 +102,7 @@ def sequential(rows: np.ndarray[Any, np.dtype[np.int64]], cost: float, sampler: 
     return Trace(rows, np.cumsum(work), work, np.cumsum(thinking))
 
 
-@pytest.fixture(scope="module")
-def large() -> Yardstick:
-    """20,000 points, a tenth of which fail, that cost a second each."""
-    draw = np.random.default_rng(0)
-    ms = np.where(draw.random(20_000) < 0.1, np.nan, draw.lognormal(size=20_000))
-    return Yardstick(ms, np.ones(20_000))
-
-
-@pytest.mark.parametrize("axis", ["time", "evaluations"])
-def test_random_search_scores_0_and_the_optimum_at_once_1(large: Yardstick, axis: Axis) -> None:
-    def searches(count: int) -> list[Trace]:
-        return [sequential(np.random.default_rng(seed).permutation(20_000)[:400], 1.0) for seed in range(count)]
-
-    score, resampled = large.score(searches(300), axis)
-    assert abs(score.p) < 0.12  # a failure costs random search an evaluation, of which the calculated one knows less
-    assert len(resampled) == BOOTSTRAPS
-    best = np.array([int(np.nanargmin(large.ms))])
-    perfect, _ = large.score([sequential(best, 1.0)], axis)
-    assert (perfect.p, perfect.within) == (1.0, 1.0)
-
-
 # Whole searches -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sampler", ["random", "evolution"])
-def test_one_in_flight_is_the_sequential_definition(
-    recorded: Recorded, yardstick: Yardstick, store: Store, sampler: str
-) -> None:
-    trace = replay(recorded, yardstick, sampler, 0, store)
-    costs = recorded.cost[trace.rows]
-    assert len(set(trace.rows.tolist())) == len(trace) >= yardstick.evaluations
-    assert costs.sum() >= yardstick.seconds
-    assert min(costs[:-1].sum() - yardstick.seconds, len(trace) - 1 - yardstick.evaluations) < 0  # no later than that
-    assert trace.ends == pytest.approx(np.cumsum(costs) + trace.sampler)
-    assert trace.spent("time") == pytest.approx(trace.ends)
-    assert (np.diff(trace.sampler, prepend=0.0) > 0).all()
-    assert trace.rows[0] == started_at_random(recorded.space, 0).default_index
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import autotuner
-from autotuner.ops.sdpa.call import problem_of
 from autotuner.values.errors import InputError
 from tests.helpers.command_line import SPACE, lay_out
 
@@ -99,29 +98,6 @@ def test_what_cannot_be_tuned_is_refused_before_anything_is_done(
 
 
 Q, K = torch.zeros(2, 3, 5, 64), torch.zeros(2, 3, 9, 64)
-
-
-@pytest.mark.parametrize(
-    ("tensors", "options", "said"),
-    [
-        ((Q, K), {}, "expected three tensors"),
-        ((Q, K, Q), {}, "do not fit together"),
-        ((Q, K[:, :1], K[:, :1]), {}, "say enable_gqa=True"),
-        ((Q, K[:, :2], K[:, :2]), {"enable_gqa": True}, "expected a multiple of heads_kv, 2"),
-        ((Q.transpose(2, 3).contiguous().transpose(2, 3), K, K), {}, r"Q has strides .* call .contiguous\(\) first"),
-        ((Q, K, K), {"attn_mask": Q}, "attn_mask is not supported"),
-        ((Q, K, K), {"scale": 0.5}, "scale is not supported"),
-        ((Q.int(), K.int(), K.int()), {}, "dtype"),
-    ],
-)
-def test_a_call_that_is_not_served_is_refused_by_name(
-    tensors: tuple[torch.Tensor, ...], options: dict[str, object], said: str
-) -> None:
-    with pytest.raises(ValueError, match=said):
-        problem_of(tensors, options)
-    with pytest.raises(InputError) as caught:
-        autotuner.tune_like("sdpa", *tensors, **options)
-    assert "\n" not in str(caught.value)
 
 
 LENGTHS = torch.tensor([9, 2], dtype=torch.int32)

@@ -117,19 +117,6 @@ def test_work_beside_the_samples_of_the_baseline_is_the_variants(monkeypatch: py
     assert seen[-1].busy is None
 
 
-def test_inputs_differ_from_set_to_set_and_from_sample_to_sample() -> None:
-    sets = sets_of("cold")
-    sets.renew()
-    first = [each[0].clone() for each in sets.inputs]
-    assert len(sets) > 2
-    assert not any(torch.equal(first[0], other) for other in first[1:])
-    sets.renew()
-    assert not any(torch.equal(now[0], then) for now, then in zip(sets.inputs, first, strict=True))
-    assert sets.changed() is None
-    sets.inputs[1][2].view(torch.int16)[0, 1, 2, 3] ^= 1
-    assert sets.changed() == "V of a timed set changed while it was timed"
-
-
 def finite(output: Tensor) -> bool:
     return bool(torch.isfinite(output).all())
 
@@ -280,14 +267,6 @@ def baseline_arm(sample_s: float, row: Callable[[int], float], monkeypatch: pyte
     return BaselineArm(baseline, InputSets(PROBLEM, PLAIN, "warm", 0))
 
 
-def test_a_row_of_forwards_outlasts_a_turn_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns of 2 ms, and as long for the other program: a sample of 0.5 ms shows nothing of it."""
-    arm = baseline_arm(5e-4, lambda count: 5e-4 * count + 2e-3 * (5e-4 * count // 2e-3), monkeypatch)
-    assert arm.stretched() == 1  # nothing to compare with before the first sample
-    arm()
-    assert arm.stretched() > 1.5
-
-
 def test_a_track_says_that_its_device_is_shared_and_looks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     longer, rows = [2.0], [0]
 
@@ -311,18 +290,3 @@ def test_a_track_says_that_its_device_is_shared_and_looks_now_and_then(monkeypat
     assert rows[0] == 2
     clock[0] += 1
     assert found.shared() is not None
-
-
-@pytest.mark.parametrize(("cache", "apart"), [("cold", True), ("warm", False)])
-def test_results_of_the_baseline_lie_apart_as_those_of_a_variant_do(cache: str, apart: bool) -> None:
-    """A place that torch gives again and again is in the cache, whatever is cold."""
-    given = SimpleNamespace(
-        forward=lambda problem: lambda q, k, v: torch.empty_like(q), beside=lambda problem, given: ()
-    )
-    sets = sets_of(cache)
-    arm = BaselineArm(cast("Any", given), sets)
-    for index in range(2 * len(sets)):
-        arm.forward(index % len(sets))
-    places = {cast("Tensor", result).data_ptr() for result in arm.results.values()}
-    assert len(places) == len(sets)
-    assert (len(sets) > 1) == apart

@@ -17,7 +17,6 @@ import pytest
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge import compiling
 from autotuner.forge.build_inputs import BuildInputs
-from autotuner.forge.compiling import first_error
 from autotuner.forge.family import ABI_VERSION, Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.values import config
@@ -75,19 +74,6 @@ def test_a_changed_source_is_another_artifact(workshop: Workshop, changed: str) 
     path = workshop.family / changed
     path.write_text(path.read_text() + "\n")
     assert workshop.inputs().digest != before
-
-
-def test_headers_of_one_name_in_folders_of_one_name_all_count(workshop: Workshop) -> None:
-    for place in ("a", "b"):
-        (workshop.family / place / "part").mkdir(parents=True)
-        (workshop.family / place / "part" / "x.h").write_text("\n")
-    source = workshop.family / "plain.cpp"
-    source.write_text('#include "a/part/x.h"\n#include "b/part/x.h"\n' + source.read_text())
-    found = {workshop.inputs().digest}
-    for place in ("a", "b"):
-        (workshop.family / place / "part" / "x.h").write_text("// other\n")
-        found.add(workshop.inputs().digest)
-    assert len(found) == 3
 
 
 def test_flags_macros_compiler_and_problem_are_part_of_the_identity(workshop: Workshop) -> None:
@@ -167,17 +153,6 @@ def test_paths_may_hold_any_character(
     LoadedVariant(workshop.library())
 
 
-def test_a_relative_cache_is_meant_from_where_the_build_is_asked(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(workshop.folder)
-    monkeypatch.setenv(config.CACHE, "here")
-    artifact = workshop.library()
-    monkeypatch.chdir("/")
-    assert Path(artifact.path).is_relative_to(workshop.folder / "here")
-    LoadedVariant(artifact)
-
-
 BUILD_IN_A_PROCESS = """
 import sys
 from pathlib import Path
@@ -247,21 +222,6 @@ def test_a_compile_error_is_the_variants_fault(workshop: Workshop) -> None:
     assert "no_such_name" in first
     assert "-Werror" not in fault.detail
     assert workshop.half_made() == []
-
-
-@pytest.mark.parametrize(
-    ("output", "expected"),
-    [
-        ("g++ -Werror x.cpp\nx.cpp:1:2: error: no\nmore", "x.cpp:1:2: error: no\nmore"),
-        ("note\nx.cpp:1: fatal error: y.h: No such file", "x.cpp:1: fatal error: y.h: No such file"),
-        ("ld: x.o: in function f:\nx.o: undefined reference to `g'\nend", "x.o: undefined reference to `g'\nend"),
-        ("nothing that\nis known", "nothing that\nis known"),
-        ("", ""),
-    ],
-)
-def test_the_first_error_of_compiler_output(output: str, expected: str) -> None:
-    assert first_error(output) == expected
-    assert len(first_error(f"error: {'x' * 5000}")) == 1000
 
 
 def test_a_compiler_that_hangs_is_killed_with_all_it_started(

@@ -8,8 +8,7 @@ import pytest
 
 from autotuner.forge.family import Family
 from autotuner.tuning.workbench import load_space
-from autotuner.values import config
-from autotuner.values.errors import KernelError, SpaceError
+from autotuner.values.errors import KernelError
 
 KERNEL = """
 family = "tiles"
@@ -145,24 +144,3 @@ def test_a_limits_toml_has_limits_and_nothing_else(tmp_path: Path, text: str, me
     with pytest.raises(KernelError) as caught:
         Family.load(family(tmp_path, KERNEL, text))
     assert str(caught.value).startswith(f"{tmp_path}/tiles/limits.toml: {message}")
-
-
-def test_a_name_that_no_device_knows_is_told_when_a_space_is_enumerated(tmp_path: Path) -> None:
-    from autotuner.devices.cpu.machine import cpu_facts
-    from autotuner.spaces.space import Space
-
-    family(tmp_path, KERNEL, LIMITS.replace("L2_BYTES", "L2_BITES"))
-    (tmp_path / "x.toml").write_text(SPACE)
-    with pytest.raises(
-        SpaceError, match=r"cpu\.constraints\[0\] of tiles\.expression: L2_BITES .*did you mean L2_BYTES"
-    ):
-        Space.enumerate(load_space(str(tmp_path / "x.toml")), cpu_facts(1))
-
-
-def test_what_the_shipped_family_says_of_a_device_a_space_there_can_ask() -> None:
-    """Every implementation with limits is in a space that is shipped, so that their names are checked there."""
-    kernel = Family.load(config.kernels_dir() / "sdpa")
-    files = [load_space(str(path)) for path in config.spaces_dir().glob("*.toml")]
-    for device in ("cpu", "cuda"):
-        chosen = {value for file in files if file.backend == device for value in file.parameters["IMPL"].values}
-        assert {*kernel.limits(device).tables} <= {*chosen, ""}

@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import typer.main
 import yaml  # type: ignore[import-untyped, unused-ignore]
@@ -23,47 +22,6 @@ from tests.helpers.stores import locked
 
 HOSTS = Path(__file__).parent.parent.parent / "examples" / "hosts"
 UNIT, BATCH, SET = HOSTS / "autotuner-worker.service", HOSTS / "worker.sbatch", HOSTS / "worker.yaml"
-
-NAMED = {"type": "object", "required": ["name"]}
-CONTAINER = {
-    "type": "object",
-    "required": ["name", "image", "command", "resources", "volumeMounts"],
-    "properties": {
-        "command": {"type": "array", "items": {"type": "string"}, "minItems": 2},
-        "env": {"type": "array", "items": NAMED},
-        "resources": {"type": "object", "required": ["limits"]},
-        "volumeMounts": {"type": "array", "items": {"type": "object", "required": ["name", "mountPath"]}},
-    },
-}
-POD = {
-    "type": "object",
-    "required": ["containers"],
-    "properties": {
-        "containers": {"type": "array", "items": CONTAINER, "minItems": 1},
-        "terminationGracePeriodSeconds": {"type": "integer", "minimum": 20},
-    },
-    "additionalProperties": False,
-}
-STATEFUL_SET = {
-    "type": "object",
-    "required": ["apiVersion", "kind", "metadata", "spec"],
-    "additionalProperties": False,
-    "properties": {
-        "apiVersion": {"const": "apps/v1"},
-        "kind": {"const": "StatefulSet"},
-        "metadata": NAMED,
-        "spec": {
-            "type": "object",
-            "required": ["serviceName", "selector", "template"],
-            "properties": {
-                "replicas": {"type": "integer"},
-                "podManagementPolicy": {"enum": ["Parallel", "OrderedReady"]},
-                "template": {"type": "object", "required": ["metadata", "spec"], "properties": {"spec": POD}},
-            },
-        },
-    },
-}
-"""What Kubernetes asks of the fields that the recipe uses."""
 
 
 def options_of(words: list[str]) -> set[str]:
@@ -123,35 +81,6 @@ def test_a_worker_tells_the_manager_of_the_unit_that_it_lives(tmp_path: Path) ->
             finally:
                 one.kill()  # nothing, once it has ended
         assert all_told(manager)[-1] == "STOPPING=1"
-
-
-def test_the_batch_script_hands_back_when_slurm_says_so(tmp_path: Path) -> None:
-    """Run by bash, with a worker that notes its signal."""
-    subprocess.run(["bash", "-n", str(BATCH)], check=True)
-    stand_in = tmp_path / "autotuner"
-    stand_in.write_text(
-        "#!/bin/bash\ntrap 'echo handed back; exit 0' USR1\necho $@\nfor i in {1..600}; do sleep 0.1; done\n"
-    )
-    stand_in.chmod(0o755)
-    around = {"PATH": f"{tmp_path}:/usr/bin:/bin", "AUTOTUNER_STORE": "x.db", "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}
-    with subprocess.Popen(["bash", str(BATCH)], env=around, stdout=subprocess.PIPE, text=True) as script:
-        assert script.stdout is not None
-        started = sorted(script.stdout.readline().strip() for _ in range(2))
-        assert started == [f"worker --devices cuda:{place} --idle-exit" for place in (0, 1)]
-        script.send_signal(10)
-        assert script.stdout.read().split("\n")[:2] == ["handed back"] * 2
-        assert script.wait() == 0
-
-
-def test_the_manifest_is_a_stateful_set() -> None:
-    document = yaml.safe_load(SET.read_text())
-    jsonschema.validate(document, STATEFUL_SET)
-    spec = document["spec"]
-    labels = spec["template"]["metadata"]["labels"]
-    assert spec["selector"]["matchLabels"] == labels
-    (container,) = spec["template"]["spec"]["containers"]
-    claims = {claim["metadata"]["name"] for claim in spec["volumeClaimTemplates"]}
-    assert {mount["name"] for mount in container["volumeMounts"]} == claims
 
 
 def test_the_recipes_call_commands_with_options_that_exist() -> None:

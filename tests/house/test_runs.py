@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks import proof
 from tests.helpers import turns
 
 pytest_plugins = ["pytester"]
@@ -143,9 +142,3 @@ def test_every_file_fits_on_a_few_screens() -> None:
 def test_no_file_imports_a_test_module() -> None:
     """What several tests use lies in tests/helpers."""
     assert [path for path in FILES if any(".test_" in module for module in imported(path))] == []
-
-
-def test_a_part_of_the_proof_keeps_what_it_finds() -> None:
-    for name, each in proof.PARTS.items():
-        kept = [word for step in each.steps for word in step.arguments if word.startswith("docs/results/")]
-        assert len(kept) >= len(each.steps), name

@@ -59,19 +59,6 @@ def test_a_sweep_for_a_device_that_nobody_serves_is_told_so(store: Store) -> Non
         assert waits(store, other) == "behind 1 other"
 
 
-def test_who_is_ahead_is_compared_with_the_workers_that_are_free(store: Store) -> None:
-    first, second, third = (ask(store, name) for name in "abc")
-    with serving(store, 0), serving(store, 1, pid=os.getppid()):
-        assert [waits(store, each) for each in (first, second)] == ["a worker is about to take it"] * 2
-        assert waits(store, third) == "behind 2 others"
-        claim = sweeps.claim(store, first, "worker")
-        assert claim is not None
-        assert waits(store, second) == "a worker is about to take it"
-        assert waits(store, third) == "behind 2 others"
-        assert outlook(store, third).place == 2
-        claim.lease.release()
-
-
 # What is read for it ----------------------------------------------------------------------------------------------
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.driver.restarted import restarted_sweep
 from tests.helpers.postgresql import Server
-from tests.helpers.restarts import restarted_sweep
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
 

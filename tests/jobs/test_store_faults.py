@@ -253,7 +253,10 @@ def test_a_signal_ends_the_wait_for_a_server_that_is_not_there(server: Server) -
 
 @pytest.mark.parametrize(
     "call",
-    [pytest.param(call, marks=[] if call in (2, 12, 24) else [pytest.mark.slow]) for call in (*range(1, 30), 50)],
+    [
+        pytest.param(call, marks=[] if call in (2, 12, 24) else [pytest.mark.slow, pytest.mark.sampled(3)])
+        for call in (*range(1, 30), 50)
+    ],
 )
 def test_a_server_that_is_restarted_before_any_call_is_waited_for(
     server: Server, undisturbed: list[tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, call: int

@@ -173,16 +173,6 @@ def test_the_maps_of_dense_tensors_have_all_slices(driver: Path, impl: str) -> N
     assert (found.status, found.maps) == (0, expected(impl, tensors, strided=False))
 
 
-def test_the_kernel_is_told_of_groups_and_of_what_has_a_stride_of_0(driver: Path) -> None:
-    tensors = [tensors_of(VIEWS, "randn") for _ in range(4)]
-    tensors[1][0] = tensors[1][0][:1].expand(tensors[1][0].shape)
-    tensors[2][1] = tensors[2][1][:, :1].expand(tensors[2][1].shape)
-    tensors[3][2] = tensors[3][2][:1, :1].expand(tensors[3][2].shape)
-    found = noted(driver, built("wgmma", VIEWS), [(VIEWS, each) for each in tensors])
-    told = [(heads, group, expanded) for heads, _, _, group, expanded in (each.words for each in found)]
-    assert told == [(4, 2, 0), (4, 2, 1 << 0), (4, 2, 2 << 2), (4, 2, 3 << 4)]
-
-
 @pytest.mark.parametrize(("impl", "place"), [("wgmma", 0), ("wgmma", 1), ("wgmma", 2), ("mma", 1), ("mma", 2)])
 def test_one_row_for_all_is_refused(driver: Path, impl: str, place: int) -> None:
     """A box of a map has several rows."""

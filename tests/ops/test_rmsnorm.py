@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,9 +13,7 @@ from hypothesis import strategies as st
 from autotuner.ops import OPS
 
 pytest.importorskip("autotuner.ops.rmsnorm")
-from autotuner.ops.rmsnorm import compiled
 from autotuner.ops.rmsnorm.problem import RmsNormProblem
-from autotuner.values.processor import processor
 
 DTYPES = ("float32", "bfloat16", "float16")
 PROBLEMS = st.builds(
@@ -77,38 +74,6 @@ def test_a_symmetry_moves_the_reference_as_it_says() -> None:
         assert torch.equal(tensors.reference(problem, (moved[0][index], moved[1][index]))[0], due[index])
     assert not torch.equal(moved[0][0], moved[0][1])
     assert not torch.equal(moved[0][0], plain[0])
-
-
-def test_the_compiled_baseline_takes_nothing_where_there_is_no_compiler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    problem = RmsNormProblem.parse("(512,513) float32")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path))
-    with pytest.raises(RuntimeError, match="needs a C\\+\\+ compiler"):
-        compiled.forward(problem)(*OPS["rmsnorm"].tensors().inputs(problem, "randn", 1))
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setenv("CXX", "/bin/false")  # there is one, and it fails
-    monkeypatch.setattr(compiled, "DEADLINE_S", 0.2)
-    with pytest.raises(RuntimeError, match="torch's compiler failed"):
-        compiled.forward(problem)(*OPS["rmsnorm"].tensors().inputs(problem, "randn", 1))
-    assert list((tmp_path / "compiled").iterdir()) == []
-
-
-@pytest.mark.parametrize("other", ["flags", "model name", "Features"])
-def test_another_processor_of_the_same_host_has_a_compiled_baseline_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
-) -> None:
-    """What is made for this one may hold instructions that the other one lacks."""
-    problem = RmsNormProblem.parse("(512,513) float32")
-    monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path))
-    monkeypatch.setattr(compiled, "_make", lambda problem, device, made: made.mkdir())
-    here = compiled._made(problem, "cpu")
-    assert compiled._made(problem, "cpu") == here
-    there = {**processor(), other: "another"}
-    monkeypatch.setattr(compiled, "processor", lambda: there)
-    assert compiled._made(problem, "cpu") != here
 
 
 ASKED = """

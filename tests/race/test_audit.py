@@ -110,13 +110,6 @@ def test_who_keeps_something_is_judged_by_all_rounds(round_s: float, monkeypatch
     assert "keeps results" in found
 
 
-def test_who_was_disturbed_at_first_is_cleared_by_all_rounds_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotuner.race.audit.ROUND_S", math.inf)
-    taken, times = shown(lambda kind, number: 1.1e-3 if kind == "fresh" and number <= ROUNDS else 1e-3)
-    assert taken == len(times.still) == 3 * ROUNDS  # half of two looks were disturbed, a third of three
-    assert times.why(PROBLEM, GAP) is None
-
-
 @pytest.mark.parametrize("kept", [0.06, 0.1, 0.5])
 def test_nobody_who_keeps_more_than_he_must_is_cleared_later(kept: float) -> None:
     """Samples vary by two per cent, and one in ten is disturbed: of those that keep twice the bound, few are missed."""
@@ -173,21 +166,6 @@ def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
     assert isinstance(measured, Measurement)
     raced = [Raced.of(timing.variant_us, timing.baseline_us) for timing in measured.timings]
     return audit(tracks, artifact, raced, CONDITIONS, lambda _: None)
-
-
-@pytest.mark.parametrize("every_s", [0.0, 3600.0])
-def test_an_audit_is_announced_as_it_goes_on(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through all its looks, so that its deadline is one for a sample."""
-    monkeypatch.setattr("autotuner.race.blocks.EVERY_S", every_s)
-    monkeypatch.setattr("autotuner.race.audit.ROUND_S", math.inf)
-    said: list[str] = []
-    looked_at(
-        cast(Audited, Scripted(lambda kind, _: 1.3e-3 if kind == "fresh" else 1e-3)),
-        FakeLine(lambda _: Truth(us=1000)).tracks(CONDITIONS)[0],
-        LongStep(said.append, "audit"),
-        Raced(1e-3, 1e-3),
-    )
-    assert len(said) == (1 + 3 * MOST_ROUNDS if every_s == 0 else 1)
 
 
 def test_nobody_who_keeps_nothing_is_accused() -> None:

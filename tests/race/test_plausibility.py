@@ -17,11 +17,10 @@ from autotuner.race.arms import Clocks
 from autotuner.race.blocks import Blocks
 from autotuner.race.race import MARGIN, clocks_disagree, floor_us, too_fast
 from autotuner.race.thermometer import Drifted, Thermometer, take_calm, undisturbed
-from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings
 from autotuner.values.verdict import Fault, Verdict
-from tests.helpers.fake_line import FakeArm, FakeTrack
-from tests.helpers.racing import PROBLEM, race, raced, track
+from tests.helpers.fake_line import FakeArm
+from tests.helpers.racing import PROBLEM, race, raced
 
 # Plausibility -------------------------------------------------------------------------------------------------------
 
@@ -114,17 +113,6 @@ def test_a_race_on_a_disturbed_machine_gives_no_measurement() -> None:
     assert found.code == "measure.drift"
 
 
-@pytest.mark.usefixtures("pauses")
-@pytest.mark.parametrize(("us", "is_calm"), [(85, False), (95, True), (112, True), (130, True), (135, False)])
-def test_between_the_speeds_of_a_baseline_that_has_two_a_machine_is_calm(us: float, is_calm: bool) -> None:
-    two = CALM._replace(slow_us=(120,))
-    if is_calm:
-        assert undisturbed(Takes(us), two)
-    else:
-        with pytest.raises(Drifted):
-            undisturbed(Takes(us), two)
-
-
 # A device that another program has in turns: the baseline's samples may be as short as ever -------------------------
 
 
@@ -156,19 +144,6 @@ def test_blocks_of_a_heat_on_a_shared_device_are_void() -> None:
     blocks = raced([lambda: 100e-6, lambda: 80e-6], 0)
     take_calm(blocks, 8, CALM._replace(shared=Turns(True, True, False)))
     assert (len(blocks), blocks.discarded) == (8, 2)
-
-
-@pytest.mark.parametrize(
-    ("known_us", "alone", "asked"), [((100.0,), False, True), ((), False, False), ((), True, True)]
-)
-def test_a_race_with_nothing_to_compare_with_takes_a_shared_device_too(
-    monkeypatch: pytest.MonkeyPatch, known_us: tuple[float, ...], alone: bool, asked: bool
-) -> None:
-    """Under protest something is measured; a look at the baseline alone is there to say that the device is shared."""
-    monkeypatch.setattr(FakeTrack, "shared", lambda self: "shared")
-    conditions = Conditions(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baseline_us=known_us)
-    found = thermometer.thermometer(conditions, track(), alone)
-    assert found.off([[100e-6]]) == ("shared" if asked else None)
 
 
 # Blocks of a heat ---------------------------------------------------------------------------------------------------

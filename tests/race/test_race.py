@@ -14,13 +14,10 @@ import pytest
 from autotuner.race import rules
 from autotuner.race.arms import ArmError
 from autotuner.race.blocks import MOST_DISCARDED, Throttled
-from autotuner.race.calibrate import fastest, time_baselines
 from autotuner.race.heat import heat
 from autotuner.race.race import Incumbent, measure
 from autotuner.race.statistics import (
-    deviation,
     median_interval,
-    order_rank,
     trimmed,
     trimmed_bound,
     trimmed_interval,
@@ -28,7 +25,7 @@ from autotuner.race.statistics import (
 from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Artifact, Measurement, Stop
 from autotuner.values.verdict import Fault, Verdict
-from tests.helpers.fake_line import Deviations, FakeArm, FakeLine, FakeTrack, Truth
+from tests.helpers.fake_line import Deviations, FakeArm, FakeTrack
 from tests.helpers.racing import fakes, race, raced, track
 
 
@@ -44,16 +41,6 @@ def gains_of(ratio: float, count: int, draw: random.Random, noise: float = 0.005
 
 
 # Statistics ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [6, 12, 13, 20, 40, 60])
-def test_the_rank_is_the_largest_that_covers(count: int) -> None:
-    def coverage(rank: int) -> float:
-        return 1.0 - 2.0 * sum(math.comb(count, below) for below in range(rank)) / 2.0**count
-
-    rank = order_rank(count)
-    assert coverage(rank) >= 0.95
-    assert rank + 1 > count // 2 or coverage(rank + 1) < 0.95
 
 
 def test_the_interval_covers_the_median_of_a_skewed_distribution() -> None:
@@ -118,25 +105,6 @@ def test_looking_often_is_paid_for() -> None:
         gains = gains_of(1.0, 60, draw)
         lost += any(trimmed_bound(gains[:count], 0.02) > 0 for count in range(rules.FIRST_LOOK, 61))
     assert lost / 300 > 0.08
-
-
-def test_noise_that_has_stabilised_ends_a_race_that_will_not_be_precise() -> None:
-    """The deviation of a pattern that repeats is the same however long it is looked at."""
-    regular = list(itertools.islice(itertools.cycle([0.1, -0.1]), 30))
-    assert rules.steady([regular])
-    assert rules.decide([regular], None, TIE, 12, 60) == Stop.STEADY
-    assert not rules.steady([regular[: rules.STEADY_BLOCKS - 1]])
-    assert not rules.steady([[*regular[:-2], 1.0, -1.0]])
-
-
-def test_a_race_whose_time_is_up_is_asked_once_whether_it_promotes() -> None:
-    faster = [-0.02 + 1e-4 * (block % 5) for block in range(50)]
-    assert rules.out_of_time(faster[:10], TIE) == Stop.PROMOTED
-    assert rules.out_of_time(faster[: rules.FIRST_LOOK - 1], TIE) is None
-    assert rules.out_of_time(faster, TIE) == Stop.LATE  # it was asked after block 40
-    slower = [0.02 + 1e-4 * (block % 5) for block in range(10)]
-    assert rules.out_of_time(slower[:3], TIE) == rules.out_of_time(slower, TIE) == Stop.LATE
-    assert rules.out_of_time(None, TIE) == Stop.LATE
 
 
 @pytest.mark.parametrize("count", [rules.FIRST_LOOK, 15, rules.PROMOTION_BLOCKS - 1])
@@ -307,31 +275,6 @@ def test_a_heat_leaves_out_what_cannot_be_launched() -> None:
     assert [len(problems) for problems in found.us] == [1, 0, 1]
     assert median(found.us[2][0]) == pytest.approx(70, rel=0.02)
     assert len(found.baseline_us[0]) == 8
-
-
-@pytest.mark.parametrize("own", [None, 0.03])
-def test_loads_of_one_binary_differ_as_the_deviations_says_or_the_truth_of_the_variant(own: float | None) -> None:
-    backend = FakeLine(lambda _: Truth(us=80, process=own), deviations=Deviations(process=0.01), seed=5)
-    _, (artifact,), conditions = fakes([80], None)
-    found = heat(backend.tracks(conditions), [artifact] * 60, 1, conditions, lambda _: None)
-    loads = [math.log(problems[0][0] / 80) for problems in found.us]
-    assert deviation(loads) == pytest.approx(own or 0.01, rel=0.3)
-
-
-def test_calibration_pins_the_fastest_backend_that_takes_the_problem() -> None:
-    class Choosy(FakeTrack):
-        def baseline(self, backend: str) -> FakeArm:
-            if backend == "refuses":
-                raise RuntimeError("not this problem")
-            return super().baseline(backend) if backend == "slow" else self.variant(artifacts[0])
-
-    backend, artifacts, conditions = fakes([50], Deviations())
-    (plain,) = backend.tracks(conditions)
-    assert isinstance(plain, FakeTrack)
-    plain.__class__ = Choosy
-    timings = time_baselines(plain, ["slow", "refuses", "quick"], 9)
-    assert [(timing.backend, round(timing.median_us)) for timing in timings] == [("slow", 100), ("quick", 50)]
-    assert fastest(timings) == "quick"
 
 
 @pytest.mark.parametrize("every_s", [0.0, 3600.0])

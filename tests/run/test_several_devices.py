@@ -30,7 +30,6 @@ from tests.conformance.executors import (
     crowds,
     fresh_job,
     judge_job,
-    notes,
     outcome,
     play,
 )
@@ -110,40 +109,6 @@ def test_lanes_run_side_by_side(lanes: LocalExecutor, tmp_path: Path) -> None:
         lanes.submit(judge_job("meets", FOLDER=str(tmp_path), NAME=f"lane {lane}", COUNT=3), lane)
     lanes.submit(build_job("meets", FOLDER=str(tmp_path), NAME="build", COUNT=3))
     assert sorted(numbers_of(lanes, 3)) == [0, 1, 2]
-
-
-def test_a_lane_does_one_job_at_a_time(lanes: LocalExecutor, tmp_path: Path) -> None:
-    submitted: dict[int, list[int]] = {0: [], 1: []}
-    for number in range(8):
-        lane = number % 2
-        job = judge_job("alone", FOLDER=str(tmp_path), NAME=f"{lane}-{number}")
-        submitted[lane].append(lanes.submit(job, lane))
-    ended = numbers_of(lanes, 8)
-    for lane in range(2):
-        assert [number for number in ended if number in submitted[lane]] == submitted[lane]
-    together = crowds(tmp_path)
-    assert max(len(crowd) for crowd in together) == 2
-    assert all(len({name.split("-")[0] for name in crowd}) == len(crowd) for crowd in together)
-
-
-def test_every_lane_goes_on_while_the_driver_is_busy(lanes: LocalExecutor, tmp_path: Path) -> None:
-    for number in range(4):
-        job = judge_job("works", FOLDER=str(tmp_path), NAME=str(number))
-        lanes.submit(job.model_copy(update={"soak": "never"}), number % 2)
-    until = time.monotonic() + 30
-    while len(notes(tmp_path)) < 8:
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    pids = {note.name: note.pid for note in notes(tmp_path)}
-    assert pids["0"] == pids["2"] != pids["1"] == pids["3"]
-    assert sorted(numbers_of(lanes, 4)) == [0, 1, 2, 3]
-
-
-def test_each_lane_has_its_device_and_a_process_that_stays(lanes: LocalExecutor) -> None:
-    assert [told(lanes, lane, "devices") for lane in range(2)] == list(DEVICES)
-    pids = [[told(lanes, lane) for lane in range(2)] for _ in range(3)]
-    assert pids[0] == pids[1] == pids[2]
-    assert len(set(pids[0])) == 2
 
 
 def test_after_something_odd_only_its_lane_has_a_new_process(lanes: LocalExecutor) -> None:

@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 from optuna.trial import Trial
 
-from autotuner.search.evolution import EvolutionarySampler
 from autotuner.search.settings import DEFAULT, SearchSettings
 from tests.helpers import simulated
 from tests.helpers.searching import ask, objective, simulated_variant, study_of
@@ -82,15 +81,6 @@ def test_a_batch_of_32_stays_diverse(settings: SearchSettings) -> None:
 def spread(rows: NDArray[np.int16]) -> float:
     """The mean number of parameters in which two points differ."""
     return float((rows[:, None] != rows[None]).sum(axis=2).sum() / (len(rows) * (len(rows) - 1)))
-
-
-def test_resumed_with_offspring_it_goes_on_as_it_would_have() -> None:
-    study, _ = study_of(9, settings=OFFSPRING)
-    for _ in range(40):
-        trial, point = ask(study, SPACE)
-        frozen = study.get_trials(deepcopy=False)[trial.number]
-        assert EvolutionarySampler(SPACE, 9, OFFSPRING).sample_relative(study, frozen, {}) == point
-        tell(study, trial)
 
 
 @either_way

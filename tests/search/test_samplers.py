@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from threadpoolctl import threadpool_limits
 
 from autotuner.search.point_sampler import Seen
-from autotuner.search.repaired import View, axes
+from autotuner.search.repaired import View
 from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store
@@ -165,26 +165,6 @@ def test_pending_points_are_not_proposed_again(sampler: str, store: Store) -> No
     assert len(set(points)) == asks
 
 
-def test_what_a_sampler_remembers_is_what_a_fresh_one_reads() -> None:
-    """With trials in flight that end in any order, fail and are enqueued again, a new sampler proposes the same."""
-    study = optuna.create_study(sampler=SAMPLERS["evolution"](SPACE, 2))
-    draw = random.Random(2)
-    flying: list[Trial] = []
-    for _ in range(60):
-        trial, point = ask(study, SPACE)
-        frozen = study.get_trials(deepcopy=False)[trial.number]
-        if "fixed_params" not in frozen.system_attrs:
-            assert SAMPLERS["evolution"](SPACE, 2).sample_relative(study, frozen, {}) == point
-        flying.append(trial)
-        if len(flying) == 6:
-            ended = flying.pop(draw.randrange(6))
-            if draw.random() < 0.2:
-                study.tell(ended, state=TrialState.FAIL)
-                study.enqueue_trial(ended.params)
-            else:
-                study.tell(ended, draw.choice([math.inf, draw.gauss(0, 1)]))
-
-
 def finished(number: int, index: int, end: datetime, **changes: Any) -> FrozenTrial:
     """A trial of a point, COMPLETE unless said otherwise."""
     trial = optuna.trial.create_trial(
@@ -247,25 +227,6 @@ def test_the_gaussian_process_learns() -> None:
 
 
 # What Optuna's samplers are shown -----------------------------------------------------------------------------------
-
-
-def test_rejects_are_shown_with_the_worst_objective_and_stay_infinite_in_the_study() -> None:
-    study = optuna.create_study(sampler=SAMPLERS["random"](SPACE, 0))
-    view = View(SPACE, axes(SPACE))
-    shown = []
-    for value in (math.inf, 1.0, math.inf, 3.0, 2.0, None):
-        trial, _ = ask(study, SPACE)
-        if value is not None:
-            trial.set_constraint("gate", float(value == math.inf))
-            study.tell(trial, value)
-        view.read(study.get_trials(deepcopy=False))
-        shown.append([view.trial(number).value for number in range(len(study.trials))])
-    assert shown[0] == [0.0]
-    assert shown[2] == [1.0, 1.0, 1.0]
-    assert shown[-1] == [3.0, 1.0, 3.0, 3.0, 2.0, None]
-    assert view.trial(2).constraints == {"gate": 1.0}
-    assert view.trial(5).state == TrialState.RUNNING
-    assert [trial.value for trial in study.trials] == [math.inf, 1.0, math.inf, 3.0, 2.0, None]
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2", "cmaes"])

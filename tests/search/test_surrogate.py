@@ -92,30 +92,6 @@ def test_the_gradient_of_the_likelihood(told: KnownPoints | None) -> None:
     assert likelihood(theta)[1] == pytest.approx(numeric, rel=1e-3, abs=1e-3)
 
 
-def test_a_fit_finds_out_what_matters() -> None:
-    """BLOCK decides, MODE and UNROLL do nothing: their lengths are longer."""
-    points = np.random.default_rng(3).choice(len(SPACE), size=60, replace=False)
-    places = SPACE.rows[points, list(SPACE.values).index("BLOCK")]
-    steps = Steps(SPACE)
-    hypers = covariances.fit(steps, points, surrogate._standard(np.sin(places * 1.3))[0])
-    lengths = dict(zip(steps.names, hypers.lengths, strict=True))
-    assert lengths["BLOCK"] < min(lengths["MODE"], lengths["UNROLL"]) / 2
-
-
-def test_what_another_study_believes_counts_as_far_as_it_holds_here() -> None:
-    points, objectives = judged(30)
-    shuffled = np.random.default_rng(5).permutation(objectives)
-    multiples = []
-    for told in (objectives, shuffled):
-        model = Surrogate.of(SPACE, 0, whole=True, known=known_points())
-        model.learn(points, told)
-        assert model.earlier is not None
-        belief = model.earlier.belief * model.earlier.scale
-        multiples.append(np.cov(model.believe(ALL)[0], belief)[0, 1] / belief.var())
-    assert 0.7 < multiples[0] < 1.3
-    assert abs(multiples[1]) < 0.5
-
-
 @pytest.mark.parametrize("whole", [True, False])
 def test_learning_one_by_one_and_at_once_are_the_same_to_the_last_bit(whole: bool) -> None:
     points, objectives = judged(70)
@@ -140,19 +116,6 @@ def test_more_points_than_it_is_conditioned_on() -> None:
     best = points[measured][np.argsort(objectives[measured])[:50]]
     mean, _ = one.believe(best)
     assert mean == pytest.approx(np.sort(objectives[measured])[:50], abs=0.05)
-
-
-def test_rejects_show_that_the_region_is_bad_and_have_no_latency() -> None:
-    points, objectives = judged(60, seed=2)
-    worse = objectives.copy()
-    near = SPACE.rows[points, list(SPACE.values).index("BLOCK")] == 3
-    worse[near] = math.inf
-    plain, warned = Surrogate.of(SPACE, 0, whole=True), Surrogate.of(SPACE, 0, whole=True)
-    plain.learn(points, objectives)
-    warned.learn(points, worse)
-    there = ALL[SPACE.rows[:, list(SPACE.values).index("BLOCK")] == 3]
-    assert (warned.believe(there)[0] > plain.believe(there)[0]).mean() > 0.9
-    assert np.isfinite(warned.believe(ALL)[0]).all()
 
 
 @pytest.mark.parametrize("whole", [True, False])

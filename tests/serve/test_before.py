@@ -185,33 +185,3 @@ def test_calls_are_answered_as_each_alone_would_be(ours: Any, length: int, said:
             ours(*args, **kwargs), scaled_dot_product_attention(*args, **kwargs), atol=1e-5, rtol=1e-4
         )
     assert dict(ours.counters) == expected
-
-
-@pytest.mark.parametrize("length", [16, 32])
-def test_of_two_calls_that_are_alike_and_are_not_known_the_second_is_remembered(
-    ours: Any, length: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A model may say the same in other words, or in turns with something else."""
-    asked: list[int] = []
-
-    def look(*args: Any, **kwargs: Any) -> Any:
-        asked.append(1)
-        return arguments(*args, **kwargs)
-
-    monkeypatch.setattr(ours, "_arguments", look)
-
-    def looks(*calls: Call) -> list[int]:
-        found = []
-        for args, kwargs in calls:
-            asked.clear()
-            ours(*args, **kwargs)
-            found.append(len(asked))
-        return found
-
-    guarded = hasattr(torch._C._dynamo.guards, "TensorGuards")
-    one, named, other = call(*qkv(length)), call(*qkv(length), **SAID), call(*qkv(48 - length))
-    assert looks(one, one, one, one) == [1, 1, *[not guarded] * 2]
-    assert looks(other, one, other, one, other, one) == [1, not guarded, 1, *[not guarded] * 3]
-    assert looks(named, named, named, one, named) == [1, 1, *[not guarded] * 3]
-    same = call(one[0][0], one[0][0], one[0][0])
-    assert looks(same, same, same, named) == [1, 1, 1, not guarded]

@@ -20,7 +20,6 @@ import autotuner
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact
-from autotuner.values.table import LeftOut
 from autotuner.values.variant import digest_of
 from tests.helpers.tables import FOLDER, between, built, problem, served, table, write
 
@@ -163,26 +162,6 @@ def test_it_is_an_op_of_torch(export: Path, length: int) -> None:
     for inputs in (qkv(length), tuple(each.transpose(1, 2) for each in qkv(2, heads=length))):
         torch.library.opcheck(ours.op, inputs)
         torch.library.opcheck(ours.op, inputs, {"is_causal": True})
-
-
-def test_a_gradient_through_the_op_is_refused(export: Path) -> None:
-    ours = loaded(export)
-    with pytest.raises(RuntimeError, match="needs a gradient"):
-        ours.op(*qkv(32, requires_grad=True)).sum().backward()
-
-
-@pytest.mark.parametrize("backend", [None, "aot_eager"])
-def test_torch_is_given_the_mask_that_stands_beside_lengths(export: Path, backend: str | None) -> None:
-    """Another mask than the lengths say shows who takes it."""
-    ours, inputs = loaded(export), qkv(32)
-    lengths, mask = torch.tensor([20], dtype=torch.int32), torch.arange(32).expand(32, 32) < 5
-    call = ours if backend is None else torch.compile(ours, backend=backend, fullgraph=True)
-    with torch.no_grad():
-        close(call(*inputs, mask, key_lengths=lengths), scaled_dot_product_attention(*inputs, mask))
-        with pytest.raises(ValueError, match="attn_mask is not supported by the op"):
-            ours.op(*inputs, attn_mask=mask)
-        close(ours.op(*inputs, lengths, attn_mask=mask), scaled_dot_product_attention(*inputs, mask))
-    assert ours.served == 0.0
 
 
 def test_a_compiled_model_holds_it_as_one_node_for_all_lengths(export: Path) -> None:
@@ -354,6 +333,7 @@ def test_where_the_device_is_another_it_says_what_it_serves_and_why_that_is_not_
         autotuner.load(write(other, tmp_path / "best.json"))
 
 
+<<<<<<< HEAD
 def test_a_length_that_was_tried_and_left_out_is_torchs_with_the_reason(tmp_path: Path, artifact: Artifact) -> None:
     of = table([served(artifact)], [(problem(32), artifact.digest)])
     of = of.model_copy(update={"left_out": (LeftOut(problem=problem(40), use=artifact.digest, why="tried: slower"),)})
@@ -363,6 +343,10 @@ def test_a_length_that_was_tried_and_left_out_is_torchs_with_the_reason(tmp_path
 @pytest.mark.parametrize("of", ["program", "library_sha256"])
 def test_another_program_than_the_proven_one_is_refused(tmp_path: Path, artifact: Artifact, of: str) -> None:
     other = served(artifact).model_copy(update={of: "0" * 64})
+=======
+def test_another_program_than_the_proven_one_is_refused(tmp_path: Path, artifact: Artifact) -> None:
+    other = served(artifact).model_copy(update={"program": "0" * 64})
+>>>>>>> 3a60ce89 (Tests: what two levels said is said at the one that a user sees; commands of the golden file are not called again as processes; of thirty restarts of a server six run in CI, the others with --all)
     path = write(table([other], [(problem(32), artifact.digest)]), tmp_path / "best.json")
     with pytest.raises(InputError, match="another program than the one that was proven"):
         autotuner.load(path)

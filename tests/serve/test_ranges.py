@@ -19,7 +19,7 @@ from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Heat
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault
-from autotuner.views.table_words import ranges_words, table_words
+from autotuner.views.table_words import table_words
 from tests.helpers.recorded import PROBLEM, artifact, hold_finals, passed_gate
 from tests.helpers.tables import answer
 from tests.helpers.tuned_studies import SCHEMA, of_two, record, tuned
@@ -127,20 +127,6 @@ def test_a_range_reaches_from_a_tuned_length_to_the_next(store: Store) -> None:
     assert best is not None
     document = json.loads(export_json(best, queries.study(store, "scalar-abc"), found))
     jsonschema.validate(document, SCHEMA)
-
-
-def test_a_length_that_is_slower_ends_the_range(store: Store) -> None:
-    two_lengths(store, {16: 50.0}, {16: 60.0})
-    validated(store, {701: 55.0, 1023: 103.0, 1441: 58.0})
-    assert uses(store, 600, 701, 800, 1023, 1200, 1441, 1500) == [
-        *[artifact(16).digest] * 2,
-        *[None] * 3,
-        *[artifact(16).digest] * 2,
-    ]
-    found = table_of(store, ["scalar-abc"])
-    assert [each.problem for each in found.left_out] == [at(1023)]
-    assert "not shown to be faster" in answer(found, at(1023))[1]
-    assert "not (1,8,1023,64) float32 full" in ranges_words(found)
 
 
 def test_each_stretch_is_served_by_the_fastest_around_it(store: Store) -> None:

@@ -135,20 +135,6 @@ def test_under_autocast_the_problem_is_the_one_that_torch_computes() -> None:
                 assert noted(q, q, q) == ["(1,2,16,64) float32 full"]
 
 
-def test_a_compiled_function_runs_eagerly_while_it_is_recorded() -> None:
-    calls_of_backend: list[int] = []
-
-    def backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> object:
-        calls_of_backend.append(1)
-        return graph.forward
-
-    compiled = torch.compile(attend, backend=backend)
-    with torch.no_grad(), autotuner.record() as calls:
-        compiled(16)
-    assert len(calls) == 1
-    assert not calls_of_backend
-
-
 def test_what_is_written_can_be_tuned(tmp_path: Path) -> None:
     with autotuner.record() as calls:
         for _ in range(5):
@@ -173,22 +159,6 @@ def test_what_is_written_can_be_tuned(tmp_path: Path) -> None:
 
 
 PROBLEM = '[[problems]]\nbatch = 1\nheads = 1\nseq_q = {}\nseq_k = 8\nhead_dim = 64\ndtype = "float32"\n{}\n'
-
-
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        (("count = 3", "count = 3"), "give every problem count and us, or none"),
-        (("count = 3\nus = 1.0", ""), "give every problem count and us, or none"),
-        (("count = 0\nus = 1.0", "count = 1\nus = 1.0"), "found 0, expected a number greater than 0"),
-        (("count = 1\nus = inf", "count = 1\nus = 1.0"), "expected a number greater than 0"),
-    ],
-)
-def test_a_file_with_odd_weights_is_refused(tmp_path: Path, lines: tuple[str, str], said: str) -> None:
-    path = tmp_path / "problems.toml"
-    path.write_text("".join(PROBLEM.format(16 + i, line) for i, line in enumerate(lines)))
-    with pytest.raises(SpaceError, match=said):
-        load_spaces("sdpa_cpu", problems_file=path)
 
 
 @pytest.mark.parametrize(

@@ -58,16 +58,6 @@ def test_the_best_of_the_finals_serves_its_problem_with_its_interval(store: Stor
     assert "trial 0 of scalar-abc" in table_words(found)
 
 
-def test_where_the_baseline_wins_the_table_says_so(store: Store) -> None:
-    tuned(store, record())
-    hold_finals(store, {16: 101.0, 32: 130.0}, {16: 0, 32: 1})
-    found = table_of(store, ["scalar-abc"])
-    assert [entry.use for entry in found.entries] == [None]
-    assert "no variant is shown to be faster" in found.entries[0].why
-    assert found.variants == ()
-    assert "the baseline flash" in table_words(found)
-
-
 def test_a_variant_that_loses_little_takes_the_place_of_two(store: Store) -> None:
     tuned(store, record(PROBLEM, LONG), (16, 32, 64))
     heats = [of_two({16: 50.0, 32: 70.0, 64: 51.0}, {16: 70.0, 32: 50.0, 64: 51.0}, process) for process in range(5)]

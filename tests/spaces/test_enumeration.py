@@ -167,23 +167,3 @@ def test_neighbours_without_conditionals(
             and distance(space, rows[index], rows[other]) <= radius
         ]
         assert all(index in space.neighbours(other, radius) for other in found)
-
-
-@settings(max_examples=25, deadline=None)
-@given(documents(), FACT_SETS)
-def test_neighbours_reach_every_value_of_impl(
-    document: tuple[dict[str, Any], list[str]], facts: dict[str, Any]
-) -> None:
-    brute, space = both(document, facts)
-    for index in range(0 if space is None else min(len(space), 20)):
-        assert space is not None
-        here = space.point(index)
-        found = [space.point(int(other)) for other in space.neighbours(index)]
-        assert here not in found
-        for point in found:
-            changed = {name for name in here.keys() & point.keys() if here[name] != point[name]}
-            assert len(changed) == 1 or here.keys() != point.keys()
-        for impl in {point["IMPL"] for point in brute.valid} - {here["IMPL"]}:
-            switched = brute.existing({**{n: v[0] for n, v in brute.values.items()}, **here, "IMPL": impl})
-            if switched.keys() != here.keys():
-                assert impl in {point["IMPL"] for point in found}

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotuner.search.covariance import Floats, Hypers, Indices
-from autotuner.search.surrogate import Surrogate, _Factor
+from autotuner.search.covariance import Floats, Indices
+from autotuner.search.surrogate import Surrogate
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning.run.driver import Budget, Driver
@@ -108,12 +108,6 @@ def judged(count: int, truth: Floats, seed: int = 0) -> tuple[Indices, Floats]:
     return points, truth[points]
 
 
-def test_before_much_was_judged_it_believes_what_is_expected() -> None:
-    model = Surrogate.of(SPACE, 0, whole=True)
-    assert model.learn(*judged(2, written_out(SPACE)))
-    assert np.corrcoef(model.believe(ALL)[0], written_out(SPACE))[0, 1] > 0.95
-
-
 @pytest.mark.parametrize("whole", [True, False])
 def test_what_was_judged_counts_more_than_what_was_expected(whole: bool) -> None:
     """An expectation that is the wrong way round is unlearnt."""
@@ -123,19 +117,6 @@ def test_what_was_judged_counts_more_than_what_was_expected(whole: bool) -> None
     assert model.learn(points, objectives)
     others = np.setdiff1d(ALL, points)
     assert np.corrcoef(model.believe(others)[0], truth[others])[0, 1] > 0.9
-
-
-def test_a_great_multiple_of_what_is_expected_is_computed_with() -> None:
-    """In single precision the covariance of these is not positive definite."""
-    told = Surrogate.of(SPACE, 0, whole=True).earlier
-    assert told is not None
-    model = Surrogate.of(SPACE, 0, whole=True)
-    hypers = Hypers(np.full(len(model.steps), 50.0), math.exp(-12), np.full(len(model.steps), 0.2), math.exp(4))
-    factor = _Factor(model.steps, hypers, ALL[:120], 1, model._marks, 5 * told.belief)
-    mean, variance, _ = factor.believe(told.belief, ALL)
-    assert np.isfinite(mean).all()
-    assert np.isfinite(variance).all()
-    assert np.corrcoef(mean, told.belief)[0, 1] > 0.99
 
 
 # A search ---------------------------------------------------------------------------------------------------------

@@ -84,25 +84,6 @@ def test_limits_of_implementations_that_the_space_has_not_are_left_out() -> None
     assert (list(file.amounts), file.derived, list(file.expected_latency)) == (["TWICE"], {}, ["STEP", "TIME"])
 
 
-def test_a_limit_may_speak_of_a_value_that_the_space_does_not_offer() -> None:
-    table = LIMITS.tables["wide"].model_copy(update={"derived": {"KIND": """1 if IMPL == "other" else WIDTH"""}})
-    limits = LIMITS.model_copy(update={"tables": {**LIMITS.tables, "wide": table}})
-    assert file_of(limits=limits).derived["KIND"]
-    with pytest.raises(SpaceError, match="compares IMPL with 'other'"):
-        file_of(TEXT.replace("BLOCK <= 32", "BLOCK <= 32 or IMPL == 'other'"))
-    with pytest.raises(SpaceError, match=r"derived\.KIND: compares IMPL with 'other'"):
-        file_of(TEXT.replace("[default]", """[derived]\nKIND = "1 if IMPL == 'other' else BLOCK"\n[default]"""))
-
-
-def test_the_file_may_name_amounts_and_replace_the_expected_latency() -> None:
-    text = TEXT.replace(
-        "[default]", '[amounts]\nTHRICE = "TWICE + BLOCK"\n[expected_latency]\nOWN = "THRICE"\n[default]'
-    )
-    space = space_of(text)
-    assert space.expected is not None
-    assert set(np.exp(space.expected).round(6)) == {24, 48, 96}
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

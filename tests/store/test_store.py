@@ -57,22 +57,6 @@ def test_a_variant_is_judged_once(store: Store, session: int) -> None:
     assert list(store.judged_numbers("scalar-abc")) == [0, 1, 2]
 
 
-def test_recording_reads_no_trials_but_its_like(store: Store, session: int) -> None:
-    """Both indexes are used, so that a study of thousands is not read for each outcome."""
-    statements: list[str] = []
-    with transaction(store) as reading:
-        raw = reading.connection().connection.driver_connection
-        assert isinstance(raw, sqlite3.Connection)
-        raw.set_trace_callback(statements.append)
-    store.record("scalar-abc", session, 0, measured(16, 80.0))
-    raw.set_trace_callback(None)
-    (query,) = [each for each in statements if each.startswith("SELECT") and "FROM at_trial" in each]
-    plan = [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {query}")]
-    searches = [step for step in plan if "at_trial" in step]
-    assert len(searches) == 2, plan
-    assert all(step.startswith("SEARCH at_trial USING") and step.count("=?") == 2 for step in searches), plan
-
-
 def test_a_fault_of_ours_is_recorded_but_the_variant_is_not_judged(store: Store, session: int) -> None:
     store.record("scalar-abc", session, 0, rejected(16, Verdict.INFRA_ERROR, "worker.lost"))
     store.record("scalar-abc", session, 1, measured(16, 80.0))
@@ -150,18 +134,6 @@ def test_an_optuna_study_lives_in_the_same_file(store: Store, session: int, path
         assert loaded.best_value == pytest.approx(math.log(0.8))
         optuna.delete_study(study_name="scalar-abc", storage=again.optuna_storage())
         assert standings.best(again, "scalar-abc") is not None
-
-
-def test_our_tables_join_a_file_that_optuna_made(path: Path) -> None:
-    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
-    optuna.create_study(storage=storage, study_name="theirs")
-    storage.remove_session()
-    storage.engine.dispose()
-    with pytest.raises(StoreError, match="no autotuner studies"):
-        Store.open(str(path), create=False)
-    with Store.open(str(path)) as store:
-        assert optuna.get_all_study_names(store.optuna_storage()) == ["theirs"]
-        assert standings.studies(store) == ()
 
 
 def test_a_path_with_odd_characters_works(tmp_path: Path) -> None:

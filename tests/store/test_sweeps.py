@@ -95,36 +95,6 @@ def test_larger_priority_goes_first_and_then_the_older(opened: Store) -> None:
         assert outlook(opened, low).waits == "behind 2 others"
 
 
-def ask_group(store: Store, name: str, count: int = 3, key: str | None = None) -> list[int]:
-    request = queue.request_for(simulated.space().file, name=name, trials=10)
-    requests = [request.model_copy(update={"seed": seed}) for seed in range(count)]
-    return [each.id for each in queue.submit_group(store, requests, key=key)[0]]
-
-
-def test_of_a_group_those_go_first_that_have_not_begun(opened: Store) -> None:
-    before, group, after = ask(opened, "before"), ask_group(opened, "group"), ask(opened, "after")
-    assert [each.id for each in sweeps.due(opened)] == [before, *group, after]
-    claim = sweeps.claim(opened, group[0], "me")
-    assert claim is not None
-    sweeps.settle(opened, group[0], State.QUEUED, "handed back")
-    claim.lease.release()
-    assert [each.id for each in sweeps.due(opened)] == [before, *group[1:], group[0], after]
-    assert [each.sweep.id for each in outlooks(opened)] == [before, *group[1:], group[0], after]
-
-
-def test_a_group_is_meant_by_its_name_and_key_and_a_number_means_one_of_it(opened: Store) -> None:
-    group = ask_group(opened, "nightly", key="k")
-    assert ask_group(opened, "nightly", key="k") == group
-    with pytest.raises(StoreError, match="the key 'k' stands for sweep 1"):
-        ask_group(opened, "nightly", 2, key="k")
-    for wanted in ("nightly", "k", None):
-        assert [each.id for each in queue.resolve_all(opened, wanted)] == group
-    assert [each.id for each in queue.resolve_all(opened, str(group[1]))] == [group[1]]
-    assert {each.group for each in sweeps.every(opened)} == {group[0]}
-    alone = ask(opened, "nightly")
-    assert [each.id for each in queue.resolve_all(opened, "nightly")] == [alone], "the last of that name"
-
-
 def test_of_many_that_claim_at_once_one_gets_each(place: str, opened: Store) -> None:
     numbers = [ask(opened) for _ in range(6)]
     barrier = threading.Barrier(4)

@@ -11,15 +11,11 @@ from pathlib import Path
 import optuna
 import pytest
 from optuna.trial import TrialState
-from typer.testing import CliRunner
 
-from autotuner.cli.app import app
 from autotuner.search.point_sampler import Seen
 from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
-from autotuner.tuning.finals.finals import Finals
 from autotuner.tuning.finals.plan import contenders, searched
-from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.run.calm import (
     STEADY_S,
     Calm,
@@ -28,15 +24,11 @@ from autotuner.tuning.run.calm import (
     Waiting,
 )
 from autotuner.tuning.run.driver import Started
-from autotuner.tuning.run.lanes import WARMED, DeviceLane
-from autotuner.values.errors import InputError
-from autotuner.values.outcome import BackendTiming, Calibration, Measurement
+from autotuner.values.outcome import Measurement
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
 from tests.helpers.disturbed import BASELINE_US, SHARE, Machine
 from tests.helpers.driven import trials_of
-from tests.helpers.inline_executor import InlineExecutor
-from tests.helpers.recorded import measurement
 
 PATIENT = Caution(patience_s=300)
 SLOW = 2.4
@@ -101,25 +93,6 @@ def test_a_baseline_that_is_steadily_slower_is_believed_where_nobody_disturbs(st
     require_truth(store, name)
 
 
-def test_it_is_believed_too_where_somebody_disturbs_in_between(store: Store, machine: Machine) -> None:
-    """What was seen of it between two disturbances counts together: none of these times alone is long enough."""
-    machine.run(store, trials=2)
-    machine.heard.clear()
-    began = machine.now
-
-    def busy(now: float) -> bool:
-        return (now - began) % 30 < 20
-
-    machine.who = lambda now: "make (pid 7)" if busy(now) else ""
-    machine.slow = lambda now: SLOW if busy(now) else 1.2
-    name = machine.run(store, trials=6, caution=PATIENT)
-    assert not any(isinstance(event, Protest) for event in machine.heard)
-    calms = [event for event in machine.heard if isinstance(event, Calm)]
-    assert "the baseline takes 120.0 us again and again" in calms[0].detail
-    assert calms[0].waited_s > 2 * 30
-    assert standings.summary(store, name).judged == 6
-
-
 @pytest.mark.parametrize(("slow", "who"), [(1.2, "make (pid 7)"), (1.6, "")])
 def test_it_is_not_where_somebody_disturbs_or_it_is_far_slower(
     store: Store, machine: Machine, slow: float, who: str
@@ -169,22 +142,6 @@ def after_numbers(store: Store, name: str) -> list[int]:
     return sorted(n for n, outcome in store.judged_numbers(name).items() if outcome.verdict.judges)[-6:]
 
 
-def test_a_study_that_never_saw_a_calm_machine_has_nothing_to_export(
-    store: Store, path: Path, machine: Machine
-) -> None:
-    """What another study remembers of the baseline serves this one."""
-    machine.run(store, trials=1)
-    machine.slow = lambda _: SLOW
-    name = machine.run(store, trials=4, caution=Caution(patience_s=0), built_from="other sources")
-    summary = standings.summary(store, name)
-    assert (summary.judged, len(summary.disturbed)) == (0, 4)
-    assert standings.best(store, name) is None
-    assert CliRunner().invoke(app, ["export", name, "--store", str(path), "--out", "-"]).exit_code != 0
-    trials = Retrials(store, name, simulated.conditions(), InlineExecutor(simulated.backend()), {})
-    with pytest.raises(InputError, match="no right variant"):
-        Finals(trials, "").run()
-
-
 @pytest.mark.parametrize(("job_s", "calm_after_s"), [(1.0, 50), (5.0, 100)], ids=["at the end", "on the way"])
 def test_protest_ends_with_the_disturbance_and_the_same_run_races_again(
     store: Store, machine: Machine, job_s: float, calm_after_s: float
@@ -231,30 +188,6 @@ def test_a_first_calibration_that_was_disturbed_is_found_out(store: Store, machi
     assert len(seen.completed) == len(told) - len(wrong)
     known = zip(seen.indices.tolist(), seen.objectives.tolist(), strict=True)
     assert all(math.isnan(v) or v == pytest.approx(objective(simulated.small_space().point(i))) for i, v in known)
-
-
-def test_the_user_may_call_the_machine_calm(store: Store, machine: Machine) -> None:
-    """A machine that has become slower for good is believed, and so it is in later runs."""
-    machine.run(store, trials=2)
-    machine.slow = lambda _: SLOW
-    machine.run(store, trials=3, caution=Caution(believes=True))
-    name = machine.run(store, trials=4, caution=PATIENT)
-    assert not any(isinstance(event, Waiting) for event in machine.heard)
-    assert standings.summary(store, name).judged == 4
-
-
-def test_a_slow_creep_does_not_become_usual() -> None:
-    """The thermometer follows what variants make of the device, and no further."""
-    problem, drift = simulated.conditions().problems[0], 0.1
-    timing = BackendTiming(backend="fake", problem=problem, median_us=BASELINE_US)
-    calibration = Calibration(baselines=("fake",), timings=(timing,), references=(), drift=drift)
-    lane = DeviceLane(0)
-    lane.calibrated(simulated.conditions(), calibration, *[calibration.baseline_us] * 2)
-    for _ in range(50):
-        (usual,) = lane.conditions_with(tie=0.005).slow_baseline_us
-        lane.note_baseline(measurement(50.0, baseline=usual * (1 + 0.9 * drift)))
-    (usual,) = lane.conditions_with(tie=0.005).slow_baseline_us
-    assert usual == pytest.approx(BASELINE_US * (1 + WARMED * drift))
 
 
 def test_a_variant_that_disturbs_by_itself_is_given_up(store: Store, machine: Machine) -> None:

@@ -17,23 +17,22 @@ from optuna.trial import TrialState
 
 from autotuner.run import executor as executors
 from autotuner.run.executor import BEAT_S
-from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
+from autotuner.run.jobs import AnyJob, BuildJob, Result
 from autotuner.run.line import Passed
 from autotuner.search.samplers import SAMPLERS, RandomPointSampler
 from autotuner.store import Lease, Store, queries
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run import driver as driver_module
 from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.run.outcomes import takes_over
 from autotuner.tuning.run.plan import Plan, Start
 from autotuner.values.conditions import Conditions
-from autotuner.values.errors import InputError, OracleError, StoreError
+from autotuner.values.errors import OracleError
 from autotuner.values.gate_report import GateReport
-from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
+from autotuner.values.outcome import Artifact, Calibration, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
-from tests.helpers.driven import SMALL, SPACE, WIDE, Shuffled, at_any_width, driver, trials_of
+from tests.helpers.driven import SPACE, WIDE, Shuffled, at_any_width, driver, trials_of
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
 
@@ -123,28 +122,6 @@ def test_a_program_that_is_being_judged_is_waited_for(store: Store) -> None:
         assert outcome.original in (None, first.outcome.artifact.digest)
 
 
-def test_what_is_known_when_the_device_is_near_counts(store: Store) -> None:
-    """A variant races against the one that was the incumbent when it was sent."""
-    incumbents: list[Outcome] = []
-
-    class Looks(Shuffled):
-        def submit(self, job: AnyJob, lane: int = 0) -> int:
-            if isinstance(job, JudgeJob):
-                assert job.incumbent == (incumbents[-1].artifact if incumbents else None)
-            return super().submit(job, lane)
-
-        def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
-            done = super().wait(timeout)
-            outcome = done[1] if done is not None else None
-            if isinstance(outcome, Outcome) and takes_over(outcome, incumbents[-1] if incumbents else None):
-                incumbents.append(outcome)
-            return done
-
-    executor = Looks(simulated.backend(), WIDE)
-    Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions())).run(Budget(trials=20))
-    assert len(incumbents) > 2
-
-
 @at_any_width
 def test_the_same_command_again_goes_on_to_the_total(store: Store, width: int) -> None:
     backend = simulated.backend()
@@ -183,20 +160,6 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
     assert standings.summary(store, sweep.name).judged == len(backend.built)
 
 
-def test_a_point_that_is_enqueued_twice_is_judged_once(store: Store) -> None:
-    sweep = driver(store, simulated.backend(), width=WIDE)
-    sweep.run(Budget(trials=1))
-    study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
-    for _ in range(2):
-        study.enqueue_trial(dict(SPACE.point(100)))
-    backend = simulated.backend()
-    driver(store, backend, width=WIDE).run(Budget(trials=6))
-    assert len(backend.built) == 5
-    states = [trial.state for trial in trials_of(store, sweep.name)]
-    assert states[:3] == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.FAIL]
-    assert len(states) == 7
-
-
 @pytest.mark.parametrize("sampler", ["evolution", "tpe"])
 def test_what_another_program_enqueues_and_is_no_point_fails(store: Store, sampler: str) -> None:
     sweep = driver(store, simulated.backend(), sampler=sampler)
@@ -210,23 +173,6 @@ def test_what_another_program_enqueues_and_is_no_point_fails(store: Store, sampl
     assert [trial.state for trial in odd] == [TrialState.FAIL] * 3
     assert right.params == whole
     assert {trial.state for trial in (done, right, last)} == {TrialState.COMPLETE}
-
-
-def test_what_was_judged_is_told_under_another_number_without_a_job(store: Store) -> None:
-    """Also a reject; our tables keep the one trial that was judged."""
-    default = SPACE.point(SPACE.default_index)
-    backend = FakeLine(lambda v: Truth(us=50.0) if v.point == default else Truth(fault=Verdict.INCORRECT))
-    driver(store, backend).run(Budget(trials=3))
-    sweep = driver(store, backend)
-    study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
-    for trial in study.trials:
-        study.enqueue_trial(trial.params)
-    sweep.run(Budget(trials=4))
-    assert len(backend.built) == 4
-    told = [(trial.state, trial.params, trial.value, trial.constraints) for trial in trials_of(store, sweep.name)]
-    assert told[3:6] == told[:3]
-    assert [value for _, _, value, _ in told[:6]].count(math.inf) == 4
-    assert list(store.judged_numbers(sweep.name)) == [0, 1, 2, 6]
 
 
 def test_a_trial_is_whole_in_the_file_before_its_build_begins(store: Store, path: Path) -> None:
@@ -271,15 +217,6 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
     assert len(beats) < 13
 
 
-def test_a_sampler_that_does_not_apply_leaves_no_study(store: Store) -> None:
-    executor = InlineExecutor(simulated.backend())
-    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.conditions(), sampler="cmaes"))
-    with pytest.raises(InputError, match="use another sampler"):
-        sweep.run(Budget(trials=3))
-    assert standings.studies(store) == ()
-    assert optuna.get_all_study_names(store.optuna_storage()) == []
-
-
 def test_a_broken_reference_keeps_the_sweep_from_starting(store: Store) -> None:
     class Broken(FakeLine):
         def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
@@ -288,12 +225,6 @@ def test_a_broken_reference_keeps_the_sweep_from_starting(store: Store) -> None:
     with pytest.raises(OracleError):
         driver(store, Broken(simulated.truth)).run(Budget(trials=3))
     assert standings.studies(store)[0].judged == 0
-
-
-def test_a_second_driver_is_refused(store: Store) -> None:
-    second = driver(store, simulated.backend())
-    with store.lease(second.name), pytest.raises(StoreError, match="is being driven"):
-        second.run(Budget(trials=3))
 
 
 @at_any_width

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES
+from autotuner.race.confirm import FINAL_BLOCKS, PROCESSES
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
 from autotuner.run.line import Passed
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.finals import Finals, due
-from autotuner.tuning.finals.plan import LEAST, contenders, searched
+from autotuner.tuning.finals.plan import contenders, searched
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.run.plan import Plan
@@ -51,10 +51,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def outcomes(store: Store, study: str) -> dict[int, Outcome]:
     return dict(store.judged_numbers(study))
-
-
-def equal(_: Variant) -> Truth:
-    return Truth(us=50.0)
 
 
 def test_the_best_eight_those_that_overlap_and_the_default_are_in(store: Store) -> None:
@@ -91,14 +87,6 @@ def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: St
     assert best is not None
     assert best.crowned
     assert best.confirmed is not None
-
-
-def test_equals_are_a_tie_and_nobody_is_crowned(store: Store) -> None:
-    study = swept(store, equal, 25)
-    found = confirmed(store, study, executor(equal))
-    assert found.standing is not None
-    assert not found.standing.crowned
-    assert sum(each.tied for each in found.standing.finalists) > len(found.finalists) / 2
 
 
 def test_what_is_slower_than_sdpa_is_never_crowned(store: Store) -> None:
@@ -243,23 +231,6 @@ def test_finals_without_a_proof_of_the_one_to_use_are_due_again(store: Store) ->
     store.revoke(study, best.entry.number, "a race was found")  # the next one was not chosen, and has none
     assert due(store, study, DEFAULT)
     assert found.standing is not None
-
-
-# What there is time for ---------------------------------------------------------------------------------------------
-
-
-def test_finals_with_little_time_have_fewer_finalists_and_processes_and_say_so(store: Store) -> None:
-    study = swept(store, equal, 25)
-    said: list[str] = []
-    where = (store, study, simulated.conditions(), executor(equal))
-    found = Finals(Retrials(*where, {}, lambda step: said.append(step.text), 0.0), DEFAULT).run()
-    assert len(found.finalists) == LEAST
-    assert found.standing is not None
-    assert [each.processes for each in found.standing.finalists] == [FIRST] * LEAST
-    assert not found.standing.crowned
-    assert any("as many as there is time for" in line for line in said)
-    assert "no time for another process" in said
-    assert not due(store, study, DEFAULT)  # the others were considered
 
 
 # What the search believes afterwards --------------------------------------------------------------------------------

@@ -51,20 +51,6 @@ def test_a_disturbed_machine_is_waited_for_and_the_heat_run_again(store: Store, 
     assert any("the machine is calm again; waited" in line for line in said)
 
 
-def test_a_calm_time_that_was_none_is_lowered_and_nobody_waits(store: Store, pauses: list[float]) -> None:
-    """The run's calibration fell on a slow moment: everything is faster in the finals."""
-    study = swept(store, simulated.truth, 12)
-
-    seeds = iter(range(1, 1000))
-    by = InlineExecutor(
-        FakeLine(simulated.truth, deviations=DEVIATIONS),
-        fresh=lambda: FakeLine(simulated.truth, deviations=DEVIATIONS, seed=next(seeds), baseline_us=70),
-    )
-    found = confirmed(store, study, by)
-    assert found.standing is not None
-    assert not pauses
-
-
 def two_speeds(slow_us: float) -> InlineExecutor:
     """The baseline takes 100 us in the process that calibrates, and so long in every fresh one."""
     seeds = iter(range(1, 1000))

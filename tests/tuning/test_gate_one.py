@@ -12,7 +12,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-from rich.console import Console
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.build import build
@@ -27,10 +26,8 @@ from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DeviceBusyError, InputError, OracleError
 from autotuner.values.gate_report import ReferenceCheck
-from autotuner.values.outcome import Artifact, Calibration, Device, Say
+from autotuner.values.outcome import Artifact, Calibration, Say
 from autotuner.values.variant import Variant
-from autotuner.views import gate_tables
-from autotuner.views.terminal import printed
 from tests.helpers import simulated
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 from tests.helpers.fake_line import FakeLine
@@ -96,12 +93,6 @@ def test_a_device_that_another_one_times_is_waited_for(folder: Path, right: Arti
     with held([name], "a device", 0, lambda _: None), pytest.raises(DeviceBusyError, match="is timed by"):
         single.judge(taken, patience_s=0.1, listen=lambda event: heard.append(event.detail))
     assert heard
-
-
-def test_a_copied_library_is_known_by_its_name(folder: Path, right: Artifact, tmp_path: Path) -> None:
-    copy = shutil.copy(right.path, tmp_path)
-    subject = found(str(copy), folder)
-    assert (subject.artifact.digest, subject.artifact.path) == (right.digest, str(copy))
 
 
 @pytest.mark.parametrize("kind", ["pipe", "endless", "bytes"])
@@ -208,19 +199,6 @@ def test_another_library_under_the_name_of_one_is_found(folder: Path, toolchain:
 # The references -----------------------------------------------------------------------------------------------------
 
 
-def test_every_backend_is_judged_on_every_case(folder: Path) -> None:
-    done = autotuner(folder, "gate", "--reference", "--space", "space.toml", "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout, parse_constant=pytest.fail)
-    found = [(check["backend"], check["case"]) for check in document["references"]]
-    assert len(set(found)) == len(found)
-    assert {backend for backend, _ in found} == {"flash", "math"}
-    assert {"Q1 2x2x200x200 big_v", "1x8x512x512 randn", "2x2x257x257 huge"} <= {case for _, case in found}
-    assert all(check["errors"]["max_abs"] <= check["errors"]["max_abs_tol"] for check in document["references"])
-    assert {"torch"} <= set(document["versions"])
-    assert [each["backend"] for each in document["timings"]] == ["flash", "math"]
-
-
 def reference_check(backend: str, case: str, max_abs: float | None) -> ReferenceCheck:
     """A backend's answer that is off by so much, with a tolerance of 1; None where it gave none."""
     errors = None if max_abs is None else case_errors(max_abs)
@@ -232,20 +210,6 @@ BROKEN = (reference_check("flash", "Q2", 2.5), reference_check("math", "Q2", Non
 BROKEN_CALIBRATION = Calibration(
     baselines=("flash",), timings=(), references=SOUND + BROKEN, versions={"torch": "2.13"}
 )
-
-
-def test_the_table_has_a_row_a_case_and_names_what_is_broken() -> None:
-    environment = {"driver": "13.0", "driver_module": "580.95"}
-    device = Device(backend="cuda", name="A GPU", facts={}, environment=environment)
-    console = Console(width=120)
-    with console.capture() as captured:
-        console.print(printed(gate_tables.reference_table(BROKEN_CALIBRATION, device)))
-    lines = [line.split() for line in captured.get().splitlines()]
-    assert ["case", "flash", "math"] in lines
-    assert ["Q1", "0.25", "0.50"] in lines
-    assert ["Q2", "2.50", "T1", "-"] in lines
-    assert "oracle_error: flash breaks T1 on Q2" in captured.get()
-    assert "A GPU: torch 2.13, driver 13.0, driver_module 580.95" in captured.get()
 
 
 def test_a_backend_that_breaks_its_tolerance_keeps_a_sweep_from_starting(store: Store) -> None:

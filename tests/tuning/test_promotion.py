@@ -15,10 +15,9 @@ from autotuner.run.jobs import AnyJob, JudgeJob, Result
 from autotuner.store import Store, queries
 from autotuner.tuning.run.driver import Budget, Driver, Event, TieFound
 from autotuner.tuning.run.lanes import AA_EVERY
-from autotuner.tuning.run.outcomes import Outcomes
 from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import TIE, Conditions
-from autotuner.values.outcome import Calibration, Outcome, Say, Stop
+from autotuner.values.outcome import Outcome, Stop
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
@@ -117,21 +116,6 @@ def test_the_incumbent_races_itself_from_time_to_time(store: Store) -> None:
     assert max(ties) > TIE  # loads differ by far more than the least width
 
 
-def test_all_devices_race_against_one_baseline_at_their_own_speed(store: Store) -> None:
-    """A second device that is 3 % slower is not disturbed: its thermometer was read on it."""
-
-    class Slower(FakeLine):
-        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
-            found = super().calibrate(conditions, say)
-            return found.model_copy(update={"baselines": ("other",) * len(conditions.problems)})
-
-    executor = Lanes([simulated.backend(), Slower(simulated.truth, baseline_us=103.0)], width=6)
-    run(store, executor, 30)
-    judging = [(lane, job.conditions) for lane, job in executor.jobs if isinstance(job, JudgeJob)]
-    conditions = {(lane, each.baselines, tuple(round(us, 6) for us in each.slow_baseline_us)) for lane, each in judging}
-    assert conditions == {(0, ("fake",), (100.0,)), (1, ("fake",), (103.0,))}
-
-
 def test_a_candidate_sent_before_the_last_promotion_takes_over_only_if_it_is_faster(store: Store) -> None:
     """Two lanes promote side by side: the incumbent is never replaced by a slower one."""
     executor = Lanes([simulated.backend(noise=NOISE) for _ in range(4)], width=12)
@@ -197,22 +181,3 @@ def test_a_study_over_several_problems_keeps_the_numbers_of_each(store: Store, o
         return float(over([math.log(simulated.microseconds(point) / 100), math.log(long / 100)]))
 
     assert truth(best) == pytest.approx(min(truth(each) for each in found), abs=0.02)
-
-
-def test_an_incumbent_whose_library_is_gone_is_raced_against_no_more(tmp_path: Path, store: Store) -> None:
-    Driver(store, InlineExecutor(simulated.backend()), Plan(SPACE, simulated.DEVICE, simulated.conditions())).run(
-        Budget(trials=3)
-    )
-    found = [outcome for _, outcome in store.outcomes(queries.resolve_study(store, None))]
-    promoted = next(each for each in found if each.measurement is not None and each.measurement.promoted)
-    assert promoted.artifact is not None
-    (tmp_path / "build").mkdir()
-    library = tmp_path / "build" / "it.so"
-    library.touch()
-    there = promoted.model_copy(update={"artifact": promoted.artifact.model_copy(update={"path": str(library)})})
-    outcomes = Outcomes(lambda number: there)
-    outcomes.add(0, there)
-    assert outcomes.opponent() == there
-    library.unlink()
-    library.parent.rmdir()
-    assert outcomes.opponent() is None

@@ -13,13 +13,10 @@ from autotuner.values.verdict import Verdict
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,
-    heat,
     hold_finals,
     measured,
     raced_out,
     record_all,
-    rejected,
-    variant,
     with_error,
     with_resources,
 )
@@ -57,20 +54,6 @@ def test_revoking_takes_the_duplicates_along_and_keeps_the_first_reason(store: S
 
 
 # Queries --------------------------------------------------------------------------------------------------------
-
-
-def test_the_leaderboard_is_sorted_and_holds_only_what_passed(store: Store, session: int) -> None:
-    outcomes = [measured(1, 80.0), rejected(2), measured(4, 50.0), raced_out(8, 200.0), measured(16, 80.0)]
-    record_all(store, session, [*outcomes, rejected(32, Verdict.INFRA_ERROR)])
-    entries = standings.leaderboard(store, "scalar-abc", limit=10)
-    assert [(e.rank, e.number) for e in entries] == [(1, 2), (2, 0), (3, 4), (4, 3)]
-    assert [e.censored for e in entries] == [False, False, False, True]
-    top = entries[0]
-    assert top.variant == variant(4)
-    assert (top.median_us, top.baseline_us) == pytest.approx((50.0, 100.0))
-    expected = (2 * math.exp(-0.02), 2.0, 2 * math.exp(0.02))
-    assert (top.speedup.low, top.speedup.mid, top.speedup.high) == pytest.approx(expected)
-    assert len(standings.leaderboard(store, "scalar-abc", limit=2)) == 2
 
 
 def test_the_best_is_never_an_estimate(store: Store, session: int) -> None:
@@ -160,23 +143,6 @@ def test_of_ties_the_more_accurate_then_the_smaller_is_best(
 
 
 # What is known beside the finals -----------------------------------------------------------------------------------
-
-
-def test_what_was_raced_out_does_not_win_a_tie_against_what_beat_it(store: Store, session: int) -> None:
-    """However accurate it is."""
-    fast, slow = with_error(measured(16, 40.0), 0.3), with_error(raced_out(32, 57.0), 0.1)
-    record_all(store, session, [fast, slow])
-    micros = {16: 50.0, 32: 50.0}
-    hold_finals(store, micros, {16: 0, 32: 1}, [heat(micros, each) for each in range(5)], slower_than={1: (0,)})
-    best = standings.best(store, "scalar-abc")
-    assert best is not None
-    assert (best.entry.number, best.tied, best.crowned) == (0, (0,), False)
-    entries = standings.leaderboard(store, "scalar-abc")
-    assert [(e.rank, e.number, e.tied, e.beaten) for e in entries] == [(1, 0, False, False), (2, 1, False, True)]
-    store.revoke("scalar-abc", 0, "it was wrong")  # what it won counts no more
-    again = standings.best(store, "scalar-abc")
-    assert again is not None
-    assert again.entry.number == 1
 
 
 def test_what_was_confirmed_or_revoked_stands_in_the_place_of_the_estimate(store: Store, session: int) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-import optuna
 import pytest
 from typer.testing import CliRunner
 
@@ -22,8 +20,7 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan, Start
 from autotuner.tuning.transfer import distance, elites, known_points, start
-from autotuner.values.errors import InputError, StoreError
-from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
+from autotuner.values.errors import StoreError
 from autotuner.values.outcome import Device
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
@@ -124,19 +121,6 @@ def test_the_nearest_come_first_and_strangers_never(store: Store) -> None:
 OTHER = space_of(changed(heads=4))
 
 
-def test_known_points_are_what_was_judged(store: Store) -> None:
-    search(store, OTHER, 30)
-    found = start(store, record_of(SPACE), SPACE)
-    assert found.first == ()
-    assert found.known_points is not None
-    judged = queries.judged(store, record_of(OTHER).name)
-    assert [SPACE.point(place) for place in found.known_points.points] == [each.point for each in judged]
-    objectives = [each.objective for each in judged]
-    assert list(found.known_points.objectives) == [each if math.isfinite(each) else None for each in objectives]
-    assert None in found.known_points.objectives
-    assert found == start(store, record_of(SPACE), SPACE)
-
-
 def test_a_revoked_latency_is_not_known(store: Store) -> None:
     search(store, OTHER, 20)
     name = record_of(OTHER).name
@@ -233,22 +217,6 @@ def test_known_points_that_are_the_contrary_of_the_truth_are_unlearned(store: St
     assert sum(warm) <= 1.6 * sum(cold)
 
 
-def test_a_study_that_goes_on_has_the_known_points_it_began_with(store: Store) -> None:
-    """Whatever has become of the other study meanwhile."""
-    search(store, OTHER, 30)
-    found = start(store, record_of(SPACE), SPACE)
-    whole = search(store, SPACE, 24, found)
-    assert found.known_points is not None
-    with closing(Store.open(str(Path(store.label).with_name("again.db")))) as again:
-        search(again, OTHER, 30)
-        search(again, SPACE, 9, start(again, record_of(SPACE), SPACE))
-        search(again, OTHER, 50)
-        rest = search(again, SPACE, 24, start(again, record_of(SPACE), SPACE))
-        study = optuna.load_study(study_name=record_of(SPACE).name, storage=again.optuna_storage())
-        assert KnownPoints.model_validate(study.user_attrs[KNOWN_POINTS]) == found.known_points
-    assert rest == whole
-
-
 # The command line ---------------------------------------------------------------------------------------------------
 
 
@@ -287,14 +255,3 @@ def test_a_sweep_may_start_cold(tune: Callable[..., tuple[int, str]], arguments:
     assert code == 0
     assert "learns from" not in said
     assert "starts with" not in said
-
-
-def test_a_sweep_may_start_from_one_study(tune: Callable[..., tuple[int, str]]) -> None:
-    tune("one")
-    code, said = tune("two", "--from", "one-", "--sampler", "random")
-    assert code == 0
-    assert "starts with 8 of the best points" in said
-    with pytest.raises(StoreError, match="nowhere"):
-        tune("two", "--from", "nowhere")
-    with pytest.raises(InputError, match="--cold"):
-        tune("two", "--from", "one-", "--cold")

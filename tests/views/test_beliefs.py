@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotuner.search.settings import SearchSettings
 from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
 from autotuner.tuning.run.driver import Budget, Driver
@@ -23,7 +22,7 @@ from autotuner.tuning.run.plan import Plan
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Variant
-from autotuner.views import kept_beliefs, surrogate_beliefs
+from autotuner.views import kept_beliefs
 from autotuner.views.beliefs import StudyBeliefs, study_beliefs
 from autotuner.views.beliefs_text import SHOWN, lines
 from autotuner.views.importance import share_alone, share_together
@@ -153,35 +152,7 @@ def test_the_dead_parameter_is_found_and_no_other(told: StudyBeliefs) -> None:
     assert not any(knob.same for knob in told.knobs if knob.state == "alive")
 
 
-def test_rejects_are_named_where_they_are(empty: Store) -> None:
-    found = study_beliefs(empty, sweep(empty, 200, "random"))
-    where = {tuple(each.where.items()): each for each in found.rejects}
-    wrong, unbuilt = where[("STAGES", 3), ("MODE", "c")], where[("BLOCK", 128), ("UNROLL", 8)]
-    assert wrong.rejected == wrong.judged == wrong.codes["G2.T1"]
-    assert unbuilt.rejected == unbuilt.judged == sum(unbuilt.codes.values())
-    assert len(where) == 2
-    assert found.elsewhere == {}
-    assert sum(found.rejected.values()) == found.judged - found.measured
-    words = "\n".join(lines(found))
-    assert f"STAGES=3 MODE=c: {wrong.rejected} of {wrong.judged} rejected: {wrong.rejected} G2.T1" in words
-
-
 # What is left ----------------------------------------------------------------------------------------------------
-
-
-def test_of_a_large_space_a_sample_is_looked_at(empty: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = sweep(empty, 60, "random", right)
-    monkeypatch.setattr(surrogate_beliefs, "DEFAULT", SearchSettings(screened_whole=100))
-    monkeypatch.setattr(surrogate_beliefs, "SAMPLE", 90)
-    told = study_beliefs(empty, name)
-    found = beliefs(told)
-    assert found.looked_at == 90
-    assert sum(each.points for each in found.parameters[0].values) == 90
-    assert found.parameters[0].parameter == "IMPL"
-    assert told.left == len(SPACE) - 60
-    assert not any(each.judged for each in found.promising)
-    assert "of 90 by lot" in "\n".join(lines(told))
-    assert study_beliefs(empty, name) == told
 
 
 def test_three_trials_say_that_they_are_too_few(empty: Store, tmp_path: Path) -> None:

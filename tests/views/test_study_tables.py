@@ -9,15 +9,12 @@ from rich.console import Console, RenderableType
 
 from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.finals import standings
-from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.finals_table import finals_table
-from autotuner.views.leaderboard import disturbed_line
 from autotuner.views.leaderboard import leaderboard as leaderboard_table
 from autotuner.views.studies_table import studies_table
 from autotuner.views.terminal import printed, printed_in_full
 from tests.helpers.recorded import (
     PROBLEM,
-    heat,
     hold_finals,
     measured,
     raced_out,
@@ -60,16 +57,6 @@ def leaderboard(store: Store, limit: int = 10) -> str:
     return shown(printed(leaderboard_table(standings.leaderboard(store, "scalar-abc", limit), study_record())))
 
 
-def test_what_was_measured_on_a_disturbed_machine_is_told_apart(study: Store, session: int) -> None:
-    study.record("scalar-abc", session, 4, measured(128, 20.0).doubted("make (pid 7)"))
-    assert "BLOCK_M=128" not in leaderboard(study)
-    status = shown(printed_in_full(studies_table([standings.summary(study, "scalar-abc")])))
-    assert "1: trial 4; `autotuner tune` races them again when the machine is calm" in line_of(status, "  disturbed")
-    assert "trial 0" in line_of(status, "  best")
-    told = shown(disturbed_line(tuple(range(20))))
-    assert "so not ranked: trial 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...;" in told
-
-
 def test_ties_are_shown_as_ties_and_nobody_is_crowned(study: Store) -> None:
     hold_finals(study, {16: 51.0, 32: 50.0, 64: 50.0}, {16: 0, 32: 1, 64: 2})
     text = leaderboard(study)
@@ -103,19 +90,3 @@ def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     status = line_of(shown(printed_in_full(studies_table([standings.summary(study, "scalar-abc")]))), "finals")
     assert status.endswith("nobody is crowned")
     assert ", tied with " in status
-
-
-def test_what_became_of_a_missing_finalist_is_said(study: Store) -> None:
-    micros, numbers = {16: 50.0, 32: 51.0, 64: 55.0}, {16: 0, 32: 1, 64: 2}
-    fault = Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail="4 bytes past the end of O")
-    heats = [heat(micros, process) for process in range(5)]
-    us = (*heats[2].us[:2], ())
-    heats[2] = heats[2].model_copy(update={"faults": {2: fault}, "us": us})
-    hold_finals(study, micros, numbers, heats)
-    study.revoke("scalar-abc", 0, "a race was found")
-    text = shown(printed(finals_table(finals_of(study), PROBLEM)))
-    assert "Trial 2 failed while it was timed: G7.guard: 4 bytes past the end of O" in text
-    assert "Trial 0 was revoked since: `autotuner show 0`." in text
-    assert "BLOCK_M=16" not in text
-    assert "BLOCK_M=64" not in text
-    assert "Trial 1 is crowned" in text

@@ -7,20 +7,16 @@ import pytest
 from autotuner.ops.sdpa import OP
 from autotuner.store import Store
 from autotuner.tuning.finals import standings
-from autotuner.values.gate_policy import GatePolicy, Tolerance
-from autotuner.values.gate_report import CaseErrors, CheckResult, Extent, GateReport
-from autotuner.values.outcome import Outcome, Stop
+from autotuner.values.gate_report import CaseErrors, Extent
+from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views import trial_words
 from autotuner.views.meanings import meanings
 from autotuner.views.trial_words import best_words
 from tests.helpers.errors import errors, incorrect
 from tests.helpers.recorded import (
-    REQUIRED,
-    artifact,
     hold_finals,
     measured,
-    measurement,
     record_all,
     variant,
 )
@@ -92,35 +88,6 @@ def extent(rows_of_tile: tuple[int, ...], **changes: object) -> Extent:
     return Extent.model_validate({**usual, **columns, "rows_of_tile": rows_of_tile, **changes})
 
 
-def different(code: str, differs: Extent) -> Outcome:
-    """Two launches on the same input gave different outputs."""
-    fault = Fault(verdict=Verdict.NONDETERMINISTIC, code=code, detail="launch 3 differs from the first")
-    check = CheckResult(code=code, status="fail", seconds=0.1, differs=differs)
-    built = artifact(64)
-    gate = GateReport(artifact=built.digest, required=REQUIRED, checks=(check,), fault=fault)
-    return Outcome(variant=variant(64), verdict=Verdict.NONDETERMINISTIC, artifact=built, gate=gate, fault=fault)
-
-
-@pytest.mark.parametrize("code", ["G3.repeat", "G6.soak"])
-@pytest.mark.parametrize(
-    ("differs", "words"),
-    [
-        (
-            extent(tuple(range(16, 64))),
-            "rows 16 to 63 of every tile of 64 rows differ between runs: a missing barrier, after which the warps of",
-        ),
-        (extent((5,)), "row 5 of every tile of 64 rows differ between runs: a missing barrier"),
-        (extent((1, 3, 5, 7, 9, 11, 13)), "rows 1, 3, 5, 7, 9, 11, ... of every tile"),
-        (extent(tuple(range(16, 64)), tiles=1), "a race (a missing barrier)"),
-        (extent(tuple(range(64))), "a race (a missing barrier)"),
-        (extent(tuple(range(64)), largest=1e-6), "the last digits differ: sums whose order changes from run to run"),
-        (extent(tuple(range(64)), slices=1), "one slice of 6 differs: a race"),
-    ],
-)
-def test_what_differs_between_launches_points_to_a_cause(code: str, differs: Extent, words: str) -> None:
-    assert words in cause(different(code, differs))
-
-
 @pytest.mark.parametrize(
     ("found", "where", "words"),
     [
@@ -165,17 +132,6 @@ def test_a_crash_or_broken_invariant_says_why(code: str, detail: str, words: str
     assert outcome_words(outcome)[-2:] == ["  one", "  two"]
 
 
-def test_every_reason_to_stop_has_words_of_its_own() -> None:
-    said = set()
-    for stop in Stop:
-        found = measurement(50.0).model_copy(update={"stopped": stop})
-        lines = outcome_words(measured(16, 50.0).model_copy(update={"measurement": found}))
-        (line,) = (line for line in lines if line.startswith("The race ended because "))
-        said.add(line)
-        assert ("estimates" in line) == stop.gives_up
-    assert len(said) == len(Stop)
-
-
 @pytest.mark.parametrize(
     ("micros", "words"),
     [
@@ -201,12 +157,3 @@ def test_what_the_finals_confirmed_is_told_before_the_estimate(
     assert words in second
     assert third.startswith("Search estimate, biased: measured: 2.500 times as fast")
     assert f"{best.entry.difference:+.1%} off" in third
-
-
-def test_where_the_gate_is_looser_is_said_with_the_reason() -> None:
-    outcome = measured(16, 50.0)
-    assert outcome.gate is not None
-    policy = GatePolicy(tolerance=Tolerance(times=2.0, reason="good enough for what we do"))
-    loose = outcome.model_copy(update={"gate": outcome.gate.model_copy(update={"policy": policy})})
-    assert "loosens the gate: tolerances times 2: good enough for what we do" in outcome_words(loose)[-1]
-    assert "loosens" not in outcome_words(outcome)[-1]

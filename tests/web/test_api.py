@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from concurrent.futures import BrokenExecutor
 from multiprocessing import active_children, connection
 from pathlib import Path
@@ -13,11 +12,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from autotuner.store import Store, figures, sweeps
+from autotuner.store import Store, figures
 from autotuner.tuning import covered
 from autotuner.tuning.finals import standings
 from autotuner.values.model import json_of
-from autotuner.values.sweep import State
 from autotuner.views.figure_tables import baselines_table, costs_table, coverage_table, history_table
 from autotuner.views.trials_table import trials_of
 from autotuner.web.beliefs_process import BeliefsFinder
@@ -129,12 +127,6 @@ def test_an_odd_value_is_422_with_its_name(client: TestClient, study: str) -> No
     assert "limit" in answer.json()["error"]
 
 
-def test_metrics_are_in_prometheus_form(client: TestClient, study: str) -> None:
-    text = client.get("/metrics").text
-    assert f'autotuner_study_judged{{study="{study}"}} 80.0' in text
-    assert 'autotuner_sweeps{state="queued"} 0.0' in text
-
-
 # The queue ------------------------------------------------------------------------------------------------------------
 
 ASKED = {"space": "sdpa_cpu_small", "trials": 5, "minutes": 2.5}
@@ -191,20 +183,6 @@ def test_a_sweep_is_paused_resumed_cancelled_and_retried(writable: TestClient, s
     assert change("resume") == 409
 
 
-def test_what_a_caller_has_waited_for_is_in_the_answer(
-    writable: TestClient, shown: dict[str, str], tmp_path: Path
-) -> None:
-    """A worker's change is seen at once, though nobody told the server."""
-    view = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()
-    path = f"{API}/sweeps/{view['number']}"
-    assert writable.get("/queue").status_code == 200
-    with Store.open(str(tmp_path / "studies.db")) as store:
-        assert sweeps.claim(store, view["number"], "a test") is not None
-        found = writable.get(f"{path}?wait=60&since={view['revision']}").json()
-    assert found["revision"] > view["revision"]
-    assert found["state"] == "running"
-
-
 def events(text: str) -> list[dict[str, str]]:
     """The events of a stream, by field."""
     blocks = [block.splitlines() for block in text.split("\n\n") if block.startswith(("id:", "event:"))]
@@ -223,25 +201,6 @@ def test_events_come_as_a_stream_that_can_be_taken_up_again(writable: TestClient
     assert json.loads(found[0]["data"])["number"] == int(found[0]["id"])
     rest = events(writable.get(f"{path}/events", headers={"Last-Event-ID": found[0]["id"]}).text)
     assert [each["event"] for each in rest] == kinds[1:]
-
-
-def test_what_is_asked_for_is_what_a_worker_finds(writable: TestClient, shown: dict[str, str], tmp_path: Path) -> None:
-    body = {**ASKED, "problems": ["(1,2,64,64) float32"], "name": "mine", "priority": 3}
-    writable.post(f"{API}/sweeps", headers=shown, json=body)
-    with Store.open(str(tmp_path / "studies.db")) as store:
-        (sweep,) = sweeps.every(store)
-    assert (sweep.name, sweep.priority, sweep.state) == ("mine", 3, State.QUEUED)
-    assert sweep.request.problems == ("(1,2,64,64) float32 full",)
-
-
-def test_every_model_of_the_description_has_one_name_and_every_call_a_readable_one(client: TestClient) -> None:
-    """So that programs that write clients, such as openapi-python-client, leave none out."""
-    document = client.get(f"{API}/openapi.json").json()
-    titles = {name: schema["title"] for name, schema in document["components"]["schemas"].items()}
-    assert {name: title for name, title in titles.items() if name != title} == {}
-    calls = [call["operationId"] for path in document["paths"].values() for call in path.values()]
-    assert len({*calls}) == len(calls)
-    assert [each for each in calls if not re.fullmatch(r"[a-z]+(_[a-z]+)*", each)] == []
 
 
 def test_every_answer_is_one_that_the_description_names(writable: TestClient, shown: dict[str, str]) -> None:

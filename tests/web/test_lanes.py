@@ -63,20 +63,6 @@ def test_builds_stand_where_they_began_and_builders_without_any_are_there_too() 
     assert run.device_idle == pytest.approx(1 - (4 + 10 + 2) / 40)
 
 
-def test_a_trial_that_was_recorded_late_overlaps_no_other() -> None:
-    """The driver took both in at once: the first one had been over when the second began."""
-    trials = [trial(1, 20, 0, 1, 6), trial(1, 20.5, 1, 1, 8)]
-    (run,) = runs_of([session(1, 0, 40, 0, 1)], trials)
-    (device,) = run.devices
-    assert [(each.start, each.end) for each in device.stretches] == [
-        (6.5, 9.5),
-        (9.5, 12.5),
-        (12.5, 16.5),
-        (16.5, 20.5),
-    ]
-    assert [each.stage for each in device.stretches] == ["check", "measure", "check", "measure"]
-
-
 def shown(store: Store, study: str) -> tuple[str, tuple[Run, ...], tuple[tuple[object, ...], ...]]:
     snapshot = Reader(store).study(study)
     figure, _ = timeline(snapshot, Links())

@@ -102,21 +102,6 @@ def test_the_answers_are_those_of_the_finals(client: TestClient, study: str, mad
     assert f"Trial {best.entry.number}, confirmed" in text
 
 
-def test_the_scatter_follows_its_query_without_a_script(client: TestClient, study: str) -> None:
-    data = client.get(f"/studies/{study}/variants.json").json()
-    name, parameter = next(iter(data["parameters"].items()))
-    level = parameter["levels"][0]
-    wanted = sum(each == 0 for each in parameter["values"])
-    text = client.get(f"/studies/{study}/variants", params={"x": name, "y": "us", f"p.{name}": level}).text
-    assert f"{wanted} of 80 variants" in text
-    assert len(data["kind"]) == len(data["quantities"]["speedup"]["values"]) == 80
-    rejected_ones = [
-        each for each, cause in zip(data["quantities"]["speedup"]["values"], data["cause"], strict=True) if cause >= 0
-    ]
-    assert rejected_ones
-    assert set(rejected_ones) == {None}
-
-
 def test_a_page_is_sent_again_only_when_something_has_changed(client: TestClient, study: str) -> None:
     first = client.get(f"/studies/{study}")
     again = client.get(f"/studies/{study}", headers={"If-None-Match": first.headers["etag"]})
@@ -146,16 +131,6 @@ def test_a_saved_page_needs_nothing(client: TestClient, study: str, made: Path) 
         best = standings.best(store, study)
     assert best is not None
     assert f'id="trial-{best.entry.number}"' in answer.text
-
-
-def test_a_saved_page_holds_what_each_page_of_the_study_shows(client: TestClient, study: str) -> None:
-    saved = client.get(f"/studies/{study}/saved.html").text
-    for tab in TABS[:9]:
-        page = client.get(f"/studies/{study}{tab}").text
-        shown = set(re.findall(r'<figure id="([^"]+)"', page))
-        assert shown, tab
-        assert {each for each in shown if f'<figure id="{each}"' not in saved} == set(), tab
-    assert "How far to trust this" in saved  # the beliefs in words
 
 
 # What a store may hold ------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Random points of a CUDA space on random small problems in the emulator, for as long as it may take.
 
-python -m tests.emulator.fuzz SPACE --seconds 300 --seed 1 [--views]
+    python -m benchmarks.gate.fuzz SPACE --seconds 300 --seed 1 [--views]
 
 With --views tensors lie anywhere, heads are in groups, and there are log-sum-exps: for a space whose implementations
 take them.
@@ -60,7 +60,7 @@ def one(name: str, draw: random.Random, views: bool) -> str | None:
 
 def main() -> int:
     """0 when nothing was found."""
-    parser = argparse.ArgumentParser(prog="python -m tests.emulator.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("space")
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", type=int, default=1)
