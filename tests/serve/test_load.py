@@ -333,20 +333,9 @@ def test_where_the_device_is_another_it_says_what_it_serves_and_why_that_is_not_
         autotuner.load(write(other, tmp_path / "best.json"))
 
 
-<<<<<<< HEAD
-def test_a_length_that_was_tried_and_left_out_is_torchs_with_the_reason(tmp_path: Path, artifact: Artifact) -> None:
-    of = table([served(artifact)], [(problem(32), artifact.digest)])
-    of = of.model_copy(update={"left_out": (LeftOut(problem=problem(40), use=artifact.digest, why="tried: slower"),)})
-    assert autotuner.load(write(of, tmp_path / "best.json")).explain(*qkv(40)) == (None, "tried: slower")
-
-
 @pytest.mark.parametrize("of", ["program", "library_sha256"])
 def test_another_program_than_the_proven_one_is_refused(tmp_path: Path, artifact: Artifact, of: str) -> None:
     other = served(artifact).model_copy(update={of: "0" * 64})
-=======
-def test_another_program_than_the_proven_one_is_refused(tmp_path: Path, artifact: Artifact) -> None:
-    other = served(artifact).model_copy(update={"program": "0" * 64})
->>>>>>> 3a60ce89 (Tests: what two levels said is said at the one that a user sees; commands of the golden file are not called again as processes; of thirty restarts of a server six run in CI, the others with --all)
     path = write(table([other], [(problem(32), artifact.digest)]), tmp_path / "best.json")
     with pytest.raises(InputError, match="another program than the one that was proven"):
         autotuner.load(path)
