@@ -135,8 +135,9 @@ def export(
     elif found.best.finals is None:
         out.print(
             "Nothing is confirmed yet: this is the fastest of the search, by an estimate. Without finals the file has"
-            " no table, so `autotuner.load` serves nothing by it. `autotuner finals` confirms the best; then export"
-            " again. With --estimates the table serves what the search found."
+            " no table of what serves which problem: by it `autotuner.load` serves nothing, and every call goes on to"
+            " PyTorch. `autotuner finals` confirms the best within some minutes; then export again. With --estimates"
+            " the table serves what the search found."
         )
     say_where_the_gate_is_looser(found.best)
 

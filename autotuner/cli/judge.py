@@ -45,7 +45,7 @@ def finals(
     as_json: JsonOption = False,
     patience: PatienceOption = config.PATIENCE_MINUTES,
 ) -> None:
-    """Confirms the best variants of a study in fresh processes, on fresh inputs, against the winner's curse.
+    """Times the best variants of a study again, in fresh processes: the best of many looks better than it is.
 
     Can be run again later, and on another machine with the same device and a copy of the store. With --trial or --aa
     one variant is timed again in one fresh process, and nothing is recorded. An honest stopwatch names no winner where
@@ -115,7 +115,7 @@ def gate(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Puts one built variant through the whole gate and explains the verdict.
+    """Puts one built variant through the gate, the checks that it is right, and explains the verdict.
 
     Exit code 1 when it is rejected. With --reference the op's baselines go through every case of the gate; exit code 1
     when one of them is out of its tolerance.

@@ -76,7 +76,7 @@ def leaderboard(
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="how many lines")] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """The fastest variants that passed the gate."""
+    """The fastest variants that passed the gate, which checks that they are right."""
     with of as (store, study):
         if as_json:
             print_json(leaderboard_of(store, study, limit).json())
@@ -199,7 +199,10 @@ def show(
 
 @takes(one_study)
 def explain(of: OneStudy, as_json: JsonOption = False) -> None:
-    """What a study has shown: what matters, what is dead, what is rejected where, what is left. Builds nothing."""
+    """What a study has shown: what matters, what changes nothing, what is rejected where, what is left.
+
+    It builds nothing.
+    """
     from autotuner.views import beliefs_text
     from autotuner.views.kept_beliefs import kept_beliefs
     from autotuner.views.terminal import printed

@@ -41,7 +41,10 @@ def submit(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Asks for a sweep; a worker does it. The space is taken as it is now, whatever becomes of its file."""
+    """Asks for a sweep, which is what `tune` does; a worker does it later, or on another machine.
+
+    The space is taken as it is now, whatever becomes of its file.
+    """
     from autotuner.jobs import outlook, queue
     from autotuner.store import Store
     from autotuner.tuning import workbench

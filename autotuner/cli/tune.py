@@ -36,7 +36,11 @@ def tune(
     ] = False,
     store: StoreOption = None,
 ) -> None:
-    """Runs a sweep, or goes on with one; ends with finals and a leaderboard, and writes the best configuration."""
+    """Searches for the fastest right variant, or goes on with a search; confirms the best and writes it to a file.
+
+    A search is a sweep of a space: it builds, checks and times one variant after the other, and its results are kept in
+    a study. The same command goes on where one was stopped.
+    """
     from autotuner.store import Store
     from autotuner.tuning import workbench
 
@@ -77,7 +81,8 @@ def _says_what_is_kept(store: Store, shown: Progress) -> Iterator[None]:
     except KeyboardInterrupt:
         if shown.study is None:
             raise Stopped("stopped before anything was judged; the same command starts again") from None
-        kept = f"{shown.judged} judged variants of {shown.study} are kept in {store.label}"
+        count = "1 judged variant" if shown.judged == 1 else f"{shown.judged} judged variants"
+        kept = f"{count} of {shown.study} {'is' if shown.judged == 1 else 'are'} kept in {store.label}"
         on = "the same command goes on, `autotuner finals` confirms the best so far, `autotuner show` shows it"
         raise Stopped(f"stopped: {kept}; {on if shown.judged else 'the same command goes on'}") from None
 
@@ -166,6 +171,12 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     if made.without is not None:  # the best configuration is worth its file all the same
         out.print(f"{output} has no table of what serves which problem: {made.without}", style="yellow")
     out.print(f"{output} has trial {best.entry.number} of {study}: {chosen_because(best)}.")
+    if made.table is None:
+        out.print(f"`autotuner finals {study}` confirms it within some minutes; `autotuner show` says more of it.")
+    elif any(each.use is not None for each in made.table.entries):
+        out.print(f'`autotuner.load("{output}")` serves it in Python; `autotuner show` says more of it.')
+    else:
+        out.print("No variant is shown to be faster than PyTorch: by this file `autotuner.load` leaves it every call.")
     if made.table is not None and len(made.table.entries) > 1:
         out.print(table_words(made.table))
     for _, each in found:

@@ -302,7 +302,7 @@ class Database:
             raise StoreError(f"{path.parent} is not a folder: create it, or give another path for the store")
         if not path.exists():
             if not create:
-                raise StoreError(f"{path} does not exist: give a store's path, or start a search to make one")
+                raise StoreError(f"{path} does not exist: `autotuner tune` makes one, --store names another")
         elif not os.access(path, os.R_OK | os.W_OK):
             raise StoreError(f"{path} cannot be read and written by this user: change its permissions")
         kind = file_system_of(path.parent)

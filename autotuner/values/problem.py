@@ -96,7 +96,10 @@ class Problem(Model):
                 raise ValueError(f"{show(text)}: unknown {show(word)}{hint}; the form is {cls.FORM}")
             fields |= {"dtype": dtype} if dtype in ITEM_BYTES else found
         if "dtype" not in fields:
-            raise ValueError(f"{show(text)}: the dtype is missing; expected one of {', '.join(ITEM_BYTES)}")
+            raise ValueError(
+                f"{show(text)}: the dtype is missing; expected one of {', '.join(ITEM_BYTES)},"
+                f" such as {show(f'{text.strip()} {next(iter(ITEM_BYTES))}')}"
+            )
         return cls.model_validate(fields, strict=True)
 
     @classmethod

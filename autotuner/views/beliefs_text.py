@@ -132,9 +132,9 @@ def _dead(knobs: tuple[BuiltKnob, ...]) -> list[str]:
     dead = [line for knob in knobs for line in _dead_lines(knob)]
     seen = sum(knob.state != "not seen" for knob in knobs)
     if dead:
-        head = f"What did not reach the program, of {seen} parameters that two trials differ in alone:"
+        head = f"What did not change the program, of {seen} parameters that two trials differ in alone:"
     elif not seen:
-        head = "Whether a parameter is dead is not known: no two trials differ in one alone."
+        return ["Whether a parameter never changes the program is not known yet: no two trials differ in one alone."]
     else:
         head = f"No parameter is dead: each of the {seen} that two trials differ in alone changed the program."
     unseen: dict[str, list[str]] = {}

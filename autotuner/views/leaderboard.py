@@ -141,10 +141,10 @@ def _notes(entries: Sequence[Entry], of: StudyRecord, baseline: str) -> list[str
         notes += ["confirmed: in fresh processes, on fresh inputs.", "search, us: of the search, biased: the best of"]
         notes[-1] += " many looks better than it is."
     else:
-        notes.append("Search estimates: the best of many looks better than it is.")
+        notes.append("Estimates of the search, not confirmed: the best of many looks better than it is.")
     line = " ".join(filter(None, [*notes, over_words(len(of.problems), of.objective)]))
     if not has_finals:
-        return [line]
+        return [line, f"`autotuner finals {of.name}` times the best again, in fresh processes, and confirms them."]
     crowned = next((entry.number for entry in entries if entry.crowned), None)
     tied = tuple(entry.number for entry in entries if entry.tied)
     return [ending_words(crowned, tied, any(entry.beaten for entry in entries), baseline), line]

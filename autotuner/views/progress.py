@@ -74,8 +74,10 @@ class Progress:
         )
         if self._space.why_another_default:
             self._foot.say(self._space.why_another_default)
+        self._foot.say(f"{self._device.name}, {self._sides()}{self._protocol.cache} cache")
         self._foot.say(
-            f"{self._device.name}, {self._sides()}{self._protocol.cache} cache; the baselines are timed first"
+            f"first the baselines are timed, which is what {self._baseline} takes here: up to a minute or two; then"
+            " each variant is built, checked and raced against the fastest of them"
         )
         self._foot.__enter__()
         return self
@@ -203,7 +205,7 @@ class Progress:
         best = (
             f"best {speedup_of(self._best):.3f}x {self._baseline}"
             if math.isfinite(self._best)
-            else "nothing measured yet"
+            else "no right variant was measured yet"
         )
         rejected = _counts(self._rejected) if self._rejected else "none"
         failed = f"; not judged: {_counts(self._failed)}" if self._failed else ""
@@ -213,11 +215,11 @@ class Progress:
 
     def _left(self) -> str:
         """Time left, by what was judged so far and by the budget, finals included."""
-        now = self._now()
-        seconds = min(
-            self._time_left.left_s(now) if self._time_left is not None else math.inf, max(0.0, self._until - now)
-        )
-        return left(seconds + self._finals_s) + (" with finals" if self._finals_s else "")
+        now, finals = self._now(), " with finals" if self._finals_s else ""
+        if now >= self._until:
+            return "the time is up: what is in flight is judged to its end" + (", then finals" if finals else "")
+        of_trials = self._time_left.left_s(now) if self._time_left is not None else math.inf
+        return left(min(of_trials, self._until - now) + self._finals_s) + finals
 
 
 def _doing(event: UnderWay) -> str:
@@ -225,9 +227,11 @@ def _doing(event: UnderWay) -> str:
     parts = [
         f"building {', '.join(map(str, event.building))}" if event.building else "",
         f"judging {event.judging[0]}" if event.judging else "",
-        "racing the best against itself" if event.racing and not event.judging else "",
+        "timing the best against itself, which shows how much times vary here"
+        if event.racing and not event.judging
+        else "",
     ]
-    return ", ".join(filter(None, parts)) or "thinking"
+    return ", ".join(filter(None, parts)) or "choosing what to try next"
 
 
 def _counts(causes: Counter[Verdict]) -> str:

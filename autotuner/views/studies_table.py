@@ -140,7 +140,7 @@ def _best(summary: StudySummary) -> str:
 
 def _spread(summary: StudySummary) -> str:
     spread = summary.spread
-    if spread is None:
+    if spread is None or spread.measured < 2:
         return ""
     return (
         f"{spread.worst_to_best:.1f}x between the worst ({spread.worst_us:.1f} us) and the best"

@@ -64,7 +64,8 @@ def best_words(best: Best) -> list[str]:
     """The trial to use for a person: what the finals confirmed, where there were some, and what the search found."""
     confirmed, finals, entry = best.confirmed, best.finals, best.entry
     if confirmed is None or finals is None or entry.difference is None:
-        return outcome_words(best.outcome, _op(best))
+        unconfirmed = "The fastest of the search so far, an estimate that looks better than it is: the best of many."
+        return [f"{unconfirmed} `autotuner finals` confirms it.", *outcome_words(best.outcome, _op(best))]
     where = (
         f"finals {finals.id} of {finals.finished_at:%Y-%m-%d}: {finals.processes} processes x {finals.blocks} blocks"
     )

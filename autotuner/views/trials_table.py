@@ -36,8 +36,11 @@ def trials_table(found: list[ListedTrial], confirmed: Mapping[int, Speedup], of:
     """
     signs = [sign for sign in SIGNS if any(sign_of(each) == sign for each in found)]
     notes = [*(f"{sign} {SIGNS[sign]}." for sign in signs), over_words(len(of.problems), of.objective)]
-    line = " ".join(filter(None, notes)) if found else "No trial was judged yet."
-    return Table.of(trial_columns(confirmed, op_of(of.problems[0]).words.baseline), found, [line], sign_of)
+    line = (
+        " ".join(filter(None, notes)) if found else f"{of.name}: no variant was judged yet; `autotuner tune` goes on."
+    )
+    columns = trial_columns(confirmed, op_of(of.problems[0]).words.baseline)
+    return Table.of(columns, found, [line] if line else [], sign_of)
 
 
 def trial_columns(

@@ -46,7 +46,7 @@ def test_a_signal_ends_a_sweep_with_one_line_and_so_does_a_second_one(
         start_new_session=True,
     ) as process:
         assert process.stdout is not None
-        assert any("the baselines are timed first" in line for line in process.stdout)
+        assert any("first the baselines are timed" in line for line in process.stdout)
         for _ in range(times):
             process.send_signal(number)
         _, said = process.communicate(timeout=60)

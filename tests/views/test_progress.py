@@ -67,7 +67,7 @@ def test_it_ticks_between_events(seen: Seen, sweep: Progress) -> None:
     seen.now += 12
     assert seen.foot(sweep)[0] == "building 1, 2, judging 0; 12 s"
     sweep.hear(UnderWay(building=(), judging=(), racing=True))
-    assert seen.foot(sweep)[0] == "racing the best against itself; 0 s"
+    assert seen.foot(sweep)[0].startswith("timing the best against itself")
 
 
 def test_the_foot_says_how_far_it_is_the_best_the_causes_and_the_time_left(seen: Seen, sweep: Progress) -> None:

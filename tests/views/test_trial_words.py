@@ -146,7 +146,9 @@ def test_what_the_finals_confirmed_is_told_before_the_estimate(
     record_all(store, session, [measured(16, 40.0), measured(32, 48.0)])
     before = standings.best(store, "scalar-abc")
     assert before is not None
-    assert best_words(before) == outcome_words(before.outcome)
+    remedy, *found = best_words(before)
+    assert "`autotuner finals` confirms it" in remedy
+    assert found == outcome_words(before.outcome)
     hold_finals(store, micros, {16: 0, 32: 1})
     best = standings.best(store, "scalar-abc")
     assert best is not None
