@@ -62,6 +62,11 @@ class Cage(NamedTuple):
     """It can signal nobody but itself and its children."""
     memory: bool = True
     """It has no more data than the machine has memory."""
+    processes: bool = True
+    """It starts none, and no other program, unless it runs a sanitizer."""
+    compiles: tuple[str, ...] = ()
+    """Element types for which libraries that the baselines call write machine code as they run. With any other one it
+    cannot make memory executable that is writable, or was."""
     tools: bool = True
     """A process that runs a sanitizer has the walls on files, network and system calls too."""
     references: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ from autotuner.values.verdict import Fault
 if TYPE_CHECKING:
     from autotuner.forge.build_inputs import BuildInputs
 
-
+LISTING = "variant.s"
+"""Beside a library: its machine code as text."""
 HOST = "host.o"
 """The host side in a build's folder, where a variant has one."""
 IDENTITY = ("at_build_id", "at_macros")
@@ -94,9 +96,17 @@ class Toolchain(Model):
     def resources(self, folder: Path, printed: str) -> dict[str, int] | Fault:
         """What was compiled in the folder uses; a fault when the device could not launch it."""
 
-    @abstractmethod
+    def list_code(self, folder: Path, code: str | None) -> None:
+        """Keeps the machine code as text beside the library: it is made once a build, beside other builds, and where a
+        variant is judged no program can be called."""
+        if code is not None:
+            (folder / LISTING).write_text(code)
+
     def disassembly(self, library: Path) -> str | None:
         """The machine code of a built library as text; None where it was built without a disassembler at hand."""
+        with contextlib.suppress(OSError):
+            return (library.parent / LISTING).read_text()
+        return None
 
 
 def ask(compiler: str, *arguments: str) -> str:

@@ -49,13 +49,21 @@ class CageParts(NamedTuple):
         return cls(kind, tuple(sorted(path for path in found if path.exists())))
 
 
-def enter(parts: CageParts, folder: Path, sanitizes: bool = False) -> None:
-    """Enters the cage; `folder` is where the process writes. A process that `sanitizes` runs tools that trace, and
-    that reserve more memory than there is.
+class Work(NamedTuple):
+    """What the process is about to do."""
+
+    dtype: str
+    """Element type of its problems."""
+    sanitizes: bool = False
+    """It builds and runs programs that trace, and that reserve more memory than there is."""
+
+
+def enter(parts: CageParts, folder: Path, work: Work) -> None:
+    """Enters the cage; `folder` is where the process writes.
 
     Raises OSError where the machine has a wall, by `missing`, and it cannot be put up.
     """
-    kind = parts.kind
+    kind, sanitizes = parts.kind, work.sanitizes
     seccomp.give_up_privileges()
     _limit(memory=kind.memory and not sanitizes)
     if sanitizes and not kind.tools:
@@ -64,8 +72,14 @@ def enter(parts: CageParts, folder: Path, sanitizes: bool = False) -> None:
     if kind.files and landlock.version():
         landlock.restrict(parts.reads, [folder, *map(Path, DEVICES), *_matching(kind.writes)])
     if kind.system_calls and seccomp.machine() is not None:
-        signals = kind.signals and not scoped and not sanitizes
-        seccomp.refuse(traces=not sanitizes, network=kind.network, signals=signals)
+        walls = seccomp.Walls(
+            traces=not sanitizes,
+            network=kind.network,
+            signals=kind.signals and not scoped and not sanitizes,
+            processes=kind.processes and not sanitizes,
+            code=work.dtype not in kind.compiles and not sanitizes,
+        )
+        seccomp.refuse(walls)
 
 
 def missing(kind: Cage) -> list[str]:
@@ -78,8 +92,12 @@ def missing(kind: Cage) -> list[str]:
     if not (kind.system_calls and seccomp.machine()):
         why = "its numbers are not known for this processor" if not seccomp.machine() else "left out for this device"
         found.append(f"system calls: {why}; a variant can use the network, trace and signal other processes")
-    elif not kind.network:
-        found.append("network: left out for this kind of device")
+    else:
+        left_out = {"network": kind.network, "processes": kind.processes}
+        found += [f"{name}: left out for this kind of device" for name, there in left_out.items() if not there]
+    if kind.compiles:
+        types = " and ".join(kind.compiles)
+        found.append(f"code: libraries write some for {types}, so a variant can then make memory executable")
     if not kind.memory:
         found.append("memory: the driver of this kind of device reserves more than there is, so it has no limit")
     return found

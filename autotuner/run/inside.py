@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from autotuner.gate.cases import Case
 from autotuner.run import cage
-from autotuner.run.cage import CageParts
+from autotuner.run.cage import CageParts, Work
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob, perform
 from autotuner.run.line import MakeLine
 from autotuner.run.messages import Message, Raised, send
@@ -79,8 +79,8 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
             if parts.kind.references:
                 artifact = job.built.artifact if isinstance(job, JudgeJob) else None
                 draw_up(line().references(job.conditions, artifact), say)
-            sanitizes = isinstance(job, JudgeJob) and (job.sanitize or (job.checks_memory and not parts.kind.tools))
-            cage.enter(parts, folder, sanitizes)
+            sanitizes = isinstance(job, JudgeJob) and (job.sanitize or job.checks_memory)
+            cage.enter(parts, folder, Work(job.conditions.compiled_for.dtype, sanitizes))
 
     for _ in range(role.jobs):
         try:

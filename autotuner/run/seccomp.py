@@ -12,6 +12,7 @@ import os
 import platform
 import socket
 import struct
+from typing import NamedTuple
 
 PR_SET_NO_NEW_PRIVS = 38
 CAPABILITIES = 0x20080522
@@ -22,8 +23,8 @@ SET_MODE_FILTER = 1
 ALL_THREADS, KEEP_SPECULATION = 1, 1 << 2
 """Flags. Without the second one older kernels slow down all that the process computes."""
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
+LOAD, AND, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT, THIRD_ARGUMENT = 0, 4, 16, 32
 """Offsets in what the filter sees. Of an argument the lower half counts: process numbers, families and flags are
 small."""
 X32 = 0x40000000
@@ -44,8 +45,22 @@ REFUSED = {
     **{"swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60), "syslog": (103, 116)},
     **{"settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266)},
     **{"sethostname": (170, 161), "tkill": (200, 130), "pidfd_send_signal": (424, 424)},
+    **{"shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195)},
+    **{"semget": (64, 190), "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192)},
+    **{"msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187), "mq_open": (240, 180)},
 }
 """By name: the number on each machine."""
+FORKS = (57, 58)
+"""fork and vfork: x86 alone has them."""
+EXEC = {"execve": (59, 221), "execveat": (322, 281)}
+PRCTL, CONTROLS = (157, 167), (53, 26)
+"""Of speculation and of the time stamp counter: both change how fast others are, or what time it seems to be."""
+MMAP, PROTECT = (9, 222), {"mprotect": (10, 226), "pkey_mprotect": (329, 288)}
+EXECUTABLE, WRITABLE = 4, 2
+PERSONALITY = (135, 92)
+"""It can make all memory executable."""
+A_THREAD = 0x10000
+"""The flag of clone that asks for one."""
 PTRACE, SOCKET, SECCOMP = (101, 117), (41, 198), (317, 277)
 CLONE, CLONE3 = (56, 220), (435, 435)
 NAMESPACES = 0x7E020000
@@ -76,14 +91,28 @@ def give_up_privileges() -> None:
             raise OSError(ctypes.get_errno(), "root's rights could not be given up")
 
 
-def refuse(traces: bool, network: bool, signals: bool) -> None:
-    """From now on the calls of the table fail, and as wished those that trace other processes, that make a socket of a
-    network, and that signal others. Raises OSError."""
+class Walls(NamedTuple):
+    """What is refused beside the calls of the table."""
+
+    traces: bool = True
+    """To trace other processes."""
+    network: bool = True
+    """To make a socket of a network."""
+    signals: bool = True
+    """To signal others."""
+    processes: bool = True
+    """To start a process, or another program."""
+    code: bool = True
+    """To make memory executable that is writable, or was."""
+
+
+def refuse(walls: Walls) -> None:
+    """From now on the calls of the table fail, and those of the walls. Raises OSError."""
     here = machine()
     if here is None:
         raise OSError(errno.ENOSYS, f"no table of system calls for {platform.machine()}")
     libc = ctypes.CDLL(None, use_errno=True)
-    program = _program(*here, traces, network, signals)
+    program = _program(*here, walls)
     instructions = ctypes.create_string_buffer(program, len(program))
     filters = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
     flags = ctypes.c_uint(ALL_THREADS | KEEP_SPECULATION)
@@ -95,27 +124,41 @@ def refuse(traces: bool, network: bool, signals: bool) -> None:
         raise OSError(code, f"seccomp: {os.strerror(code)}")
 
 
-def _program(audit: int, column: int, traces: bool, network: bool, signals: bool) -> bytes:
-    """The filter: eight bytes an instruction."""
-    refused = [numbers[column] for numbers in (*REFUSED.values(), *([PTRACE] if traces else []))]
-    own = [numbers[column] for numbers in (*OWN.values(), *(SIGNALS.values() if signals else ()))]
-    lines = [_line(LOAD, ARCHITECTURE), _line(EQUAL, audit, 1, 0), _line(RETURN, KILL), _line(LOAD, NUMBER)]
-    if column == 0:
-        lines += [_line(AT_LEAST, X32, 0, 1), _line(RETURN, ERRNO | errno.ENOSYS)]
-    for number in refused:
-        lines += [_line(EQUAL, number, 0, 1), _line(RETURN, ERRNO | errno.EPERM)]
-    lines += [_line(EQUAL, CLONE3[column], 0, 1), _line(RETURN, ERRNO | errno.ENOSYS)]
-    lines += [_line(EQUAL, CLONE[column], 0, 4), _line(LOAD, FIRST_ARGUMENT)]
-    lines += [_line(ANY_BIT, NAMESPACES, 0, 1), _line(RETURN, ERRNO | errno.EPERM), _line(RETURN, ALLOW)]
-    if network:
-        lines += [_line(EQUAL, SOCKET[column], 0, 4), _line(LOAD, FIRST_ARGUMENT)]
-        lines += [_line(EQUAL, socket.AF_UNIX, 1, 0), _line(RETURN, ERRNO | errno.EACCES), _line(RETURN, ALLOW)]
-    for number in own:
-        lines += [_line(EQUAL, number, 0, 5), _line(LOAD, FIRST_ARGUMENT), _line(EQUAL, os.getpid(), 2, 0)]
-        lines += [_line(EQUAL, 0, 1, 0), _line(RETURN, ERRNO | errno.EPERM), _line(RETURN, ALLOW)]
-    return b"".join([*lines, _line(RETURN, ALLOW)])
-
-
 def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     """One instruction; a jump skips that many."""
     return struct.pack("=HBBI", code, if_true, if_false, value)
+
+
+PASS, FAIL = _line(RETURN, ALLOW), _line(RETURN, ERRNO | errno.EPERM)
+
+
+def _program(audit: int, column: int, walls: Walls) -> bytes:
+    """The filter: eight bytes an instruction."""
+    lines = [_line(LOAD, ARCHITECTURE), _line(EQUAL, audit, 1, 0), _line(RETURN, KILL), _line(LOAD, NUMBER)]
+    if column == 0:
+        lines += [_line(AT_LEAST, X32, 0, 1), _line(RETURN, ERRNO | errno.ENOSYS)]
+
+    def of(numbers: tuple[int, int], *body: bytes) -> None:
+        """What happens to a call."""
+        lines.extend([_line(EQUAL, numbers[column], 0, len(body)), *body])
+
+    for numbers in (*REFUSED.values(), *([PTRACE] if walls.traces else [])):
+        of(numbers, FAIL)
+    of(CLONE3, _line(RETURN, ERRNO | errno.ENOSYS))
+    first, third = _line(LOAD, FIRST_ARGUMENT), _line(LOAD, THIRD_ARGUMENT)
+    threads_alone = (_line(ANY_BIT, A_THREAD, 1, 0), FAIL) if walls.processes else ()
+    of(CLONE, first, _line(ANY_BIT, NAMESPACES, 0, 1), FAIL, *threads_alone, PASS)
+    of(PRCTL, first, *(part for control in CONTROLS for part in (_line(EQUAL, control, 0, 1), FAIL)), PASS)
+    if walls.network:
+        of(SOCKET, first, _line(EQUAL, socket.AF_UNIX, 1, 0), _line(RETURN, ERRNO | errno.EACCES), PASS)
+    for numbers in (*OWN.values(), *(SIGNALS.values() if walls.signals else ())):
+        of(numbers, first, _line(EQUAL, os.getpid(), 2, 0), _line(EQUAL, 0, 1, 0), FAIL, PASS)
+    if walls.processes:
+        for numbers in (*EXEC.values(), *([(number, number) for number in FORKS] if column == 0 else [])):
+            of(numbers, FAIL)
+    if walls.code:
+        of(PERSONALITY, FAIL)
+        of(MMAP, third, _line(AND, EXECUTABLE | WRITABLE), _line(EQUAL, EXECUTABLE | WRITABLE, 0, 1), FAIL, PASS)
+        for numbers in PROTECT.values():
+            of(numbers, third, _line(ANY_BIT, EXECUTABLE, 0, 1), FAIL, PASS)
+    return b"".join([*lines, PASS])

@@ -48,7 +48,7 @@ def took(parts: CageParts, folder: Path) -> Took:
     if child == 0:
         os.setsid()
         passed, cpu = time.perf_counter(), time.process_time()
-        cage.enter(parts, folder)
+        cage.enter(parts, folder, cage.Work("float32"))
         os.write(writer, json.dumps([time.perf_counter() - passed, time.process_time() - cpu]).encode())
         signal.pause()
     try:

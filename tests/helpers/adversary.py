@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
+import mmap
 import os
 import resource
 import signal
@@ -49,8 +50,10 @@ def system_call(name: str, *arguments: int) -> int:
     """The result of a system call by its number. Raises OSError."""
     here = seccomp.machine()
     assert here is not None
-    tables = {**seccomp.REFUSED, "ptrace": seccomp.PTRACE, "clone": seccomp.CLONE, "clone3": seccomp.CLONE3}
+    tables = {**seccomp.REFUSED, **seccomp.PROTECT, "ptrace": seccomp.PTRACE, "prctl": seccomp.PRCTL}
+    tables |= {"clone": seccomp.CLONE, "clone3": seccomp.CLONE3, "mmap": seccomp.MMAP}
     libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
     found = int(libc.syscall(tables[name][here[1]], *map(ctypes.c_long, arguments)))
     if found < 0:
         raise OSError(ctypes.get_errno(), name)
@@ -70,8 +73,8 @@ def clone3(flags: str) -> str:
     return fork_with("clone3", ctypes.addressof(kept), len(arguments))
 
 
-def starts_others(_: str) -> str:
-    """Threads and processes by all the ways that libraries have."""
+def starts_threads(_: str) -> str:
+    """By all the ways that libraries have."""
     import torch
 
     torch.set_num_threads(2)
@@ -79,10 +82,43 @@ def starts_others(_: str) -> str:
     thread = threading.Thread(target=str)
     thread.start()
     thread.join()
-    program = subprocess.run(["/bin/sh", "-c", "echo $(echo ran)"], capture_output=True, text=True, check=True)
-    spawned = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 3"], os.environ)
-    code = os.waitstatus_to_exitcode(os.waitpid(spawned, 0)[1])
-    return f"{total:.0f} {program.stdout.strip()} {code} {in_a_child(lambda: None)}"
+    return f"{total:.0f}"
+
+
+def starts_processes(_: str) -> str:
+    """The same, each with what came of it."""
+    ways: list[Callable[[], object]] = [
+        lambda: in_a_child(lambda: None),
+        lambda: subprocess.run(["/bin/sh", "-c", "exit 0"], check=True).returncode,
+        lambda: os.waitpid(os.posix_spawn("/bin/sh", ["sh", "-c", "exit 0"], os.environ), 0)[1],
+        lambda: os.execv("/nowhere", ["nowhere"]),
+    ]
+    return " ".join(map(outcome_of, ways))
+
+
+def outcome_of(attempt: Callable[[], object]) -> str:
+    try:
+        return str(attempt())
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+
+
+PAGE = mmap.PAGESIZE
+READS, WRITES, RUNS = mmap.PROT_READ, mmap.PROT_WRITE, mmap.PROT_EXEC
+PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+
+
+def makes_code(_: str) -> str:
+    """Memory that is writable and executable, at once or one after the other."""
+    memory = system_call("mmap", 0, PAGE, READS | WRITES, PRIVATE, -1, 0)
+    ways: list[Callable[[], object]] = [
+        lambda: system_call("mmap", 0, PAGE, READS | WRITES | RUNS, PRIVATE, -1, 0) and "made",
+        lambda: system_call("mprotect", memory, PAGE, READS | WRITES | RUNS),
+        lambda: system_call("mprotect", memory, PAGE, READS | RUNS),
+        lambda: system_call("pkey_mprotect", memory, PAGE, READS | RUNS, -1),
+        lambda: system_call("mprotect", memory, PAGE, READS),
+    ]
+    return " ".join(map(outcome_of, ways))
 
 
 def connect(target: str) -> str:
@@ -142,7 +178,15 @@ ATTEMPTS: dict[str, Callable[[str], object]] = {
     "enters_a_namespace": lambda flags: system_call("unshare", int(flags)),
     "forks_into_a_namespace": lambda flags: fork_with("clone", int(flags) | signal.SIGCHLD, 0, 0, 0, 0),
     "forks_by_clone3": clone3,
-    "starts_others": starts_others,
+    "starts_threads": starts_threads,
+    "starts_processes": starts_processes,
+    "makes_code": makes_code,
+    "shares_memory": lambda _: system_call("shmget", 0, PAGE, 0o1600),
+    "attaches_memory": lambda _: system_call("shmat", 0, 0, 0),
+    "sends_messages": lambda _: system_call("msgget", 0, 0o1600),
+    "counts_together": lambda _: system_call("semget", 0, 1, 0o1600),
+    "controls_speculation": lambda what: system_call("prctl", 53, int(what), 4, 0, 0),
+    "hides_the_time_stamp": lambda _: system_call("prctl", 26, 1, 0, 0, 0),
     "mounts": lambda _: system_call("mount", 0, 0, 0, 0, 0),
     "queues": lambda _: system_call("io_uring_setup", 1, 0),
     "limits_others": lambda target: resource.prlimit(int(target), resource.RLIMIT_CORE, (0, 0)),

@@ -20,11 +20,13 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.kind import Cage
 from autotuner.forge.build import require_cache
 from autotuner.forge.family import Family
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run import cage, landlock, seccomp
 from autotuner.run.cage import CageParts
 from autotuner.run.local import LocalExecutor
 from autotuner.tuning.workbench import choose_device, load_space
 from autotuner.values import config
+from autotuner.values.variant import Variant
 from benchmarks.provenance import ROOT
 from benchmarks.throughput import cage_cost
 from tests.helpers import preload
@@ -81,7 +83,8 @@ def test_the_driver_cannot_be_touched(executor: LocalExecutor) -> None:
 
 
 def test_nobody_else_can_be_touched(executor: LocalExecutor) -> None:
-    for what in ("signals_its_parent", "sets_the_clock", "mounts", "queues"):
+    others = ("shares_memory", "attaches_memory", "sends_messages", "counts_together")
+    for what in ("signals_its_parent", "sets_the_clock", "hides_the_time_stamp", "mounts", "queues", *others):
         assert tried(executor, what) in ("EPERM", "EACCES"), what
 
 
@@ -107,9 +110,20 @@ def test_there_is_no_namespace_of_its_own(executor: LocalExecutor) -> None:
     assert tried(executor, "forks_by_clone3", users) == "ENOSYS"
 
 
-def test_threads_and_processes_of_its_own_can_be_started(executor: LocalExecutor) -> None:
-    assert tried(executor, "forks_into_a_namespace", 0) == "forked"
-    assert tried(executor, "starts_others") == f"{512**3} ran 3 done"
+def test_threads_of_its_own_can_be_started_and_no_process(executor: LocalExecutor) -> None:
+    assert tried(executor, "forks_into_a_namespace", 0) == "EPERM"
+    assert tried(executor, "starts_processes") == "EPERM EPERM EPERM EPERM"
+    assert tried(executor, "starts_threads") == f"{512**3}"
+
+
+@pytest.mark.parametrize("what", [0, 1, 2])
+def test_how_the_processor_speculates_stays_as_it_is(executor: LocalExecutor, what: int) -> None:
+    """Without it stores are passed by, indirect branches foretold, and the first cache flushed, or not."""
+    assert tried(executor, "controls_speculation", what) == "EPERM"
+
+
+def test_memory_that_was_writable_does_not_become_code(executor: LocalExecutor) -> None:
+    assert tried(executor, "makes_code") == "EPERM EPERM EPERM EPERM 0"
 
 
 def test_without_the_scopes_of_landlock_signals_are_kept_in_as_well() -> None:
@@ -129,7 +143,7 @@ def test_there_are_limits(executor: LocalExecutor) -> None:
 
 
 def test_a_wall_that_is_switched_off_is_not_there(tmp_path: Path) -> None:
-    kind = Cage(files=False, network=False, memory=False)
+    kind = Cage(files=False, network=False, memory=False, processes=False, compiles=("float32",))
     (tmp_path / "file").write_bytes(b"there")
     with (
         closing(LocalExecutor(adversary, preload.CPU, cage=CageParts.of(kind))) as executor,
@@ -138,6 +152,8 @@ def test_a_wall_that_is_switched_off_is_not_there(tmp_path: Path) -> None:
         assert tried(executor, "reads", tmp_path / "file") == "b'ther'"
         assert tried(executor, "connects", server.getsockname()[1]) == "connected"
         assert tried(executor, "traces", os.getpid()) == "EPERM"
+        assert tried(executor, "starts_processes") == "done 0 0 ENOENT"
+        assert tried(executor, "makes_code").startswith("made 0 0")
 
 
 def test_what_a_kind_of_device_names_can_be_used(tmp_path: Path) -> None:
@@ -173,6 +189,20 @@ def test_a_mutant_that_tries_gets_nothing(
     assert (store.read_bytes() == b"seeds") == (caged or act == "reads_the_store")
 
 
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
+def test_a_shipped_variant_passes_within(toolchain: CpuToolchain, dtype: str) -> None:
+    """With all that the gate asks for: torch's products of 16-bit types, and the listing of the machine code."""
+    family, problem = Family.load(config.kernels_dir() / "sdpa"), SdpaProblem.parse(f"(1,2,40,64) {dtype}")
+    parameters = {"BLOCK_N": 64, "EXP": "poly5", "SYNC_POLICY": 0, "THREADS": 1, "UNROLL": 1}
+    variant = Variant(family="sdpa", backend="cpu", impl="scalar", parameters=parameters)
+    conditions = CONDITIONS.model_copy(update={"problems": (problem,)})
+    parts = CageParts.of(DEVICES["cpu"].cage, family.include_dirs)
+    with closing(LocalExecutor(cpu_line(toolchain, family), preload.CPU, cage=parts)) as executor:
+        outcome = judged(executor, variant, conditions, soak="never")
+    assert outcome.gate is not None
+    assert outcome.gate.passed, outcome.fault
+
+
 @pytest.mark.slow
 def test_what_entering_costs_is_measured(tmp_path: Path) -> None:
     """With all that is started beside the cage, in a process that has imported torch. Whether it is below ten
@@ -191,6 +221,7 @@ def test_what_is_lacking_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landlock, "version", lambda: 0)
     monkeypatch.setattr(seccomp, "machine", lambda: None)
     assert [each.split(":")[0] for each in cage.missing(Cage())] == ["files", "system calls"]
+    assert [each.split(":")[0] for each in cage.missing(Cage(compiles=("float16",)))][2:] == ["code"]
     assert cage.summary(Cage()) == "limits"
     around = choose_device(load_space("sdpa_cpu")).device.environment
     assert around["cage"] == "limits"

@@ -18,6 +18,7 @@ from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging, Wishes
 from autotuner.forge.toolchain import Toolchain
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Device
+from autotuner.values.problem import ITEM_BYTES
 from autotuner.values.processor import processor
 from autotuner.values.variant import Value
 
@@ -28,6 +29,8 @@ COPIED = {"machine.py": Path(machine.__file__)}
 """Python that the packages of every kind of device have a copy of: what it says of the processor stands in each."""
 UNKNOWN_CACHE_BYTES = 32 << 20
 """The last-level cache where the system does not say its size."""
+COMPILES = ("float16", "bfloat16") if platform.machine() == "x86_64" else tuple(ITEM_BYTES)
+"""oneDNN writes code for products of 16-bit types; elsewhere than on x86 nobody has looked for which ones it does."""
 WATCHED_S = 0.5
 """Seconds over which it is watched who uses CPU time."""
 LEAST = 0.05
@@ -110,6 +113,6 @@ DEVICE = DeviceKind(
     proven_by=("CPU_VECTOR_BYTES", "CPU_FMA", "CPU_BF16_DOT", "L2_BYTES", "L3_BYTES", "THREADS_ALLOWED"),
     facts_in_torch=_facts_in_torch,
     packaging=Packaging(lambda toolchain: "cpu", lambda facts: {"type": "cpu"}, False, machine.instructions, COPIED),
-    cage=Cage(references=True),
+    cage=Cage(references=True, compiles=COMPILES),
     builders=lambda lanes: builders(),  # however few threads a variant may have: builds and judging take turns
 )

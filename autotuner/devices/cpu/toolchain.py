@@ -79,7 +79,5 @@ class CpuToolchain(Toolchain):
 
     def resources(self, folder: Path, printed: str) -> dict[str, int]:
         stack = [int(line.split("\t")[1]) for line in (folder / "unit.su").read_text().splitlines()]
+        self.list_code(folder, object_file.disassemble(folder / "unit.o"))
         return {"text_bytes": object_file.text_bytes(folder / "unit.o"), "stack_bytes": max(stack, default=0)}
-
-    def disassembly(self, library: Path) -> str | None:
-        return object_file.disassemble(library)

@@ -14,6 +14,7 @@ from autotuner.devices.environment import builders, usable_cpus
 from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging
 from autotuner.forge.toolchain import Toolchain
 from autotuner.values.outcome import Device
+from autotuner.values.problem import ITEM_BYTES
 from autotuner.values.variant import Value
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ DEVICE = DeviceKind(
         reads=("/opt/nvidia*",),
         writes=("/dev/nvidia*", "/dev/dri", "/dev/dxg", "/dev/shm", "/tmp/nvidia-mps", "/run/nvidia-*"),
         memory=False,  # the driver reserves more than there is
+        processes=False,  # torch's compiler calls others when it loads what it has compiled
+        compiles=tuple(ITEM_BYTES),
         tools=False,  # the sanitizer's parts speak to each other through sockets of the network
     ),
     builders=_builders,

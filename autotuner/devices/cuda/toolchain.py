@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import subprocess
 from collections.abc import Sequence
@@ -22,7 +21,6 @@ from autotuner.values.verdict import Fault, Verdict
 HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 """For the host side: it is compiled once, and runs on any CPU of its kind."""
 DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v")
-SASS = "variant.sass"
 SERIALISED = re.compile(r"\(C75\d\d\) Potential Performance Loss: (wgmma.*)")
 """What ptxas says when it waits after each product of a warpgroup: the variant is slow for a reason that is no merit
 or fault of its parameters, and nothing to learn from."""
@@ -109,16 +107,9 @@ class CudaToolchain(Toolchain):
         if (serialised := SERIALISED.search(printed)) is not None:
             return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=f"ptxas: {serialised[1]}")
         code = folder / "variant.cubin"
-        assembly = cubin.disassemble(code, self.nvcc)
-        if assembly is not None:  # once a build, beside other builds, rather than on the way to the device
-            (folder / SASS).write_text(assembly)
+        self.list_code(folder, cubin.disassemble(code, self.nvcc))
         used = {"text_bytes": text_bytes(code), **cubin.resources(printed, cubin.Geometry.read(code))}
         return architecture(self.architecture).refuse(used) or used
-
-    def disassembly(self, library: Path) -> str | None:
-        with contextlib.suppress(OSError):
-            return (library.parent / SASS).read_text()
-        return None
 
 
 def _nvcc() -> str:
