@@ -72,7 +72,7 @@ def spaces(run: Document) -> str:
 def section(run: Document, figure: str | None) -> str:
     """One kept run; `figure` is the name of its drawing, beside the page."""
     charged = "charged" if run["sampler_is_charged"] else "free"
-    said = f"{run['seeds']} searches of each sampler on each space; the sampler's own time is {charged}."
+    said = f"{run['seeds']} searches of each; the sampler's own time is {charged}."
     drawing = [f"![Best so far against the share of the budget]({figure})"] if figure is not None else []
     return "\n\n".join([said, scores(run), *drawing, made(run)])
 

@@ -20,10 +20,8 @@ def cage_cost(document: Document) -> str:
     """docs/method/isolation.md: what it takes a process to enter its cage."""
     walls = document["ms"][WAY]
     told = (
-        f"Entering takes a process {best(walls):.1f} ms of the CPU; {best(walls, 'passed'):.1f} ms passed. These are"
-        f" medians of {document['processes']} processes that had"
-        f" {document['resident_bytes'] / 2**20:.0f} MiB, of {len(walls)} rounds the quietest;"
-        f" the machine had a load of {document['load']:.1f}."
+        f"Entering takes a process of {document['resident_bytes'] / 2**20:.0f} MiB {best(walls):.1f} ms of the CPU, the"
+        f" median of {document['processes']}."
     )
     return "\n".join([*textwrap.wrap(told, 118), made(document)])
 

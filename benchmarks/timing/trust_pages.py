@@ -97,7 +97,7 @@ def aa_sweeps(documents: list[Document]) -> str:
                 f"{100 * found['largest_estimate']:.2f} %",
             ]
         )
-    said = "; ".join(f"`{each['command']}` on {each['when'][:10]}, torch {each['torch']}" for each in documents)
+    said = "; ".join(f"`{each['command']}` on {each['when'][:10]}" for each in documents)
     return f"{table(head, rows)}\n\nMade by {said}."
 
 
