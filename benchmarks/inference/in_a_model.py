@@ -129,11 +129,11 @@ def table(encoders: Sequence[dict[str, Any]], gpts: Sequence[dict[str, Any]]) ->
     largest = max(found[how]["largest_difference"] for found in (*encoders, *gpts) for how in ("eager", "compiled"))
     tokens = "; ".join(
         [
-            f"the encoder's batches are of {', '.join(map(str, encoders[0]['tokens']))} tokens, the last one padded",
+            f"The encoder's batches are of {', '.join(map(str, encoders[0]['tokens']))} tokens, the last one padded",
             f"the GPT's prompts of {', '.join(map(str, gpts[0]['prompts']))}",
         ]
     )
-    said = f"Over {tokens}. {QUARTILES} {OWN_PATH} Outputs and logits differ by {largest:.1e} at most."
+    said = f"{tokens}. {QUARTILES} {OWN_PATH} Outputs and logits differ by {largest:.1e} at most."
     return "\n".join([*lines, "", said, "", made([*encoders, *gpts])])
 
 
