@@ -1,4 +1,5 @@
-"""Every sampler proposes valid points only, none twice, the same ones after a stop; ours finds the best ones."""
+"""Every sampler, ours and one of another package, proposes valid points only, none twice, and the same
+ones after a stop; ours find the best ones."""
 
 from __future__ import annotations
 
@@ -31,10 +32,18 @@ SPACE = simulated.space()
 
 EVERY = [
     pytest.param(name, marks=pytest.mark.slow) if name == "gp" else name  # a proposal of it takes a second
-    for name in sorted(SAMPLERS)
+    for name in (*sorted(SAMPLERS), "downhill")
 ]
+PLUGINS = Path(__file__).parent.parent / "plugins"
 GP_FROM = 10
 """Trials that end before the sampler gp has a model; until then it draws, and tests of it end soon after."""
+
+
+@pytest.fixture(autouse=True)
+def _another_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sampler `downhill` is found."""
+    monkeypatch.setattr(SAMPLERS, "_loaded", {})
+    monkeypatch.syspath_prepend(PLUGINS)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,51 @@
+"""What every export format must do, ours and one of another package, by the command: what cannot be written is refused in
+one line, and stays; a study without a proof is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotuner.search.samplers import SAMPLERS
+from autotuner.serve.best import FORMATS
+from autotuner.values.errors import InputError
+from tests.helpers.hostile import Case, faults, run, stores
+
+PLUGINS = Path(__file__).parent.parent / "plugins"
+NAMES = (*sorted(FORMATS), "flags")
+
+
+@pytest.fixture(autouse=True)
+def _other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The format `flags` and the sampler `downhill` are found."""
+    monkeypatch.setattr(FORMATS, "_loaded", {})
+    monkeypatch.syspath_prepend(PLUGINS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "target", ["/dev/null", "/dev/full", "pipe", "loop", "mine", "mine/below", "no/such/folder/it"]
+)
+def test_what_cannot_be_written_is_refused_in_one_line(name: str, target: str) -> None:
+    store, _ = stores()
+    if target == "mine" and FORMATS[name].folder is None:
+        pytest.skip("a file takes the place of a file")
+    ended = run(Case({"studies.db": store, "mine": b"mine"}, ("export", "--format", name, "--out", target)))
+    assert (ended.code, ended.err.count("\n"), faults(ended)) == (2, 1, []), ended
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_without_a_proof_is_refused(name: str) -> None:
+    _, driven = stores()
+    ended = run(Case({"studies.db": driven}, ("export", "nothing", "--format", name)))
+    assert (ended.code, ended.err.count("\n"), faults(ended)) == (2, 1, []), ended
+
+
+def test_what_is_not_there_or_cannot_be_loaded_is_said_in_a_line() -> None:
+    with pytest.raises(InputError, match=r"no sampler 'mine'; there are evolution, random, .*, downhill"):
+        SAMPLERS.chosen("mine")
+    with pytest.raises(InputError, match=r"the sampler 'broken' of another package .*cannot be loaded"):
+        SAMPLERS.chosen("broken")
+    with pytest.raises(InputError, match=r"no export format 'yaml'; there are json, .*flags"):
+        FORMATS.chosen("yaml")
