@@ -4,13 +4,12 @@ said to, baselines and emulation that agree with the reference, and an exact sym
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 
 from autotuner.ops import OPS
-from autotuner.ops.op import Op
+from autotuner.ops.op import Op, OpTensors
 from autotuner.values.problem import Problem
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
@@ -38,7 +37,7 @@ def op(name: str, monkeypatch: pytest.MonkeyPatch) -> Op:
 
 
 @pytest.fixture
-def tensors(op: Op) -> ModuleType:
+def tensors(op: Op) -> OpTensors:
     return op.tensors()
 
 
@@ -54,7 +53,7 @@ def test_what_is_printed_can_be_typed(op: Op, problem: Problem) -> None:
 
 
 @each_problem
-def test_inputs_and_outputs_lie_as_they_are_said_to(op: Op, tensors: ModuleType, problem: Problem) -> None:
+def test_inputs_and_outputs_lie_as_they_are_said_to(op: Op, tensors: OpTensors, problem: Problem) -> None:
     inputs = tensors.inputs(problem, op.ordinary, 3)
     assert len(inputs) == len(op.inputs(problem))
     assert len(tensors.outputs(problem, inputs)) == len(op.outputs(problem))
@@ -67,7 +66,7 @@ def test_inputs_and_outputs_lie_as_they_are_said_to(op: Op, tensors: ModuleType,
 
 
 @each_problem
-def test_baselines_and_emulation_say_the_same_as_the_reference(op: Op, tensors: ModuleType, problem: Problem) -> None:
+def test_baselines_and_emulation_say_the_same_as_the_reference(op: Op, tensors: OpTensors, problem: Problem) -> None:
     inputs = tensors.inputs(problem, op.ordinary, 3)
     exact = tensors.reference(problem, inputs)
     here = [each for each in tensors.BASELINES.values() if "cpu" in each.devices and not each.made_for_each]
@@ -80,7 +79,7 @@ def test_baselines_and_emulation_say_the_same_as_the_reference(op: Op, tensors: 
 
 
 @each_problem
-def test_the_symmetry_holds_of_the_reference(op: Op, tensors: ModuleType, problem: Problem) -> None:
+def test_the_symmetry_holds_of_the_reference(op: Op, tensors: OpTensors, problem: Problem) -> None:
     inputs = tensors.inputs(problem, op.ordinary, 3)
     plain = tensors.reference(problem, inputs)
     symmetry = tensors.symmetry(problem, 5, SETS, torch.device("cpu"))

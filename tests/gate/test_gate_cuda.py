@@ -1,20 +1,12 @@
-"""The gate against mutants and right implementations on a GPU, through the real compiler and real processes.
-
-tests/mutants/expected_cuda.toml says what the gate must say of each. One dtype and mask of every mutant is judged in
-the fast tests, the others in the slow ones.
-"""
+"""What the gate says on a GPU beyond what it says of each mutant (tests/conformance/test_devices.py)."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from autotuner.devices import DEVICES
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
@@ -22,18 +14,13 @@ from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.line import Passed
-from autotuner.run.local import LocalExecutor
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
-from tests.helpers import preload
 from tests.helpers.lines import cuda_line
-from tests.helpers.mutant_settings import settings
-from tests.helpers.stale import STALE, stale
-from tests.mutants.expectations import TABLES, Expectation, expectations, family
 from tests.mutants.warpgroups import mutants as warpgroups
 
 pytestmark = [
@@ -43,89 +30,11 @@ pytestmark = [
 ]
 
 
-def build_all(toolchain: CudaToolchain, wanted: set[Expectation]) -> None:
-    """Builds side by side, so that the executor's one builder finds everything in the cache."""
-
-    def one(each: Expectation) -> None:
-        build(family(each.table), each.variant, each.problem, toolchain)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(one, wanted))
-
-
-def selected(request: pytest.FixtureRequest) -> set[Expectation]:
-    """What the tests of this run judge."""
-    calls = [getattr(item, "callspec", None) for item in request.session.items]
-    found = [call.params.get("expectation") for call in calls if call is not None]
-    return {each for each in found if isinstance(each, Expectation) and each.backend == "cuda"}
-
-
 @pytest.fixture(scope="module")
 def device() -> CudaToolchain:
     found = probe()
     assert isinstance(found, CudaFacts), found
     return CudaToolchain.discover(architecture(f"sm_{found.sm}"))
-
-
-@pytest.fixture(scope="module")
-def judges(request: pytest.FixtureRequest, device: CudaToolchain) -> Iterator[dict[str, LocalExecutor]]:
-    """An executor for each family of mutants, as a session makes it; they share one zygote."""
-    build_all(device, selected(request))
-    made = {}
-    for table in TABLES:
-        factory = cuda_line(device, family(table))
-        made[table] = LocalExecutor(
-            factory, preload.CUDA, overlap=True, jobs_per_process=DEVICES["cuda"].jobs_per_process
-        )
-    yield made
-    for executor in made.values():
-        executor.close()
-
-
-@pytest.mark.parametrize("expectation", settings("cuda", "numeric"))
-def test_a_numeric_mutant_is_rejected_for_the_right_reason(
-    judges: dict[str, LocalExecutor], expectation: Expectation
-) -> None:
-    outcome = expectation.judge(judges["numeric"])
-    assert expectation.met_by(outcome), outcome.fault
-
-
-@pytest.mark.parametrize("expectation", settings("cuda", "systemic"))
-def test_a_systemic_mutant_costs_its_own_trial_only(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
-    outcome = expectation.judge(judges["systemic"])
-    assert expectation.met_by(outcome), outcome.fault
-
-
-@pytest.mark.parametrize("expectation", settings("cuda", "clock"))
-def test_a_mutant_that_cheats_the_clock_is_rejected(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
-    outcome = expectation.judge(judges["clock"])
-    assert expectation.met_by(outcome), outcome.fault
-
-
-def test_a_right_variant_is_judged_as_usual_after_all_that(judges: dict[str, LocalExecutor]) -> None:
-    right = next(group[0] for group in expectations("cuda", "systemic") if group[0].name == "none")
-    outcome = right.judge(judges["systemic"])
-    assert right.met_by(outcome), outcome.fault
-    assert outcome.gate is not None
-    assert outcome.gate.passed
-
-
-@pytest.mark.parametrize("expectation", settings("cuda", "right"))
-def test_a_right_implementation_passes(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
-    outcome = expectation.judge(judges["right"])
-    assert expectation.met_by(outcome), outcome.fault
-    assert outcome.gate is not None
-    assert outcome.gate.passed
-
-
-@pytest.mark.parametrize("how", STALE)
-def test_a_stale_library_under_a_new_name_is_found(judges: dict[str, LocalExecutor], tmp_path: Path, how: str) -> None:
-    known = {group[0].name: group[0] for group in expectations("cuda", "systemic")}
-    outcome = stale(judges["systemic"], tmp_path, how, known["returns_status_7"], known["none"])
-    assert outcome.fault is not None
-    assert outcome.fault.code == "G0.identity"
-    assert STALE[how][1] in outcome.fault.detail
-    assert outcome.measurement is None
 
 
 @pytest.mark.parametrize("name", ["none", "last_ticket_left"])

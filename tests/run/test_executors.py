@@ -1,6 +1,6 @@
 """Executors: the contract, and that no variant harms anything but its own trial.
 
-What the gate says of each mutant is in test_gate.py; here it is what happens to the processes.
+What the gate says of each mutant is in tests/conformance/test_devices.py; here it is what happens to the processes.
 """
 
 from __future__ import annotations

@@ -1,0 +1,152 @@
+"""What every kind of device must do: each mutant is rejected for the right reason, costs its own trial alone, and may
+not cheat the clock; each right implementation passes; a stale library is found. Through real compilers and processes.
+
+tests/mutants/expected.toml and expected_cuda.toml say what the gate must say of each. On the CPU one dtype and mask of
+every second systemic mutant, sixth numeric mutant and eighth right implementation is judged in the fast tests, and one
+of each other entry in the slow ones; of those that cheat the clock three, and a sample of the others. On a GPU one of
+each is judged in the fast tests.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.devices import DEVICES
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.probe import CudaFacts, probe
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.forge.build import build
+from autotuner.run.local import Deadlines, LocalExecutor
+from tests.helpers import preload
+from tests.helpers.lines import cpu_line, cuda_line
+from tests.helpers.stale import STALE, stale
+from tests.mutants.expectations import Backend, Expectation, expectations, family
+
+pytestmark = [pytest.mark.timed, pytest.mark.timeout(900)]  # on a GPU the first test waits for all builds
+
+HUNG_AFTER_S = 2
+"""What hangs is known to hang: no test on the CPU waits longer for it. Others have as long as they have in a sweep."""
+SECOND = 2
+"""Settings that run of entries of which another setting is judged in every run."""
+STALE_OF: dict[Backend, str] = {"cpu": "prints", "cuda": "returns_status_7"}
+"""The systemic mutant whose name another library has."""
+Judges = Callable[[Backend, str], LocalExecutor]
+each_backend = pytest.mark.parametrize("backend", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+
+
+def settings(backend: Backend, table: str, every: int = 1, together: int | None = None) -> list[object]:
+    """All settings of all entries. Of one in `every` entries one is fast, and of the others of all of these entries
+    SECOND are drawn; of the settings of each other entry, one is. With `together` that number of all the others are.
+
+    benchmarks/gate/mutants.py judges all settings.
+    """
+    found: list[object] = []
+    for index, group in enumerate(expectations(backend, table)):
+        fast = (index // every) % len(group) if index % every == 0 else None
+        if together is not None:
+            sampled = pytest.mark.sampled(together, backend)
+        elif fast is not None:  # judged in every run already
+            sampled = pytest.mark.sampled(SECOND, f"{backend} second settings")
+        else:
+            sampled = pytest.mark.sampled(1, f"{backend} {group[0].name}")
+        for place, each in enumerate(group):
+            marks = [pytest.mark.gpu] if backend == "cuda" else []
+            marks += [] if place == fast else [pytest.mark.slow, sampled]
+            found.append(pytest.param(each, id=f"{backend}-{each}", marks=marks))
+    return found
+
+
+def build_all(toolchain: CudaToolchain, items: list[pytest.Item]) -> None:
+    """What the tests of this run judge, built side by side, so that the executors' builders find it in the cache."""
+    calls = [getattr(item, "callspec", None) for item in items]
+    found = {call.params.get("expectation") for call in calls if call is not None}
+    wanted = [each for each in found if isinstance(each, Expectation) and each.backend == "cuda"]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda each: build(family(each.table), each.variant, each.problem, toolchain), wanted))
+
+
+@pytest.fixture(scope="module")
+def cuda(request: pytest.FixtureRequest) -> Callable[[], CudaToolchain]:
+    """The compiler for the GPU that is here, once all is built."""
+    made: list[CudaToolchain] = []
+
+    def found() -> CudaToolchain:
+        if not made:
+            facts = probe()
+            assert isinstance(facts, CudaFacts), facts
+            made.append(CudaToolchain.discover(architecture(f"sm_{facts.sm}")))
+            build_all(made[0], request.session.items)
+        return made[0]
+
+    return found
+
+
+@pytest.fixture(scope="module")
+def judges(toolchain: CpuToolchain, cuda: Callable[[], CudaToolchain]) -> Iterator[Judges]:
+    """An executor for each family of mutants, and one for those that hang; those of a device share one zygote."""
+    made: dict[tuple[Backend, str], LocalExecutor] = {}
+    with ExitStack() as stack:
+
+        def of(backend: Backend, table: str) -> LocalExecutor:
+            if (backend, table) not in made:
+                kernels = family("systemic" if table == "hung" else table)
+                if backend == "cuda":
+                    jobs = DEVICES["cuda"].jobs_per_process
+                    new = LocalExecutor(cuda_line(cuda(), kernels), preload.CUDA, overlap=True, jobs_per_process=jobs)
+                else:
+                    deadlines = Deadlines(check=HUNG_AFTER_S) if table == "hung" else Deadlines()
+                    new = LocalExecutor(cpu_line(toolchain, kernels), preload=preload.CPU, deadlines=deadlines)
+                made[backend, table] = stack.enter_context(closing(new))
+            return made[backend, table]
+
+        yield of
+
+
+def require_met(judges: Judges, expectation: Expectation) -> None:
+    hangs = expectation.backend == "cpu" and expectation.codes == ("hung",)
+    outcome = expectation.judge(judges(expectation.backend, "hung" if hangs else expectation.table))
+    assert expectation.met_by(outcome), outcome.fault
+    assert outcome.fault is not None or (outcome.gate is not None and outcome.gate.passed)
+
+
+@pytest.mark.parametrize("expectation", [*settings("cpu", "numeric", every=6), *settings("cuda", "numeric")])
+def test_a_numeric_mutant_is_rejected_for_the_right_reason(judges: Judges, expectation: Expectation) -> None:
+    require_met(judges, expectation)
+
+
+@pytest.mark.parametrize("expectation", [*settings("cpu", "systemic", every=2), *settings("cuda", "systemic")])
+def test_a_systemic_mutant_costs_its_own_trial_only(judges: Judges, expectation: Expectation) -> None:
+    require_met(judges, expectation)
+
+
+@pytest.mark.parametrize("expectation", [*settings("cpu", "clock", every=25, together=3), *settings("cuda", "clock")])
+def test_a_mutant_that_cheats_the_clock_is_rejected(judges: Judges, expectation: Expectation) -> None:
+    require_met(judges, expectation)
+
+
+@each_backend
+def test_a_right_variant_is_judged_as_usual_after_all_that(judges: Judges, backend: Backend) -> None:
+    require_met(judges, next(group[0] for group in expectations(backend, "systemic") if group[0].name == "none"))
+
+
+@pytest.mark.parametrize("expectation", [*settings("cpu", "right", every=8), *settings("cuda", "right")])
+def test_a_right_implementation_passes(judges: Judges, expectation: Expectation) -> None:
+    require_met(judges, expectation)
+
+
+@each_backend
+@pytest.mark.parametrize("how", STALE)
+def test_a_stale_library_under_a_new_name_is_found(judges: Judges, tmp_path: Path, how: str, backend: Backend) -> None:
+    known = {group[0].name: group[0] for group in expectations(backend, "systemic")}
+    outcome = stale(judges(backend, "systemic"), tmp_path, how, known[STALE_OF[backend]], known["none"])
+    assert outcome.fault is not None
+    assert outcome.fault.code == "G0.identity"
+    assert STALE[how][1] in outcome.fault.detail
+    assert outcome.measurement is None
