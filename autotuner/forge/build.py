@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from autotuner.forge.build_inputs import BuildInputs, binding, source_digests, unit_text
+from autotuner.forge.build_inputs import BuildInputs, binding, files_of, source_digests, unit_text
 from autotuner.forge.compiling import NotCompiled, run_compiler
 from autotuner.forge.family import ABI_VERSION, Family
 from autotuner.forge.toolchain import HOST, Toolchain
@@ -122,7 +122,8 @@ def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
             shutil.copy(shared_object(toolchain, inputs.host, inputs.include_dirs), private / HOST)
         (private / toolchain.unit).write_text(unit_text(inputs))
         try:
-            printed = "".join(run_compiler(command, private) for command in toolchain.steps(inputs, linked))
+            steps, reads = toolchain.steps(inputs, linked), (*inputs.files, linked)
+            printed = "".join(run_compiler(command, private, reads) for command in steps)
             program, used = toolchain.program_hash(private), toolchain.resources(private, printed)
         except NotCompiled as failed:
             verdict = Verdict.BUILD_TIMEOUT if failed.late else Verdict.BUILD_FAILED
@@ -220,14 +221,16 @@ def shared_object(
         *(plain or toolchain.binding_flags),
         *(f"-I{folder}" for folder in (*include_dirs, *toolchain.include_dirs)),
     )
-    identity = [toolchain.model_dump(mode="json"), source_digests([source], include_dirs), flags, ABI_VERSION]
+    files = files_of([source], include_dirs)
+    identity = [toolchain.model_dump(mode="json"), source_digests(files), flags, ABI_VERSION]
     folder = _cache() / "objects" / digest_of(identity)[:16]
     for found in folder.glob("*.o"):  # named after its contents: a damaged one is made anew
         if hashlib.sha256(found.read_bytes()).hexdigest() == found.stem:
             return found
     with private_directory(folder) as private:
         made = private / f"{source.stem}.o"
-        run_compiler([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)], private)
+        command = [toolchain.compiler, *flags, "-c", str(source), "-o", str(made)]
+        run_compiler(command, private, (*files, *toolchain.include_dirs))
         folder.mkdir(parents=True, exist_ok=True)
         final = folder / f"{hashlib.sha256(made.read_bytes()).hexdigest()}.o"
         made.replace(final)

@@ -16,9 +16,13 @@ from autotuner.ops.op import shape_of
 from autotuner.values import config
 from autotuner.values.errors import KernelError
 from autotuner.values.problem import Problem
+from autotuner.values.validation import show
 from autotuner.values.variant import Value, Variant, digest_of
 
-INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
+NAMED = re.compile(rb'["<]([\w./+-]{1,200})\\?[">]')
+"""What may be the name of a file in a source: in an #include, an #embed, a macro that stands for one, an .incbin."""
+SUFFIXES = (".h", ".hpp", ".cuh", ".inl", ".c", ".cc", ".cpp", ".cu")
+"""Of files that may lie outside of the folders of the family and the ABI, as headers that several families share."""
 
 
 def abi_dir() -> Path:
@@ -43,6 +47,8 @@ class BuildInputs:
     """The device, and a line for each tensor that the variant reads or writes; empty for what computes no op."""
     sources: dict[str, str]
     """SHA-256 of each file that it is compiled from, by folder and name."""
+    files: tuple[Path, ...]
+    """These files: no others of the user's can be read by its compilers."""
     digest: str
 
     @classmethod
@@ -53,12 +59,15 @@ class BuildInputs:
         implementation = family.implementation(variant.backend, variant.impl)
         source, host = family.folder / implementation.source, host_source(family, toolchain, implementation)
         include_dirs = (abi_dir(), *family.include_dirs)
+        _require_allowed(family, variant, implementation.flags, toolchain)
         flags = (*_common_flags(family, implementation, toolchain), *implementation.flags)
         compiled: dict[str, Value] = dict(problem.compiled) if problem is not None else {}
         if problem is not None and implementation.fixes(variant):
             compiled |= problem.lengths
         signature = signature_of(problem, toolchain.torch_device) if problem is not None else ""
-        sources = source_digests([source, binding(), *([host] if host else [])], include_dirs)
+        ours = [binding(), *(abi_dir() / name for name in toolchain.sources)]
+        files = files_of([source, *ours, *([host] if host else [])], include_dirs)
+        sources = source_digests(files)
         identity = {
             "variant": variant.model_dump(mode="json"),
             "op": None if problem is None else problem.op,
@@ -70,9 +79,8 @@ class BuildInputs:
             "abi": ABI_VERSION,
             "form": 2,  # of a build's folder, and of what its program hash covers
         }
-        return cls(
-            variant, compiled, toolchain, flags, source, host, include_dirs, signature, sources, digest_of(identity)
-        )
+        made_from = (source, host, include_dirs, signature, sources, tuple(files))
+        return cls(variant, compiled, toolchain, flags, *made_from, digest_of(identity))
 
     @property
     def name(self) -> str:
@@ -131,6 +139,17 @@ def _common_flags(family: Family, implementation: Implementation, toolchain: Too
     return flags
 
 
+def _require_allowed(family: Family, variant: Variant, flags: tuple[str, ...], toolchain: Toolchain) -> None:
+    """Raises KernelError for a flag that might do anything but change the program."""
+    for flag in flags:
+        if not re.fullmatch(toolchain.allowed, flag):
+            where = f"{family.folder}/kernel.toml: {variant.backend}.{variant.impl}.flags"
+            raise KernelError(
+                f"{where}: {show(flag)} is none of the flags that change the program alone; remove it, or write what it"
+                " does into the source (docs/reference/kernel-toml.md#flags)"
+            )
+
+
 def built_from(family: Family, device: str, toolchain: Toolchain) -> str:
     """A digest of what every artifact of a family is made from: its sources, flags and policy, the ABI, the compiler,
     the machine. Limits and expectations are no part of it: a space's digest has what they leave."""
@@ -139,34 +158,35 @@ def built_from(family: Family, device: str, toolchain: Toolchain) -> str:
     for implementation in table.values():
         host = host_source(family, toolchain, implementation)
         sources += [family.folder / implementation.source, *([host] if host else [])]
-    digests = source_digests(sources, (abi_dir(), *family.include_dirs))
+    digests = source_digests(files_of(sources, (abi_dir(), *family.include_dirs)))
     said = {name: implementation.model_dump(mode="json") for name, implementation in sorted(table.items())}
     policy = family.document.gate.model_dump(mode="json")
     return digest_of([sorted(digests.items()), said, policy, toolchain.model_dump(mode="json"), ABI_VERSION])
 
 
 def files_of(sources: Iterable[Path], include_dirs: tuple[Path, ...]) -> dict[Path, bytes]:
-    """The sources and every header of ours that they include, however deep, with their text; system headers are not
-    among them."""
+    """The sources and every file of ours that they name, however deep, with their contents; the system's headers are
+    not among them."""
     found: dict[Path, bytes] = {}
-    waiting = list(sources)
+    ours = [folder.resolve() for folder in include_dirs]
+    waiting = [path.resolve() for path in sources]
     while waiting:
-        path = waiting.pop().resolve()
-        if path in found:
+        path = waiting.pop()
+        if path in found or not (path.suffix in SUFFIXES or any(path.is_relative_to(folder) for folder in ours)):
             continue
         found[path] = path.read_bytes()
-        for included in INCLUDE.findall(found[path]):
+        for name in dict.fromkeys(NAMED.findall(found[path])):
             for folder in (path.parent, *include_dirs):
-                if (folder / os.fsdecode(included)).is_file():
-                    waiting.append(folder / os.fsdecode(included))
+                if (folder / os.fsdecode(name)).is_file():
+                    waiting.append((folder / os.fsdecode(name)).resolve())
                     break
     return found
 
 
-def source_digests(sources: list[Path], include_dirs: tuple[Path, ...]) -> dict[str, str]:
-    """SHA-256 of each file of the sources; system headers belong to the compiler's version."""
+def source_digests(files: Mapping[Path, bytes]) -> dict[str, str]:
+    """SHA-256 of each file, by folder and name; system headers belong to the compiler's version."""
     digests: dict[str, str] = {}
-    for path, text in files_of(sources, include_dirs).items():
+    for path, text in files.items():
         key = f"{path.parent.name}/{path.name}"
         while key in digests:  # another file of that name, in another folder of that name
             key += "+"

@@ -1,4 +1,8 @@
-"""Running compilers: in a process group of their own, with a deadline, and once more where the system killed one."""
+"""Running compilers: in a cage, with a deadline, and once more where the system killed one.
+
+Of the user's files a compiler reads those alone that are in the digest of what it makes, and it writes into its own
+folder. Whatever the flags and the source say, it can do no more. docs/method/isolation.md says what that is worth.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from autotuner.forge import landlock, seccomp
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
 from autotuner.values.files import FULL, FULL_WORDS
@@ -22,6 +28,20 @@ BY_SIGKILL = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """How a compiler that was killed itself ends, as a child of this process and as one of a shell."""
 ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
 """What the line of a compiler's or linker's first error contains."""
+
+SYSTEM = (
+    *("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/etc/alternatives", "/etc/ld.so.cache"),
+    *("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu"),
+)
+"""What every compiler reads."""
+WRITES: tuple[str, ...] = ("/dev/null", "/dev/zero", "/dev/urandom")
+"""Where it writes beside its folder."""
+UNREAD = re.compile(r"Permission denied|file not found: |could not open|cannot open")
+"""What compilers say of a file that they may not read."""
+REMEDY = (
+    "\na build reads its toolchain, and files of the family's folder and headers whose names stand in the sources, in"
+    " quotes or <>: these are in its digest"
+)
 
 
 class NotCompiled(ToolchainError):
@@ -60,14 +80,17 @@ def run(
     return subprocess.CompletedProcess(command, process.returncode, output)
 
 
-def run_compiler(command: list[str], folder: Path) -> str:
-    """What a compiler, linker or the like printed, run in that folder, in which its own files are. It is run once more
-    where it, or a part of it, was killed: by the system perhaps, for want of memory, which says nothing of what it
-    compiles. Raises NotCompiled, and OSError where its complaint is that the disk is full."""
+def run_compiler(command: list[str], folder: Path, reads: Iterable[Path]) -> str:
+    """What a compiler, linker or the like printed, run in that folder, in which its own files are; of others it reads
+    its toolchain and `reads`. It is run once more where it, or a part of it, was killed: by the system perhaps, for
+    want of memory, which says nothing of what it compiles. Raises NotCompiled, and OSError where its complaint is that
+    the disk is full."""
     environment = config.for_compilers(folder)
-    done = run(command, BUILD_DEADLINE_S, environment, folder)
-    if done is not None and (done.returncode in BY_SIGKILL or (done.returncode and KILLED.search(done.stdout))):
-        done = run(command, BUILD_DEADLINE_S, environment, folder)
+    with ThreadPoolExecutor(1) as thread:  # what it gives up holds for it, and what it starts, alone
+        thread.submit(_enter_cage, folder, (Path(command[0]), *reads)).result()
+        done = thread.submit(run, command, BUILD_DEADLINE_S, environment, folder).result()
+        if done is not None and (done.returncode in BY_SIGKILL or (done.returncode and KILLED.search(done.stdout))):
+            done = thread.submit(run, command, BUILD_DEADLINE_S, environment, folder).result()
     if done is None:
         raise NotCompiled(f"the compiler took longer than {BUILD_DEADLINE_S:.0f} s and was killed", command, late=True)
     if done.returncode:
@@ -75,8 +98,18 @@ def run_compiler(command: list[str], folder: Path) -> str:
             if words in done.stdout:
                 raise OSError(number, words)
         ended = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
-        raise NotCompiled(first_error(done.stdout) or f"it printed nothing and ended with {ended}", command)
+        said = first_error(done.stdout) or f"it printed nothing and ended with {ended}"
+        raise NotCompiled(said + (REMEDY if UNREAD.search(said) else ""), command)
     return done.stdout
+
+
+def _enter_cage(folder: Path, reads: Iterable[Path]) -> None:
+    """As run/cage.py does for a process that runs variants; what the machine lacks is named there."""
+    seccomp.give_up_privileges()
+    if landlock.version():
+        landlock.restrict([*map(Path, SYSTEM), *config.toolkits(), *reads], [folder, *map(Path, WRITES)])
+    if seccomp.machine() is not None:
+        seccomp.refuse(seccomp.Walls(signals=False, processes=False, code=False), everywhere=False)
 
 
 def first_error(output: str) -> str:

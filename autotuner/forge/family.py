@@ -25,7 +25,6 @@ from autotuner.values.variant import Value, Variant
 
 ABI_VERSION = 2
 """Of kernels/abi/variant.h: what sources may assume."""
-DEBUG_FLAGS = ("-G", "--device-debug", "-O0")
 LAUNCHER = "launch.cpp"
 """The file in an op's ABI folder that launches a variant of one kernel."""
 
@@ -225,8 +224,6 @@ class Family(Model):
         reserved = sorted({"IMPL", *self._facts, *self._lengths} & set(implementation.parameters))
         if reserved:
             raise KernelError(f"{where}.parameters: {reserved[0]} is defined by the build; choose another name")
-        if debug := next((flag for flag in implementation.flags if flag in DEBUG_FLAGS), None):
-            raise KernelError(f"{where}.flags: {debug} makes another, slower program than the one to tune; remove it")
         known = {*implementation.parameters, "IMPL", *self._facts}
         _check_expression(f"{where}.domain", implementation.domain, known | {*self._lengths})
         for index, effect in enumerate(implementation.asserts):

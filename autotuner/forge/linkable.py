@@ -39,8 +39,8 @@ def isolated(toolchain: Toolchain, folder: Path, symbol: str, into: Path) -> Pat
     names = {"variant_identity": symbol, **{name: f"{symbol}_{name}" for name in _unique(made)}}
     renamed = into / f"{symbol}.names"
     renamed.write_text("".join(f"{old} {new}\n" for old, new in names.items()))
-    run_compiler([objcopy, f"--redefine-syms={renamed}", str(made)], into)
-    run_compiler([objcopy, f"--keep-global-symbol={symbol}", str(made)], into)
+    run_compiler([objcopy, f"--redefine-syms={renamed}", str(made)], into, ())
+    run_compiler([objcopy, f"--keep-global-symbol={symbol}", str(made)], into, ())
     return made
 
 
@@ -77,7 +77,7 @@ def python_symbols(library: Path) -> list[str]:
 def joined(toolchain: Toolchain, objects: Sequence[Path], made: Path) -> Path:
     """Several objects as one, which can be linked again."""
     parts = ["-r", "-nostdlib", "-Wl,--force-group-allocation", *map(str, objects)]
-    run_compiler([toolchain.compiler, *parts, "-o", str(made)], made.parent)
+    run_compiler([toolchain.compiler, *parts, "-o", str(made)], made.parent, objects)
     return made
 
 
@@ -85,5 +85,5 @@ def compiled(toolchain: Toolchain, source: Path, include_dirs: Sequence[Path]) -
     """A source that is made anew for each export, compiled beside it."""
     made = source.with_suffix(".o")
     folders = [f"-I{folder}" for folder in include_dirs]
-    run_compiler([toolchain.compiler, *PLAIN, *folders, "-c", str(source), "-o", str(made)], made.parent)
+    run_compiler([toolchain.compiler, *PLAIN, *folders, "-c", str(source), "-o", str(made)], made.parent, include_dirs)
     return made

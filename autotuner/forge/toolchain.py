@@ -55,6 +55,10 @@ class Toolchain(Model):
     objects: ClassVar[tuple[str, ...]] = ()
     """File names of the objects of a build that are the variant without its Python module; none: it cannot be linked
     into anything else."""
+    sources: ClassVar[tuple[str, ...]] = ()
+    """File names of the ABI's sources that a build compiles beside the variant and the binding."""
+    allowed: ClassVar[str] = ""
+    """A regular expression for the flags that a family may give: those that change the program alone."""
     torch_device: ClassVar[str]
     """torch's name of the kind of device whose tensors a variant takes."""
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from autotuner.devices.kind import Cage
+from autotuner.forge import landlock, seccomp
 from autotuner.forge.build import PARTS
-from autotuner.run import landlock, seccomp
 from autotuner.values import config
 
 SYSTEM = (
@@ -27,8 +27,6 @@ SYSTEM = (
 )
 """What every program reads."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-TOOLKIT = ("bin", "lib", "lib64", "libexec", "include", "share", "targets", "nvvm", "compute-sanitizer", "extras")
-"""Of the folder that a compiler is installed in; the folder itself may be anybody's home."""
 MOST_FILES, MOST_PROCESSES = 4096, 1 << 14
 """Open files of a process; processes and threads of the user."""
 LARGEST_FILE = 1 << 32
@@ -88,7 +86,8 @@ def missing(kind: Cage) -> list[str]:
     version = landlock.version()
     if not (kind.files and version):
         why = "Landlock is not in this kernel" if not version else "left out for this kind of device"
-        found.append(f"files: {why}; a variant can read and write what you can")
+        who = "a variant can" if version else "a variant, and a compiler of its source, can"
+        found.append(f"files: {why}; {who} read and write what you can")
     if not (kind.system_calls and seccomp.machine()):
         why = "its numbers are not known for this processor" if not seccomp.machine() else "left out for this device"
         found.append(f"system calls: {why}; a variant can use the network, trace and signal other processes")
@@ -138,10 +137,8 @@ def _readable() -> Iterator[Path]:
     roots = [Path(each) for each in {sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()}]
     yield from roots
     yield from _modules(roots)
-    yield from (*config.library_dirs(), config.kernels_dir(), *config.pip_toolkits())
+    yield from (*config.library_dirs(), config.kernels_dir(), *config.toolkits())
     yield from (config.cache_dir().absolute() / part for part in PARTS)
-    for tool in config.programs():
-        yield from (tool.resolve().parent.parent / part for part in TOOLKIT)
 
 
 def _modules(roots: list[Path]) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from autotuner.devices.kind import Packaging
 from autotuner.forge.build import shared_object
-from autotuner.forge.build_inputs import abi_dir, source_digests
+from autotuner.forge.build_inputs import abi_dir, files_of, source_digests
 from autotuner.forge.compiling import run_compiler
 from autotuner.forge.linkable import PLAIN, compiled, python_symbols, versions_needed
 from autotuner.ops import OPS
@@ -131,7 +131,7 @@ def package_digest(table: DispatchTable) -> str:
     compiler. Raises InputError as `packaged` does."""
     op, kind = packaged(table)
     op_dir = op.abi()
-    sources = source_digests([op_dir / SOURCE, abi_dir() / "package.h"], (abi_dir(), op_dir))
+    sources = source_digests(files_of([op_dir / SOURCE, abi_dir() / "package.h"], (abi_dir(), op_dir)))
     python = {name: path.read_text() for name, path in _copied(op, kind).items()}
     here = [platform.machine(), platform.system(), version_of("kernel-autotuner"), OLDEST_TORCH]
     return digest_of([digest_of_table(table), sources, python, INIT, here])
@@ -154,7 +154,8 @@ def _library(table: DispatchTable, source: Source, module: str, scratch: Path) -
     made = scratch / f"_{module}.so"
     libraries = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-ldl"]
     safe = ["-shared", "-s", "-pthread", "-Wl,-z,defs", "-Wl,--no-undefined-version", "-Wl,--allow-shlib-undefined"]
-    run_compiler([source.toolchain.compiler, *safe, *map(str, objects), *libraries, "-o", str(made)], scratch)
+    command = [source.toolchain.compiler, *safe, *map(str, objects), *libraries, "-o", str(made)]
+    run_compiler(command, scratch, (*objects, torch / "lib"))
     return made
 
 

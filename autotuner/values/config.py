@@ -23,6 +23,8 @@ UNRECORDED = (
 """Flags and folders that compilers take from the environment: a build is to depend on what its identity holds alone.
 $LIBRARY_PATH is not among them. A build links nothing by name but what the compiler brings, and some installations'
 compilers find that by it alone."""
+TOOLKIT = ("bin", "lib", "lib64", "libexec", "include", "share", "targets", "nvvm", "compute-sanitizer", "extras")
+"""Of the folder that a compiler is installed in; the folder itself may be anybody's home."""
 PATIENCE_MINUTES = 10.0
 """Minutes that a run waits for a calm machine, or for one that another run times, unless the user says otherwise."""
 
@@ -132,9 +134,10 @@ def for_compilers(folder: Path | None = None) -> dict[str, str]:
     return kept if folder is None else {**kept, "LC_ALL": "C", "TMPDIR": str(folder)}
 
 
-def programs() -> list[Path]:
-    """The compilers and tools that are here."""
-    return [Path(each) for each in (cxx(), nvcc(), compute_sanitizer()) if each is not None]
+def toolkits() -> list[Path]:
+    """The compilers and tools that are here, with the folders of what they need."""
+    tools = [Path(each) for each in (cxx(), nvcc(), compute_sanitizer()) if each is not None]
+    return [*tools, *(tool.resolve().parent.parent / part for tool in tools for part in TOOLKIT), *pip_toolkits()]
 
 
 def pip_toolkits() -> list[Path]:

@@ -11,7 +11,8 @@ import typer
 from autotuner.cli import space
 from autotuner.devices import DEVICES
 from autotuner.devices.kind import Cage
-from autotuner.run import cage, landlock
+from autotuner.forge import landlock
+from autotuner.run import cage
 from autotuner.views.space_tables import cage_lines
 
 SPACE = """

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from autotuner.devices import DEVICES
+from autotuner.forge import landlock, seccomp
 from autotuner.forge.build import require_cache
-from autotuner.run import landlock, seccomp
 from autotuner.run.cage import CageParts
 from autotuner.run.local import LocalExecutor
 from tests.helpers import preload

@@ -18,7 +18,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from autotuner.forge.build_inputs import INCLUDE, compiled_lines, macro_lines
+from autotuner.forge.build_inputs import compiled_lines, files_of, macro_lines
 from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops.sdpa import OP
@@ -183,17 +183,8 @@ def unit_text(source: Path, parameters: Mapping[str, int | str], problem: Proble
 
 def _read_with_headers(source: Path, folders: tuple[Path, ...]) -> Iterator[str]:
     """The text of a source and of every header of ours that it includes."""
-    seen: set[Path] = set()
-    waiting = [source]
-    while waiting:
-        path = waiting.pop().resolve()
-        if path in seen:
-            continue
-        seen.add(path)
-        yield path.read_text()
-        for name in INCLUDE.findall(path.read_bytes()):
-            found = (folder / os.fsdecode(name) for folder in (path.parent, *folders))
-            waiting += [next((file for file in found if file.is_file()), path)]
+    for text in files_of([source], folders).values():
+        yield text.decode()
 
 
 def _object(source: Path, unit: str, flags: tuple[str, ...], folders: tuple[Path, ...]) -> Path:

@@ -156,11 +156,13 @@ def test_paths_may_hold_any_character(
 BUILD_IN_A_PROCESS = """
 import sys
 from pathlib import Path
+from autotuner.forge import compiling
 from autotuner.forge.build import build
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.family import Family
 from tests.helpers.families import PROBLEM, runs, tiny
+compiling.WRITES += (str(Path(sys.argv[1]).parent),)  # where the compiler counts its runs
 artifact = build(Family.load(Path(sys.argv[1])), tiny(sys.argv[2]), PROBLEM, CpuToolchain.discover())
 print(artifact.library_sha256, artifact.path, LoadedVariant(artifact).identity().build_id == artifact.digest)
 """

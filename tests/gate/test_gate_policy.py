@@ -82,13 +82,6 @@ def test_only_what_takes_something_away_is_called_looser(tmp_path: Path, gate: s
     assert Family.load(family(tmp_path, f"{GOOD}\n{gate}\n")).document.gate.looser == looser
 
 
-@pytest.mark.parametrize("flag", ["-G", "--device-debug", "-O0"])
-def test_a_flag_that_makes_another_program_is_refused(tmp_path: Path, flag: str) -> None:
-    text = GOOD.replace("head_dims = [64]", f'head_dims = [64]\nflags = ["{flag}"]', 1)
-    with pytest.raises(KernelError, match=rf"cpu\.fast\.flags: {flag} makes another, slower program"):
-        Family.load(family(tmp_path, text))
-
-
 # What it does to the judgement --------------------------------------------------------------------------------------
 
 

@@ -211,7 +211,7 @@ def test_a_race_that_no_output_shows_is_found(name: str, kernel_root: Path, tool
 @pytest.mark.parametrize("body", ["", 'set -- -D_FORTIFY_SOURCE=2 "$@"'])
 def test_a_race_over_copied_memory_is_found(body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by a compiler that checks the sizes of copies, as those of some distributions do."""
-    monkeypatch.setenv("CXX", str(wrapper(tmp_path, body)))
+    monkeypatch.setenv("CXX", str(wrapper(tmp_path, body, monkeypatch)))
     fault = fault_of(sanitize(MUTANTS / "systemic", CpuToolchain.discover(), {"MUTANT": "thread_not_awaited"}))
     assert (fault.code, fault.verdict) == ("G8.race", Verdict.NONDETERMINISTIC)
 
@@ -269,7 +269,7 @@ def test_a_fence_is_not_taken_for_a_race(kernel_root: Path, toolchain: Toolchain
 def test_a_sanitizer_that_cannot_be_had_is_unavailable(
     body: str, note: str, tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CXX", str(wrapper(tmp_path, body)))
+    monkeypatch.setenv("CXX", str(wrapper(tmp_path, body, monkeypatch)))
     checks, fault = faulty(kernel_root, CpuToolchain.discover(), "same_row")
     assert fault is None
     assert [(check.code, check.status) for check in checks] == list(zip(CODES, ["pass", "unavailable"], strict=True))

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from autotuner.run import seccomp
+from autotuner.forge import seccomp
 from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
 from autotuner.values.conditions import Conditions

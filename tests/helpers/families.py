@@ -5,6 +5,9 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import pytest
+
+from autotuner.forge import compiling
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.variant import Value, Variant
 
@@ -19,11 +22,13 @@ def tiny(impl: str = "plain", **parameters: Value) -> Variant:
     return Variant(family="tiny", backend="cpu", impl=impl, parameters={**values, **parameters})
 
 
-def wrapper(folder: Path, body: str) -> Path:
-    """A compiler that does `body` (shell; "$@" are its arguments) and then what g++ does. Its runs are counted."""
+def wrapper(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A compiler that does `body` (shell; "$@" are its arguments) and then what g++ does. Its runs are counted, in its
+    own folder, where it may write."""
     path = folder / "cxx"
     path.write_text(f'#!/bin/sh\necho "$*" >> "{folder}/runs"\n{body}\nexec g++ "$@"\n')
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(compiling, "WRITES", (*compiling.WRITES, str(folder)))
     return path
 
 

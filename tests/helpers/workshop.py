@@ -63,5 +63,5 @@ def set_up(folder: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, bod
     """A workshop there, whose compiler does `body` first."""
     shutil.copytree(kernel_root / "tiny", folder / "tiny")
     monkeypatch.setenv(config.CACHE, str(folder / "cache"))
-    monkeypatch.setenv("CXX", str(wrapper(folder, body)))
+    monkeypatch.setenv("CXX", str(wrapper(folder, body, monkeypatch)))
     return Workshop(folder, CpuToolchain.discover())

@@ -18,10 +18,11 @@ import pytest
 from autotuner.devices import DEVICES
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.kind import Cage
+from autotuner.forge import landlock, seccomp
 from autotuner.forge.build import require_cache
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.run import cage, landlock, seccomp
+from autotuner.run import cage
 from autotuner.run.cage import CageParts
 from autotuner.run.local import LocalExecutor
 from autotuner.tuning.workbench import choose_device, load_space

@@ -18,7 +18,6 @@ IDENTITY_SECTIONS = {f".{name}": f"_ZL{len(name)}{name}" for name in IDENTITY}
 """Of each constant of the identity the section, and its name there: a static one of C++."""
 IDENTITY_TABLE = ".at_identity"
 """The section that alone refers to the constants of the identity."""
-INTERMEDIATE = (".gnu.lto_", ".llvm.lto")
 
 
 def _is_program(section: Section) -> bool:
@@ -36,15 +35,13 @@ def program_hash(path: Path) -> str:
     """SHA-256 over code, constants, relocations and names of an object file.
 
     Two objects with equal hashes are the same program, whatever they call themselves. Host-side parameters of a call
-    are part of the code on the CPU. An object of a compiler's intermediate code (-flto) is a program of its own.
-    Raises Forged where the place of the identity has something else in it, or the program reads it.
+    are part of the code on the CPU. Raises Forged where the place of the identity has something else in it, or the
+    program reads it.
     """
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         elf = ELFFile(stream)
         sections = list(elf.iter_sections())
-        if any(section.name.startswith(INTERMEDIATE) for section in sections):
-            return hashlib.sha256(path.read_bytes()).hexdigest()
         for section in sections:
             if _is_program(section):
                 about = [section[f"sh_{each}"] for each in ("type", "flags", "addralign", "size")]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autotuner.devices.sanitized_inputs import draw, output_bytes, strides_of
-from autotuner.forge.build_inputs import BuildInputs, abi_dir, unit_text
+from autotuner.forge.build_inputs import BuildInputs, abi_dir, files_of, unit_text
 from autotuner.forge.compiling import NotCompiled, run, run_compiler
 from autotuner.forge.family import Family
 from autotuner.forge.status import DeviceErrors
@@ -102,6 +102,7 @@ def _compile(inputs: BuildInputs, arguments: list[str], program: Path) -> None:
     """Raises Unavailable when the compiler refuses; it has taken the variant without sanitizers."""
     compiler = inputs.toolchain.compiler
     try:
-        run_compiler([compiler, *inputs.flags, *arguments, "-o", str(program)], program.parent)
+        reads = files_of([*inputs.files, abi_dir() / "sanitize_main.cpp"], inputs.include_dirs)
+        run_compiler([compiler, *inputs.flags, *arguments, "-o", str(program)], program.parent, reads)
     except NotCompiled as failed:
         raise Unavailable(f"{compiler} does not build it with sanitizers: {failed}") from None

@@ -26,12 +26,20 @@ FLAGS = (
     "-fstack-usage",
 )
 
+ALLOWED = (
+    r"-O[123]|-Ofast|-std=[\w+]+|-[DU][A-Za-z_]\w*(=\w*)?|-m[a-z0-9][\w.=-]*|-W[a-z][a-z0-9+-]*(=\d+)?|"
+    r"--param=[a-z0-9-]+=\d+|-f(no-)?(fast-math|[a-z]+-math(-only|-optimizations)?|math-errno|signed-zeros|"
+    r"fp-contract=\w+|vect-cost-model=\w+|(tree|ipa|gcse|inline|unroll|peel|split|schedule)[a-z0-9-]*|strict-aliasing|"
+    r"omit-frame-pointer|exceptions|rtti|prefetch-loop-arrays|if-conversion2?|ivopts|align-[a-z]+(=\d+)?|openmp-simd)"
+)
+
 
 class CpuToolchain(Toolchain):
     """A C++ compiler and the machine it compiles for."""
 
     unit = "unit.cpp"
     objects = ("unit.o",)
+    allowed = ALLOWED
     torch_device = "cpu"
 
     architecture: str = Field(description="what -march=native means here: CPU name and a digest of the target options")

@@ -21,6 +21,11 @@ from autotuner.values.verdict import Fault, Verdict
 HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 """For the host side: it is compiled once, and runs on any CPU of its kind."""
 DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v")
+ALLOWED = (
+    r"-O[123]|-std=[\w+]+|-[DU][A-Za-z_]\w*(=\w*)?|--?(use_fast_math|restrict|extra-device-vectorization|extended-lambda|"
+    r"expt-relaxed-constexpr|maxrregcount=\d+|(ftz|prec-div|prec-sqrt|fmad)=(true|false))|"
+    r"-Xptxas=(-O[123]|-dlcm=\w+|--allow-expensive-optimizations=(true|false))"
+)
 SERIALISED = re.compile(r"\(C75\d\d\) Potential Performance Loss: (wgmma.*)")
 """What ptxas says when it waits after each product of a warpgroup: the variant is slow for a reason that is no merit
 or fault of its parameters, and nothing to learn from."""
@@ -32,6 +37,8 @@ class CudaToolchain(Toolchain):
     unit = "unit.cu"
     needs_host = True
     objects = ("cubin.o", HOST)
+    sources = ("cubin.S",)
+    allowed = ALLOWED
     torch_device = "cuda"
 
     compiler: str = Field(description="the C++ compiler of the host side")

@@ -106,8 +106,9 @@ class Walls(NamedTuple):
     """To make memory executable that is writable, or was."""
 
 
-def refuse(walls: Walls) -> None:
-    """From now on the calls of the table fail, and those of the walls. Raises OSError."""
+def refuse(walls: Walls, everywhere: bool = True) -> None:
+    """From now on the calls of the table fail, and those of the walls: in all threads, or in this one and what it
+    starts. Raises OSError."""
     here = machine()
     if here is None:
         raise OSError(errno.ENOSYS, f"no table of system calls for {platform.machine()}")
@@ -115,7 +116,7 @@ def refuse(walls: Walls) -> None:
     program = _program(*here, walls)
     instructions = ctypes.create_string_buffer(program, len(program))
     filters = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
-    flags = ctypes.c_uint(ALL_THREADS | KEEP_SPECULATION)
+    flags = ctypes.c_uint(KEEP_SPECULATION | (ALL_THREADS if everywhere else 0))
     number = ctypes.c_long(SECCOMP[here[1]])
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.syscall(
         number, ctypes.c_uint(SET_MODE_FILTER), flags, ctypes.c_char_p(filters)
