@@ -71,28 +71,26 @@ def finals(
         ):
             trials = here.retrials(store, study, executor, shown.hear, 60 * minutes, 60 * patience)
             found = Finals(trials, here.default_digest).run()
+    table = finals_table(found, record.problems[0])
     if as_json:
-        print_json(json_of(found))
+        print_json(table.json())
     else:
-        out.print(printed(finals_table(found, record.problems[0])))
+        out.print(printed(table))
 
 
 def _race(
     store: Store, study: str, trial: int | None, itself: bool, blocks: int, patience: float, as_json: bool
 ) -> None:
     from autotuner.tuning import race_again
-    from autotuner.views.words import over_words
+    from autotuner.views.finals_table import race_table
+    from autotuner.views.terminal import printed_in_full
 
-    result = race_again.race(store, study, itself, blocks, trial, lambda here: here.held(60 * patience, say_waiting))
+    made = race_again.race(store, study, itself, blocks, trial, lambda here: here.held(60 * patience, say_waiting))
+    table = race_table(made)
     if as_json:
-        print_json({**json_of(result), "winner": result.winner})
-        return
-    found, over = result.speedup, over_words(len(result.problems), result.objective)
-    out.print(str(result.variant))
-    out.print(
-        f"{found.mid:.4f}x {result.against}, 95 % interval {found.low:.4f} to {found.high:.4f}, "
-        f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}. {over}".rstrip()
-    )
+        print_json(table.json()[0])
+    else:
+        out.print(printed_in_full(table))
 
 
 def gate(

@@ -156,7 +156,6 @@ def show(
         str | None, typer.Argument(metavar="TRIAL", help="a trial's number; the one to use when left out")
     ] = None,
     study: StudyName = None,
-    report: Annotated[bool, typer.Option("--report", help="the gate's report as JSON")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -167,7 +166,8 @@ def show(
     from autotuner.ops import op_of
     from autotuner.store import queries
     from autotuner.tuning.finals import standings
-    from autotuner.views.trial_words import best_words, report_of, trial_words
+    from autotuner.views.trial_words import best_words, trial_words
+    from autotuner.views.trials_table import trial_document
 
     number = int(trial) if trial is not None and trial.isdecimal() and len(trial) <= len(str(MOST)) else None
     if trial is not None and number is None:
@@ -181,15 +181,11 @@ def show(
             raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
         record = best.record if best is not None else queries.trial(opened, name, number or 0)
         of = queries.study(opened, name)
-        found = report_of(opened, name, record.number) if report else None
+        document = trial_document(opened, name, record.number) if as_json else None
         confirmed = standings.every_confirmed(opened, name).get(record.number)
         outcome = standings.proven(opened, record)
-    if found is not None:
-        print_json(json_of(found))
-    elif as_json and best is not None:
-        print_json(json_of(best))
-    elif as_json:
-        print_json({**json_of(record), "confirmed": None if confirmed is None else json_of(confirmed)})
+    if document is not None:
+        print_json(document)
     elif best is not None:
         print_lines([f"{name}, trial {record.number}", *best_words(best)])
     else:

@@ -17,9 +17,10 @@ from autotuner.views.words import POINTS, TIE, WINNER, ending_words, ends, momen
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
     from autotuner.store import FinalsRecord
+    from autotuner.tuning.race_again import Race
 
 
-class Raced(NamedTuple):
+class FinalsLine(NamedTuple):
     """A line: a finalist, or the baseline, which has no number."""
 
     trial: int | None
@@ -36,7 +37,7 @@ class Raced(NamedTuple):
         return None if self.search is None else self.search / self.confirmed - 1
 
 
-def finals_columns(baseline: str) -> list[Column[Raced]]:
+def finals_columns(baseline: str) -> list[Column[FinalsLine]]:
     """A line of the finals; `baseline`: how it reads in the place of parameters."""
     return [
         Column("trial", int, "its number", text=lambda e: "" if e.trial is None else f"{e.trial}{e.sign}"),
@@ -60,7 +61,7 @@ def finals_table(record: FinalsRecord, problem: Problem) -> Table:
         return Table.of(columns, (), [unended])
     found = rivals(record.finalists, standing)
     leads = {each.digest for each in found}
-    lines = [Raced(None, 1.0, None, None, "baseline")]
+    lines = [FinalsLine(None, 1.0, None, None, "baseline")]
     for each in standing.finalists:
         finalist, speedup, (place, sign) = (
             record.by_digest[each.digest],
@@ -68,7 +69,7 @@ def finals_table(record: FinalsRecord, problem: Problem) -> Table:
             _place(each, standing, each.digest in leads),
         )
         lines.append(
-            Raced(
+            FinalsLine(
                 finalist.number,
                 speedup.mid,
                 speedup,
@@ -149,3 +150,20 @@ def _rebuilt(record: FinalsRecord) -> list[str]:
         for finalist in record.finalists
         if finalist.digest != finalist.searched
     ]
+
+
+RACE: list[Column[Race]] = [
+    Column("variant", str, of=lambda e: str(e.variant)),
+    Column("against", str),
+    Column("speedup", float, "t_opponent / t_variant", lambda e: e.speedup.mid, reads=lambda found: f"{found:.4f}x"),
+    Column("interval", Speedup, "with its ends", lambda e: e.speedup, "95 % interval", lambda e: ends(e, "blocks")),
+    Column("blocks", int),
+    Column("winner", str, "null: neither is faster by more than a tie", none="none, they tie"),
+]
+"""A variant that was timed again."""
+
+
+def race_table(race: Race) -> Table:
+    """A variant that was timed again, beside its opponent."""
+    over = over_words(len(race.problems), race.objective)
+    return Table.of(RACE, [race], [over] if over else [], title=lambda e: f"{e.study}, trial {e.trial}, timed again")

@@ -6,14 +6,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import zip_longest
+from typing import NamedTuple
+
+from pydantic import JsonValue
 
 from autotuner.ops import op_of
 from autotuner.store import ListedTrial, Store, StudyRecord, queries, trials
 from autotuner.tuning.finals import standings
+from autotuner.values.model import json_of
+from autotuner.values.outcome import Timing
 from autotuner.values.ratio import Speedup
 from autotuner.values.verdict import Verdict
 from autotuner.views.table import Column, Table, data, points_column
-from autotuner.views.words import ESTIMATE, OURS, REJECT, over_words, quoted_words, ratio
+from autotuner.views.trial_words import report_of
+from autotuner.views.words import ESTIMATE, OURS, REJECT, micros, over_words, quoted_words, ratio
 
 SIGNS = {
     ESTIMATE: "the race was stopped early: an estimate from few blocks",
@@ -140,3 +147,38 @@ def _high(found: Speedup | None) -> float | None:
 
 def _micros(us: float) -> str:
     return f"{us:.1f}"
+
+
+class Block(NamedTuple):
+    """A block of a race: microseconds of one forward of each side."""
+
+    block: int
+    variant_us: float
+    incumbent_us: float | None
+    baseline_us: float
+
+
+def blocks_table(timing: Timing) -> Table:
+    """The raw blocks of a variant's race on one problem."""
+    sides = zip_longest(timing.variant_us, timing.incumbent_us, timing.baseline_us)
+    rows = [Block(place, *each) for place, each in enumerate(sides, start=1)]
+    columns: list[Column[Block]] = [
+        Column("block", int),
+        Column("variant_us", float, head="variant us", reads=micros),
+        Column("baseline_us", float, head=f"{timing.baseline} us", reads=micros),
+        Column("incumbent_us", float, head="incumbent us", reads=micros),
+        Column("speedup", float, of=lambda e: e.baseline_us / e.variant_us, reads=ratio),
+    ]
+    return Table.of(columns, rows)
+
+
+def trial_document(store: Store, study: str, number: int) -> dict[str, JsonValue]:
+    """A trial for programs: its line in the list of trials, the raw blocks of its races, and the report on it. Raises
+    StoreError: no such trial."""
+    report, outcome = report_of(store, study, number), queries.trial(store, study, number).outcome
+    lines = {line["number"]: line for line in trials_of(store, study).json()}
+    timings = () if outcome.measurement is None else outcome.measurement.timings
+    races: list[JsonValue] = [
+        {"problem": str(each.problem), "blocks": [*blocks_table(each).json()]} for each in timings
+    ]
+    return {"study": study, "trial": lines[number], "races": races, "report": json_of(report)}

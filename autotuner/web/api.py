@@ -175,7 +175,7 @@ def list_trials(
 
 @router.get("/studies/{study}/trials/{number}", response_model=TrialReport)
 def get_trial(request: Request, of: OfStudy, number: Number) -> Response:
-    """The trial's report, as `autotuner show --report` prints it."""
+    """The trial's report, as it is in `autotuner show --json`."""
     server_of(request).require_trial(of, number)
     return answer(report_of(of.store, of.name, number))
 

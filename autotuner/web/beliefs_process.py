@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections import OrderedDict
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
 
 from autotuner.store import Store
+from autotuner.values.errors import InfrastructureError
 from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.kept_beliefs import kept_beliefs
 
@@ -57,6 +59,15 @@ class BeliefsFinder:
             while len(self._found) > KEPT:
                 self._found.popitem(last=False)
             return self._found[key]
+
+    async def wait(self, study: str, tag: str) -> StudyBeliefs:
+        """The beliefs of a study at a revision. Raises InputError, or InfrastructureError: ask again."""
+        try:
+            return await asyncio.wrap_future(self.ask(study, tag))
+        except (CancelledError, asyncio.CancelledError):
+            raise InfrastructureError("the study has changed meanwhile: ask again") from None
+        except BrokenExecutor:
+            raise InfrastructureError("the process that finds beliefs was lost: ask again") from None
 
     def _begin(self, study: str) -> Future[StudyBeliefs]:
         if self._pool is not None:

@@ -21,7 +21,7 @@ from autotuner.web import tags
 from autotuner.web.api import MOST, device_models
 from autotuner.web.pages import LINKS, page
 from autotuner.web.server import VERBS, Server, server_of
-from autotuner.web.wire import SweepRequest
+from autotuner.web.wire import NewSweep
 
 router = APIRouter(include_in_schema=False)
 LAST = 200
@@ -82,7 +82,7 @@ def submit(
     server = server_of(request)
     server.access.require_form(request, form)
     try:
-        asked = SweepRequest(
+        asked = NewSweep(
             space=space,
             problems=tuple(line.strip() for line in problems.splitlines() if line.strip()),
             trials=trials,

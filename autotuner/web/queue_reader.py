@@ -15,7 +15,7 @@ from autotuner.tuning.workbench import load_space
 from autotuner.values import config
 from autotuner.values.errors import AutotunerError
 from autotuner.web import tags
-from autotuner.web.wire import Space
+from autotuner.web.wire import ListedSpace
 
 FRESH_S = 0.5
 """Seconds for which one look at the queue is believed."""
@@ -38,7 +38,7 @@ class QueueReader:
     def __init__(self, store: Store, spaces: Path | None) -> None:
         self._store, self._folder = store, spaces
         self._progress = Findings(store)
-        self._spaces: dict[Path, tuple[tuple[int, int], Space | None]] = {}
+        self._spaces: dict[Path, tuple[tuple[int, int], ListedSpace | None]] = {}
         self._look: tuple[float, Look] | None = None
         self._lock = threading.Lock()
 
@@ -75,12 +75,12 @@ class QueueReader:
         folders = [config.spaces_dir(), *([self._folder] if self._folder is not None else [])]
         return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
 
-    def spaces(self) -> tuple[Space, ...]:
+    def spaces(self) -> tuple[ListedSpace, ...]:
         """The spaces that can be read, by name."""
         found = (self._space(name, path) for name, path in sorted(self.files().items()))
         return tuple(each for each in found if each is not None)
 
-    def _space(self, name: str, path: Path) -> Space | None:
+    def _space(self, name: str, path: Path) -> ListedSpace | None:
         """A space, read again only once its file has changed: that takes long, and an open page asks every few seconds.
         None where it cannot be read: the operator's folder may hold other files."""
         try:
@@ -95,9 +95,9 @@ class QueueReader:
             return None
 
 
-def _read(name: str, path: Path) -> Space | None:
+def _read(name: str, path: Path) -> ListedSpace | None:
     try:
         file = load_space(str(path))
     except AutotunerError:
         return None
-    return Space(name=name, backend=file.backend, title=file.title, problems=tuple(map(str, file.problems)))
+    return ListedSpace(name=name, backend=file.backend, title=file.title, problems=tuple(map(str, file.problems)))

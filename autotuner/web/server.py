@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, CancelledError
 
 from fastapi import HTTPException, Request
 
@@ -14,9 +13,8 @@ from autotuner.jobs import queue
 from autotuner.store import Store, device_health
 from autotuner.store.sweep_records import SweepRecord
 from autotuner.tuning.workbench import load_space
-from autotuner.values.errors import AutotunerError, InfrastructureError, InputError
+from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.validation import no_such
-from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates
 from autotuner.web.access import Access
@@ -25,7 +23,7 @@ from autotuner.web.gate_service import GateService
 from autotuner.web.queue_reader import QueueReader
 from autotuner.web.reader import Reader
 from autotuner.web.settings import Settings
-from autotuner.web.wire import SweepRequest
+from autotuner.web.wire import NewSweep
 
 WARM_S = 2.0
 """Seconds that the server reads before it answers, at most."""
@@ -42,19 +40,6 @@ VERBS: dict[str, Callable[[Store, int], SweepRecord]] = {
 """What may be asked of a sweep."""
 
 
-class Beliefs(BeliefsFinder):
-    """The finder, for coroutines too."""
-
-    async def wait(self, study: str, tag: str) -> StudyBeliefs:
-        """The beliefs of a study at a revision. Raises InputError, or InfrastructureError: ask again."""
-        try:
-            return await asyncio.wrap_future(self.ask(study, tag))
-        except (CancelledError, asyncio.CancelledError):
-            raise InfrastructureError("the study has changed meanwhile: ask again") from None
-        except BrokenExecutor:
-            raise InfrastructureError("the process that finds beliefs was lost: ask again") from None
-
-
 class Server:
     """One server."""
 
@@ -66,7 +51,7 @@ class Server:
         self.queue = QueueReader(self.reader.store, settings.spaces)
         self.streams = 0
         """Readers of events that are connected now."""
-        self.beliefs = Beliefs(settings.store)
+        self.beliefs = BeliefsFinder(settings.store)
         self.access = Access(settings)
         self.gate = GateService(settings.families)
 
@@ -94,7 +79,7 @@ class Server:
             raise InputError("this server is read-only: start it with a token to change anything")
         return self.writer
 
-    def submit(self, asked: SweepRequest, key: str | None) -> tuple[SweepRecord, bool]:
+    def submit(self, asked: NewSweep, key: str | None) -> tuple[SweepRecord, bool]:
         """Puts a sweep into the queue, and says whether it is new. Raises InputError for a space that is not here, or
         problems that are not its."""
         files = self.queue.files()

@@ -67,7 +67,7 @@ def list_sweeps(
 @changes.post("/sweeps", response_model=wire.SweepNow, status_code=201, responses=AGAIN, openapi_extra=SECURED)
 async def submit_sweep(
     request: Request,
-    asked: wire.SweepRequest,
+    asked: wire.NewSweep,
     idempotency_key: Annotated[str | None, Header(max_length=200, pattern=r"^[\x21-\x7e]+$")] = None,
 ) -> Response:
     """Asks for a sweep; a worker does it. Under the same Idempotency-Key it is made once; again it is 200."""

@@ -134,7 +134,7 @@ class ClearRequest(Model):
 # The queue ------------------------------------------------------------------------------------------------------------
 
 
-class SweepRequest(Model):
+class NewSweep(Model):
     """A sweep that is asked for: a space that the server has, by its name, and problems; never a file."""
 
     space: Text = Field(description="name of a space; GET /spaces lists them")
@@ -154,7 +154,7 @@ class SweepRequest(Model):
     calm: bool = Field(default=False, description="believes that nobody disturbs the machine when it starts")
 
 
-class Space(Model):
+class ListedSpace(Model):
     """A space that a sweep can be asked for."""
 
     name: str
@@ -166,7 +166,7 @@ class Space(Model):
 class SpaceList(Model):
     """Every space that the server has."""
 
-    spaces: tuple[Space, ...]
+    spaces: tuple[ListedSpace, ...]
 
 
 # The gate -------------------------------------------------------------------------------------------------------------

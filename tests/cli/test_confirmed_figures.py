@@ -69,7 +69,7 @@ def test_every_command_quotes_the_confirmed_figure_and_explain_believes_it(study
     (summary,) = told(folder, "status")
     assert (summary["best_speedup"], summary["best_confirmed"]) == (pytest.approx(figure), True)
     assert f"{figure:.3f}x SDPA confirmed" in said(folder, "status")
-    assert told(folder, "show")["entry"]["confirmed"]["mid"] == pytest.approx(figure)
+    assert told(folder, "show")["trial"]["confirmed"] == pytest.approx(figure)
     exported = json.loads(said(folder, "export", "--format", "json", "--out", "-"))
     assert exported["confirmed"]["mid"] == pytest.approx(figure)
 

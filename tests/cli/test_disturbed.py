@@ -48,5 +48,5 @@ def test_a_run_under_protest_keeps_its_rejects_and_believes_no_latency(tmp_path:
 
     tune("space", 4, "--calm")
     best = json.loads(autotuner(tmp_path, "show", summary["name"], "--json").stdout)
-    assert best["entry"]["variant"]["parameters"]["MUTANT"] == "none"
-    assert best["entry"]["number"] > 3
+    assert best["trial"]["parameters"]["MUTANT"] == "none"
+    assert best["trial"]["number"] > 3

@@ -24,7 +24,7 @@ ARGUMENTS = {
 }
 """For each argument or option that a command cannot do without, what it can be."""
 MORE = (
-    *("show 0", "show 2 --report", "show 3", "show 4 --json", "export --out -", "export --out out.json"),
+    *("show 0", "show 2 --json", "show 3", "export --out -", "export --out out.json"),
     *("export --estimates --format package", "export --estimates --format c --out loop"),
     *(
         "trials --csv",

@@ -51,7 +51,7 @@ def test_another_op_is_tuned_from_its_search_space_to_its_export(tmp_path: Path)
     assert {"G2.baseline", "G3.scale", "G3.turn"} <= set(best["gate"]["passed"])
     seen = set()
     for number in range(6):
-        outcome = json.loads(run(tmp_path, "show", str(number), "--json"))["outcome"]
+        outcome = json.loads(run(tmp_path, "show", str(number), "--json"))["report"]
         mutant = outcome["variant"]["parameters"]["MUTANT"]
         seen.add(mutant)
         assert (outcome["verdict"] == Verdict.INCORRECT) == (mutant != "none")

@@ -19,19 +19,25 @@ from autotuner.store import Store, device_health, figures, sweeps
 from autotuner.tuning import covered
 from autotuner.tuning.compared import comparison
 from autotuner.tuning.finals import standings
+from autotuner.tuning.race_again import Race
 from autotuner.values.gate_report import CaseResult, CheckResult, ReferenceCheck
 from autotuner.values.outcome import Calibration
+from autotuner.values.ratio import Speedup
 from autotuner.views import beliefs_text, figure_tables, gate_tables, sweep_tables
-from autotuner.views.finals_table import finals_table
+from autotuner.views.drawings.figure import Figure
+from autotuner.views.drawings.links import Links
+from autotuner.views.drawings.sections import SECTIONS
+from autotuner.views.finals_table import finals_table, race_table
 from autotuner.views.leaderboard import leaderboard
 from autotuner.views.space_tables import space_tables
 from autotuner.views.studies_table import studies_table
 from autotuner.views.surrogate_beliefs import Belief, Beliefs, PairEffect, ParameterEffect, ValueEffect
 from autotuner.views.table import Cell, Table
 from autotuner.views.terminal import printed, printed_in_full
-from autotuner.views.trials_table import trials_of
+from autotuner.views.trials_table import blocks_table, trials_of
 from autotuner.views.words import POINTS
 from autotuner.web import wire
+from autotuner.web.reader import Reader
 from autotuner.web.templates import environment
 from tests.helpers import simulated
 from tests.helpers.recorded import case_errors, hold_finals, measured, raced_out, record_all, study_record
@@ -110,6 +116,26 @@ def raced(store: Store) -> Table:
     return finals_table(found, study_record().problems[0])
 
 
+AGAIN = Race(
+    study=STUDY,
+    trial=3,
+    variant=measured(16, 48.0).variant,
+    against="flash",
+    problems=study_record().problems,
+    objective="mean",
+    speedup=Speedup(low=1.1, mid=1.25, high=1.5),
+    blocks=12,
+    tie=0.005,
+)
+
+
+def on_pages(store: Store) -> dict[str, Table]:
+    """The tables of the figures that a study's pages have."""
+    snapshot = Reader(store).study(STUDY)
+    parts = [part for each in SECTIONS for part in each.parts(snapshot, Links(), ())]
+    return {part.id: part.table for part in parts if isinstance(part, Figure)}
+
+
 VIEWS: Mapping[str, tuple[Callable[[Store], Table], type[BaseModel] | None]] = {
     "leaderboard": (lambda store: leaderboard(standings.leaderboard(store, STUDY, 10), study_record()), wire.Ranked),
     "trials": (lambda store: trials_of(store, STUDY), wire.Trial),
@@ -139,6 +165,10 @@ VIEWS: Mapping[str, tuple[Callable[[Store], Table], type[BaseModel] | None]] = {
     "parameters": (lambda _: space_tables(simulated.space())["parameters"], None),
     "constraints": (lambda _: space_tables(simulated.space())["constraints"], None),
     "devices": (served, wire.Device),
+    "blocks": (lambda _: blocks_table(measured(16, 48.0).measurement.timings[0]), None),  # type: ignore[union-attr]
+    "problems": (lambda store: on_pages(store)["problems"], None),
+    "lanes": (lambda store: on_pages(store)["timeline"], None),
+    "again": (lambda _: race_table(AGAIN), None),
 }
 
 

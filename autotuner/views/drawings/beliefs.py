@@ -7,8 +7,8 @@ from typing import NamedTuple
 from autotuner.values.variant import Value
 from autotuner.views import beliefs_text
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.drawings.charts import Bar, Cells, Rows, bars
-from autotuner.views.drawings.figure import Figure, Lead, Part, Words
+from autotuner.views.drawings.charts import Bar, Cells, Strips, bars
+from autotuner.views.drawings.figure import Figure, Lead, Part, Passage
 from autotuner.views.drawings.svg import around
 from autotuner.views.surrogate_beliefs import BeliefMap, Beliefs
 from autotuner.views.table import Column, Table
@@ -20,7 +20,7 @@ LEFT = 210
 def believed(found: StudyBeliefs, newer: str = "") -> tuple[Part, ...]:
     """The drawings and the words. `newer`: what is said of variants that the beliefs do not know yet."""
     after = f"After {found.judged:,} judged variants of {found.points:,} valid points."
-    words = Words("in-words", "In words", tuple(beliefs_text.lines(found)))
+    words = Passage("in-words", "In words", tuple(beliefs_text.lines(found)))
     return Lead(f"{after} {newer}".rstrip()), *_figures(found.beliefs), words
 
 
@@ -48,7 +48,7 @@ def _effects(beliefs: Beliefs) -> Figure:
     parameters = beliefs_text.mattering(beliefs)
     reach = around([0.0, *(each.slower for parameter in parameters for each in parameter.values)])
     names = [f"{each.parameter}={each.values[0].value}" for each in parameters]
-    drawing = Rows.of("How much slower each value is", names, (0, 100 * reach[1]), "+{:.4g} %", LEFT)
+    drawing = Strips.of("How much slower each value is", names, (0, 100 * reach[1]), "+{:.4g} %", LEFT)
     for row, parameter in enumerate(parameters):
         drawing.interval(row, 1e-9, 100 * max(each.slower for each in parameter.values), "rule")
         for at, each in enumerate(parameter.values):
@@ -59,7 +59,7 @@ def _effects(beliefs: Beliefs) -> Figure:
     return Figure("effects", "What each value costs", f"{note} named.", drawing.plot.svg.render(), table)
 
 
-class Cell(NamedTuple):
+class BelievedCell(NamedTuple):
     """A value of one parameter with one of another, where there is a valid point."""
 
     x: Value | None
@@ -87,8 +87,8 @@ def _map(found: BeliefMap) -> Figure:
             level = 7 - round(7 * (speedup - low) / (high - low)) if high > low else 0
             title = f"{ratio(speedup)}; {judged} judged, {rejected} rejected"
             drawing.cell(column, row, level, title, f"{speedup:.2f}{'' if judged else ' ?'}")
-            rows.append(Cell(found.x_values[column], value, speedup, judged, rejected))
-    columns: list[Column[Cell]] = [
+            rows.append(BelievedCell(found.x_values[column], value, speedup, judged, rejected))
+    columns: list[Column[BelievedCell]] = [
         Column(found.x, str, of=lambda e: e.x, head=found.x, reads=str, none="absent"),
         Column(found.y, str, of=lambda e: e.y, head=found.y, reads=str, none="absent"),
         Column("speedup", float, head="believed speedup", reads=ratio),

@@ -74,7 +74,7 @@ def bars(
     return svg.render()
 
 
-class Rows(NamedTuple):
+class Strips(NamedTuple):
     """Rows with an axis below them: the plot, and where each row's middle is."""
 
     plot: Plot
@@ -92,7 +92,7 @@ class Rows(NamedTuple):
         rule: float | None = None,
         below: str = "",
         shaded: Iterable[int] = (),
-    ) -> Rows:
+    ) -> Strips:
         """`names`: "" where another hand writes it. `ticks`: the places on the axis with their texts, or how each round
         place reads as `str.format` has it. `rule`: where a line goes down; `below`: the name of the axis; `shaded`:
         rows that are."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from autotuner.store.figures import BaselineAt, StudyCosts
 from autotuner.values.verdict import Verdict
-from autotuner.views.drawings.charts import Bar, Rows, bars
+from autotuner.views.drawings.charts import Bar, Strips, bars
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.lanes import STAGE_KEY, STAGES
 from autotuner.views.figure_tables import baselines_table, costs_table
@@ -41,7 +41,7 @@ def baselines(found: Sequence[BaselineAt]) -> tuple[Figure, ...]:
             first.setdefault(str(each.problem), each.median_us)
     at = [each.median_us / first.get(str(each.problem), each.median_us) for each in found]
     lines = list(dict.fromkeys((str(each.problem), each.baseline) for each in found))[:MOST]
-    drawing = Rows.of(
+    drawing = Strips.of(
         "What the baselines took at each start",
         [f"{problem}: {baseline}" if len(first) > 1 else baseline for problem, baseline in lines],
         (0.0, 1.06 * max(1.0, *at)),

@@ -33,7 +33,7 @@ class Panel(NamedTuple):
     """What leads to another drawing of the page: its text, its address, and whether it is the one that is shown."""
 
 
-class Words(NamedTuple):
+class Passage(NamedTuple):
     """Lines for a person; one that begins with blanks belongs to the one above that does not."""
 
     id: str
@@ -50,4 +50,4 @@ class Lead(NamedTuple):
     text: str
 
 
-Part = Figure | Panel | Words | Lead
+Part = Figure | Panel | Passage | Lead

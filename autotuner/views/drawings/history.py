@@ -22,7 +22,7 @@ DOTS = 1500
 """Dots, at most: more would cover each other."""
 
 
-class Step(NamedTuple):
+class NewBest(NamedTuple):
     """A trial that was better than all before it."""
 
     place: int
@@ -41,16 +41,16 @@ class Timeline(NamedTuple):
     label: Callable[[float], str]
 
 
-def steps(trials: Sequence[ListedTrial]) -> tuple[Step, ...]:
+def steps(trials: Sequence[ListedTrial]) -> tuple[NewBest, ...]:
     """Every improvement of the search, estimates from races that were given up left out."""
-    found: list[Step] = []
+    found: list[NewBest] = []
     for place, trial in enumerate(trials):
         if trial.objective is None or trial.censored:
             continue
         speedup = speedup_of(trial.objective)
         if not found or speedup > found[-1].speedup:
             seconds = (trial.recorded_at - trials[0].recorded_at).total_seconds()
-            found.append(Step(place, seconds, trial, speedup))
+            found.append(NewBest(place, seconds, trial, speedup))
     return tuple(found)
 
 
@@ -124,7 +124,7 @@ def _dots(plot: Plot, trials: Sequence[ListedTrial], places: Sequence[float]) ->
         plot.svg.add("path", d=strokes, class_="strokes wrong")
 
 
-def _line(plot: Plot, found: Sequence[Step], axis: Timeline) -> None:
+def _line(plot: Plot, found: Sequence[NewBest], axis: Timeline) -> None:
     if not found:
         return
     path = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from autotuner.views.drawings.charts import WIDTH, Rows
+from autotuner.views.drawings.charts import WIDTH, Strips
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import around
@@ -28,7 +28,7 @@ def leaderboard(snapshot: Snapshot, links: Links, most: int = 30, narrow: bool =
     return Figure("leaderboard", "Leaderboard", note, drawing, table, open=not narrow)
 
 
-def _forest(snapshot: Snapshot, links: Links, most: int, narrow: bool) -> Rows:
+def _forest(snapshot: Snapshot, links: Links, most: int, narrow: bool) -> Strips:
     entries, (width, left) = snapshot.board[:most], (HALF, HALF_LEFT) if narrow else (WIDTH, LEFT)
     found = [each for entry in entries for each in (entry.speedup, entry.confirmed) if each is not None]
     ends = [end for each in found for end in (each.low, each.mid, each.high) if 0 < end < math.inf]
@@ -36,7 +36,7 @@ def _forest(snapshot: Snapshot, links: Links, most: int, narrow: bool) -> Rows:
     names, tick = [""] * len(entries), "{:.4g}\N{MULTIPLICATION SIGN}"
     shaded = [row for row, entry in enumerate(entries) if entry.tied or entry.crowned]
     reach, below = around([1.0, *ends]), f"speedup over {snapshot.baseline}"
-    forest = Rows.of(label, names, reach, tick, left, width, rule=1, below=below, shaded=shaded)
+    forest = Strips.of(label, names, reach, tick, left, width, rule=1, below=below, shaded=shaded)
     svg = forest.plot.svg
     for row, (entry, point) in enumerate(zip(entries, compared([e.variant.point for e in entries]).rows, strict=True)):
         y = forest.middles[row]

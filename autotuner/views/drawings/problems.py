@@ -20,7 +20,7 @@ SHADES = (0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
 """Losses at which a cell's shade changes, relative."""
 
 
-class Times(NamedTuple):
+class TimesOn(NamedTuple):
     """A problem, and the microseconds of each variant on it by its trial's number; None: of the baseline."""
 
     problem: str
@@ -60,16 +60,16 @@ def problems(snapshot: Snapshot, links: Links) -> Figure:
 
 def _times(
     problem: str, place: int, numbers: tuple[int, ...], times: Mapping[tuple[int, int], tuple[float, float]]
-) -> Times:
+) -> TimesOn:
     """Each variant's time is taken as its ratio to the baseline of its own blocks: blocks of other hours differ."""
     of = {number: times[place, number] for number in numbers if (place, number) in times}
     if not of:
-        return Times(problem, {})
+        return TimesOn(problem, {})
     base = median_high(us for _, us in of.values())
-    return Times(problem, {None: base, **{number: base * us / beside for number, (us, beside) in of.items()}})
+    return TimesOn(problem, {None: base, **{number: base * us / beside for number, (us, beside) in of.items()}})
 
 
-def _column(number: int | None, baseline: str) -> Column[Times]:
+def _column(number: int | None, baseline: str) -> Column[TimesOn]:
     key = "baseline_us" if number is None else f"trial_{number}_us"
     head = f"{baseline} us" if number is None else f"#{number} us"
     return Column(key, float, "of one forward", lambda e: e.us.get(number), head, micros, none="-")

@@ -9,7 +9,7 @@ from autotuner.store import ListedTrial, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.variant import Value
 from autotuner.views.drawings.charts import WIDTH, Bar, bars
-from autotuner.views.drawings.figure import Figure, Lead, Part, Words
+from autotuner.views.drawings.figure import Figure, Lead, Part, Passage
 from autotuner.views.drawings.links import Links
 from autotuner.views.meanings import meanings
 from autotuner.views.snapshot import Snapshot, cause_of
@@ -140,7 +140,7 @@ def _values(snapshot: Snapshot) -> Figure:
     return Figure("values", "Values", note, drawing if clear else None, Table.of(VALUES, every))
 
 
-def _example(snapshot: Snapshot, links: Links, cause: str, wanted: int | None) -> tuple[Words, ...]:
+def _example(snapshot: Snapshot, links: Links, cause: str, wanted: int | None) -> tuple[Passage, ...]:
     """One of the trials that were rejected for a cause, and what leads to the ones before and after it."""
     numbers = sorted(each.number for each in snapshot.trials if cause_of(each) == cause)
     if not numbers:
@@ -154,7 +154,7 @@ def _example(snapshot: Snapshot, links: Links, cause: str, wanted: int | None) -
         if other != number and not links.saved
     )
     title = f"One of {len(numbers)} in words: trial"
-    return (Words("one-trial", title, words(snapshot, number), number, steps),)
+    return (Passage("one-trial", title, words(snapshot, number), number, steps),)
 
 
 def words(snapshot: Snapshot, number: int) -> tuple[str, ...]:

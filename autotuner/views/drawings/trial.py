@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,13 +15,14 @@ from autotuner.tuning.finals import standings
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Outcome, Timing
 from autotuner.views.drawings.answer import command
-from autotuner.views.drawings.charts import Rows
+from autotuner.views.drawings.charts import Strips
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.rejects import words
 from autotuner.views.drawings.svg import Plot, around
 from autotuner.views.gate_tables import cases_table, checks_table
 from autotuner.views.snapshot import Snapshot
-from autotuner.views.table import Column, Table
+from autotuner.views.table import Table
+from autotuner.views.trials_table import blocks_table
 from autotuner.views.words import kind_of, micros, ratio
 
 WIDTH, LEFT = 860, 130
@@ -30,7 +30,7 @@ LONGEST_SOURCE = 200_000
 """Characters of a source that a page shows."""
 
 
-class Source(NamedTuple):
+class ShownSource(NamedTuple):
     """A source of the variant's family, as it is on this machine now."""
 
     name: str
@@ -50,7 +50,7 @@ class TrialPage(NamedTuple):
     gate: Figure | None
     cases: Table
     races: tuple[Figure, ...]
-    source: Source | None
+    source: ShownSource | None
     commands: tuple[tuple[str, str], ...]
 
 
@@ -110,7 +110,7 @@ def _gate(snapshot: Snapshot, number: int, outcome: Outcome) -> Figure | None:
     places = [_place(case.errors.worst_ratio) for check in checked for case in check.cases]
     ticks = [(_place(10.0**power), f"{10.0**power:g}" if power else "tolerance") for power in range(-3, 3)]
     reach, label = (min([-2.0, *places]), max([0.4, *places])), "The largest error of each check in its tolerances"
-    drawing = Rows.of(label, [check.code for check in checked], reach, ticks, LEFT, rule=0)
+    drawing = Strips.of(label, [check.code for check in checked], reach, ticks, LEFT, rule=0)
     for row, check in enumerate(checked):
         for case in check.cases:
             title = f"{case.case}, seed {case.seed_index}: {case.errors.worst_ratio:.3g} of its tolerance"
@@ -142,38 +142,13 @@ def _race(id: str, timing: Timing) -> Figure:
             name = {"measured": "variant", "baseline": timing.baseline}.get(look, look)
             title = f"block {block}, {name}: {micros(us)} us"
             plot.svg.add("circle", cx=plot.x(block), cy=plot.y(us), r=3, class_=f"dot arm-{look}", title=title)
-    rows = [
-        Block(place, *each)
-        for place, each in enumerate(zip_longest(*(values for _, values in reversed(arms))), start=1)
-    ]
     note = (
         f"Blue: the variant. Black: {timing.baseline}, in the same blocks. Orange: the best until then, where it raced."
     )
-    table = Table.of(block_columns(timing.baseline), rows)
-    return Figure(id, f"Raw blocks: {timing.problem}", note, plot.svg.render(), table)
+    return Figure(id, f"Raw blocks: {timing.problem}", note, plot.svg.render(), blocks_table(timing))
 
 
-class Block(NamedTuple):
-    """A block of a race: microseconds of one forward of each side."""
-
-    block: int
-    variant_us: float
-    incumbent_us: float | None
-    baseline_us: float
-
-
-def block_columns(baseline: str) -> list[Column[Block]]:
-    """A block of a race."""
-    return [
-        Column("block", int),
-        Column("variant_us", float, head="variant us", reads=micros),
-        Column("baseline_us", float, head=f"{baseline} us", reads=micros),
-        Column("incumbent_us", float, head="incumbent us", reads=micros),
-        Column("speedup", float, of=lambda e: e.baseline_us / e.variant_us, reads=ratio),
-    ]
-
-
-def source_of(outcome: Outcome, roots: Sequence[Path]) -> Source | None:
+def source_of(outcome: Outcome, roots: Sequence[Path]) -> ShownSource | None:
     """The implementation's source, where its family is in one of these folders. The names in a store are another's: a
     family is found by listing, never by a path made of its name, and its source lies in its own folder."""
     for folder in (each for root in roots for each in _families(root)):
@@ -184,7 +159,7 @@ def source_of(outcome: Outcome, roots: Sequence[Path]) -> Source | None:
             path = folder / name
             if path.resolve().parent != folder.resolve():
                 return None
-            return Source(f"{folder.name}/{name}", path.read_text(errors="replace")[:LONGEST_SOURCE])
+            return ShownSource(f"{folder.name}/{name}", path.read_text(errors="replace")[:LONGEST_SOURCE])
         except (InputError, OSError):
             return None
     return None
@@ -203,7 +178,7 @@ def _commands(
     point, name = str(outcome.variant), snapshot.name
     found = [
         ("Build it and put it through the gate", command("gate", str(number), "--study", name, store=store)),
-        ("What the gate found, for programs", command("show", str(number), name, "--report", store=store)),
+        ("What the gate found, for programs", command("show", str(number), name, "--json", store=store)),
     ]
     if snapshot.file is not None:
         by_name = command("gate", point, "--space", snapshot.file.path, store=store)
