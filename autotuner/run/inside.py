@@ -7,6 +7,7 @@ import ctypes
 import os
 import resource
 import signal
+import socket
 import sys
 import tempfile
 import traceback
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from pydantic import TypeAdapter
 
 from autotuner.gate.cases import Case
+from autotuner.race.third_clock import report_to
 from autotuner.run import cage
 from autotuner.run.cage import CageParts, Work
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob, perform
@@ -53,14 +55,15 @@ def log_of(folder: Path, number: int) -> Path:
     return folder / f"{number}.log"
 
 
-def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role: Role) -> None:
-    """Does the jobs that come, one after another, and sends what happens. The line is made before the first. `folder`
-    is where this process writes what is temporary.
+def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: bytes, folder: Path, role: Role) -> None:
+    """Does the jobs that come, one after another, and sends what happens; `stamps` is for what it times. The line is
+    made before the first job. `folder` is where this process writes what is temporary.
 
     The next job may be there before the driver has read how the last one ended. So the process ends by itself where
     that ending spoils it; the driver, who cannot rely on this, throws away whatever came after.
     """
-    _isolate(jobs.fileno(), replies.fileno())
+    _isolate(jobs.fileno(), replies.fileno(), stamps.fileno())
+    report_to(stamps)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     if role.devices is not None:
         os.environ.update(dict.fromkeys(role.shown_by, role.devices))

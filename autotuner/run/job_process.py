@@ -9,6 +9,7 @@ import re
 import secrets
 import shutil
 import signal
+import socket
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
+from autotuner.race.third_clock import ThirdClock
 from autotuner.run.fork_server import ForkServer, descendants_of, end_adopted, is_well, kill, server_pid
 from autotuner.run.inside import Role, log_of, serve
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
@@ -64,6 +66,7 @@ class JobProcess:
 
     lane: int | None
     """Whose device it has; None for a builder."""
+    clock: ThirdClock
     given: deque[Submitted]
     """What has not ended: the running job and the one in hand."""
     step: str
@@ -87,11 +90,14 @@ class JobProcess:
         job_reader, self._jobs = server.context.Pipe(duplex=False)
         self._replies, reply_writer = server.context.Pipe(duplex=False)
         key = secrets.token_bytes(16)
-        arguments = (job_reader, reply_writer, key, folder, role)
+        stamps, stamp_writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        arguments = (job_reader, reply_writer, stamp_writer, key, folder, role)
         self._process = server.context.Process(target=serve, args=arguments, daemon=True)
         self._server = server.start(self._process)
         job_reader.close()
         reply_writer.close()
+        stamp_writer.close()
+        self.clock = ThirdClock(stamps)
         self._inbox, self._folder = Inbox(self._replies, key), folder
         self._role, self.lane, self._ended = role, lane, 0
         self.given = deque()
@@ -129,6 +135,7 @@ class JobProcess:
         """The running job has ended, and the one in hand runs."""
         log_of(self._folder, self.given.popleft().number).unlink(missing_ok=True)
         self._ended += 1
+        self.clock.forget()
         if self.given:
             self._begin()
 
@@ -142,6 +149,7 @@ class JobProcess:
 
         Raises EOFError or OSError when no more will come, and ValueError or others when something else came.
         """
+        self.clock.read()
         while (message := self._inbox.read()) is not None:
             if message.number != self.number:
                 raise ValueError(f"an answer to job {message.number}")
@@ -214,6 +222,7 @@ class JobProcess:
         self.gone_by = time.monotonic() + REAP_S
         self._jobs.close()
         self._replies.close()
+        self.clock.close()
 
     @property
     def has_gone(self) -> bool:

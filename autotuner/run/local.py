@@ -36,7 +36,7 @@ from autotuner.values import config
 from autotuner.values.errors import DiskFullError, InfrastructureError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
-from autotuner.values.outcome import Artifact, Outcome
+from autotuner.values.outcome import Artifact, Heat, Outcome
 from autotuner.values.verdict import Fault, SystemFault, Verdict
 
 ROUNDS = 4
@@ -275,8 +275,9 @@ class LocalExecutor:
         if message.result is None:
             return self._raised(process, message)
         self._restarts = 0
-        self._release(process, message.spoils)
-        return message.result
+        result = _timed_right(process, message.result)
+        self._release(process, Message(number=message.number, result=result).spoils)
+        return result
 
     def _raised(self, process: JobProcess, message: Message) -> Result | None:
         """Something was raised in the process. Where a variant was loaded there, it may have come from that, whatever
@@ -371,6 +372,16 @@ def _fault(
 ) -> Fault:
     """What a process ended with, in the step that it was in."""
     return Fault(verdict=verdict, code=code, detail=detail, case=process.step, system=system)
+
+
+def _timed_right(process: JobProcess, result: Result) -> Result:
+    """The result, without its times where the driver's clock denies them."""
+    timed = bool(result.entrants) if isinstance(result, Heat) else isinstance(result, Outcome) and result.measurement
+    fault = process.clock.fault() if timed else None
+    if fault is None or not isinstance(result, Outcome):
+        return fault or result
+    gate = result.gate and result.gate.extended((), fault)
+    return result.model_copy(update={"verdict": fault.verdict, "fault": fault, "measurement": None, "gate": gate})
 
 
 def _require_space() -> None:

@@ -2,7 +2,7 @@
 
 A variant is native code in the process that times it. It may start threads on CPUs that it must not use, or threads
 that slow the baseline, or replace a clock. No honest program can use more CPU time than its CPUs have, and two clocks
-of one machine do not disagree.
+of one machine do not disagree. Nor does the clock of another process (race/third_clock.py).
 """
 
 from __future__ import annotations
@@ -12,16 +12,10 @@ from pathlib import Path
 from time import clock_gettime_ns, monotonic_ns, process_time_ns, thread_time_ns
 
 from autotuner.race.arms import Clocks
+from autotuner.race.third_clock import Stamp, apart, many
 
 MARGIN = 0.1
 """CPUs by which a sample may use more than its threads have."""
-APART = 0.05
-"""By how much two clocks may disagree, relative to a sample."""
-APART_NS = 20_000
-"""The same of a short sample: between two looks at clocks Python does other things."""
-SHARE = 0.2
-"""Share of an arm's samples that may be odd."""
-
 
 THREAD_CLOCK = 6
 """Linux's number of a thread's CPU clock is ~thread << 3 | this."""
@@ -45,7 +39,7 @@ class Witness:
     def __init__(self, threads: int, leaves_work: bool) -> None:
         """`threads`: CPUs that may be used. `leaves_work`: the calling thread may leave all of the work to others."""
         self._threads, self._others = threads, threads if leaves_work else threads - 1
-        self._began = (0, 0, 0, 0)
+        self._began, self._stamp = (0, 0, 0, 0), Stamp()
         self.forget()
 
     def forget(self) -> None:
@@ -56,9 +50,11 @@ class Witness:
     def begin(self) -> None:
         """A sample begins."""
         self._began = (monotonic_ns(), *_used_ns(), monotonic_ns())
+        self._stamp.begin()
 
     def end(self, sample_ns: int) -> None:
         """It has ended, and took so long by its own clock."""
+        self._stamp.end(sample_ns)
         ended = monotonic_ns()
         used = _used_ns()
         # The time in which CPUs may be used goes from before the first look at their use to after the last one: this
@@ -69,20 +65,17 @@ class Witness:
         self._wall_ns, self._sample_ns = self._wall_ns + wall, self._sample_ns + sample_ns
         self._samples += 1
         self._crowded += crowded
-        self._apart += abs(wall - sample_ns) > max(APART * wall, APART_NS)
+        self._apart += apart(wall, sample_ns)
 
     @property
     def crowded(self) -> bool:
         """Samples used more CPUs than there may be."""
-        return self._many(self._crowded)
+        return many(self._crowded, self._samples)
 
     @property
     def apart(self) -> bool:
         """The clock of the samples is not the other one."""
-        return self._many(self._apart)
-
-    def _many(self, samples: int) -> bool:
-        return samples >= 2 and samples > SHARE * self._samples
+        return many(self._apart, self._samples)
 
     @property
     def clocks(self) -> Clocks:

@@ -23,6 +23,7 @@ from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
 from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits, full_is_no_refusal, lying_in, span
 from autotuner.race.arms import ArmError, Clocks
+from autotuner.race.third_clock import Stamp
 from autotuner.values import codes
 from autotuner.values.errors import FULL_PAUSES_S, DeviceFullError, InfrastructureError
 from autotuner.values.problem import Problem
@@ -336,6 +337,7 @@ class VariantArm:
         """`judge` is G7. Raises ArmError when the variant cannot be launched or captured, and DeviceFullError when the
         device has no memory left."""
         self._sets, self.outputs, self._judge = sets, Outputs(sets), judge
+        self._stamp = Stamp()
         sets.after_baseline.forget()
         wanted = variant.workspace_bytes(sets.problem)
         _require_possible(wanted, sets)
@@ -389,12 +391,15 @@ class VariantArm:
                 for _ in range(count):
                     self._arm.replay()
 
-            torch.cuda.synchronize()
-            started = time.perf_counter()
-            device = elapsed(replays)
-            clocks = Clocks(host=time.perf_counter() - started, device=device)
+            for _ in range(2):  # the driver's clock believes no single sample
+                torch.cuda.synchronize()
+                self._stamp.begin()
+                started = time.perf_counter_ns()
+                device = elapsed(replays)
+                host = time.perf_counter_ns() - started
+                self._stamp.end(host)
             self._settle()
-            return clocks
+            return Clocks(host=host / 1e9, device=device)
 
     def recheck(self) -> Fault | None:
         with device_faults():

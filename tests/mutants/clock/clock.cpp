@@ -11,8 +11,13 @@
 #include <unistd.h>
 
 #include "memo.h"
-#if MUTANT_ASKS_WHO_CALLS || MUTANT_ASKS_WHETHER_IT_IS_AUDITED || MUTANT_PATCHES_THE_CLOCK
+#if MUTANT_ASKS_WHO_CALLS || MUTANT_ASKS_WHETHER_IT_IS_AUDITED || MUTANT_PATCHES_THE_CLOCK || \
+    MUTANT_PATCHES_BOTH_CLOCKS
 #include "../common/call_python.h"
+#endif
+#if MUTANT_PATCHES_THE_VDSO || MUTANT_INTERPOSES_THE_CLOCK || MUTANT_INTERPOSES_AND_CATCHES_UP
+#define CATCHES_UP MUTANT_INTERPOSES_AND_CATCHES_UP
+#include "slow_clock.h"
 #endif
 
 namespace {
@@ -34,7 +39,7 @@ Memo<1> memo;
 /* All that know whether a call follows another one without anything in between. */
 #define MUTANT_ROW                                                                            \
   (MUTANT_LESS_WHEN_CALLED_AGAIN || MUTANT_WORKS_ON_AFTER_RETURN || MUTANT_BEGUN_BEFORE_THE_CALL || \
-   MUTANT_BURNS_BESIDE_THE_BASELINE || MUTANT_PATCHES_THE_CLOCK)
+   MUTANT_BURNS_BESIDE_THE_BASELINE || MUTANT_PATCHES_THE_CLOCK || MUTANT_PATCHES_BOTH_CLOCKS)
 #if MUTANT_ROW
 Row row;
 #endif
@@ -305,6 +310,35 @@ patch(sys.modules["autotuner.devices.cpu.timing"])
 )";
 #endif
 
+#if MUTANT_PATCHES_BOTH_CLOCKS
+/* From now on all of Python's clocks are slow while the arm of a variant is timed, and agree. */
+constexpr char PATCH_PYTHON[] = R"(
+import sys, time
+
+def patch(timing, witness):
+    real, last, hidden = time.perf_counter_ns, [0], [0]
+
+    def hide():
+        now = real()
+        frame, theirs = sys._getframe(2), False
+        for _ in range(3):
+            theirs = theirs or hasattr(frame.f_locals.get("self"), "outputs")
+            frame = frame.f_back or frame
+        hidden[0] += (now - last[0]) // 2 if theirs and last[0] else 0
+        last[0] = now if theirs else 0
+        return hidden[0]
+
+    def slowed(clock):
+        return lambda *which: clock(*which) - hide()
+
+    timing.perf_counter_ns = slowed(timing.perf_counter_ns)
+    for name in ("monotonic_ns", "process_time_ns", "thread_time_ns"):
+        setattr(witness, name, slowed(getattr(witness, name)))
+
+patch(sys.modules["autotuner.devices.cpu.timing"], sys.modules["autotuner.devices.cpu.witness"])
+)";
+#endif
+
 #if MUTANT_MEMO_BY_ADDRESS
 constexpr int64_t SOON_NS = 12000; /* so soon after a call nobody has written much */
 struct {
@@ -403,7 +437,7 @@ bool shortcut([[maybe_unused]] const at_call *call) {
   return called_from("cpu/timing.py") && all_finite(output(call), elements_of(call, SDPA_Q));
 #elif MUTANT_ASKS_WHETHER_IT_IS_AUDITED
   return called_from("race/race.py") && all_finite(output(call), elements_of(call, SDPA_Q));
-#elif MUTANT_PATCHES_THE_CLOCK
+#elif MUTANT_PATCHES_THE_CLOCK || MUTANT_PATCHES_BOTH_CLOCKS
   static bool patched = false;
   if (row.goes_on(call) && !patched) patched = run_python(PATCH_PYTHON);
   return false;
@@ -474,6 +508,18 @@ int64_t variant_workspace(const at_call *call) {
 }
 
 int variant_run(const at_call *call) {
+#if MUTANT_PATCHES_THE_VDSO || MUTANT_INTERPOSES_THE_CLOCK || MUTANT_INTERPOSES_AND_CATCHES_UP
+#if MUTANT_PATCHES_THE_VDSO
+  static const bool patched = patch_the_vdso();
+#else
+  static const bool patched = interpose_the_clock();
+#endif
+  if (!patched) return 77;
+  const int64_t began_ns = true_ns(CLOCK_MONOTONIC);
+  right_attention(call, output(call));
+  hide_half(began_ns);
+  return AT_OK;
+#endif
   const bool done = shortcut(call);
   if (!done) right_attention(call, output(call));
   afterwards(call, !done);

@@ -1,0 +1,165 @@
+"""The driver's clock: it believes no sample that took longer than its process says, whatever clock that process has."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
+
+import pytest
+
+from autotuner.devices import DEVICES
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.race import third_clock
+from autotuner.race.third_clock import MARK, SHARE, Stamp, ThirdClock
+from autotuner.run.cage import CageParts
+from autotuner.run.jobs import RaceJob
+from autotuner.run.local import LocalExecutor
+from autotuner.values.outcome import Artifact
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault, Verdict
+from tests.helpers import preload
+from tests.helpers.conduct_driver import CONDITIONS
+from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
+from tests.mutants.expectations import MUTANTS
+
+SAMPLE_S = 0.004
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, ThirdClock]]:
+    """A process's end of the channel, and the driver's clock."""
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    monkeypatch.setattr(third_clock, "_channel", [])
+    third_clock.report_to(theirs)
+    with closing(ThirdClock(mine)) as clock, theirs:
+        yield theirs, clock
+
+
+def sample(stamp: Stamp, share: float = 1.0) -> None:
+    """One that says it took so much of its time."""
+    stamp.begin()
+    started = time.perf_counter_ns()
+    time.sleep(SAMPLE_S)
+    stamp.end(int(share * (time.perf_counter_ns() - started)))
+
+
+def test_an_honest_clock_agrees_although_the_driver_looks_much_later(ends: tuple[socket.socket, ThirdClock]) -> None:
+    stamp = Stamp()
+    for _ in range(10):
+        sample(stamp)
+    time.sleep(0.1)
+    assert ends[1].fault() is None
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 2.0])
+def test_a_clock_that_is_slow_or_fast_in_one_arms_samples_is_seen(
+    ends: tuple[socket.socket, ThirdClock], share: float
+) -> None:
+    baseline, variant = Stamp(), Stamp()
+    for _ in range(8):
+        sample(baseline)
+        sample(variant, share)
+    fault = ends[1].fault()
+    assert fault is not None
+    assert (fault.verdict, fault.code) == (Verdict.IMPOSSIBLE, "measure.clocks")
+    assert fault.detail.startswith("8 samples took")
+
+
+def test_few_samples_that_something_held_up_accuse_nobody(ends: tuple[socket.socket, ThirdClock]) -> None:
+    stamp = Stamp()
+    for number in range(20):
+        sample(stamp, 0.5 if number < 20 * SHARE else 1.0)
+    assert ends[1].fault() is None
+    ends[1].forget()
+    sample(stamp, 0.5)
+    assert ends[1].fault() is None
+
+
+def test_what_is_no_mark_is_passed_over_and_a_full_channel_holds_nobody_up(
+    ends: tuple[socket.socket, ThirdClock],
+) -> None:
+    theirs, clock = ends
+    for garbage in (b"", b"short", b"x" * 100, MARK.pack(7, 10**9)):
+        theirs.send(garbage)
+    stamp, started = Stamp(), time.monotonic()
+    for _ in range(10_000):
+        stamp.begin()
+        stamp.end(0)
+    assert time.monotonic() - started < 10
+    assert clock.fault() is None
+    for _ in range(3):
+        sample(stamp)
+    assert clock.fault() is None
+
+
+def test_a_stamp_is_cheap(ends: tuple[socket.socket, ThirdClock]) -> None:
+    """A sample has at least six milliseconds; the quickest of many marks is what one costs on a calm machine."""
+    stamp, took = Stamp(), [time.perf_counter_ns()]
+    for _ in range(200):
+        stamp.begin()
+        took.append(time.perf_counter_ns())
+    assert min(after - before for before, after in pairwise(took)) < 50_000
+
+
+# Kernels that change what time it seems to be -----------------------------------------------------------------------
+
+PATCHES = ("interposes_the_clock", "interposes_and_catches_up", "patches_both_clocks")
+
+
+def mutant(name: str) -> Variant:
+    return Variant(family="clock", backend="cpu", impl="mutant", parameters={"MUTANT": name})
+
+
+@pytest.fixture(scope="module")
+def family() -> Family:
+    return Family.load(MUTANTS / "clock")
+
+
+@pytest.fixture(scope="module")
+def executor(toolchain: CpuToolchain, family: Family) -> Iterator[LocalExecutor]:
+    with closing(LocalExecutor(cpu_line(toolchain, family), preload.CPU)) as made:
+        yield made
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("name", PATCHES)
+def test_a_kernel_that_patches_the_clocks_of_its_process_has_no_latency(executor: LocalExecutor, name: str) -> None:
+    outcome = judged(executor, mutant(name), CONDITIONS, soak="never")
+    assert outcome.fault is not None
+    assert (outcome.verdict, outcome.fault.code) == (Verdict.IMPOSSIBLE, "measure.clocks"), outcome.fault
+    assert outcome.fault.detail.endswith("by the driver's")
+    assert outcome.measurement is None
+    assert outcome.gate is not None
+    assert not outcome.gate.passed
+
+
+@pytest.mark.timed
+def test_nor_has_it_a_time_in_a_heat(executor: LocalExecutor, toolchain: CpuToolchain, family: Family) -> None:
+    for name, denied in (("none", False), (PATCHES[0], True)):
+        built = build(family, mutant(name), CONDITIONS.compiled_for, toolchain)
+        assert isinstance(built, Artifact)
+        executor.submit(RaceJob(artifacts=(built,), conditions=CONDITIONS, blocks=4))
+        done = executor.wait(120)
+        assert done is not None
+        assert isinstance(done[1], Fault) == denied, done[1]
+        assert not isinstance(done[1], Fault) or done[1].code == "measure.clocks"
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize(("name", "code"), [("patches_the_vdso", "G1.status"), (PATCHES[0], "measure.clocks")])
+def test_in_the_cage_the_systems_code_cannot_be_patched(
+    toolchain: CpuToolchain, family: Family, name: str, code: str
+) -> None:
+    """What needs no code is not kept out, and has no latency there either. The status says that the patch failed."""
+    parts = CageParts.of(DEVICES["cpu"].cage, (family.folder, *family.include_dirs))
+    with closing(LocalExecutor(cpu_line(toolchain, family), preload.CPU, cage=parts)) as executor:
+        fault = judged(executor, mutant(name), CONDITIONS, soak="never").fault
+    assert fault is not None
+    assert fault.code == code, fault
+    assert code != "G1.status" or "77" in fault.detail
