@@ -46,11 +46,22 @@ def right_kernels(pattern: str) -> dict[str, str]:
     }
 
 
-AUDITED = {path.stem: path.stem for path in sorted(config.spaces_dir().glob("*_cpu*.toml"))} | right_kernels(
-    "right_cpu*.toml"
-)
-"""Spaces on the CPU, by the name of what is kept of their audits. Each is a step of its own: a machine can do them one
-by one."""
+OTHERS = {
+    "sdpa_cpu_bf16": ("sdpa_cpu", "--problem", "(1,8,512,64) bfloat16 full"),
+    "sdpa_cpu_causal": ("sdpa_cpu", "--problem", "(1,8,512,64) float32 causal"),
+    "sdpa_cpu_long": ("sdpa_cpu", "--problem", "(1,8,2048,128) float32 full"),
+    "sdpa_cpu_small": ("sdpa_cpu", "--problem", "(1,4,128,64) float32 full"),
+    "rmsnorm_cpu_short": ("rmsnorm_cpu", "--problem", "(4096,1024) float32"),
+}
+AUDITED = {
+    **{path.stem: (path.stem,) for path in sorted(config.spaces_dir().glob("*_cpu*.toml"))},
+    **OTHERS,
+    **{name: (path,) for name, path in right_kernels("right_cpu*.toml").items()},
+}
+"""Spaces on the CPU and problems, by the name of what is kept of their audits. Each is a step of its own: a machine can
+do them one by one."""
+COSTED = ("(1,8,512,64) float32 full", "(1,8,512,64) float32 causal", "(1,8,2048,128) float32 full")
+"""Problems whose sweeps show what audits cost."""
 AUDITED_ON_CUDA = sorted(
     {path.stem for path in config.spaces_dir().glob("*.toml") if "_cpu" not in path.stem} - {"sdpa_cuda_smoke"}
 )
@@ -152,13 +163,14 @@ PARTS = {
         "the audit accuses no right kernel, cold and warm (CPU; needs a quiet machine)",
         300,
         tuple(
-            step(audits, space, "--json", kept(f"audits_{name}"), "--more", "--hold") for name, space in AUDITED.items()
+            step(audits, *words, "--json", kept(f"audits_{name}"), "--more", "--hold")
+            for name, words in AUDITED.items()
         ),
     ),
     "audit_cost": Part(
         "audits take less than 5 % of whole sweeps (CPU; needs a quiet machine)",
         24,
-        (step(audit_cost, "sdpa_cpu", "sdpa_cpu_causal", "sdpa_cpu_long", "--json", kept("audit_cost"), "--hold"),),
+        (step(audit_cost, "sdpa_cpu", "--problem", *COSTED, "--json", kept("audit_cost"), "--hold"),),
     ),
     "make_tune": Part(
         "make tune in a new checkout ends within 8 minutes, installing and waiting aside (needs a quiet machine)",

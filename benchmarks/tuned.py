@@ -53,18 +53,18 @@ LARGE = tuple(
 SETS = {
     "large": Set(
         "sdpa",
-        "sdpa_wgmma",
+        "sdpa_cuda",
         (*LARGE, "(4,32,4096,128) float16 full", "(4,32,4096,128) float16 causal"),
     ),
     "odd": Set(
         "sdpa",
-        "sdpa_wgmma",
+        "sdpa_cuda",
         ("(1,16,768,128) float16 full", "(1,16,777,128) float16 full", "(8,8,256,128) bfloat16 causal"),
     ),
-    "decode": Set("sdpa", "sdpa_decode", SHAPES),
+    "decode": Set("sdpa", "sdpa_cuda", SHAPES),
     "small": Set(
         "sdpa",
-        "sdpa_sm90",
+        "sdpa_cuda",
         tuple(
             f"({sizes}) float16 {mask}"
             for sizes in ("1,8,512,64", "1,8,512,128", "1,4,128,64", "1,2,64,64", "2,2,64,64")

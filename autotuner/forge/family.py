@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from autotuner.ops import OPS, Op
 from autotuner.spaces.expression import Expression, ExpressionError
+from autotuner.spaces.fields import ParameterValue, Read, Rule
 from autotuner.spaces.limits import FILE, Limits, LimitTable, read_limits
 from autotuner.values import config
 from autotuner.values.errors import KernelError
@@ -54,7 +55,10 @@ class Implementation(Model):
     )
     fixed_lengths: str | None = Field(default=None, description="parameter that, set to 1, compiles the lengths in")
     domain: str = Field(default="True", description="expression over parameters and the problem: what is served")
-    parameters: tuple[str, ...] = ()
+    parameters: Read = Field(default_factory=dict, description="with the values that a space has unless it says others")
+    default: dict[str, ParameterValue] = Field(
+        default_factory=dict, description="where a search starts, beside the first values"
+    )
     dtypes: tuple[Dtype, ...] = ()
     served: dict[str, tuple[Value, ...]] = Field(
         default_factory=dict,
@@ -62,6 +66,11 @@ class Implementation(Model):
     )
     flags: tuple[str, ...] = ()
     asserts: tuple[Effect, ...] = ()
+
+    def rules(self) -> dict[str, Rule]:
+        """Which problems its sources take, by key."""
+        taken = {"dtype": self.dtypes, **self.served} if self.dtypes else self.served
+        return {f"{name}s": _among(name, values) for name, values in taken.items()}
 
     def fixes(self, variant: Variant) -> bool:
         """Whether the variant is compiled for one pair of lengths."""
@@ -94,6 +103,12 @@ class FamilyDocument(Model):
             for device, table in tables.items()
         }
         return {**kept, **unknown, "devices": devices}
+
+
+def _among(name: str, values: Sequence[Value]) -> Rule:
+    listed = ", ".join(f'"{value}"' if isinstance(value, str) else str(value) for value in values)
+    known = ", ".join(map(str, values))
+    return Rule(expression=f"{name.upper()} in [{listed}]", reason=f"its sources have {name} {known}")
 
 
 def _is_table_of_tables(value: object) -> bool:
@@ -219,16 +234,21 @@ class Family(Model):
             if name is not None and not (self.folder / name).is_file():
                 raise KernelError(f"{where}.{key}: there is no {name} in {self.folder}")
         self._check_served(where, implementation)
+        for name, value in implementation.default.items():
+            values = implementation.parameters.get(name, ())
+            if value not in values:
+                known = f"one of {', '.join(map(repr, values))}" if values else "no value: parameters gives it none"
+                raise KernelError(f"{where}.default.{name}: found {value!r}, expected {known}")
         if implementation.fixed_lengths not in (None, *implementation.parameters):
             raise KernelError(f"{where}.fixed_lengths: {implementation.fixed_lengths} is none of its parameters")
         reserved = sorted({"IMPL", *self._facts, *self._lengths} & set(implementation.parameters))
         if reserved:
             raise KernelError(f"{where}.parameters: {reserved[0]} is defined by the build; choose another name")
-        known = {*implementation.parameters, "IMPL", *self._facts}
-        _check_expression(f"{where}.domain", implementation.domain, known | {*self._lengths})
+        names = {*implementation.parameters, "IMPL", *self._facts}
+        _check_expression(f"{where}.domain", implementation.domain, names | {*self._lengths})
         for index, effect in enumerate(implementation.asserts):
             key = f"{where}.asserts[{index}]"
-            _check_expression(f"{key}.when", effect.when, known)
+            _check_expression(f"{key}.when", effect.when, names)
             try:
                 re.compile(effect.contains or "")
                 re.compile(effect.lacks or "")
@@ -278,6 +298,8 @@ class Family(Model):
             op=self.document.op or "",
             path=str(self.folder / FILE),
             parameters={name: each.parameters for name, each in self.table(device).items()},
+            defaults={name: each.default for name, each in self.table(device).items()},
+            served={name: each.rules() for name, each in self.table(device).items()},
             tables=self.limit_tables.get(device, {}),
         )
 

@@ -26,7 +26,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from autotuner.search.settings import DEFAULT, SearchSettings
-from autotuner.spaces.space import Space
+from autotuner.spaces.space import BranchPoints
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -62,14 +62,14 @@ class EarlierBelief(NamedTuple):
 
 
 class Steps:
-    """The steps between the values of each dimension of a space, and points as the values they have. Its d dimensions
+    """The steps between the values of each dimension of a branch, and points as the values they have. Its d dimensions
     are the parameters that vary and the derived quantities that do.
 
     A value's slot is its place among all values of all dimensions; each has one more, its first, for points at which it
     does not exist. K slots in all.
     """
 
-    def __init__(self, space: Space, elsewhere: Floats | None = None) -> None:
+    def __init__(self, space: BranchPoints, elsewhere: Floats | None = None) -> None:
         """`elsewhere` (n, q): derived quantities that points have on other problems."""
         rows = space.rows
         columns = [column for column in range(rows.shape[1]) if np.ptp(rows[:, column]) > 0]
@@ -79,7 +79,7 @@ class Steps:
         self._amounts = [(place, each) for place, each in enumerate(levels) if len(each) > 1]
         """Of the derived quantities that vary: their place among all, and what they come to."""
         self.names = [space.parameters[column] for column in columns]
-        self.names += [list(space.file.derived)[place] for place, _ in self._amounts]
+        self.names += [list(space.branch.derived)[place] for place, _ in self._amounts]
         sizes = [len(each) + 1 for each in values] + [len(each) + 1 for _, each in self._amounts]
         self._first = np.cumsum([0, *sizes])
         self.size = int(self._first[-1])

@@ -6,15 +6,18 @@ point that was not asked for is screened.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
+from autotuner.search.branches import Arm, chosen, dropped
 from autotuner.search.point_sampler import PointSampler, Seen
 from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.search.surrogate import Surrogate
-from autotuner.spaces.space import Space
+from autotuner.spaces.space import BranchPoints, Space
 from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
 
 Rng = np.random.Generator
@@ -22,52 +25,116 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-class EvolutionarySampler(PointSampler):
-    """Evolution over the enumerated valid points, no point asked for twice; a surrogate chooses among the offspring.
+class Drawn(NamedTuple):
+    """What was asked for of a branch, as `Seen` has it of a space; indices are those of the branch."""
 
-    First the best points by a related study's surrogate; without one the default point, the best point by the space
-    file's expected latency, and points that are far from each other. Then the offspring with the greatest expected
-    improvement. Each point in flight counts as judged, with the objective that the surrogate believes. Rejects make the
-    surrogate believe that their region is bad; no latency is made up for them. The proposals depend on the space, the
-    seed, the settings and the order in which the trials ended.
+    indices: Indices
+    objectives: NDArray[np.float64]
+    completed: Indices
+
+    def arm(self, exhausted: bool = False, hoped: float = np.inf) -> Arm:
+        """The branch as an arm of the bandit."""
+        best = float(np.nanmin(self.objectives[self.completed], initial=np.inf))
+        return Arm(len(self.indices), len(self.completed), best, exhausted, hoped)
+
+
+def drawn_by_branch(space: Space, seen: Seen) -> list[Drawn]:
+    """What was seen, for each branch."""
+    found = []
+    for _, mine, inside in space.parts(seen.indices):
+        place = np.cumsum(mine) - 1  # among the branch's own
+        done = seen.completed[mine[seen.completed]]
+        found.append(Drawn(inside, seen.objectives[mine], place[done]))
+    return found
+
+
+class EvolutionarySampler(PointSampler):
+    """Evolution over the enumerated valid points, no point asked for twice, in each branch of the space by itself.
+
+    The first proposal of a study is the default point; then branches.py says which branch the next point is of, and
+    its `BranchSearch` which one. The proposals depend on the space, the seed, the settings and the order in which the
+    trials ended.
     """
 
     def __init__(self, space: Space, seed: int, settings: SearchSettings = DEFAULT) -> None:
         super().__init__(space, seed)
-        self.settings = settings
-        self._small = len(space) <= settings.screened_whole
-        self._surrogate = Surrogate.of(space, seed, whole=self._small, settings=settings)
+        self._searches = [BranchSearch(branch, seed, settings) for branch in space.branches]
+        self._promises: list[float | None] = [None] * len(space.branches)
+        """The last promise of each branch."""
         self._warm: bool | None = None
         """Whether the study knows what another one has measured; None before it was seen."""
-        self._near: dict[int, Indices] = {}
-        """The neighbours of a point: it is an elite for long."""
 
     def opened(self, study: Study, asked: Mask) -> bool:
         return self._is_warm(study) or super().opened(study, asked)
 
     def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: Mask) -> int:
-        rng = self.generator(trial.number)
-        warm = self._is_warm(study)
-        starts = self.settings.starts_known if warm else self.settings.starts
-        done = seen.completed
-        points, objectives = seen.indices[done], seen.objectives[done]
-        if len(done) < starts or not self._surrogate.learn(points, objectives):
-            self.promise = None
-            return self._first(rng, seen, asked)
-        candidates = np.flatnonzero(~asked) if self._small else self._offspring(rng, points, objectives, asked)
-        chosen, gain = self._screened(candidates, np.delete(seen.indices, done))
-        self.promise = None if warm and len(done) < self.settings.promises_from else gain
-        return chosen
+        self._is_warm(study)
+        first = self._space.first
+        drawn = drawn_by_branch(self._space, seen)
+        arms = [
+            draws.arm(bool(asked[first[place] : first[place + 1]].all()), self._searches[place].hoped)
+            for place, draws in enumerate(drawn)
+        ]
+        place = chosen(arms)
+        mine = asked[first[place] : first[place + 1]]
+        found, self._promises[place] = self._searches[place].propose(self.generator(trial.number), drawn[place], mine)
+        left = {*dropped(arms)}
+        promises = [
+            each for place, each in enumerate(self._promises) if place not in left and not arms[place].exhausted
+        ]
+        self.promise = None if None in promises else max(filter(None, promises), default=0.0)
+        return first[place] + found
 
     def _is_warm(self, study: Study) -> bool:
-        """Whether points of another study are known. The surrogate is told of them at the first call."""
+        """Whether points of another study are known. The branches are told of them at the first call."""
         if self._warm is None:
             found = study.user_attrs.get(KNOWN_POINTS)
             self._warm = found is not None
             if found is not None:
                 known = KnownPoints.model_validate(found)
-                self._surrogate = Surrogate.of(self._space, self._seed, self._small, known, self.settings)
+                for place, search in enumerate(self._searches):
+                    search.learn_of(known.of_range(self._space.first[place], self._space.first[place + 1]))
         return self._warm
+
+
+class BranchSearch:
+    """The search in one branch; indices are those of its points.
+
+    First the best points by a related study's surrogate; without one the default point, the best point by the expected
+    latency, and points that are far from each other. Then the offspring with the greatest expected improvement. Each
+    point in flight counts as judged, with the objective that the surrogate believes. Rejects make the surrogate believe
+    that their region is bad; no latency is made up for them.
+    """
+
+    def __init__(self, space: BranchPoints, seed: int, settings: SearchSettings = DEFAULT) -> None:
+        self._space, self._seed, self.settings = space, seed, settings
+        self._small = len(space) <= settings.screened_whole
+        self._surrogate = Surrogate.of(space, seed, whole=self._small, settings=settings)
+        self._warm = False
+        self.hoped = np.inf
+        """The lowest objective that is known of another study."""
+        self._near: dict[int, Indices] = {}
+        """The neighbours of a point: it is an elite for long."""
+
+    def learn_of(self, known: KnownPoints) -> None:
+        """Takes in what another study has measured of the branch, if that is something."""
+        measured = [objective for objective in known.objectives if objective is not None]
+        if len(measured) >= self.settings.known_least:
+            self.hoped = min(measured)
+            self._surrogate = Surrogate.of(self._space, self._seed, self._small, known, self.settings)
+            self._warm = True
+
+    def propose(self, rng: Rng, seen: Drawn, asked: Mask) -> tuple[int, float | None]:
+        """A point that was not asked for, and the improvement that is expected of it; None while there is no belief.
+        Not all points may be `asked`."""
+        starts = self.settings.starts_known if self._warm else self.settings.starts
+        done = seen.completed
+        points, objectives = seen.indices[done], seen.objectives[done]
+        if len(done) < starts or not self._surrogate.learn(points, objectives):
+            return self._first(rng, seen, asked), None
+        candidates = np.flatnonzero(~asked) if self._small else self._offspring(rng, points, objectives, asked)
+        found, gain = self._screened(candidates, np.delete(seen.indices, done))
+        return found, None if self._warm and len(done) < self.settings.promises_from else gain
 
     def _screened(self, candidates: Indices, pending: Indices) -> tuple[int, float]:
         """The candidate of the greatest expected improvement, and that improvement in units of the objective."""
@@ -81,7 +148,7 @@ class EvolutionarySampler(PointSampler):
 
     # Before there is a belief -----------------------------------------------------------------------------------
 
-    def _first(self, rng: Rng, seen: Seen, asked: Mask) -> int:
+    def _first(self, rng: Rng, seen: Drawn, asked: Mask) -> int:
         """With points of another study, those that its surrogate believes to be the best, and should these fail the
         default point; without, after the default point, the one that the space file expects to be the fastest. Then
         points that are far from each other, more of them where an earlier belief is good.
@@ -98,7 +165,7 @@ class EvolutionarySampler(PointSampler):
             return self._farthest(_winners(rivals, earlier.belief[rivals]), seen)
         return self._farthest(rng.choice(fresh, size=settings.start_candidates), seen)
 
-    def _farthest(self, candidates: Indices, seen: Seen) -> int:
+    def _farthest(self, candidates: Indices, seen: Drawn) -> int:
         """The one farthest from everything asked for: in how many parameters, and how far."""
         rows = self._space.rows
         differ = rows[candidates][:, None, :] - rows[seen.indices][None, :, :]

@@ -20,6 +20,8 @@ class SearchSettings(Model):
     """Points judged before the surrogate is believed."""
     starts_known: int = 2
     """Points judged before the surrogate is believed, where points of another study are known: the best by these."""
+    known_least: int = 5
+    """Fewest measured points of another study in a branch from which the branch learns."""
     promises_from: int = 20
     """Results before a promise is given, where points of another study are known. The first proposals were
     believed to be alike, and their results tell little of how far that belief is off."""

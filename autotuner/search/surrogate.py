@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController
 
 from autotuner.search.covariance import JITTER, EarlierBelief, Floats, Hypers, Indices, Singles, Steps, fit, matern
 from autotuner.search.settings import DEFAULT, SearchSettings
-from autotuner.spaces.space import Space
+from autotuner.spaces.space import BranchPoints
 from autotuner.values.known_points import KnownPoints
 
 AT_ONCE = 10_000
@@ -96,13 +96,13 @@ class Surrogate:
     @classmethod
     def of(
         cls,
-        space: Space,
+        space: BranchPoints,
         seed: int,
         whole: bool,
         known: KnownPoints | None = None,
         settings: SearchSettings = DEFAULT,
     ) -> Surrogate:
-        """The surrogate of a space. Its earlier belief is that of the space file or, with `known`, comes from what
+        """The surrogate of a branch. Its earlier belief is the latency expected there or, with `known`, comes from what
         another study has measured; at least one of the known points has a latency."""
         if known is None:
             return cls(Steps(space), seed, whole, _expected_by_file(space), settings)
@@ -172,9 +172,9 @@ class Surrogate:
         return self._shift + self._scale * mean, self._scale * deviation
 
     @single_threaded
-    def gains(self, points: Indices, pending: Indices) -> Floats:
+    def gains(self, points: Indices, pending: Indices, best: float | None = None) -> Floats:
         """The logarithm of the expected improvement over the best so far, at each of the points (n,), in units of the
-        objective.
+        objective. `best`: an objective that counts instead of the lowest of the points judged here.
 
         `pending` points are being judged: they count as if they had come out as believed, which leaves less to learn
         near them (the kriging believer of D. Ginsbourger, R. Le Riche and L. Carraro, Kriging Is Well-Suited to
@@ -183,11 +183,12 @@ class Surrogate:
         both, n = np.concatenate([points, pending]), len(points)
         reduced = None if self._whole else self._factor.reduced(both)
         means, deviations = self._standard_belief(both, reduced)
-        mean, deviation, best = means[:n], deviations[:n], self._targets.min()
+        mean, deviation = means[:n], deviations[:n]
+        least = self._targets.min() if best is None else (best - self._shift) / self._scale
         if len(pending):
-            best = min(best, means[n:].min())
+            least = min(least, means[n:].min())
             deviation = deviation * np.sqrt(self._left_beside(both, n, reduced))
-        gains: Floats = np.log(self._scale * deviation) + _log_improvement((best - mean) / deviation)
+        gains: Floats = np.log(self._scale * deviation) + _log_improvement((least - mean) / deviation)
         return gains
 
     def as_measured(self, believed: Floats) -> Floats:
@@ -229,7 +230,7 @@ class Surrogate:
 
 
 def _believed_elsewhere(
-    space: Space, seed: int, known: KnownPoints, steps: Steps, settings: SearchSettings
+    space: BranchPoints, seed: int, known: KnownPoints, steps: Steps, settings: SearchSettings
 ) -> EarlierBelief:
     """What the other study's surrogate believes of the space's points. In `steps` its own points, with the derived
     quantities that they have there, come after the space's."""
@@ -242,7 +243,7 @@ def _believed_elsewhere(
     return elsewhere.as_earlier_belief(len(space))
 
 
-def _expected_by_file(space: Space, known: KnownPoints | None = None) -> EarlierBelief | None:
+def _expected_by_file(space: BranchPoints, known: KnownPoints | None = None) -> EarlierBelief | None:
     """The latency that the space file expects of the space's points and, after them, of the known points where these
     were measured; the mean where it expects none. None where it tells no two points apart."""
     if space.expected is None or (known is not None and len(known.expected) != len(known.points)):
@@ -256,7 +257,7 @@ def _expected_by_file(space: Space, known: KnownPoints | None = None) -> Earlier
     return EarlierBelief(np.where(np.isfinite(both), (both - level) / unit, 0.0), float(unit))
 
 
-def _elsewhere(space: Space, known: KnownPoints) -> Floats | None:
+def _elsewhere(space: BranchPoints, known: KnownPoints) -> Floats | None:
     """(n, q): the derived quantities of the known points where they were measured; None where they were not noted."""
     found = np.array(known.derived, dtype=np.float64)
     return found if found.shape == (len(known.points), space.derived.shape[1]) else None

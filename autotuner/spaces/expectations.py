@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotuner.spaces.branch import Branch
 from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.spaces.fields import EXPECTED, Facts
-from autotuner.spaces.space_file import SpaceFile
 from autotuner.values.problem import Problem
 
 Floats = NDArray[np.float64]
@@ -28,58 +28,57 @@ FINEST = 0.25
 """Quantities are told apart to a quarter of a doubling."""
 
 
-def doublings(file: SpaceFile, facts: Facts, problems: Sequence[Problem], rows: Rows) -> Floats:
-    """The logarithm to base 2 of each of the file's q derived quantities (n, q), at points given as value indices
-    (n, d), on these problems: of several the mean. NaN where a parameter that it names does not exist, or where it is
-    not positive.
+def doublings(branch: Branch, facts: Facts, problems: Sequence[Problem], rows: Rows) -> Floats:
+    """The logarithm to base 2 of each of the branch's q derived quantities (n, q), at points given as value indices
+    (n, d), on these problems: of several the mean. NaN where it is not positive.
 
     Raises ExpressionError where one has no value, and KeyError where a fact that it names is not there.
     """
-    found = np.full((len(rows), len(file.derived)), np.nan)
-    amounts = [_derived(file, facts, problem, rows) for problem in problems]
-    for place, name in enumerate(file.derived):
+    found = np.full((len(rows), len(branch.derived)), np.nan)
+    amounts = [_derived(branch, _known(branch, facts, problem), rows) for problem in problems]
+    for place, name in enumerate(branch.derived):
         found[:, place] = np.mean([np.log2(each[name]) for each in amounts], axis=0)
     return np.round(found / FINEST) * FINEST
 
 
-def expected_latency(file: SpaceFile, facts: Facts, problems: Sequence[Problem], rows: Rows) -> Floats | None:
-    """The natural logarithm (n,) of the latency that the file expects, at points given as value indices (n, d), on
-    these problems: of several the mean. NaN where a parameter that a step to it names does not exist, or where a step
-    is not positive. None where the file expects nothing.
+def expected_latency(branch: Branch, facts: Facts, problems: Sequence[Problem], rows: Rows) -> Floats | None:
+    """The natural logarithm (n,) of the latency that the branch expects, at points given as value indices (n, d), on
+    these problems: of several the mean. NaN where a step to it is not positive. None where it expects nothing.
 
     Raises as `doublings` does.
     """
-    if not file.expected_latency:
+    if not branch.expected_latency:
         return None
     logs = []
     for problem in problems:
-        amounts, known = _derived(file, facts, problem, rows), {**facts, **problem.facts()}
-        for name in file.expected_latency:
-            amounts[name] = _amount(file, file.expressions[f"{EXPECTED}.{name}"], known, rows, amounts)
+        known = _known(branch, facts, problem)
+        amounts = _derived(branch, known, rows)
+        for name in branch.expected_latency:
+            amounts[name] = _amount(branch, branch.expressions[f"{EXPECTED}.{name}"], known, rows, amounts)
         logs.append(np.log(amounts[name]))  # of the last step
     mean: Floats = np.mean(logs, axis=0)
     return mean
 
 
-def _derived(file: SpaceFile, facts: Facts, problem: Problem, rows: Rows) -> Amounts:
-    known = {**facts, **problem.facts()}
-    return {name: _amount(file, file.expressions[f"derived.{name}"], known, rows, {}) for name in file.derived}
+def _known(branch: Branch, facts: Facts, problem: Problem) -> Facts:
+    return {**facts, **problem.facts(), "IMPL": branch.impl}
 
 
-def _amount(file: SpaceFile, expression: Expression, facts: Facts, rows: Rows, amounts: Amounts) -> Floats:
-    """What it comes to at each point (n,), given the amounts that it may name; NaN where something that it names is not
-    there, and where it is not positive."""
-    columns = dict(zip(file.parameters, rows.T, strict=True))
-    parameters = {each: columns[each] for each in file.parameters if each in expression.names}
+def _derived(branch: Branch, known: Facts, rows: Rows) -> Amounts:
+    return {name: _amount(branch, branch.expressions[f"derived.{name}"], known, rows, {}) for name in branch.derived}
+
+
+def _amount(branch: Branch, expression: Expression, facts: Facts, rows: Rows, amounts: Amounts) -> Floats:
+    """What it comes to at each point (n,), given the amounts that it may name; NaN where one of these is not there, and
+    where it is not positive."""
+    parameters = {name: rows[:, place] for place, name in enumerate(branch.arrays) if name in expression.names}
     above = {each: amount for each, amount in amounts.items() if each in expression.names}
     there = np.ones(len(rows), dtype=np.bool_)
-    for column in parameters.values():
-        there &= column >= 0
     for amount in above.values():
         there &= np.isfinite(amount)
     values: Mapping[str, NDArray[Any]] = {
         **{name: np.asarray(facts[name]) for name in expression.names - parameters.keys() - above.keys()},
-        **{name: file.parameters[name].array[column[there]] for name, column in parameters.items()},
+        **{name: branch.arrays[name][column[there]] for name, column in parameters.items()},
         **{name: amount[there].astype(np.int64) for name, amount in above.items()},
     }
     found = np.full(len(rows), np.nan)

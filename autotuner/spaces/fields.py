@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, PlainValidator, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
 from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.values.model import Model
 from autotuner.values.validation import refuse, show, suggestion
 from autotuner.values.variant import Value
 
-Array = NDArray[Any]
 Facts = Mapping[str, int | str | bool]
 
 NAME = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -55,44 +51,33 @@ def _expression(text: object) -> str:
     return text
 
 
+def _values(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    if not 0 < len(values) < 2**15:
+        raise refuse(f"found {len(values) or 'no'} values, expected 1 to {2**15 - 1}")
+    if len({type(value) for value in values}) > 1:
+        raise refuse("found both integers and strings, expected one kind")
+    if len(set(values)) < len(values):
+        twice = next(value for value, count in Counter(values).items() if count > 1)
+        raise refuse(f"found {twice!r} twice, expected distinct values")
+    return values
+
+
 ParameterValue = Annotated[Value, PlainValidator(_parameter_value)]
+Values = Annotated[tuple[ParameterValue, ...], BeforeValidator(as_tuple), AfterValidator(_values)]
+"""The values of a parameter, in the order in which they are neighbours."""
 ExpressionText = Annotated[str, PlainValidator(_expression)]
 
 
-class Parameter(Model):
-    """A parameter: its values in the order of the file and, for a conditional one, when it exists."""
-
-    values: Annotated[tuple[ParameterValue, ...], BeforeValidator(as_tuple)]
-    when: ExpressionText | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: object) -> object:
-        if isinstance(value, int | float | str):
-            raise refuse(f"found {show(value)}, expected a list of values, or a table with values and when")
-        return {"values": value} if isinstance(value, list | tuple) else value
-
-    @field_validator("values")
-    @classmethod
-    def _check_values(cls, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        if not 0 < len(values) < 2**15:
-            raise refuse(f"found {len(values) or 'no'} values, expected 1 to {2**15 - 1}")
-        if len({type(value) for value in values}) > 1:
-            raise refuse("found both integers and strings, expected one kind")
-        if len(set(values)) < len(values):
-            twice = next(value for value, count in Counter(values).items() if count > 1)
-            raise refuse(f"found {twice!r} twice, expected distinct values")
-        return values
-
-    @cached_property
-    def condition(self) -> Expression | None:
-        """`when`, parsed."""
-        return None if self.when is None else Expression.parse(self.when)
-
-    @cached_property
-    def array(self) -> Array:
-        """The values as an int64 or str array."""
-        return np.asarray(self.values)
+_SomeValues = Annotated[
+    tuple[ParameterValue, ...],
+    BeforeValidator(as_tuple),
+    AfterValidator(lambda values: _values(values) if values else ()),
+]
+Read = Annotated[
+    dict[str, _SomeValues],
+    BeforeValidator(lambda names: dict.fromkeys(names, ()) if isinstance(names, list | tuple) else names),
+]
+"""The parameters that an implementation reads, with the values that they can have: a table, or a list of names."""
 
 
 class Rule(Model):
@@ -103,19 +88,10 @@ class Rule(Model):
 
 
 class Constraint(Rule):
-    """What must hold at every valid point, for every problem, and why."""
+    """What must hold at every valid point of a branch, for every problem, and why."""
 
-    limit_of: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
-        default=(), description="the implementations whose limit it is; none: a choice of the space file"
-    )
-    place: str = Field(default="", description="where the kernel family says it, such as cuda.mma.constraints[3]")
-
-    def parsed(self, implementations: Iterable[Value], amounts: Mapping[str, Expression]) -> Expression:
-        """`expression`, parsed; a limit of some of a space's implementations holds where another one is chosen."""
-        if not self.limit_of or {*self.limit_of} >= {*implementations}:
-            return Expression.parse(self.expression, amounts)
-        chosen = ", ".join(f'"{name}"' for name in self.limit_of)
-        return Expression.parse(f"IMPL not in [{chosen}] or ({self.expression})", amounts)
+    place: str = Field(description="where it stands, such as constraints[0] or cuda.mma.constraints[3] of sdpa")
+    limit: bool = Field(description="whether the kernel family says it, not the space file")
 
 
 def check_names(tables: Mapping[str, Iterable[str]], facts: Collection[str]) -> None:

@@ -8,7 +8,6 @@ what a space file says. They are no part of a study's identity: they change no p
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +22,8 @@ from autotuner.spaces.fields import (
     KINDS,
     Constraint,
     ExpressionText,
-    Parameter,
+    ParameterValue,
+    Read,
     Rule,
     as_tuple,
     check_names,
@@ -59,16 +59,18 @@ class Limits(Model):
     device: str
     op: str
     path: str = Field(description="the file that they stand in, for messages")
-    parameters: dict[str, tuple[str, ...]] = Field(description="by implementation, those that it reads")
+    parameters: dict[str, Read] = Field(description="by implementation, those that it reads, with their values")
+    defaults: dict[str, dict[str, ParameterValue]] = Field(
+        default_factory=dict, description="by implementation, what its default point has beside first values"
+    )
+    served: dict[str, dict[str, Rule]] = Field(
+        default_factory=dict, description="by implementation and key of kernel.toml: which problems it serves"
+    )
     tables: dict[str, LimitTable] = Field(default_factory=dict, description='by implementation; "": what holds for all')
 
     def key(self, implementation: str) -> str:
         """Where an implementation's table stands; that of all of them for ""."""
         return f"{self.device}.{implementation}" if implementation else self.device
-
-    def readers(self, parameter: str, chosen: list[str]) -> tuple[str, ...]:
-        """Those of the implementations that read a parameter."""
-        return tuple(name for name in chosen if parameter in self.parameters.get(name, ()))
 
     @cached_property
     def all_parameters(self) -> frozenset[str]:
@@ -95,17 +97,23 @@ class Limits(Model):
         if "" in expecting[:-1]:
             message = f"{self.device} has one for all implementations; remove one of the two"
             raise refuse(message, f"{self.key(expecting[1])}.{EXPECTED}")
-        taken = {"IMPL", *self.all_parameters, *facts}
-        named = {
-            f"{self.key(name)}.{kind}": table.named(kind) for name, table in self.tables.items() for kind in KINDS[:2]
-        }
-        for name, table in self.tables.items():  # steps of two implementations may have the same names
-            check_names({**named, f"{self.key(name)}.{EXPECTED}": table.expected_latency}, taken)
-        defined = {each for table in self.tables.values() for kind in KINDS for each in table.named(kind)}
+        for name in self.tables:
+            self._check_table(name, facts)
+
+    def _tables_of(self, implementation: str) -> dict[str, LimitTable]:
+        """The table of all implementations, then its own."""
+        return {name: self.tables[name] for name in dict.fromkeys(("", implementation)) if name in self.tables}
+
+    def _check_table(self, implementation: str, facts: frozenset[str]) -> None:
+        """Refuses what is wrong in an implementation's table beside that of all of them."""
+        tables, reads = self._tables_of(implementation), self.parameters.get(implementation, self.all_parameters)
+        said = {f"{self.key(name)}.{kind}": table.named(kind) for name, table in tables.items() for kind in KINDS}
+        check_names(said, {"IMPL", *reads, *facts})
+        defined = {each for names in said.values() for each in names}
         amounts: dict[str, Expression] = {}
         derived: set[str] = set()
-        for name, table in self.tables.items():
-            others = self.all_parameters - {*self.parameters.get(name, self.all_parameters)}
+        for name, table in tables.items():
+            others = self.all_parameters - {*(reads if name else self.all_parameters)}
             for kind in KINDS:
                 above = set(derived) if kind == EXPECTED else set()
                 for each, text in table.named(kind).items():
@@ -121,49 +129,35 @@ class Limits(Model):
                 place = f"{self.key(name)}.constraints[{index}].expression"
                 _checked(place, rule.expression, amounts, others, defined)
 
-    def part(self, chosen: list[str], parameters: frozenset[str]) -> tuple[list[Constraint], dict[str, dict[str, str]]]:
-        """What a space of these implementations with these parameters has of them: constraints, and by kind the named
-        expressions.
+    def part(self, implementation: str) -> tuple[list[Constraint], dict[str, dict[str, str]]]:
+        """What the branch of an implementation has of them: constraints, and by kind the named expressions.
 
-        What belongs to an implementation that the space has not, or names a parameter that none of its implementations
-        read, is left out. What is learnt of an implementation has no value for another one. Of several with an expected
-        latency the first one's counts.
+        Of what holds for all implementations that is left out which names a parameter that this one does not read.
         """
-        tables = {name: self.tables[name] for name in ("", *chosen) if name in self.tables}
+        tables = self._tables_of(implementation)
         amounts = parsed_amounts({name: text for each in tables.values() for name, text in each.amounts.items()})
-        expecting = next((name for name, table in tables.items() if table.expected_latency), "")
+        others = self.all_parameters - {*self.parameters[implementation]}
 
-        def read_by(text: str) -> frozenset[str]:
-            return Expression.parse(text, amounts).names & self.all_parameters
-
-        def bound(text: str, name: str) -> str:
-            """With no positive value where another implementation is chosen; as it is where one of its parameters
-            exists for no other, or it belongs to all of the device."""
-            others = [self.parameters.get(other, ()) for other in chosen if other != name]
-            alone = not name or not any(read_by(text) <= {*read} for read in others)
-            return text if alone else f'({text}) if IMPL == "{name}" else 0'
+        def read(text: str) -> bool:
+            return not Expression.parse(text, amounts).names & others
 
         named = {
-            kind: {
-                each: text if kind == "amounts" else bound(text, name)
-                for name, table in tables.items()
-                if kind != EXPECTED or name == expecting
-                for each, text in table.named(kind).items()
-                if read_by(text) <= parameters
-            }
+            kind: {each: text for table in tables.values() for each, text in table.named(kind).items() if read(text)}
             for kind in KINDS
         }
-        known = tuple(name for name in chosen if name in self.parameters)
+        rules = {f"{implementation}.{key}": rule for key, rule in self.served.get(implementation, {}).items()}
+        for name, table in tables.items():
+            prefix = f"{name}." if name else ""
+            rules |= {f"{prefix}constraints[{i}]": rule for i, rule in enumerate(table.constraints)}
         constraints = [
             Constraint(
                 expression=rule.expression,
                 reason=rule.reason,
-                limit_of=(name,) if name else known,
-                place=f"{self.key(name)}.constraints[{index}]",
+                place=f"{self.device}.{place} of {self.family}",
+                limit=True,
             )
-            for name, table in tables.items()
-            for index, rule in enumerate(table.constraints)
-            if read_by(rule.expression) <= parameters
+            for place, rule in rules.items()
+            if read(rule.expression)
         ]
         return constraints, named
 
@@ -209,26 +203,3 @@ def read_limits(folder: Path) -> dict[str, dict[str, LimitTable]]:
                 colon = "." if isinstance(each, dict) else ": "
                 raise KernelError(f"{path}: {key}{colon}{explanation(error, LimitTable)}") from None
     return found
-
-
-def with_conditions(parameters: Mapping[str, Parameter], chosen: list[str], limits: Limits) -> dict[str, Parameter]:
-    """The parameters of a space with the condition under which each exists, where some of the implementations do not
-    read it and the file does not say when. Refuses a space that lacks one."""
-    for implementation in chosen:
-        for name in limits.parameters.get(implementation, ()):
-            if name not in parameters:
-                unread = [each for each in parameters if each != "IMPL" and not limits.readers(each, chosen)]
-                meant = difflib.get_close_matches(name, unread, n=1)
-                hint = f"; {meant[0]}, which nothing reads, may be meant" if meant else ""
-                raise refuse(
-                    f"missing; {limits.key(implementation)} of {limits.family} reads it{hint}", f"parameters.{name}"
-                )
-    return {name: _with_condition(each, limits.readers(name, chosen), chosen) for name, each in parameters.items()}
-
-
-def _with_condition(parameter: Parameter, readers: tuple[str, ...], chosen: list[str]) -> Parameter:
-    if parameter.when is not None or len(readers) in (0, len(chosen)):
-        return parameter
-    among = ", ".join(f'"{reader}"' for reader in readers)
-    when = f"IMPL == {among}" if len(readers) == 1 else f"IMPL in ({among})"
-    return Parameter(values=parameter.values, when=when)

@@ -1,15 +1,14 @@
-"""Space: the valid points of a space file on one device, all of them enumerated.
+"""Space: the valid points of a space file on one device, all of them enumerated, branch by branch.
 
 `Space.enumerate` adds the facts of a device and of the problems to a `SpaceFile`, and lists every point at which all
-constraints hold, for every problem.
+constraints of its branch hold, for every problem. A branch without any is left out.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,39 +16,31 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import PydanticCustomError
 
-from autotuner.spaces.enumeration import Enumeration
-from autotuner.spaces.expectations import doublings, expected_latency
-from autotuner.spaces.expression import ExpressionError
+from autotuner.spaces.branch_points import BranchPoints
+from autotuner.spaces.enumeration import NoPoints
 from autotuner.spaces.fields import EXPECTED, Facts
 from autotuner.spaces.space_file import SpaceFile
 from autotuner.values.errors import SpaceError
-from autotuner.values.validation import refuse, show
+from autotuner.values.validation import refuse
 from autotuner.values.variant import Value, digest_of
 
-__all__ = ["Space", "SpaceFile"]
+__all__ = ["BranchPoints", "Space", "SpaceFile"]
 
 Array = NDArray[Any]
-
-_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Every valid point of a space file on one device, in lexicographic order of value indices; N points, d parameters.
+    """Every valid point of a space file on one device: those of the first branch, then those of the next; N points.
 
-    `rows` (N, d), int16, read-only: for each point the indices of its values, -1 where the parameter does not exist.
-    `raw_count`: the points before any constraint; a parameter counts only where it exists.
-    `applied`: the constraints (by their place in the file) in the order in which they were applied.
-    `removed`: for each constraint of the file, the raw points that it removed and none applied before it had, so that
-    `raw_count - sum(removed) == len(space)`.
+    `branches`: those that have points here, that of the default point first. `left_out`: by implementation, why a
+    branch has none.
     """
 
     file: SpaceFile
     facts: dict[str, int | str | bool]
-    rows: NDArray[np.int16]
-    raw_count: int
-    applied: tuple[int, ...]
-    removed: tuple[int, ...]
+    branches: tuple[BranchPoints, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def enumerate(cls, file: SpaceFile, facts: Facts) -> Space:
@@ -65,57 +56,71 @@ class Space:
 
     @classmethod
     def _enumerate(cls, file: SpaceFile, facts: Facts) -> Space:
-        work = Enumeration(file, facts)
-        radices = [len(item.values) + (item.when is not None) for item in file.parameters.values()]
-        if math.prod(radices) >= 2**63:
-            raise refuse("the product of the numbers of values exceeds 64 bits; expected fewer", "parameters")
-        file.check_default({**facts, **file.shared_facts})
-        columns = work.run()
-        rows = np.asfortranarray(np.stack([columns[name] for name in file.parameters], axis=1))
-        counts = work.completions({}, file.order), tuple(work.applied), tuple(work.removed)
-        space = cls(file, dict(facts), rows, *counts)
-        order = np.argsort(space._keys_of(rows), kind="stable")
-        rows[:] = rows[order]
-        rows.flags.writeable = False
-        space._check_derived()
+        found, left_out = [], {}
+        for branch in file.branches:
+            try:
+                found.append(BranchPoints.enumerate(branch, facts, file.problems))
+            except NoPoints as none:
+                left_out[branch.impl] = f"{none.reason} ({none.key.removesuffix('.expression')})"
+                last = none
+        if not found and len(left_out) == 1:
+            message = f"no valid point: this constraint removed the last ones ({last.reason})"
+            raise refuse(message, last.key.removesuffix(".expression"))
+        if not found:
+            each = "; ".join(f"{impl}: {why}" for impl, why in left_out.items())
+            raise refuse(f"no implementation has a valid point: {each}", "parameters.IMPL")
+        space = cls(file, dict(facts), tuple(found), left_out)
+        space._check_expectations()
         return space
 
-    def _check_derived(self) -> None:
-        try:
-            nowhere = [bool(np.isnan(each).all()) for each in self.derived.T]
-        except ExpressionError as error:
-            raise refuse(f"{show(error.text)}: {error.reason}", "derived") from None
-        for name, never in zip(self.file.derived, nowhere, strict=True):
-            if never:
+    def _check_expectations(self) -> None:
+        """Refuses a quantity that is positive at no valid point of any branch that has it."""
+        for name, (_, greatest) in self.derived_ranges.items():
+            if np.isnan(greatest):
                 raise refuse("positive at no valid point; expected an amount of something", f"derived.{name}")
-        try:
-            if self.expected is not None and np.isnan(self.expected).all():
-                raise refuse("positive at no valid point; expected a time", EXPECTED)
-        except ExpressionError as error:
-            raise refuse(f"{show(error.text)}: {error.reason}", EXPECTED) from None
-
-    @cached_property
-    def derived(self) -> NDArray[np.float64]:
-        """(N, q): the derived quantities of the points, in doublings; NaN where there is none."""
-        return doublings(self.file, self.facts, self.file.problems, self.rows)
-
-    @cached_property
-    def expected(self) -> NDArray[np.float64] | None:
-        """(N,): the logarithm of the latency that the file expects of the points, in a unit of its own; NaN where it
-        expects none."""
-        return expected_latency(self.file, self.facts, self.file.problems, self.rows)
+        expecting = [each.expected for each in self.branches if each.expected is not None]
+        if expecting and all(np.isnan(each).all() for each in expecting):
+            raise refuse("positive at no valid point; expected a time", EXPECTED)
 
     @property
-    def expected_spread(self) -> float | None:
-        """How many times as long as the fastest point the slowest one is expected to take; None where the file expects
-        nothing."""
-        return None if self.expected is None else float(np.exp(np.nanmax(self.expected) - np.nanmin(self.expected)))
+    def raw_count(self) -> int:
+        """The points of all branches before any constraint."""
+        return sum(each.raw_count for each in self.branches)
 
-    @property
+    @cached_property
+    def first(self) -> tuple[int, ...]:
+        """The index of the first point of each branch, and N."""
+        return tuple(np.cumsum([0, *map(len, self.branches)]).tolist())
+
+    def placed(self, index: int) -> tuple[int, int]:
+        """Of a point its branch, by place among `branches`, and its index there. Raises IndexError outside 0..N-1."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"point {index} of a space of {len(self)} points")
+        place = int(np.searchsorted(self.first, index, side="right")) - 1
+        return place, index - self.first[place]
+
+    @cached_property
+    def rows(self) -> NDArray[np.int16]:
+        """(N, d): for each point the indices of its values in `values`, -1 for a parameter that its branch has not."""
+        rows = np.full((len(self), len(self.parameters)), -1, dtype=np.int16, order="F")
+        for place, branch in enumerate(self.branches):
+            mine = slice(self.first[place], self.first[place + 1])
+            rows[mine, 0] = self._places["IMPL"][branch.impl]
+            for column, name in enumerate(branch.parameters):
+                places = np.array([self._places[name][value] for value in branch.values[name]], dtype=np.int16)
+                rows[mine, self.parameters.index(name)] = places[branch.rows[:, column]]
+        rows.flags.writeable = False
+        return rows
+
+    @cached_property
     def derived_ranges(self) -> dict[str, tuple[float, float]]:
-        """The least and the greatest that each derived quantity comes to."""
-        ranges = [(2 ** float(np.nanmin(each)), 2 ** float(np.nanmax(each))) for each in self.derived.T]
-        return dict(zip(self.file.derived, ranges, strict=True))
+        """The least and the greatest that each derived quantity comes to in the branches that have it."""
+        ranges: dict[str, list[float]] = {}
+        for branch in self.branches:
+            for name, column in zip(branch.branch.derived, branch.derived.T, strict=True):
+                known = column[np.isfinite(column)]
+                ranges.setdefault(name, []).extend([known.min(), known.max()] if len(known) else [])
+        return {n: (2.0 ** min(e), 2.0 ** max(e)) if e else (np.nan, np.nan) for n, e in ranges.items()}
 
     @property
     def name(self) -> str:
@@ -124,220 +129,124 @@ class Space:
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the d parameters, in the order of the file and of the columns of `rows`."""
+        """The names of the d parameters: IMPL, then those of the branches; the columns of `rows`."""
         return tuple(self.file.parameters)
 
-    @cached_property
+    @property
     def values(self) -> dict[str, tuple[Value, ...]]:
-        """The values of each parameter, in the order of the file; an entry of `rows` is an index into them."""
-        return {name: parameter.values for name, parameter in self.file.parameters.items()}
+        """The values of each parameter in any branch; an entry of `rows` is an index into them."""
+        return self.file.parameters
 
-    @cached_property
-    def alone(self) -> tuple[int | None, ...]:
-        """For each constraint the raw points that it forbids by itself; None where counting them would be too much."""
-        work = Enumeration(self.file, self.facts)
-        return tuple(work.alone(i) for i in range(len(self.file.constraints)))
-
-    @cached_property
+    @property
     def default_index(self) -> int:
-        """The index of the file's default point; where that is not valid here, of the nearest point that has the same
-        parameters, or of the nearest."""
-        row = self.row_of(self.file.default)
-        index = int(self.indices_of(row[None])[0])
-        if index >= 0:
-            return index
-        others = ((self.rows >= 0) != (row >= 0)).any(axis=1)
-        return self.nearest(row, exclude=None if others.all() else others)
+        """The index of the default point of the first branch, which begins the space."""
+        return self.branches[0].default_index
 
     @cached_property
     def default(self) -> dict[str, Value]:
         """The point at that index."""
         return self.point(self.default_index)
 
-    @cached_property
+    @property
     def why_another_default(self) -> str | None:
-        """Which constraint the file's default point breaks here, with its reason; None where it is valid."""
-        if self.index_of(self.file.default) is not None:
-            return None
-        row, work = self.row_of(self.file.default), Enumeration(self.file, self.facts)
-        columns = {name: row[[column]] for column, name in enumerate(self.parameters)}
-        broken = (
-            f"{key} {constraint.expression!r} ({constraint.reason})"
-            for i, constraint in enumerate(self.file.constraints)
-            if not work.holds(f"{(key := self.file.constraint_key(i))}.expression", columns, absent=True)[0]
-        )
-        return f"default: not valid here: {next(broken)}; the nearest valid point takes its place"
+        """Why the file's default point is not that of the space; None where it is."""
+        asked = self.file.branches[0].impl
+        if asked in self.left_out:
+            return f"default: {asked} has no valid point here: {self.left_out[asked]}; {self.branches[0].impl} is first"
+        return self.branches[0].why_another_default
 
     @cached_property
     def digest(self) -> str:
         """Identity of the space, 64 hex digits: what is computed and how, the parameters, and which points are valid.
 
-        The wording of conditions, constraints, reasons and title does not matter; which points they leave does.
+        The wording of constraints, reasons and title does not matter; which points they leave does.
         """
-        content = self.file.model_dump(mode="json", include={"family", "backend", "threads", "cache", "default"})
+        content = self.file.model_dump(mode="json", include={"family", "backend", "threads", "cache"})
         content["problems"] = [problem.identity for problem in self.file.problems]
         if self.file.objective != "mean":  # what says nothing of it has the digest that it always had
             content["objective"] = self.file.objective
-        content["parameters"] = [[name, list(values)] for name, values in self.values.items()]
-        content["points"] = hashlib.sha256(np.ascontiguousarray(self.rows, dtype="<i2").tobytes()).hexdigest()
+        content["branches"] = [
+            [
+                each.impl,
+                [[name, list(values)] for name, values in each.values.items()],
+                each.branch.default,
+                hashlib.sha256(np.ascontiguousarray(each.rows, dtype="<i2").tobytes()).hexdigest(),
+            ]
+            for each in self.branches
+        ]
         return digest_of(content)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.first[-1]
 
     def point(self, index: int) -> dict[str, Value]:
-        """The parameters that exist at a point, in the order of the file. Raises IndexError outside 0..N-1."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"point {index} of a space of {len(self)} points")
-        pairs = zip(self.values.items(), self.rows[index], strict=True)
-        return {name: values[place] for (name, values), place in pairs if place >= 0}
+        """IMPL and the parameters of its branch at a point. Raises IndexError outside 0..N-1."""
+        place, inside = self.placed(index)
+        return self.branches[place].point(inside)
 
-    def row_of(self, point: Mapping[str, Value]) -> NDArray[np.int16]:
-        """The value indices (d,) of a point, valid or not, -1 for what it lacks. KeyError for unknown content."""
-        row = np.full(len(self.parameters), -1, dtype=np.int16)
-        for name, value in point.items():
-            row[self._column_of[name]] = self._index_of_value[name][value]
-        return row
+    def branch_of(self, impl: object) -> tuple[BranchPoints, int] | None:
+        """The branch of an implementation and the index of its first point; None where it has no points here."""
+        found = ((each, self.first[place]) for place, each in enumerate(self.branches) if each.impl == impl)
+        return next(found, None)
 
     def index_of(self, point: Mapping[str, Value]) -> int | None:
         """The index of a point; None when it is not a valid point of this space."""
-        try:
-            index = int(self.indices_of(self.row_of(point)[None])[0])
-        except KeyError:
-            return None
-        return index if index >= 0 else None
+        found = self.branch_of(point.get("IMPL"))
+        index = None if found is None else found[0].index_of(point)
+        return None if found is None or index is None else found[1] + index
 
     def completed(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """The valid point nearest to the default one, or to the first of that IMPL, among those with these values.
-
-        Where there is none, what was given: no valid point.
-        """
-        places = {name: self._index_of_value[name][value] for name, value in values.items()}
-        fits = np.ones(len(self), dtype=np.bool_)
-        for name, place in places.items():
-            fits &= self.rows[:, self._column_of[name]] == place
-        found = np.flatnonzero(fits)
-        if not len(found):
-            return dict(values)
-        return self.point(int(found[np.argmin(self._distances(self.rows[found], self.rows[self.default_index]))]))
-
-    def indices_of(self, rows: Array) -> NDArray[np.int64]:
-        """The indices (m,) of points given as value indices (m, d), -1 for what is not a valid point."""
-        digits = np.asarray(rows).astype(np.int64) + self._offsets
-        inside = ((digits >= 0) & (digits < self._radices)).all(axis=1)
-        keys = self._keys_of(rows)
-        found = np.minimum(np.searchsorted(self._keys, keys), len(self) - 1)
-        return np.where(inside & (self._keys[found] == keys), found, -1)
-
-    def neighbours(self, index: int, radius: int = 1) -> NDArray[np.int64]:
-        """The sorted indices of the valid points that differ from this one in one parameter.
-
-        A number moves by up to `radius` places in its list, a string to any other value. Where that makes parameters
-        appear or vanish, the neighbour is the nearest valid point with the new value: what stays is kept as far as
-        possible, what appears takes the default point's value where that has one.
-        """
-        row = self.rows[index]
-        plain: list[Array] = [row[None][:0]]
-        switched: list[int] = []
-        for column in np.flatnonzero(row >= 0):
-            for value in self._moves(int(column), int(row[column]), radius):
-                changed = row.copy()
-                changed[column] = value
-                if self._same_parameters(int(column), changed):
-                    plain.append(changed[None])
-                else:
-                    switched.append(self._switched(int(column), changed))
-        found = np.concatenate([self.indices_of(np.concatenate(plain)), np.array(switched, dtype=np.int64)])
-        return np.unique(found[found >= 0])
+        """The valid point nearest to the default point of its branch among those with these values: of the IMPL that
+        they name, or else of the first branch that has one. Where there is none, what was given: no valid point."""
+        for branch in self.branches:
+            if branch.impl != values.get("IMPL", branch.impl) or not {*values} - {"IMPL"} <= branch.values.keys():
+                continue
+            fits = np.ones(len(branch), dtype=np.bool_)
+            for name in branch.values.keys() & values.keys():
+                known = branch.values[name]
+                place = known.index(values[name]) if values[name] in known else -1
+                fits &= branch.rows[:, branch.parameters.index(name)] == place
+            if fits.any():
+                return branch.point(branch.nearest(branch.rows[branch.default_index], exclude=~fits))
+        return dict(values)
 
     def nearest(self, row: Array, exclude: NDArray[np.bool_] | None = None) -> int:
-        """The nearest valid point to value indices (d,), itself if valid; the lowest index among equals.
+        """The valid point that is nearest to indices (d,) of `values`, itself if valid; the lowest index among equals.
 
         The distance adds up, over the parameters that exist at both, the steps between the values of a number and 1 for
         a different string. `exclude` (N,) is true for points not to return; ValueError when that is all of them.
         """
-        distances = self._distances(self.rows, np.asarray(row))
+        distances = np.zeros(len(self), dtype=np.int64)
+        for column in np.flatnonzero(np.asarray(row) >= 0):
+            places = self.rows[:, column]
+            text = isinstance(self.values[self.parameters[column]][0], str)
+            steps = places != row[column] if text else np.abs(places - int(row[column]))
+            distances += np.where(places >= 0, steps, 0)
         if exclude is not None:
             if exclude.all():
                 raise ValueError("every point of the space is excluded")
             distances[exclude] = np.iinfo(distances.dtype).max
         return int(np.argmin(distances))
 
-    def _moves(self, column: int, place: int, radius: int) -> Iterable[int]:
-        size = len(self.values[self.parameters[column]])
-        if self._is_string[column]:
-            return (other for other in range(size) if other != place)
-        return (other for other in range(max(0, place - radius), min(size, place + radius + 1)) if other != place)
+    def row_of(self, point: Mapping[str, Value]) -> NDArray[np.int16]:
+        """The indices (d,) of a point's values in `values`, valid or not; -1 for what it lacks. KeyError for unknown
+        content."""
+        row = np.full(len(self.parameters), -1, dtype=np.int16)
+        for name, value in point.items():
+            row[self.parameters.index(name)] = self._places[name][value]
+        return row
 
-    def _same_parameters(self, column: int, row: Array) -> bool:
-        """Whether the same parameters exist after the change of one."""
-        pairs = zip(self.values.items(), row, strict=True)
-        point = {name: values[place] for (name, values), place in pairs if place >= 0}
-        dependents = self._dependents[self.parameters[column]]
-        return all(self.file.exists(name, point, self._shared_facts) == (name in point) for name in dependents)
+    def neighbours(self, index: int, radius: int = 1) -> NDArray[np.int64]:
+        """The sorted indices of the valid points that differ from this one in one parameter of its branch."""
+        place, inside = self.placed(index)
+        return self.branches[place].neighbours(inside, radius) + self.first[place]
 
-    def _switched(self, column: int, changed: Array) -> int:
-        candidates = np.flatnonzero(self.rows[:, column] == changed[column])
-        if not len(candidates):
-            return -1
-        wanted = np.where(changed >= 0, changed, self.rows[self.default_index])
-        return int(candidates[np.argmin(self._distances(self.rows[candidates], wanted))])
-
-    def _distances(self, rows: Array, row: Array) -> NDArray[np.int64]:
-        total = np.zeros(len(rows), dtype=np.int64)
-        for column in np.flatnonzero(row >= 0):
-            places = rows[:, column]
-            steps = places != row[column] if self._is_string[column] else np.abs(places - row[column])
-            total += np.where(places >= 0, steps, 0)
-        return total
-
-    def _keys_of(self, rows: Array) -> NDArray[np.int64]:
-        """Mixed-radix numbers (m,) of rows (m, d); they sort as the rows do."""
-        keys = np.empty(len(rows), dtype=np.int64)
-        for first in range(0, len(rows), _AT_ONCE):  # at a time: the product needs every digit as 64 bits
-            some = slice(first, first + _AT_ONCE)
-            keys[some] = (rows[some] + self._offsets) @ self._weights
-        return keys
+    def parts(self, indices: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.bool_], NDArray[np.int64]]]:
+        """For each branch its place, which of these points are its own, and the indices of those there."""
+        for place in range(len(self.branches)):
+            mine = (indices >= self.first[place]) & (indices < self.first[place + 1])
+            yield place, mine, indices[mine] - self.first[place]
 
     @cached_property
-    def _weights(self) -> NDArray[np.int64]:
-        """(d,): what one more of each digit adds."""
-        return np.append(np.cumprod(self._radices[:0:-1])[::-1], 1)
-
-    @cached_property
-    def _keys(self) -> NDArray[np.int64]:
-        return self._keys_of(self.rows)
-
-    @cached_property
-    def _offsets(self) -> NDArray[np.int64]:
-        """1 for a conditional parameter, whose -1 is a digit too."""
-        return np.array([parameter.when is not None for parameter in self.file.parameters.values()], dtype=np.int64)
-
-    @cached_property
-    def _radices(self) -> NDArray[np.int64]:
-        return np.array([len(values) for values in self.values.values()], dtype=np.int64) + self._offsets
-
-    @cached_property
-    def _is_string(self) -> list[bool]:
-        return [isinstance(values[0], str) for values in self.values.values()]
-
-    @cached_property
-    def _column_of(self) -> dict[str, int]:
-        return {name: column for column, name in enumerate(self.parameters)}
-
-    @cached_property
-    def _index_of_value(self) -> dict[str, dict[Value, int]]:
-        return {name: {value: index for index, value in enumerate(values)} for name, values in self.values.items()}
-
-    @cached_property
-    def _shared_facts(self) -> dict[str, int | str | bool]:
-        return {**self.facts, **self.file.shared_facts}
-
-    @cached_property
-    def _dependents(self) -> dict[str, list[str]]:
-        """For each parameter the conditional ones that depend on it, directly or through others, in order."""
-        work = Enumeration(self.file, self.facts)
-        return {
-            name: [other for other in self.file.order if other != name and name in work.closure([other])]
-            for name in self.parameters
-        }
+    def _places(self) -> dict[str, dict[Value, int]]:
+        return {name: {value: place for place, value in enumerate(values)} for name, values in self.values.items()}

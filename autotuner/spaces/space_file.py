@@ -1,35 +1,35 @@
-"""A space file: the TOML document, with what it takes over from the file that it is `like`, checked as far as it can be
+"""A space file: the TOML document, with what the kernel family says of each implementation, checked as far as it can be
 without a device."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from heapq import heappop, heappush
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from autotuner.ops import DEFAULT_OP
-from autotuner.spaces.expression import Expression, ExpressionError
+from autotuner.spaces.branch import Branch, completed, union
+from autotuner.spaces.expression import Expression
 from autotuner.spaces.fields import (
     EXPECTED,
     KINDS,
     PARAMETERS,
     Constraint,
     ExpressionText,
-    Facts,
-    Parameter,
     ParameterValue,
+    Rule,
+    Values,
     as_tuple,
     check_names,
     parsed_amounts,
     require_capitals,
 )
-from autotuner.spaces.limits import FindLimits, Limits, with_conditions
+from autotuner.spaces.limits import FindLimits, Limits
 from autotuner.spaces.problem_files import Asked, Problems, explained
 from autotuner.values import config
 from autotuner.values.errors import KernelError, SpaceError
@@ -38,6 +38,12 @@ from autotuner.values.ratio import Objective
 from autotuner.values.toml_text import Document, parse_toml, read_toml
 from autotuner.values.validation import refusal, refuse, show, suggestion
 from autotuner.values.variant import Value
+
+OF_BRANCHES = "of_branches"
+"""Where a document has its tables `[parameters.IMPL]` while it is checked."""
+
+Lists = Mapping[str, tuple[Value, ...]]
+"""The values of parameters."""
 
 
 def _threads(value: object) -> int | Literal["all"]:
@@ -56,17 +62,6 @@ def _about(document: Document, asked: Asked, path: str | Path) -> Document:
     return {**kept, "problems": problems, "title": f"{Path(path).stem} for problems of the caller", **weights}
 
 
-def _refuse_ours(document: Document, path: str | Path) -> None:
-    """Raises SpaceError, one line, for a key of what is made from a space file that the file itself cannot have."""
-    if "path" in document:
-        raise SpaceError(f"{path}: path: unknown key")
-    constraints = document.get("constraints")
-    for index, constraint in enumerate(constraints if isinstance(constraints, list) else ()):
-        for key in ("limit_of", "place"):  # what a constraint of a kernel family has
-            if isinstance(constraint, dict) and key in constraint:
-                raise SpaceError(f"{path}: constraints[{index}].{key}: unknown key")
-
-
 def _complete(document: Document, path: str | Path) -> tuple[Document, frozenset[str]]:
     """The document on top of the one that it is `like`, and the parameters that it has from there.
 
@@ -78,22 +73,18 @@ def _complete(document: Document, path: str | Path) -> tuple[Document, frozenset
         return document, frozenset()
     base_path = _find(document["like"], path)
     base = read_toml(base_path, SpaceError)
-    _refuse_ours(base, base_path)
     if "like" in base:
         where = f"{path}: like: {base_path}"
         raise SpaceError(f"{where} is itself like {base['like']!r}; name a file that is like no other")
     result = {**base, **document, "like": str(base_path)}
-    for table in ("parameters", "default"):
+    for table in (PARAMETERS, "default"):
         theirs, own = base.get(table), document.get(table, {})
         afresh = table == "default" and isinstance(own, dict) and "IMPL" in own
         if isinstance(theirs, dict) and isinstance(own, dict) and not afresh:
             result[table] = {**theirs, **own}
-    return result, _parameters(base) - _parameters(document)
-
-
-def _parameters(document: Document) -> frozenset[str]:
-    found = document.get("parameters")
-    return frozenset(found if isinstance(found, dict) else ())
+    theirs, own = base.get(PARAMETERS, {}), document.get(PARAMETERS, {})
+    inherited = {*theirs} - {*own} if isinstance(theirs, dict) and isinstance(own, dict) else set()
+    return result, frozenset(inherited)
 
 
 def _find(like: object, path: str | Path) -> Path:
@@ -111,24 +102,198 @@ def _find(like: object, path: str | Path) -> Path:
     raise SpaceError(f"{path}: like: there is no {' and no '.join(map(str, places))}")
 
 
-class SpaceFile(Model):
-    """What can be tuned, for which problems, under which constraints: docs/reference/space-files.md."""
+class _Common(Model):
+    """What a space file says and a space keeps."""
 
-    path: str = Field(default="space.toml", description="where it was read; not a key of the file")
     like: str | None = Field(default=None, description="the space file that it takes over what it does not say from")
-    title: str
+    title: str = ""
     family: str = Field(pattern="^[A-Za-z][A-Za-z0-9_]{0,63}$")
     backend: str = Field(pattern="^[a-z][a-z0-9_]{0,63}$")
     threads: Annotated[int | Literal["all"], PlainValidator(_threads)] = "all"
     cache: Literal["cold", "warm"] = "cold"
     objective: Objective = "mean"
     problems: Problems
-    parameters: dict[str, Parameter]
-    amounts: dict[str, ExpressionText] = Field(default_factory=dict, description="named parts of other expressions")
-    constraints: Annotated[tuple[Constraint, ...], BeforeValidator(as_tuple)] = ()
+
+    def check_problems(self) -> None:
+        """Refuses problems that no variant serves together, and weights that are not theirs."""
+        first = self.problems[0]
+        if not isinstance(self.objective, str) and len(self.objective) != len(self.problems):
+            found = f"found {len(self.objective)} weights, expected one for each of {len(self.problems)} problems"
+            raise refuse(found, "objective")
+        for index, problem in enumerate(self.problems[1:], 1):
+            if problem in self.problems[:index]:
+                raise refuse("found the same problem twice, expected distinct problems", f"problems[{index}]")
+            for key in ("op", "dtype", *first.COMPILED):
+                found, expected = getattr(problem, key), getattr(first, key)
+                if found != expected:
+                    message = f"found {show(found)}, expected {show(expected)} as in problems[0]: {key} is compiled in"
+                    raise refuse(message, f"problems[{index}].{key}")
+
+
+class SpaceDocument(_Common):
+    """A space file as it is written: docs/reference/space-files.md."""
+
+    parameters: dict[str, Values] = Field(default_factory=dict)
+    of_branches: dict[str, dict[str, Values]] = Field(default_factory=dict, description="[parameters.IMPL]")
+    amounts: dict[str, ExpressionText] = Field(default_factory=dict)
+    constraints: Annotated[tuple[Rule, ...], BeforeValidator(as_tuple)] = ()
     derived: dict[str, ExpressionText] = Field(default_factory=dict)
     expected_latency: dict[str, ExpressionText] = Field(default_factory=dict)
-    default: dict[str, ParameterValue] = Field(description="a parameter that is not named takes its first value")
+    default: dict[str, ParameterValue] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tables_of_branches(cls, document: Any) -> Any:
+        said = document.get(PARAMETERS) if isinstance(document, dict) else None
+        if OF_BRANCHES in document or not isinstance(said, dict):
+            return document
+        own = {name: each for name, each in said.items() if isinstance(each, dict)}
+        return {**document, PARAMETERS: {n: v for n, v in said.items() if n not in own}, OF_BRANCHES: own}
+
+    def branches(self, limits: Limits | None, inherited: frozenset[str]) -> tuple[Branch, ...]:
+        """A branch for each implementation that the file names, else for each of the family; that of the default point
+        first. Parameters that are `inherited` from another file and that none of these reads are left out. Refuses what
+        does not go together."""
+        self.check_problems()
+        if limits is not None:
+            self._check_op(limits)
+        implementations = self._implementations(limits)
+        lists = {impl: self._lists(impl, limits) for impl in implementations}
+        self._check_written(implementations, lists, inherited if limits is not None else None)
+        chosen = self.default.get("IMPL", implementations[0])
+        if chosen not in implementations:
+            known = ", ".join(map(repr, implementations))
+            raise refuse(f"found {chosen!r}, expected one of {known}", "default.IMPL")
+        everywhere = {name for each in lists.values() for name in each}
+        found = [self._branch(impl, lists[impl], everywhere, impl == chosen, limits) for impl in implementations]
+        return tuple(sorted(found, key=lambda each: each.impl != chosen))
+
+    def _check_op(self, limits: Limits) -> None:
+        for index, problem in enumerate(self.problems):
+            if problem.op != limits.op:
+                message = f"expected {show(limits.op)}, which the family {limits.family} computes"
+                raise refuse(f"found {show(problem.op)}, {message}", f"problems[{index}].op")
+
+    def _implementations(self, limits: Limits | None) -> list[str]:
+        named = self.parameters.get("IMPL")
+        if named is None:
+            if limits is None:
+                raise refuse("missing; expected the list of implementations", "parameters.IMPL")
+            if not limits.parameters:
+                raise refuse(f"{limits.family} has no implementation for {show(limits.device)}", "backend")
+            named = tuple(limits.parameters)
+        if not isinstance(named[0], str):
+            raise refuse("found integers, expected strings", "parameters.IMPL")
+        implementations = list(map(str, named))
+        for impl in self.of_branches:
+            if impl not in implementations:
+                raise refuse(f"no such implementation{suggestion(impl, implementations)}", f"parameters.{impl}")
+        return implementations
+
+    def _lists(self, impl: str, limits: Limits | None) -> dict[str, tuple[Value, ...]]:
+        """The parameters of a branch: those that the implementation reads, with the values of the file, else of
+        kernel.toml."""
+        said = {name: each for name, each in self.parameters.items() if name != "IMPL"}
+        own = self.of_branches.get(impl, {})
+        if limits is None or impl not in limits.parameters:  # an implementation that is not there is refused when built
+            return {**said, **own}
+        found = {}
+        reads = limits.parameters[impl]
+        for name in dict.fromkeys([*(each for each in {**said, **own} if each in reads), *reads]):
+            values = reads[name]
+            found[name] = own.get(name, said.get(name, values))
+            if not found[name]:
+                meant = difflib.get_close_matches(name, {*said} - limits.all_parameters, n=1)
+                hint = f"; {meant[0]}, which nothing reads, may be meant" if meant else ""
+                message = f"missing; {limits.key(impl)} of {limits.family} reads it{hint}"
+                raise refuse(message, f"parameters.{name}")
+        return found
+
+    def _check_written(
+        self, implementations: list[str], lists: Mapping[str, Lists], unread: frozenset[str] | None
+    ) -> None:
+        """Refuses names, parameters that nobody reads but those that may be `unread` (None: all), and strings that no
+        value is, in what the file itself says."""
+        facts = self.problems[0].facts()
+        all_lists = union([*lists.values()])
+        said = {**self.parameters, **{name: each for own in self.of_branches.values() for name, each in own.items()}}
+        check_names({PARAMETERS: said, **{kind: getattr(self, kind) for kind in KINDS}}, facts)
+        if unread is not None:
+            idle = [name for name in self.parameters if name not in {"IMPL", *all_lists, *unread}]
+            for impl, own in self.of_branches.items():
+                idle += [f"{impl}.{name}" for name in own if name not in lists[impl]]
+            for key in idle:
+                name = key.rpartition(".")[2]
+                hint = suggestion(name, all_lists) or "; leave it out"
+                raise refuse(f"no implementation of it reads {name}{hint}", f"parameters.{key}")
+        known = {**all_lists, "IMPL": tuple(implementations)}
+        amounts = parsed_amounts(self.amounts)
+        for key, text in self._texts().items():
+            expression = Expression.parse(text, amounts)
+            for name in sorted(expression.names):
+                require_capitals(name, key, known)
+            for name, string in sorted(expression.string_tests):
+                values = known.get(name, (string,))
+                if isinstance(values[0], str) and string not in values:
+                    hint = suggestion(string, map(str, values))
+                    raise refuse(f"compares {name} with {string!r}, expected one of its values{hint}", key)
+
+    def _texts(self) -> dict[str, str]:
+        """Its expressions by their keys."""
+        named = {f"{kind}.{name}": text for kind in KINDS for name, text in getattr(self, kind).items()}
+        return {
+            **named,
+            **{f"constraints[{i}].expression": rule.expression for i, rule in enumerate(self.constraints)},
+        }
+
+    def _branch(self, impl: str, lists: Lists, everywhere: set[str], is_default: bool, limits: Limits | None) -> Branch:
+        """The branch of an implementation. What the file says of a parameter that others alone have is not for it."""
+        known = limits is not None and impl in limits.parameters
+        constraints, named = limits.part(impl) if limits is not None and known else ([], {kind: {} for kind in KINDS})
+        for kind in KINDS:
+            if twice := next((name for name in getattr(self, kind) if name in named[kind] and kind != EXPECTED), None):
+                assert limits is not None  # who else named it
+                raise refuse(f"{limits.path} has one of this name; expected another", f"{kind}.{twice}")
+        texts = {**named["amounts"], **self.amounts}
+        amounts = parsed_amounts(texts)
+
+        def here(text: str) -> bool:
+            return not Expression.parse(text, amounts).names & (everywhere - lists.keys())
+
+        said = {kind: {name: text for name, text in getattr(self, kind).items() if here(text)} for kind in KINDS}
+        expected = said[EXPECTED] if self.expected_latency and said[EXPECTED] == self.expected_latency else None
+        own = [
+            Constraint(expression=rule.expression, reason=rule.reason, place=f"constraints[{index}]", limit=False)
+            for index, rule in enumerate(self.constraints)
+            if here(rule.expression)
+        ]
+        shipped = limits.defaults.get(impl, {}) if limits is not None else {}
+        own_default = {name: value for name, value in self.default.items() if name != "IMPL"}
+        default = own_default if is_default else {}
+        for others in (shipped, {} if is_default else own_default):  # what fits; the file's own is for its IMPL first
+            fitting = {name: value for name, value in others.items() if value in lists.get(name, ())}
+            default = {**fitting, **default}
+        check_names(
+            {PARAMETERS: lists, **{kind: {**named[kind], **said[kind]} for kind in KINDS}}, self.problems[0].facts()
+        )
+        return Branch(
+            impl=impl,
+            parameters=dict(lists),
+            default=completed(default, lists),
+            amounts={**named["amounts"], **said["amounts"]},
+            constraints=(*own, *constraints),
+            derived={**named["derived"], **said["derived"]},
+            expected_latency=named[EXPECTED] if expected is None else expected,
+        )
+
+
+class SpaceFile(_Common):
+    """What can be tuned, for which problems: a union of branches, one an implementation. A study keeps it whole."""
+
+    path: str = Field(default="space.toml", description="where it was read")
+    branches: Annotated[tuple[Branch, ...], BeforeValidator(as_tuple)] = Field(
+        min_length=1, description="that of the default point first"
+    )
 
     @classmethod
     def load(cls, path: str | Path, limits: FindLimits | None = None, problems: Asked | None = None) -> SpaceFile:
@@ -150,6 +315,8 @@ class SpaceFile(Model):
         try:
             return cls.model_validate_json(document)
         except (ValueError, PydanticCustomError, RecursionError) as error:
+            if '"when":' in document and '"branches":' not in document:
+                raise SpaceError("the study's space was recorded by an earlier version: use that one") from None
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise SpaceError(f"the record of the study's space cannot be read ({first}): restore the store") from None
 
@@ -157,35 +324,40 @@ class SpaceFile(Model):
     def _read(
         cls, written: Document, path: str | Path, find: FindLimits | None, problems: Asked | None = None
     ) -> SpaceFile:
-        _refuse_ours(written, path)
         document, inherited = _complete(written, path)
         if problems is not None:
             document = _about(document, problems, path)
         family, device = document.get("family"), document.get("backend")
         if find is None or not isinstance(family, str) or not isinstance(device, str):
-            return cls._checked(document, path)
+            return cls.of(document, path)
         try:
             limits = find(family, device, Path(path).resolve().parent)
         except KernelError:
-            cls._checked(document, path)  # what is wrong with the file itself comes first
+            cls.of(document, path)  # what is wrong with the file itself comes first
             raise
-        return cls._checked(document, path, limits, inherited)
+        return cls.of(document, path, limits, inherited)
 
     @classmethod
-    def _checked(
+    def of(
         cls,
         document: Document,
-        path: str | Path,
+        path: str | Path = "space.toml",
         limits: Limits | None = None,
         inherited: frozenset[str] = frozenset(),
     ) -> SpaceFile:
+        """The space that a document says; `inherited` are its parameters from another file. Raises SpaceError, one
+        line."""
         where = f"{path} (like {document['like']})" if "like" in document else f"{path}"
+        if OF_BRANCHES in document:
+            raise SpaceError(f"{where}: {OF_BRANCHES}: unknown key")
         op = limits.op if limits is not None else DEFAULT_OP
-        context = {"op": op, "limits": limits, "inherited": inherited}
         try:
-            return cls.model_validate({**document, "path": str(path)}, strict=True, context=context)
+            read = SpaceDocument.model_validate(document, strict=True, context={"op": op})
+            kept = {name: getattr(read, name) for name in _Common.model_fields}
+            return cls(path=str(path), branches=read.branches(limits, inherited), **kept)
         except ValidationError as error:
-            raise SpaceError(f"{where}: {explained(error, document, cls, op)}") from None
+            said = explained(error, document, SpaceDocument, op).replace(f"{OF_BRANCHES}.", f"{PARAMETERS}.")
+            raise SpaceError(f"{where}: {said}") from None
         except PydanticCustomError as error:
             raise SpaceError(f"{where}: {refusal(error)}") from None
 
@@ -200,200 +372,24 @@ class SpaceFile(Model):
         return Path(self.path).stem
 
     @cached_property
-    def order(self) -> tuple[str, ...]:
-        """The parameters, each after those its `when` names, else in the order of the file. Needs an acyclic file."""
-        places = {name: place for place, name in enumerate(self.parameters)}
-        waits = {name: self.controllers(name) for name in self.parameters}
-        followers: dict[str, list[str]] = {name: [] for name in self.parameters}
-        for name, named in waits.items():
-            for other in named:
-                followers[other].append(name)
-        done: list[str] = []
-        ready = [(places[name], name) for name, named in waits.items() if not named]  # in order, and so a heap
-        while ready:
-            _, name = heappop(ready)
-            done.append(name)
-            for follower in followers[name]:
-                waits[follower].discard(name)
-                if not waits[follower]:
-                    heappush(ready, (places[follower], follower))
-        if len(done) < len(self.parameters):
-            raise refuse(*self._cycle({*self.parameters} - {*done}))
-        return tuple(done)
+    def parameters(self) -> dict[str, tuple[Value, ...]]:
+        """IMPL and the parameters of all branches, with the values that they have in any."""
+        impls = tuple(branch.impl for branch in self.branches)
+        return {"IMPL": impls, **union([branch.parameters for branch in self.branches])}
 
-    def controllers(self, name: str) -> set[str]:
-        """The parameters that the `when` of a parameter names."""
-        condition = self.parameters[name].condition
-        return {other for other in condition.names if other in self.parameters} if condition else set()
+    @property
+    def default(self) -> dict[str, Value]:
+        """The default point."""
+        return {"IMPL": self.branches[0].impl, **self.branches[0].default}
 
-    def _cycle(self, stuck: set[str]) -> tuple[str, str]:
-        walk = [min(stuck)]
-        while len({*walk}) == len(walk):
-            walk.append(min(self.controllers(walk[-1]) & stuck))
-        circle = walk[walk.index(walk[-1]) :]
-        return (
-            f"found a circle {' -> '.join(circle)}, expected conditions without circles",
-            f"parameters.{circle[0]}.when",
-        )
+    def branch(self, impl: str) -> Branch:
+        """The branch of an implementation. Raises KeyError where it has none."""
+        return {branch.impl: branch for branch in self.branches}[impl]
 
-    @cached_property
-    def expressions(self) -> dict[str, Expression]:
-        """Every expression by its dotted key."""
-        amounts, implementations = parsed_amounts(self.amounts), self.parameters["IMPL"].values
-        whens = {f"parameters.{name}.when": item.condition for name, item in self.parameters.items()}
-        result = {key: condition for key, condition in whens.items() if condition is not None}
-        result |= {f"amounts.{name}": amount for name, amount in amounts.items()}
-        for i, item in enumerate(self.constraints):
-            result[f"{self.constraint_key(i)}.expression"] = item.parsed(implementations, amounts)
-        result |= {f"derived.{name}": Expression.parse(text, amounts) for name, text in self.derived.items()}
-        for name, text in self.expected_latency.items():
-            result[f"{EXPECTED}.{name}"] = Expression.parse(text, amounts)
-        return result
+    def only(self, *impls: str) -> SpaceFile:
+        """The same with the branches of these implementations alone. Raises KeyError where it has none of one."""
+        return self.with_branches(self.branch(impl) for impl in impls)
 
-    def constraint_key(self, index: int) -> str:
-        """Where a constraint stands: in the file, or among the limits of the family."""
-        place = self.constraints[index].place
-        return f"{place} of {self.family}" if place else f"constraints[{index}]"
-
-    def rule(self, index: int) -> Expression:
-        """What a constraint demands of every point."""
-        return self.expressions[f"{self.constraint_key(index)}.expression"]
-
-    def steps_before(self, key: str) -> set[str]:
-        """The names that the expression of that key may use beside parameters and facts: of a step towards the expected
-        latency the derived quantities and the steps above it."""
-        table, _, step = key.partition(".")
-        if table != EXPECTED:
-            return set()
-        steps = list(self.expected_latency)
-        return {*self.derived, *steps[: steps.index(step)]}
-
-    @cached_property
-    def shared_facts(self) -> dict[str, Value | bool]:
-        """The facts on which all problems agree."""
-        first, *rest = [problem.facts() for problem in self.problems]
-        return {name: value for name, value in first.items() if all(other[name] == value for other in rest)}
-
-    def exists(self, name: str, point: Mapping[str, Value], facts: Facts) -> bool | None:
-        """Whether a parameter exists at a point that holds those its `when` names; None when the facts do not tell."""
-        condition = self.parameters[name].condition
-        if condition is None or not self.controllers(name) <= point.keys():
-            return condition is None
-        if not condition.names <= {*point, *facts}:
-            return None
-        try:
-            return bool(condition.holds({}, {"": np.zeros(1)}, [{**facts, **point}])[0])
-        except ExpressionError as error:
-            raise refuse(f"{show(condition.text)}: {error.reason}", f"parameters.{name}.when") from None
-
-    @model_validator(mode="after")
-    def _check(self, info: ValidationInfo) -> SpaceFile:
-        reading = info.context or {}
-        limits = reading.get("limits")
-        file = self if limits is None else self._with(limits, reading["inherited"])
-        file._check_problems()
-        check_names(
-            {PARAMETERS: file.parameters, **{kind: getattr(file, kind) for kind in KINDS}}, file.problems[0].facts()
-        )
-        if "IMPL" not in file.parameters:
-            raise refuse("missing; expected the list of implementations", "parameters.IMPL")
-        impl = file.parameters["IMPL"]
-        if impl.when is not None or not isinstance(impl.values[0], str):
-            raise refuse("found integers or a condition, expected strings and no `when`", "parameters.IMPL")
-        file._check_expressions()
-        if reading:  # what the file says itself
-            file._check_strings(f"{kind}.{name}" for kind in KINDS for name in getattr(self, kind))
-        file._fill_default()
-        file.check_default(file.shared_facts)
-        return file
-
-    def _with(self, limits: Limits, inherited: frozenset[str]) -> SpaceFile:
-        """The file with the limits of its family.
-
-        A parameter exists where the implementations that read it are chosen, unless the file says when. Those
-        `inherited` from another file that none of them reads are left out. Refuses what does not go together.
-        """
-        for index, problem in enumerate(self.problems):
-            if problem.op != limits.op:
-                message = f"expected {show(limits.op)}, which the family {limits.family} computes"
-                raise refuse(f"found {show(problem.op)}, {message}", f"problems[{index}].op")
-        impl = self.parameters.get("IMPL")
-        chosen = [value for value in impl.values if isinstance(value, str)] if impl is not None else []
-        if not chosen:
-            return self
-        unread = {name for name in inherited - {"IMPL"} if not limits.readers(name, chosen)}
-        own = {name: each for name, each in self.parameters.items() if name not in unread}
-        constraints, named = limits.part(chosen, frozenset(own))
-        added: dict[str, Any] = {
-            "parameters": with_conditions(own, chosen, limits),
-            "default": {name: value for name, value in self.default.items() if name not in unread},
-            "constraints": (*self.constraints, *constraints),
-        }
-        for kind in KINDS:
-            said, found = getattr(self, kind), named[kind]
-            if kind == EXPECTED and said:  # what the file expects replaces what the family does
-                continue
-            if twice := next((name for name in said if name in found), None):
-                raise refuse(f"{limits.path} has one of this name; expected another", f"{kind}.{twice}")
-            added[kind] = {**found, **said}
-        return self.model_copy(update=added)
-
-    def _check_problems(self) -> None:
-        first = self.problems[0]
-        if not isinstance(self.objective, str) and len(self.objective) != len(self.problems):
-            found = f"found {len(self.objective)} weights, expected one for each of {len(self.problems)} problems"
-            raise refuse(found, "objective")
-        for index, problem in enumerate(self.problems[1:], 1):
-            if problem in self.problems[:index]:
-                raise refuse("found the same problem twice, expected distinct problems", f"problems[{index}]")
-            for key in ("op", "dtype", *first.COMPILED):
-                found, expected = getattr(problem, key), getattr(first, key)
-                if found != expected:
-                    message = f"found {show(found)}, expected {show(expected)} as in problems[0]: {key} is compiled in"
-                    raise refuse(message, f"problems[{index}].{key}")
-
-    def _check_expressions(self) -> None:
-        for key, expression in self.expressions.items():
-            for name in sorted(expression.names):
-                require_capitals(name, key, self.parameters)
-                # A point exists once for all problems, so its parameters cannot depend on where the problems differ.
-                if "when" in key and name in self.problems[0].facts().keys() - self.shared_facts.keys():
-                    raise refuse(f"found {name}, which differs between the problems; expected facts they share", key)
-        own = [f"{self.constraint_key(i)}.expression" for i, each in enumerate(self.constraints) if not each.place]
-        self._check_strings([*(key for key in self.expressions if "when" in key), *own])
-        len(self.order)  # refuses circles
-
-    def _check_strings(self, keys: Iterable[str]) -> None:
-        """Refuse a string that no value of its parameter is. Only in what the file itself says: a limit of the family
-        may speak of a value that this space does not offer."""
-        for key in keys:
-            for name, text in sorted(self.expressions[key].string_tests):
-                values = self.parameters[name].values if name in self.parameters else (text,)
-                if isinstance(values[0], str) and text not in values:
-                    hint = suggestion(text, map(str, values))
-                    raise refuse(f"compares {name} with {text!r}, expected one of its values{hint}", key)
-
-    def _fill_default(self) -> None:
-        """Gives each parameter that the default point does not name, and that surely exists there, its first value."""
-        for name in self.order:
-            if name not in self.default and self.exists(name, self.default, self.shared_facts):
-                self.default[name] = self.parameters[name].values[0]
-
-    def check_default(self, facts: Facts) -> None:
-        """Refuse a default point that has a wrong name, value or set of parameters, as far as these facts tell."""
-        for name, value in self.default.items():
-            if name not in self.parameters:
-                raise refuse(f"unknown parameter{suggestion(name, self.parameters)}", f"default.{name}")
-            values = self.parameters[name].values
-            if value not in values:
-                raise refuse(f"found {value!r}, expected one of {', '.join(map(repr, values))}", f"default.{name}")
-        unsure: set[str] = set()
-        for name in self.order:
-            exists = None if self.controllers(name) & unsure else self.exists(name, self.default, facts)
-            if exists is None:
-                unsure.add(name)
-            elif exists and name not in self.default:
-                raise refuse("missing, but the parameter exists at the default point", f"default.{name}")
-            elif not exists and name in self.default:
-                when = self.parameters[name].when
-                raise refuse(f"the parameter does not exist at the default point (when: {when})", f"default.{name}")
+    def with_branches(self, branches: Iterable[Branch]) -> SpaceFile:
+        """The same with other branches."""
+        return self.model_copy(update={"branches": tuple(branches)})

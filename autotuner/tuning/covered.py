@@ -61,7 +61,7 @@ def _counted(space_document: str, facts: str) -> tuple[int, dict[str, tuple[tupl
     for column, name in enumerate(space.parameters):
         places, counts = np.unique(space.rows[:, column], return_counts=True)
         points = dict(zip(places.tolist(), counts.tolist(), strict=True))
-        values = space.file.parameters[name].values
+        values = space.values[name]
         counted[name] = tuple((value, points.get(place, 0)) for place, value in enumerate(values))
     return len(space), counted
 

@@ -115,15 +115,20 @@ def known_points(store: Store, study: str, space: Space) -> KnownPoints | None:
 def _there(study: StudyRecord, points: Sequence[int], space: Space) -> tuple[Derived, Numbers]:
     """What the points amount to on the study's problems and device, and the latency to expect of them there, by what
     the new space says of both; empty what cannot be told."""
-    of = space.file, study.device.facts, study.problems, space.rows[list(points)]
-    derived: Derived = ()
-    expected: Numbers = ()
-    with suppress(KeyError, ExpressionError):
-        derived = tuple(map(_told, doublings(*of)))
-    with suppress(KeyError, ExpressionError):
-        latency = expected_latency(*of)
-        expected = () if latency is None else _told(latency)
-    return derived, expected
+    derived: list[Numbers] = [()] * len(points)
+    expected: list[float | None] = [None] * len(points)
+    for place, mine, inside in space.parts(np.array(points, dtype=np.int64)):
+        branch, at = space.branches[place], np.flatnonzero(mine).tolist()
+        of = branch.branch, study.device.facts, study.problems, branch.rows[inside]
+        with suppress(KeyError, ExpressionError):
+            for index, found in zip(at, map(_told, doublings(*of)), strict=True):
+                derived[index] = found
+        with suppress(KeyError, ExpressionError):
+            latency = expected_latency(*of)
+            for index, each in zip(at, () if latency is None else _told(latency), strict=False):
+                expected[index] = each
+    told = any(each is not None for each in expected)
+    return tuple(derived) if any(derived) else (), tuple(expected) if told else ()
 
 
 def _told(numbers: NDArray[np.float64]) -> Numbers:
@@ -162,7 +167,8 @@ def elites(store: Store, study: str, space: Space) -> Iterator[dict[str, Value]]
 def _kept(point: Mapping[str, Value], space: Space) -> int | None:
     """The place of a point in `space` as it is; of parameters that it lacks it has the default point's values."""
     place = space.index_of(point)
-    if place is None and space.values.keys() - point.keys():
+    found = space.branch_of(point["IMPL"])
+    if place is None and found is not None and found[0].values.keys() - point.keys():
         place = mapped(point, space)
         if place is not None and not point.items() <= space.point(place).items():
             return None
@@ -176,26 +182,23 @@ def mapped(point: Mapping[str, Value], space: Space) -> int | None:
     and what is not valid so becomes the nearest valid point of the same IMPL. None where there is no such point, and
     where more than CHANGED of the parameters would not be what they were.
     """
-    if point["IMPL"] not in space.values["IMPL"]:
+    known = space.branch_of(point["IMPL"])
+    if known is None:
         return None
-    default = space.default
+    branch, first = known
+    default = branch.point(branch.default_index)
     wished = {
-        name: _nearest_value(point[name], values, default.get(name)) if name in point else default.get(name)
-        for name, values in space.values.items()
+        name: _nearest_value(point[name], values, default[name]) if name in point else default[name]
+        for name, values in branch.values.items()
     }
-    row = space.row_of({name: value for name, value in wished.items() if value is not None})
-    impl = space.parameters.index("IMPL")
-    others = space.rows[:, impl] != row[impl]
-    if others.all():
-        return None
-    place = space.nearest(row, exclude=others)
-    found = space.point(place)
+    place = branch.nearest(branch.row_of(wished))
+    found = branch.point(place)
     names = {*point, *found} - {"IMPL"}
     changed = sum(point.get(name) != found.get(name) for name in names)
-    return place if changed <= CHANGED * len(names) else None
+    return first + place if changed <= CHANGED * len(names) else None
 
 
-def _nearest_value(value: Value, values: Sequence[Value], default: Value | None) -> Value | None:
+def _nearest_value(value: Value, values: Sequence[Value], default: Value) -> Value:
     """A value of another space in this one's list: the same, or of numbers the nearest, the first of two."""
     if value in values:
         return value

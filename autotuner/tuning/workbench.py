@@ -26,7 +26,7 @@ from autotuner.run.cage import CageParts
 from autotuner.run.executor import Beat, Executor
 from autotuner.run.line import LineFactory
 from autotuner.run.local import LocalExecutor
-from autotuner.spaces.fields import Parameter
+from autotuner.spaces.branch import Branch
 from autotuner.spaces.problem_files import Asked, asked, parsed_problem, problems_in
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.tuning import on_nodes
@@ -50,6 +50,13 @@ if TYPE_CHECKING:
 
 program.consists_of(__name__)
 
+EARLIER = {
+    **dict.fromkeys(("sdpa_decode", "sdpa_sm89", "sdpa_sm90", "sdpa_wgmma"), "sdpa_cuda"),
+    **dict.fromkeys(("sdpa_cpu_bf16", "sdpa_cpu_causal", "sdpa_cpu_long", "sdpa_cpu_small"), "sdpa_cpu"),
+    "rmsnorm_cpu_short": "rmsnorm_cpu",
+}
+"""Names of spaces that kept results and older notes have, with the space that holds their points now."""
+
 LEARNS = "evolution"
 """The sampler that learns from other studies."""
 
@@ -62,6 +69,8 @@ def find_space_file(name: str) -> Path:
     shipped = config.spaces_dir() / f"{name}.toml"
     if shipped.is_file():
         return shipped
+    if name in EARLIER:
+        raise SpaceError(f"the space {name} is part of {EARLIER[name]}: name that one, and the problem by --problem")
     known = sorted(file.stem for file in config.spaces_dir().glob("*.toml"))
     raise SpaceError(f"{no_such('space', name, known)}, or give a .toml file")
 
@@ -119,22 +128,19 @@ def _for_all_lengths(file: SpaceFile) -> SpaceFile:
     """The file without the values that compile lengths in, where the problems that a caller gave have several."""
     if not _several_lengths(file):
         return file
-    fixed = {name for name in _fixing(file) if {*file.parameters[name].values} - {1}}
-    parameters, default = dict(file.parameters), dict(file.default)
-    for name in fixed:
-        values = tuple(value for value in parameters[name].values if value != 1)
-        parameters[name] = Parameter(values=values, when=parameters[name].when)
-        if default.get(name) == 1:
-            default[name] = values[0]
-    return file.model_copy(update={"parameters": parameters, "default": default})
+    table = Family.find(file.family, near=Path(file.path).resolve().parent).table(file.backend)
+    fixing = {impl: implementation.fixed_lengths for impl, implementation in table.items()}
+    return file.with_branches(_free_of(each, fixing.get(each.impl)) for each in file.branches)
 
 
-def _fixing(file: SpaceFile) -> set[str]:
-    """The parameters that, set to 1, compile the lengths in."""
-    family = Family.find(file.family, near=Path(file.path).resolve().parent)
-    impls = map(str, file.parameters["IMPL"].values)
-    names = (family.implementation(file.backend, impl).fixed_lengths for impl in impls)
-    return {name for name in names if name in file.parameters}
+def _free_of(branch: Branch, fixing: str | None) -> Branch:
+    """The branch without the value 1 of a parameter that compiles the lengths in, where it has others."""
+    values = tuple(value for value in branch.parameters.get(fixing or "", ()) if value != 1)
+    if fixing is None or not values:
+        return branch
+    default = values[0] if branch.default[fixing] == 1 else branch.default[fixing]
+    changed = {"parameters": {**branch.parameters, fixing: values}, "default": {**branch.default, fixing: default}}
+    return branch.model_copy(update=changed)
 
 
 def _several_lengths(file: SpaceFile) -> bool:
@@ -188,17 +194,15 @@ def admit_every_implementation(space: Space, family: Family | None = None) -> No
     """Refuses a space whose parameters are not those that its sources read, or whose problems they do not serve, before
     anything is built. Raises SpaceError or KernelError."""
     family = family or Family.find(space.file.family, near=Path(space.file.path).resolve().parent)
-    column = space.parameters.index("IMPL")
-    for value in sorted(set(space.rows[:, column].tolist())):
-        variant = variant_at(space, int((space.rows[:, column] == value).argmax()))
-        family.admit(variant, space.file.problems[0])
-        _refuse_fixed_lengths(space.file, family, variant.impl)
+    for branch, first in zip(space.branches, space.first, strict=False):
+        family.admit(variant_at(space, first), space.file.problems[0])
+        _refuse_fixed_lengths(space.file, family, branch.impl)
 
 
 def _refuse_fixed_lengths(file: SpaceFile, family: Family, impl: str) -> None:
     """A variant that is compiled for one pair of lengths cannot serve problems of several."""
     parameter = family.implementation(file.backend, impl).fixed_lengths
-    if parameter and _several_lengths(file) and 1 in file.parameters[parameter].values:
+    if parameter and _several_lengths(file) and 1 in file.branch(impl).parameters[parameter]:
         where = f"{file.path}: parameters.{parameter}"
         raise SpaceError(f"{where}: 1 compiles the lengths in, but the problems have several; leave it out")
 

@@ -18,7 +18,7 @@ class KnownPoints(Model):
     objectives: tuple[float | None, ...] = Field(description="ln(t_variant / t_baseline) there; None for a reject")
     derived: tuple[tuple[float | None, ...], ...] = Field(
         default=(),
-        description="the derived quantities of each point there, in doublings, in the order of the space file; none "
+        description="the derived quantities of each point there, in doublings, in the order of its branch; none "
         "where they are not known",
     )
     expected: tuple[float | None, ...] = Field(
@@ -26,3 +26,14 @@ class KnownPoints(Model):
         description="the logarithm of the latency that the space file expects of each point there; none where it "
         "is not known",
     )
+
+    def of_range(self, first: int, end: int) -> KnownPoints:
+        """Those of the points from `first` to before `end`, counted from `first`."""
+        mine = [index for index, point in enumerate(self.points) if first <= point < end]
+        return KnownPoints(
+            study=self.study,
+            points=tuple(self.points[index] - first for index in mine),
+            objectives=tuple(self.objectives[index] for index in mine),
+            derived=tuple(self.derived[index] for index in mine) if self.derived else (),
+            expected=tuple(self.expected[index] for index in mine) if self.expected else (),
+        )

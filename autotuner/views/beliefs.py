@@ -6,16 +6,19 @@ beliefs are those of the evolutionary sampler after the study's trials, whicheve
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from pydantic import Field
 
 from autotuner.race.tie import tie_band
+from autotuner.search.branches import Arm, Dropped, dropped
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
+from autotuner.values.ratio import speedup_of
 from autotuner.views.built_knobs import BuiltKnob, built_knobs
 from autotuner.views.judged_points import JudgedPoints
 from autotuner.views.rejects import RejectedWhere, rejected_where
@@ -23,6 +26,16 @@ from autotuner.views.surrogate_beliefs import Beliefs, surrogate_beliefs
 
 ENOUGH = 20
 """Fewest measured trials for beliefs: of fewer they are mostly the surrogate's prior."""
+
+
+class BranchStanding(Model):
+    """How far the search has gone into a branch."""
+
+    impl: str
+    points: int = Field(description="valid ones")
+    judged: int
+    best: float | None = Field(description="the speedup of its best point; None: none was measured")
+    left: str = Field(description='why the search has left it, in words; "": it has not')
 
 
 class StudyBeliefs(Model):
@@ -36,6 +49,7 @@ class StudyBeliefs(Model):
     left: int = Field(description="valid points that were not judged")
     tie: float = Field(description="how wide a tie is, relative")
     enough: int = Field(default=ENOUGH, description="measured trials that are needed for beliefs")
+    branches: tuple[BranchStanding, ...]
     knobs: tuple[BuiltKnob, ...]
     rejects: tuple[RejectedWhere, ...] = Field(description="where all or most variants were rejected")
     rejected: dict[str, int] = Field(description="all rejected trials by the code of the failure")
@@ -64,12 +78,39 @@ def study_beliefs(store: Store, study: str) -> StudyBeliefs:
         measured=measured,
         left=len(space) - len(judged),
         tie=tie,
+        branches=branch_standings(space, judged),
         knobs=built_knobs(space, judged),
         rejects=regions,
         rejected=dict(Counter(code for code in judged.codes if code is not None).most_common()),
         elsewhere=elsewhere,
         beliefs=surrogate_beliefs(space, judged, of.seed, tie) if measured >= ENOUGH else None,
     )
+
+
+def branch_standings(space: Space, judged: JudgedPoints) -> tuple[BranchStanding, ...]:
+    """Each branch of the space; those that the default sampler would be out of by now are said to be left."""
+    arms = []
+    for _, mine, inside in space.parts(judged.points):
+        best = float(judged.objectives[mine].min(initial=math.inf))
+        arms.append(Arm(len(inside), len(inside), best))
+    left = {place: _why(each) for place, each in dropped(arms).items()}
+    return tuple(
+        BranchStanding(
+            impl=branch.impl,
+            points=len(branch),
+            judged=arm.judged,
+            best=speedup_of(arm.best) if math.isfinite(arm.best) else None,
+            left=left.get(place, ""),
+        )
+        for place, (branch, arm) in enumerate(zip(space.branches, arms, strict=True))
+    )
+
+
+def _why(found: Dropped) -> str:
+    draws = f"{found.draws} draw{'s' * (found.draws > 1)}"
+    if not math.isfinite(found.behind):
+        return f"left after {draws}: nothing of it was measured"
+    return f"left after {draws}: its best takes {found.behind:.3g} times as long as the best of all"
 
 
 def _space(of: StudyRecord) -> Space:

@@ -124,8 +124,30 @@ def lines(study: StudyBeliefs) -> list[str]:
             f"Too few measured trials to say what matters or what is left to find: {study.measured}, and"
             f" {study.enough} are needed; {remedy}."
         )
-        return [head, missing, *_dead(study.knobs), *_rejects(study)]
-    return [head, *_dead(study.knobs), *_rejects(study), *_left(study, beliefs), _trust(beliefs.trust)]
+        return [head, *_branches(study), missing, *_dead(study.knobs), *_rejects(study)]
+    return [
+        head,
+        *_branches(study),
+        *_dead(study.knobs),
+        *_rejects(study),
+        *_left(study, beliefs),
+        _trust(beliefs.trust),
+    ]
+
+
+def _branches(study: StudyBeliefs) -> list[str]:
+    """What the search did with each of several branches, the best first."""
+    if len(study.branches) < 2:
+        return []
+    ranked = sorted(study.branches, key=lambda each: -(each.best or 0.0))
+    found = []
+    for each in ranked:
+        best = f"best {ratio(each.best)}" if each.best is not None else "none measured"
+        found.append(
+            f"  {each.impl}: {each.judged} of {each.points:,} points judged, {best}"
+            + f"; {each.left}" * bool(each.left)
+        )
+    return ["Branches:", *found]
 
 
 def _dead(knobs: tuple[BuiltKnob, ...]) -> list[str]:

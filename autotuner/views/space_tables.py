@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -14,56 +14,74 @@ from autotuner.views.table import Column, Table, data
 from autotuner.views.terminal import printed
 
 if TYPE_CHECKING:  # numpy takes longer to import than a table to print
+    from numpy.typing import NDArray
+
     from autotuner.spaces.dead_parameters import Knob
-    from autotuner.spaces.space import Space
+    from autotuner.spaces.space import BranchPoints, Space
 
 
 def space_tables(space: Space) -> dict[str, Table]:
     """What a space is made of, by what programs call it."""
-    file = space.file
-    constraints = [
-        {**constraint.model_dump(mode="json"), "removed": removed, "alone": alone}
-        for constraint, removed, alone in zip(file.constraints, space.removed, space.alone, strict=True)
-    ]
-    parameters = [(name, each, space.default.get(name)) for name, each in file.parameters.items()]
-    derived = [(name, file.derived[name], *ends) for name, ends in space.derived_ranges.items()]
     return {
-        "parameters": Table.of(PARAMETERS, parameters),
-        "derived": Table.of(DERIVED, derived),
-        "amounts": Table.of(AMOUNTS, file.amounts.items()),
-        "constraints": Table.of(CONSTRAINTS, constraints),
+        "branches": Table.of(BRANCHES, [*space.branches, *space.left_out.items()]),
+        "parameters": Table.of(PARAMETERS, [(each, name) for each in space.branches for name in each.parameters]),
+        "derived": Table.of(DERIVED, [(each, name) for each in space.branches for name in each.branch.derived]),
+        "amounts": Table.of(AMOUNTS, [(each, name) for each in space.branches for name in each.branch.amounts]),
+        "constraints": Table.of(CONSTRAINTS, [(each, i) for each in space.branches for i in each.applied]),
     }
 
 
+def _ends(branch: BranchPoints, name: str) -> NDArray[Any]:
+    """The values of a derived quantity at the points that have one."""
+    column = 2 ** branch.derived[:, list(branch.branch.derived).index(name)]
+    return column[column > 0]
+
+
+BRANCHES: list[Column[Any]] = [
+    Column("impl", str, of=lambda e: e[0] if isinstance(e, tuple) else e.impl, head="IMPL"),
+    Column("points", int, of=lambda e: 0 if isinstance(e, tuple) else len(e)),
+    Column("raw_points", int, of=lambda e: None if isinstance(e, tuple) else e.raw_count, head="of raw"),
+    Column(
+        "expected_spread",
+        float,
+        of=lambda e: None if isinstance(e, tuple) else e.expected_spread,
+        head="expected to differ by",
+        reads=lambda spread: f"{spread:.3g}x",
+    ),
+    Column("why", str, of=lambda e: e[1] if isinstance(e, tuple) else None, head="none because"),
+    data("default", dict[str, Value], of=lambda e: None if isinstance(e, tuple) else e.point(e.default_index)),
+]
 PARAMETERS: list[Column[Any]] = [
-    Column("parameter", str, of=lambda e: e[0]),
-    Column("values", list[Value], of=lambda e: e[1].values, reads=lambda values: ", ".join(map(str, values))),
-    Column("when", str, of=lambda e: e[1].when, head="exists when"),
-    Column("default", Value, of=lambda e: e[2], reads=str),
+    Column("impl", str, of=lambda e: e[0].impl, head="IMPL"),
+    Column("parameter", str, of=lambda e: e[1]),
+    Column("values", list[Value], of=lambda e: e[0].values[e[1]], reads=lambda values: ", ".join(map(str, values))),
+    Column("default", Value, of=lambda e: e[0].point(e[0].default_index)[e[1]], reads=str),
 ]
 DERIVED: list[Column[Any]] = [
-    Column("name", str, of=lambda e: e[0], head="derived"),
-    Column("expression", str, of=lambda e: e[1]),
-    Column("least", float, of=lambda e: e[2], reads=lambda amount: f"{amount:,.4g}"),
-    Column("greatest", float, of=lambda e: e[3], reads=lambda amount: f"{amount:,.4g}"),
+    Column("impl", str, of=lambda e: e[0].impl, head="IMPL"),
+    Column("name", str, of=lambda e: e[1], head="derived"),
+    Column("expression", str, of=lambda e: e[0].branch.derived[e[1]]),
+    Column("least", float, of=lambda e: _ends(*e).min(initial=math.inf), reads=lambda amount: f"{amount:,.4g}"),
+    Column("greatest", float, of=lambda e: _ends(*e).max(initial=0.0), reads=lambda amount: f"{amount:,.4g}"),
 ]
 AMOUNTS: list[Column[Any]] = [
-    Column("name", str, of=lambda e: e[0], head="amount"),
-    Column("expression", str, of=lambda e: e[1]),
+    Column("impl", str, of=lambda e: e[0].impl, head="IMPL"),
+    Column("name", str, of=lambda e: e[1], head="amount"),
+    Column("expression", str, of=lambda e: e[0].branch.amounts[e[1]]),
 ]
 CONSTRAINTS: list[Column[Any]] = [
-    Column("removed", int, of=itemgetter("removed")),
-    Column("alone", int, of=itemgetter("alone"), none="?"),
+    Column("impl", str, of=lambda e: e[0].impl, head="IMPL"),
+    Column("removed", int, of=lambda e: e[0].removed[e[1]]),
+    Column("alone", int, of=lambda e: e[0].alone[e[1]], none="?"),
     Column(
         "place",
         str,
-        of=itemgetter("place"),
+        of=lambda e: e[0].branch.constraints[e[1]].place,
         head="of",
-        reads=lambda place: place.partition(".constraints")[0] or "space file",
+        reads=lambda place: place.rpartition(".constraints")[0] if ".constraints" in place else "space file",
     ),
-    Column("expression", str, of=itemgetter("expression"), head="constraint"),
-    Column("reason", str, of=itemgetter("reason")),
-    data("limit_of", list[str], of=itemgetter("limit_of")),
+    Column("expression", str, of=lambda e: e[0].branch.constraints[e[1]].expression, head="constraint"),
+    Column("reason", str, of=lambda e: e[0].branch.constraints[e[1]].reason),
 ]
 
 
@@ -79,7 +97,7 @@ def space_document(space: Space) -> dict[str, Any]:
         **{name: table.json() for name, table in space_tables(space).items()},
         "raw_points": space.raw_count,
         "valid_points": len(space),
-        "expected_latency": {"steps": dict(file.expected_latency), "spread": space.expected_spread},
+        "expected_latency": {each.impl: dict(each.branch.expected_latency) for each in space.branches},
         "default": space.default,
         "why_another_default": space.why_another_default,
         "facts": space.facts,
@@ -91,8 +109,6 @@ def space_shown(space: Space) -> RenderableType:
     """Parameters, counts, and how many points each constraint removes."""
     head = f"{space.name}: {space.file.title}\n" + "\n".join(map(str, space.file.problems))
     counts = f"{space.raw_count:,} raw points, {len(space):,} valid here ({len(space) / space.raw_count:.1%})"
-    if space.expected_spread is not None:
-        counts += f"; expected to differ by {space.expected_spread:.3g}x from the fastest to the slowest"
     notes = [Text(space.why_another_default)] if space.why_another_default else []
     return Group(
         Text(head), *(printed(each) for each in space_tables(space).values() if each.rows), Text(counts), *notes

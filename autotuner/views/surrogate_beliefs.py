@@ -123,11 +123,11 @@ class Beliefs(Model):
 
 def surrogate_beliefs(space: Space, trials: JudgedPoints, seed: int, tie: float) -> Beliefs | None:
     """The beliefs after these trials; None where nothing was measured. `tie` is relative."""
-    surrogate = Surrogate.of(space, seed, whole=len(space) <= DEFAULT.screened_whole)
-    if not surrogate.learn(trials.points, trials.objectives):
+    surrogates = _Surrogates(space, seed, trials.points, trials.objectives)
+    if not surrogates.known:
         return None
-    points = _looked_at(space, seed)
-    mean = surrogate.as_measured(surrogate.believe(points)[0])
+    points = surrogates.known_of(_looked_at(space, seed))
+    mean = surrogates.believe(points)[1]
     edge = np.minimum(mean, np.quantile(mean, FAST))
     columns = {name: space.rows[points, place] for place, name in enumerate(space.parameters)}
     varying = [name for name, column in columns.items() if np.ptp(column) > 0]
@@ -150,7 +150,7 @@ def surrogate_beliefs(space: Space, trials: JudgedPoints, seed: int, tie: float)
     ]
     parameters.sort(key=lambda each: -each.share)
     fast = [each.parameter for each in sorted(parameters, key=lambda each: -each.fast_share)]
-    best, promising = _candidates(space, surrogate, trials, points)
+    best, promising = _candidates(space, surrogates, trials, points)
     gain = promising[0].gain if promising else None
     return Beliefs(
         looked_at=len(points),
@@ -193,18 +193,59 @@ def _values(
     )
 
 
+class _Surrogates:
+    """A surrogate for each branch of which something was measured; points of other branches nobody believes anything
+    of."""
+
+    def __init__(self, space: Space, seed: int, points: Indices, objectives: Floats) -> None:
+        self._space = space
+        self._best = float(objectives.min(initial=np.inf))
+        self.known: dict[int, Surrogate] = {}
+        for place, mine, inside in space.parts(points):
+            branch = space.branches[place]
+            surrogate = Surrogate.of(branch, seed, whole=len(branch) <= DEFAULT.screened_whole)
+            if np.isfinite(objectives[mine]).any() and surrogate.learn(inside, objectives[mine]):
+                self.known[place] = surrogate
+
+    def known_of(self, points: Indices) -> Indices:
+        """Those of the points that something is believed of."""
+        known = np.zeros(len(points), dtype=np.bool_)
+        for place, mine, _ in self._space.parts(points):
+            known |= mine & (place in self.known)
+        return points[known]
+
+    def believe(self, points: Indices) -> tuple[Floats, Floats, Floats]:
+        """The ends and, between them, the middle of the interval that should hold each objective (n,): low, mid, high;
+        as measured."""
+        ends = np.full((3, len(points)), np.nan)
+        for place, mine, inside in self._space.parts(points):
+            if place in self.known and len(inside):
+                mean, deviation = self.known[place].believe(inside)
+                for row, sigmas in enumerate((-SIGMAS, 0.0, SIGMAS)):
+                    ends[row, mine] = self.known[place].as_measured(mean + sigmas * deviation)
+        return ends[0], ends[1], ends[2]
+
+    def gains(self, points: Indices) -> Floats:
+        """The expected improvement over the best of all branches at each point (n,)."""
+        gains = np.zeros(len(points))
+        for place, mine, inside in self._space.parts(points):
+            if place in self.known and len(inside):
+                gains[mine] = np.exp(self.known[place].gains(inside, inside[:0], self._best))
+        return gains
+
+
 def _candidates(
-    space: Space, surrogate: Surrogate, trials: JudgedPoints, points: Indices
+    space: Space, surrogates: _Surrogates, trials: JudgedPoints, points: Indices
 ) -> tuple[Belief, tuple[Belief, ...]]:
     """The point believed to be the fastest, and those that are expected to improve most on what was measured."""
     if len(points) < len(space):  # a sample: what is near the best is not left to it
         elites = trials.points[np.argsort(trials.objectives, kind="stable")[:BEST]]
         near = [space.neighbours(int(elite), radius=int(space.rows.max())) for elite in elites]
-        points = np.unique(np.concatenate([points, trials.points, *near]))
-    mean, deviation = surrogate.believe(points)
+        points = surrogates.known_of(np.unique(np.concatenate([points, trials.points, *near])))
+    ends = surrogates.believe(points)
 
     def belief(place: int, gain: float | None) -> Belief:
-        low, mid, high = surrogate.as_measured(mean[place] + SIGMAS * deviation[place] * np.array([-1, 0, 1])).tolist()
+        low, mid, high = (float(each[place]) for each in ends)
         found, point = LogRatio(low=low, mid=mid, high=high).speedup, int(points[place])
         return Belief(
             point=space.point(point),
@@ -216,25 +257,25 @@ def _candidates(
         )
 
     left = np.flatnonzero(~np.isin(points, trials.points))
-    gains = np.exp(surrogate.gains(points[left], points[:0]))
+    gains = surrogates.gains(points[left])
     first = np.argsort(-gains, kind="stable")[:PROMISING]
     promising = tuple(belief(int(left[place]), float(gains[place])) for place in first)
-    return belief(int(np.argmin(mean)), None), promising
+    return belief(int(np.argmin(ends[1])), None), promising
 
 
 def _trust(space: Space, trials: JudgedPoints, seed: int) -> Trust | None:
     learned = int(LEARNED * len(trials.points))
+    surrogates = _Surrogates(space, seed, trials.points[:learned], trials.objectives[:learned])
     rest = np.flatnonzero(trials.measured[learned:]) + learned
-    surrogate = Surrogate.of(space, seed, whole=False)
-    if len(rest) < CHECKED or not surrogate.learn(trials.points[:learned], trials.objectives[:learned]):
+    rest = rest[np.isin(trials.points[rest], surrogates.known_of(trials.points[rest]))]
+    if len(rest) < CHECKED:
         return None
-    mean, deviation = surrogate.believe(trials.points[rest])
-    low, high = (surrogate.as_measured(mean + sigmas * deviation) for sigmas in (-SIGMAS, SIGMAS))
+    low, mid, high = surrogates.believe(trials.points[rest])
     found = trials.objectives[rest]
     return Trust(
         learned=learned,
         checked=len(rest),
-        rank_correlation=_rank_correlation(mean, found),
+        rank_correlation=_rank_correlation(mid, found),
         within=float(((low <= found) & (found <= high)).mean()),
     )
 

@@ -1,10 +1,10 @@
-"""Tunes every CPU space with one thread and with all, times the winners again, and keeps the figures.
+"""Tunes the CPU space for several problems, with one thread and with all, times the winners again, keeps the figures.
 
-    python -m benchmarks.attention.cpu [--trials N] [--json docs/results/cpu_attention.json] [--store PATH] [SPACE ...]
+    python -m benchmarks.attention.cpu [PROBLEM ...] [--trials N] [--json docs/results/cpu_attention.json]
 
-For each space and number of threads: a sweep; then the best variant in three fresh processes, 30 blocks each against
+For each problem and number of threads: a sweep; then the best variant in three fresh processes, 30 blocks each against
 the pinned SDPA backend interleaved in the same process, and 30 blocks against a second load of itself (A/A). The median
-of the three races, not the sweep's own estimate, is the result. Rows of other spaces that the JSON file holds
+of the three races, not the sweep's own estimate, is the result. Rows of other problems that the JSON file holds
 stay. Needs a quiet machine, for half an hour on two cores.
 """
 
@@ -30,16 +30,23 @@ from autotuner.tuning.workbench import Workbench, load_space
 from benchmarks.provenance import command_line
 
 BLOCKS = 30
-SPACES = ("sdpa_cpu", "sdpa_cpu_small", "sdpa_cpu_causal", "sdpa_cpu_bf16", "sdpa_cpu_long")
+SPACE = "sdpa_cpu"
+PROBLEMS = (
+    "(1,8,512,64) float32 full",
+    "(1,4,128,64) float32 full",
+    "(1,8,512,64) float32 causal",
+    "(1,8,512,64) bfloat16 full",
+    "(1,8,2048,128) float32 full",
+)
 
 
-def sweep(store: Store, space: str, threads: int | None, trials: int) -> tuple[Workbench, str]:
+def sweep(store: Store, space: str, problem: str, threads: int | None, trials: int) -> tuple[Workbench, str]:
     """Runs a sweep; the workbench and the name of its study."""
-    workbench = Workbench(load_space(space, threads))
+    workbench = Workbench(load_space(space, threads, [problem]))
 
     def listen(event: Event) -> None:
         if isinstance(event, Judged) and event.best is not None:
-            print(f"\r{space}: {event.judged}/{trials}, best ln ratio {event.best:+.3f}", end="", file=sys.stderr)
+            print(f"\r{problem}: {event.judged}/{trials}, best ln ratio {event.best:+.3f}", end="", file=sys.stderr)
 
     with closing(workbench.executor()) as executor:
         driver = workbench.driver(store, executor, listen=listen)
@@ -91,16 +98,16 @@ def row(store: Store, workbench: Workbench, study: str, seconds: float) -> dict[
 
 
 def merged(rows: list[dict[str, Any]], path: Path | None) -> list[dict[str, Any]]:
-    """The new rows, with those of other spaces and thread counts that the file holds, in the order of SPACES."""
-    new = {(row["space"], row["threads"]): row for row in rows}
+    """The new rows, with those of other problems and thread counts that the file holds, in the order of PROBLEMS."""
+    new = {(row["problem"], row["threads"]): row for row in rows}
     old = json.loads(path.read_text())["rows"] if path and path.exists() else []
-    both = {**{(row["space"], row["threads"]): row for row in old}, **new}
-    return [both[key] for key in sorted(both, key=lambda key: (SPACES.index(key[0]), key[1]))]
+    both = {**{(row["problem"], row["threads"]): row for row in old}, **new}
+    return [both[key] for key in sorted(both, key=lambda key: (PROBLEMS.index(key[0]), key[1]))]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("spaces", nargs="*", metavar="SPACE", default=SPACES)
+    parser.add_argument("problems", nargs="*", metavar="PROBLEM", default=PROBLEMS)
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 0], help="0 stands for all")
     parser.add_argument("--store", type=Path, help="keep the studies here, and go on with them")
@@ -108,9 +115,9 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder, closing(Store.open(str(options.store or f"{folder}/s.db"))) as store:
-        for space, threads in itertools.product(options.spaces, options.threads):
+        for problem, threads in itertools.product(options.problems, options.threads):
             started = time.monotonic()
-            workbench, study = sweep(store, space, threads or None, options.trials)
+            workbench, study = sweep(store, SPACE, problem, threads or None, options.trials)
             rows.append(row(store, workbench, study, time.monotonic() - started))
             print(json.dumps(rows[-1]), flush=True)
     document = {

@@ -14,7 +14,6 @@ the JSON file holds. Needs a GPU that nothing else uses.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 import time
@@ -39,6 +38,7 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Calibration, Heat, Outcome
 from autotuner.values.problem import Problem
 from benchmarks.provenance import ROOT, command_line
+from benchmarks.throughput.rates import of_impl
 
 IMPLS = ("scalar", "cublas", "wmma", "mma")
 MISSION = (1, 8, 512, 64)
@@ -106,14 +106,8 @@ def sweep(
 
 
 def restricted(workbench: Workbench, impl: str) -> Workbench:
-    """The workbench over the points of one implementation alone, from the one nearest to the default point."""
-    space = workbench.space
-    wanted = space.row_of({**space.file.default, "IMPL": impl})
-    column = space.parameters.index("IMPL")
-    mine = space.rows[:, column] == wanted[column]
-    default = space.point(space.nearest(wanted, exclude=~mine))
-    file = space.file.model_copy(update={"default": default})
-    workbench.space = dataclasses.replace(space, file=file, rows=space.rows[mine])
+    """The workbench over the points of one implementation alone."""
+    workbench.space = of_impl(workbench.space, impl)
     return workbench
 
 

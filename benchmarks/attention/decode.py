@@ -3,7 +3,7 @@
     python -m benchmarks.attention.decode [--json docs/results/decode_attention.json] [--shapes 1,7,8] [--rounds 21]
         [--points 40]
 
-Of each shape it tries points of the space search_spaces/sdpa_decode.toml, keeps those that are right and fastest, and
+Of each shape it tries points of `decode` in search_spaces/sdpa_cuda.toml, keeps those that are right and fastest, and
 times them again beside every backend: graphs of forwards, replayed in random order, warm and cold. Needs a GPU that
 nothing else uses.
 """
@@ -62,7 +62,7 @@ def points_of(workbench: Workbench, multiprocessors: int, most: int) -> list[int
     row_warps = min(4, math.ceil(rows / 16))
     groups = problem.batch * problem.heads_kv * math.ceil(rows / (16 * row_warps))
     wanted = {max(1, round(multiprocessors * each / groups)) for each in AT_ONCE}
-    known = [int(value) for value in workbench.space.file.parameters["SPLIT"].values]
+    known = [int(value) for value in workbench.space.file.parameters["SPLIT"]]
     splits = {min(known, key=lambda value: abs(value - each)) for each in wanted}
     found = []
     for index in range(len(workbench.space)):
@@ -88,7 +88,7 @@ def right(outputs: tuple[torch.Tensor, ...], truth: Truth) -> bool:
 def timed_at(text: str, rounds: int, most: int) -> Figures:
     """The figures of one shape."""
     problem = SdpaProblem.parse(text)
-    workbench = Workbench(load_space("sdpa_decode", problems=[text]))
+    workbench = Workbench(load_space("sdpa_cuda", problems=[text]).only("decode"))
     chosen = points_of(workbench, int(workbench.device.facts["MULTIPROCESSORS"]), most)
     built = dict(zip(chosen, workbench.build_all(chosen), strict=True))
     truth = compute_truth(Case(name=text, problem=problem, distribution="randn"), 1, "cuda")

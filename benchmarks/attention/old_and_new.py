@@ -84,7 +84,7 @@ def few_queries() -> Iterator[dict[str, Any]]:
     """The fastest warm point of each shape of IMPL = decode. Needs the GPU, whose facts the space depends on."""
     for row in json.loads((RESULTS / "decode_attention.json").read_text())["shapes"]:
         us = {name: of["median"] for name, of in row["warm"]["us"].items() if "=" in name}
-        workbench = Workbench(load_space("sdpa_decode", problems=[row["problem"]]))
+        workbench = Workbench(load_space("sdpa_cuda", problems=[row["problem"]]).only("decode"))
         multiprocessors = int(workbench.device.facts["MULTIPROCESSORS"])
         points = map(workbench.space.point, points_of(workbench, multiprocessors, len(workbench.space)))
         label = min(us, key=us.__getitem__)

@@ -46,13 +46,8 @@ from benchmarks.attention.interleaved import (
 from benchmarks.provenance import command_line
 from benchmarks.tuned import Set, tuned
 
-SPACES = {
-    "(1,8,512,64) float16 full": "sdpa_sm90",
-    "(4,16,1024,64) float16 full": "sdpa_wgmma",
-    "(1,32,2048,128) float16 full": "sdpa_wgmma",
-}
-"""The space of each shape: that of mma for the one that leaves multiprocessors idle."""
-SHAPES = tuple(SPACES)
+SPACE = "sdpa_cuda"
+SHAPES = ("(1,8,512,64) float16 full", "(4,16,1024,64) float16 full", "(1,32,2048,128) float16 full")
 BACKENDS = ("cudnn", "flash", "efficient")
 STATES = {"warm": False, "cold": True}
 DENSE, SAME, VIEWS, COPIES = "dense point", "dense point on views", "point of views", "copies"
@@ -74,7 +69,7 @@ def winners(text: str, trials: int, finals_minutes: float) -> tuple[Points, list
     rows: list[Figures] = []
     for each in (text, of_views(text)):
         with tempfile.TemporaryDirectory() as folder:
-            row = tuned(Set("sdpa", SPACES[text], (each,)), each, Path(folder) / "studies.db", options)
+            row = tuned(Set("sdpa", SPACE, (each,)), each, Path(folder) / "studies.db", options)
         if "parameters" not in row:
             raise SystemExit(f"{each}: {row.get('error', 'no winner')}")
         points[each] = row["parameters"]

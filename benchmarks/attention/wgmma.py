@@ -120,7 +120,7 @@ class Room:
     """The space on one problem, and the conditions to judge under there."""
 
     def __init__(self, problem: SdpaProblem) -> None:
-        file = load_space("sdpa_wgmma")
+        file = load_space("sdpa_cuda").only("wgmma")
         self.workbench = Workbench(file.model_copy(update={"problems": (problem,)}))
         self.problem = problem
         self._seeds = fresh_seeds()

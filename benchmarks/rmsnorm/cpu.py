@@ -1,8 +1,8 @@
-"""Tunes the CPU spaces of rmsnorm with one thread and with all, times the winners again, and keeps the figures.
+"""Tunes the CPU space of rmsnorm for two problems, with one thread and with all, times the winners again.
 
-    python -m benchmarks.rmsnorm.cpu [--trials N] [--json docs/results/cpu_rmsnorm.json] [--store PATH] [SPACE ...]
+    python -m benchmarks.rmsnorm.cpu [--trials N] [--json docs/results/cpu_rmsnorm.json] [--store PATH] [PROBLEM ...]
 
-For each space and number of threads: a sweep, then the best variant against the pinned baseline as
+For each problem and number of threads: a sweep, then the best variant against the pinned baseline as
 benchmarks/attention/cpu.py does it. Beside that stand the times of every baseline at the sweep's start: torch's
 rms_norm, and what torch's compiler makes of it; and what a copy reaches. Needs a quiet machine, for half an hour on two
 cores.
@@ -25,7 +25,8 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.workbench import Workbench
 from benchmarks.attention.cpu import row, sweep
 
-SPACES = ("rmsnorm_cpu", "rmsnorm_cpu_short")
+SPACE = "rmsnorm_cpu"
+PROBLEMS = ("(512,4096) float32", "(4096,1024) float32")
 
 
 def calibrated(store: Store, study: str) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def calibrated(store: Store, study: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("spaces", nargs="*", metavar="SPACE", default=SPACES)
+    parser.add_argument("problems", nargs="*", metavar="PROBLEM", default=PROBLEMS)
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 0], help="0 stands for all")
     parser.add_argument("--store", type=Path, help="keep the studies here, and go on with them")
@@ -47,9 +48,9 @@ def main() -> None:
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder, closing(Store.open(str(options.store or f"{folder}/s.db"))) as store:
-        for space, threads in itertools.product(options.spaces, options.threads):
+        for problem, threads in itertools.product(options.problems, options.threads):
             started = time.monotonic()
-            workbench, study = sweep(store, space, threads or None, options.trials)
+            workbench, study = sweep(store, SPACE, problem, threads or None, options.trials)
             found = row(store, workbench, study, time.monotonic() - started)
             moved = workbench.conditions.problems[0].bytes / found["microseconds"] / 1e3
             rows.append({**found, **calibrated(store, study), "gigabytes_a_second": moved})

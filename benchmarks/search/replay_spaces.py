@@ -17,11 +17,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.spaces.fields import Parameter
-from autotuner.spaces.space import Space, SpaceFile
+from autotuner.spaces.branch import Branch
+from autotuner.spaces.space import BranchPoints, Space, SpaceFile
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Device, Outcome
@@ -227,12 +227,11 @@ def _of_entries(name: str, device: str, entries: list[Entry]) -> Recorded:
     columns = {key: _encoded([entry.configuration[key] for entry in entries]) for key in entries[0].configuration}
     varying = {key: column for key, column in columns.items() if len(column[0]) > 1}
     names = _identifiers(varying)
-    values = {"IMPL": (RECORDED,), **{names[key]: column[0] for key, column in varying.items()}}
-    places = [np.zeros(len(entries), dtype=np.int16), *(column[1] for column in varying.values())]
-    rows = np.stack(places, axis=1).astype(np.int16)
+    values = {names[key]: column[0] for key, column in varying.items()}
+    rows = np.array([column[1] for column in varying.values()], dtype=np.int16).reshape(len(values), len(entries)).T
     if math.prod(map(len, values.values())) >= 2**63:
         raise InputError("the product of the numbers of values exceeds 64 bits")
-    order = np.lexsort(rows.T[::-1])
+    order = np.lexsort(rows.T[::-1]) if values else np.arange(len(entries))
     rows = np.asfortranarray(rows[order])
     if len(rows) > 1 and (rows[1:] == rows[:-1]).all(axis=1).any():
         raise InputError("a configuration is there twice")
@@ -243,16 +242,17 @@ def _of_entries(name: str, device: str, entries: list[Entry]) -> Recorded:
 def _space(name: str, values: dict[str, tuple[Value, ...]], rows: NDArray[np.int16]) -> Space:
     """With its first point as the default one: a file names none."""
     default = {parameter: each[place] for (parameter, each), place in zip(values.items(), rows[0], strict=True)}
+    branch = Branch(impl=RECORDED, parameters=values, default=default)
     file = SpaceFile(
         path=f"{name}.toml",
         title=f"recorded: {name}",
         family=RECORDED,
         backend="cuda",
         problems=(PROBLEM,),
-        parameters={parameter: Parameter(values=each) for parameter, each in values.items()},
-        default=default,
+        branches=(branch,),
     )
-    return Space(file, facts={}, rows=rows, raw_count=len(rows), applied=(), removed=())
+    points = BranchPoints(branch, {}, file.problems, rows, raw_count=len(rows), applied=(), removed=())
+    return Space(file, facts={}, branches=(points,))
 
 
 def _recorded(name: str, device: str, space: Space, entries: Sequence[Entry]) -> Recorded:
@@ -366,6 +366,25 @@ class Landscape(Model):
         default=None, description="relative: how far two loads of one binary differ, by the A/A races of the sweep"
     )
     points: tuple[LandscapePoint, ...]
+
+    @field_validator("space", mode="before")
+    @classmethod
+    def _of_one_branch(cls, space: Any) -> Any:
+        """A space as it was kept when a file had one table of parameters: those kept so have one implementation."""
+        if not isinstance(space, dict) or "branches" in space:
+            return space
+        parts = ("parameters", "amounts", "constraints", "derived", "expected_latency", "default")
+        document = {name: value for name, value in space.items() if name not in parts}
+        (impl,) = space["parameters"]["IMPL"]["values"]
+        branch = {name: space[name] for name in parts if name in space}
+        lists = {name: each["values"] for name, each in space["parameters"].items() if name != "IMPL"}
+        default = {name: value for name, value in space["default"].items() if name != "IMPL"}
+        rules = [
+            {"expression": each["expression"], "reason": each["reason"], "place": f"constraints[{i}]", "limit": False}
+            for i, each in enumerate(space["constraints"])
+        ]
+        branch |= {"impl": impl, "parameters": lists, "default": default, "constraints": rules}
+        return {**document, "branches": [branch]}
 
     @classmethod
     def read(cls, path: Path) -> Landscape:

@@ -79,8 +79,12 @@ class Found(NamedTuple):
 
 def unaided(recorded: Recorded) -> Recorded:
     """The same space, whose file expects no latency."""
-    file = recorded.space.file.model_copy(update={"expected_latency": {}})
-    return replace(recorded, space=replace(recorded.space, file=file))
+    branches = [
+        replace(each, branch=each.branch.model_copy(update={"expected_latency": {}}))
+        for each in recorded.space.branches
+    ]
+    file = recorded.space.file.with_branches(each.branch for each in branches)
+    return replace(recorded, space=replace(recorded.space, file=file, branches=tuple(branches)))
 
 
 def near_optimal(recorded: Recorded) -> frozenset[int]:

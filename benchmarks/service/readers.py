@@ -40,7 +40,7 @@ from benchmarks.provenance import provenance
 from benchmarks.service.made_up import spread_times, write
 from tests.helpers.browser import served
 
-SPACE = "sdpa_cpu_small"
+SPACE = "sdpa_cpu"
 A_SECOND = 2.0
 """Requests a second of one reader."""
 ALLOWED_MS = 10.0

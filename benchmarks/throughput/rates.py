@@ -97,15 +97,25 @@ def fresh_cache() -> Iterator[Path]:
 
 def within(space: Space, points: Sequence[int]) -> Space:
     """The space of these points alone; its default is its own if that is among them, else the first."""
-    default = space.default_index if space.default_index in points else points[0]
-    file = space.file.model_copy(update={"default": space.point(default)})
-    return dataclasses.replace(space, file=file, rows=space.rows[sorted(points)])
+    default = space.point(space.default_index if space.default_index in points else points[0])
+    chosen = []
+    for place, _, inside in space.parts(np.array(sorted(points), dtype=np.int64)):
+        branch = space.branches[place]
+        document = branch.branch
+        if branch.impl == default["IMPL"]:
+            own = {name: value for name, value in default.items() if name != "IMPL"}
+            document = document.model_copy(update={"default": own})
+        if len(inside):
+            chosen.append(dataclasses.replace(branch, branch=document, rows=branch.rows[inside]))
+    chosen.sort(key=lambda branch: branch.impl != default["IMPL"])
+    file = space.file.with_branches(branch.branch for branch in chosen)
+    return dataclasses.replace(space, file=file, branches=tuple(chosen))
 
 
 def of_impl(space: Space, impl: str) -> Space:
     """The part of the space with that IMPL."""
-    column = space.rows[:, space.parameters.index("IMPL")]
-    return within(space, np.flatnonzero(column == space.values["IMPL"].index(impl)).tolist())
+    branch, first = space.branch_of(impl) or (space.branches[0], 0)
+    return within(space, list(range(first, first + len(branch))))
 
 
 def sweep(

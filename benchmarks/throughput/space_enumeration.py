@@ -104,7 +104,7 @@ def measure() -> dict[str, object]:
     return {
         "raw_points": space.raw_count,
         "valid_points": len(space),
-        "removed": list(space.removed),
+        "removed": list(space.branches[0].removed),
         "seconds": round(min(seconds), 4),
         "seconds_worst": round(max(seconds), 4),
         "peak_rss_mb": round(peak_rss_mb(), 1),

@@ -46,7 +46,7 @@ from autotuner.values.versions import version_of
 from benchmarks import holds
 from benchmarks.provenance import command_line
 
-SPACES = {"cpu": "sdpa_cpu_small", "cuda": "sdpa_cuda"}
+SPACES = {"cpu": "sdpa_cpu", "cuda": "sdpa_cuda"}
 CALM_SAMPLES = 15
 
 

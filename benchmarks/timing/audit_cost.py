@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +35,24 @@ MOST = 0.05
 Row = dict[str, Any]
 
 
-def swept(space: str, options: argparse.Namespace) -> Row:
+def swept(space: str, problem: str, options: argparse.Namespace) -> Row:
     """A sweep of the space, and what audits took of it."""
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder) / "studies.db")
-        words = ["tune", space, "--store", store, "--out", str(Path(folder) / "best.json")]
+        words = [
+            "tune",
+            space,
+            *(["--problem", problem] if problem else []),
+            "--store",
+            store,
+            "--out",
+            str(Path(folder) / "best.json"),
+        ]
         limits = {"--trials": options.trials, "--minutes": options.minutes, "--finals-minutes": options.finals_minutes}
         words += [str(each) for pair in limits.items() for each in pair]
         done = run([sys.executable, "-m", "autotuner", *words], ROOT, os.environ)
         if done.code:
-            sys.exit(f"the sweep of {space} ended with exit code {done.code}")
+            sys.exit(f"the sweep of {space} {problem} ended with exit code {done.code}")
         with closing(Store.open(store, read_only=True)) as opened:
             (study,) = queries.names(opened)
             found = {**of_study(opened, study), **phases(done)}
@@ -91,6 +100,7 @@ def merged(path: Path, rows: Sequence[Row]) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("spaces", nargs="+", metavar="SPACE")
+    parser.add_argument("--problem", nargs="*", default=[""], help="of each space; none: its own")
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--finals-minutes", type=float, default=2.0)
@@ -98,13 +108,13 @@ def main() -> None:
     holds.add_option(parser)
     options = parser.parse_args()
     made, rows = provenance([options.json]), []
-    for space in options.spaces:
-        rows.append({**swept(space, options), "command": made["command"], "when": made["when"]})
+    for space, problem in product(options.spaces, options.problem):
+        rows.append({**swept(space, problem, options), "command": made["command"], "when": made["when"]})
         print(json.dumps(rows[-1]), flush=True)
         if options.json is not None:
             options.json.write_text(json.dumps({"rows": merged(options.json, rows)}, indent=1) + "\n")
     if options.hold:
-        shares = {row["space"]: row["share"] for row in rows}
+        shares = {f"{row['space']} {row['problems']}": row["share"] for row in rows}
         holds.require([f"{name}: audits took {share:.1%}" for name, share in shares.items() if share >= MOST])
 
 

@@ -244,6 +244,7 @@ class Kept:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("spaces", nargs="+", metavar="SPACE")
+    parser.add_argument("--problem", action="append", default=[], help="in place of the spaces' own")
     parser.add_argument("--points", type=int, default=300)
     parser.add_argument("--cache", default="warm,cold")
     parser.add_argument("--seconds", type=float, default=float("inf"))
@@ -268,7 +269,7 @@ def main() -> None:
     given = arguments()
     kept, caches = Kept(given.json, given.seed, earlier(given)), given.cache.split(",")
     for name in given.spaces:
-        bench = Workbench(load_space(name))
+        bench = Workbench(load_space(name, problems=given.problem))
         kept.device = bench.device.name
         kept.settle(name, partial(gated, bench))
         wanted = kept.lacking(name, given.points, caches)

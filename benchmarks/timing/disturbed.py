@@ -44,7 +44,7 @@ from benchmarks import holds
 from benchmarks.provenance import command_line
 from benchmarks.timing.disturbance import disturbed
 
-SPACES = {"cpu": "sdpa_cpu_small", "cuda": "sdpa_cuda"}
+SPACES = {"cpu": "sdpa_cpu", "cuda": "sdpa_cuda"}
 OFF_BY, LONGER = 0.10, 3.0
 """By how much a figure may be off, relative, and how many times longer a disturbed sweep may take."""
 

@@ -20,14 +20,14 @@ from autotuner.race.heat import heat
 from autotuner.race.race import Incumbent, measure
 from autotuner.race.tie import ratios_between
 from autotuner.run.line import GatedLine, Passed
-from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.tuning.workbench import Workbench
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.variant import Value, Variant
 from benchmarks.timing.disturbance import disturbed
 from tests.helpers.lines import cuda_line
-from tests.helpers.points import first_of
+from tests.helpers.points import alone, first_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -136,12 +136,9 @@ def test_what_the_device_can_do_is_measured(backend: GatedLine, conditions: Cond
     assert ceilings.bytes > 1e11
 
 
-SHIPPED = (("sdpa_cuda", "scalar"), ("sdpa_cuda", "cublas"), ("sdpa_cuda", "wmma"), ("sdpa_cuda", "mma"))
-
-
-@pytest.mark.parametrize(("space", "impl"), [*SHIPPED, ("sdpa_decode", "decode")])
-def test_every_shipped_implementation_passes(space: str, impl: str) -> None:
-    workbench = Workbench(load_space(space))
+@pytest.mark.parametrize("impl", ["scalar", "cublas", "wmma", "mma", "decode"])
+def test_every_shipped_implementation_passes(impl: str) -> None:
+    workbench = Workbench(alone(impl))
     assert isinstance(workbench.toolchain, CudaToolchain)
     backend = cuda_line(workbench.toolchain, workbench.family)()
     wanted = workbench.variant(first_of(workbench.space, impl))
@@ -161,7 +158,7 @@ def test_every_shipped_implementation_passes(space: str, impl: str) -> None:
 def test_a_right_variant_of_views_passes_every_level(load: str, lengths: str) -> None:
     """In memory of their own, outputs lie in rows apart; and K and V of all batches may be the same."""
     problem = f"(2,4,128,64) float16 full{lengths} bshd"
-    workbench = Workbench(load_space("sdpa_cuda", problems=[problem]))
+    workbench = Workbench(alone("mma", problem))
     assert isinstance(workbench.toolchain, CudaToolchain)
     space = workbench.space
     row = space.row_of(space.point(space.default_index) | {"LOAD": load})
@@ -192,7 +189,7 @@ def test_warpgroup_products_of_views_and_groups_pass_every_level(problem: str) -
     assert isinstance(found, CudaFacts), found
     if found.sm != 90:
         pytest.skip("needs sm_90")
-    workbench = Workbench(load_space("sdpa_wgmma", problems=[problem]))
+    workbench = Workbench(alone("wgmma", problem))
     assert isinstance(workbench.toolchain, CudaToolchain)
     space = workbench.space
     row = space.row_of(space.point(space.default_index) | WARPGROUPS[problem])

@@ -74,9 +74,26 @@ def test_a_space_file_has_the_limits_of_the_family_beside_it(tmp_path: Path) -> 
     family(tmp_path, KERNEL, LIMITS)
     (tmp_path / "x.toml").write_text(SPACE)
     file = load_space(str(tmp_path / "x.toml"))
-    assert [each.place for each in file.constraints] == ["cpu.constraints[0]", "cpu.wide.constraints[0]"]
-    assert file.parameters["WIDTH"].when == 'IMPL == "wide"'
-    assert list(file.expected_latency) == ["STEP", "TIME"]
+    wide = file.branch("wide")
+    places = [each.place for each in wide.constraints if ".constraints" in each.place]
+    assert places == ["cpu.constraints[0] of tiles", "cpu.wide.constraints[0] of tiles"]
+    assert list(file.branch("plain").parameters) == ["BLOCK"]
+    assert list(wide.expected_latency) == ["STEP", "TIME"]
+
+
+PLAIN = """
+[cpu.plain.expected_latency]
+STEP = "7 * BLOCK"
+TIME = "STEP + 1"
+"""
+
+
+def test_each_implementation_has_its_own_expected_latency(tmp_path: Path) -> None:
+    family(tmp_path, KERNEL, LIMITS + PLAIN)
+    (tmp_path / "x.toml").write_text(SPACE)
+    file = load_space(str(tmp_path / "x.toml"))
+    assert file.branch("plain").expected_latency == {"STEP": "7 * BLOCK", "TIME": "STEP + 1"}
+    assert file.branch("wide").expected_latency == {"STEP": "VECTORS * 10", "TIME": "STEP + PAIRS"}
 
 
 BAD = [

@@ -117,7 +117,7 @@ TEXTS = [*ODD, *(f'"{each}"' for each in EXPRESSIONS)]
 SHOW_SPACE = ["space show space.toml", "space show space.toml --json"]
 _WORDS = """
 --help --version -- - -x space.toml rows/kernel.toml all studies.db folder loop pipe /dev/null /dev/full /dev/zero
-0 1 2 -1 6 99999999999999999999 nan inf -inf 1e999 0.0001 sm_90 cuda:0 cpu sdpa_cpu_small scalar small simulated
+0 1 2 -1 6 99999999999999999999 nan inf -inf 1e999 0.0001 sm_90 cuda:0 cpu sdpa_cpu scalar small simulated
 postgresql://a:bad@h:port/x sqlite:///x?timeout=y sqlite:// mysql://x :// file:x a=b IMPL=plain IMPL= = ffffffff [/red]
 json package c evolution x.svg 5G 1e9T 16-64 64-16 18:30 90m 99:99 (1,2,64,64)
 """

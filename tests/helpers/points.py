@@ -1,15 +1,24 @@
-"""Points of a space, by what they are."""
+"""Points of a space, and parts of the shipped ones, by what they are."""
 
 from __future__ import annotations
 
-from autotuner.spaces.space import Space
-from autotuner.values.variant import Value
+from autotuner.spaces.space import Space, SpaceFile
+from autotuner.tuning.workbench import load_space
 
 
 def first_of(space: Space, impl: str) -> int:
-    """The point of an implementation that is nearest to the default point."""
-    wanted: dict[str, Value] = {**space.file.default, "IMPL": impl}
-    row = space.row_of(wanted)
-    column = space.parameters.index("IMPL")
-    mine = space.rows[:, column] == row[column]
-    return space.nearest(row, exclude=~mine)
+    """The default point of an implementation."""
+    found = space.branch_of(impl)
+    assert found is not None
+    branch, first = found
+    return first + branch.default_index
+
+
+MADE_FOR = {"wgmma": "(1,32,2048,128) float16 full", "decode": "(1,32:8,1x4096,128) float16 full"}
+"""A problem of the kind that an implementation is for, where it is not that of the shipped space."""
+
+
+def alone(impl: str, problem: str = "") -> SpaceFile:
+    """The shipped CUDA space with one implementation alone, for a problem that it is made for or this one."""
+    wanted = problem or MADE_FOR.get(impl, "")
+    return load_space("sdpa_cuda", problems=[wanted] if wanted else ()).only(impl)

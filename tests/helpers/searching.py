@@ -11,22 +11,25 @@ from optuna.trial import Trial
 from autotuner.search.covariance import Floats, Indices
 from autotuner.search.evolution import EvolutionarySampler
 from autotuner.search.settings import DEFAULT, SearchSettings
-from autotuner.spaces.space import Space
+from autotuner.spaces.space import BranchPoints, Space
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
 
 SPACE = simulated.space()
-ALL = np.arange(len(SPACE))
+ALONE = simulated.alone("fancy")
+"""The branch with the most parameters, as a space of its own."""
+BRANCH = ALONE.branches[0]
+ALL = np.arange(len(BRANCH))
 NOBODY = ALL[:0]
 
 
 def judged(n: int, seed: int = 0) -> tuple[Indices, Floats]:
-    """Some points in random order, and the logarithm of what they take; +inf for a reject."""
-    points = np.random.default_rng(seed).choice(len(SPACE), size=n, replace=False)
-    return points, np.array([objective(SPACE, int(point)) for point in points])
+    """Some points of the branch in random order, and the logarithm of what they take; +inf for a reject."""
+    points = np.random.default_rng(seed).choice(len(BRANCH), size=n, replace=False)
+    return points, np.array([objective(BRANCH, int(point)) for point in points])
 
 
-def objective(space: Space, point: int) -> float:
+def objective(space: Space | BranchPoints, point: int) -> float:
     found = simulated.truth(Variant.of("sdpa", "cpu", space.point(point)))
     return math.inf if found.fault is not None else math.log(found.us)
 
@@ -35,9 +38,9 @@ def ask(study: optuna.Study, space: Space) -> tuple[Trial, dict[str, Value]]:
     """The next trial and its point, suggested as the driver does."""
     trial = study.ask()
     point: dict[str, Value] = {}
-    for name in space.file.order:
-        if space.file.exists(name, point, {**space.facts, **space.file.shared_facts}):
-            point[name] = trial.suggest_categorical(name, space.values[name])  # type: ignore[assignment]
+    point["IMPL"] = trial.suggest_categorical("IMPL", space.values["IMPL"])  # type: ignore[assignment]
+    for name in space.file.branch(str(point["IMPL"])).parameters:
+        point[name] = trial.suggest_categorical(name, space.values[name])  # type: ignore[assignment]
     return trial, point
 
 

@@ -32,13 +32,9 @@ BLOCK = [8, 16, 32, 64, 128]
 UNROLL = [1, 2, 4, 8]
 STAGES = [1, 2, 3]
 
-[parameters.WIDTH]
-values = [4, 8, 16]
-when = 'IMPL == "fancy"'
-
-[parameters.MODE]
-values = ["a", "b", "c"]
-when = 'IMPL == "fancy"'
+[parameters.fancy]
+WIDTH = [4, 8, 16]
+MODE = ["a", "b", "c"]
 
 [[constraints]]
 expression = "BLOCK * STAGES <= 256"
@@ -61,6 +57,12 @@ DEVICE = Device(backend="cpu", name="simulated", facts={"THREADS_ALLOWED": 1}, e
 def space() -> Space:
     """516 or so valid points, with conditional parameters."""
     return Space.enumerate(SpaceFile.parse(TOML, Path("simulated.toml")), DEVICE.facts)
+
+
+def alone(impl: str, text: str = TOML) -> Space:
+    """The space of one of its implementations alone."""
+    file = SpaceFile.parse(text, Path("simulated.toml"))
+    return Space.enumerate(file.only(impl), DEVICE.facts)
 
 
 def small_space() -> Space:

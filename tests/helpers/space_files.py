@@ -32,16 +32,16 @@ dtype = "float32"
 [parameters]
 IMPL = ["scalar", "simd"]
 BLOCK_N = [32, 64, 128, 256]
-[parameters.VEC_WIDTH]
-values = [4, 8, 16]
-when = 'IMPL == "simd"'
-[parameters.FUSE]
-values = [0, 1]
-when = "VEC_WIDTH > 4 and CPU_FMA"
+[parameters.simd]
+VEC_WIDTH = [4, 8, 16]
+FUSE = [0, 1]
 
 [[constraints]]
 expression = "VEC_WIDTH * 4 <= CPU_VECTOR_BYTES"
 reason = "registers are no wider"
+[[constraints]]
+expression = "FUSE == 0 or (VEC_WIDTH > 4 and CPU_FMA)"
+reason = "it fuses wide vectors"
 [[constraints]]
 expression = "SEQ_Q % (BLOCK_N // 2) == 0"
 reason = "whole tiles"
@@ -70,5 +70,4 @@ def replaced(*pairs: tuple[str, str]) -> str:
 def file_of(parameters: dict[str, Any], constraints: list[str], default: dict[str, Value], **rest: Any) -> SpaceFile:
     reasons = [{"expression": text, "reason": "because"} for text in constraints]
     common = {"title": "t", "family": "sdpa", "backend": "cpu", "problems": [PROBLEM, {**PROBLEM, "seq_q": 12}]}
-    document = {**common, "parameters": parameters, "constraints": reasons, "default": default, **rest}
-    return SpaceFile.model_validate(document, strict=True)
+    return SpaceFile.of({**common, "parameters": parameters, "constraints": reasons, "default": default, **rest})

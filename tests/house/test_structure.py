@@ -24,7 +24,6 @@ from benchmarks.cli import commands_page
 
 ROOT = Path(__file__).parent.parent.parent
 SPACES = sorted(config.spaces_dir().glob("*.toml"))
-OWN_ARCHITECTURE = {"sdpa_sm89": "sm_89", "sdpa_sm90": "sm_90", "sdpa_wgmma": "sm_90"}
 """Of the CUDA spaces that are made for one."""
 
 
@@ -120,9 +119,9 @@ def test_every_space_loads_and_its_kernel_takes_its_points(path: Path) -> None:
     on_a_gpu = file.backend == "cuda"
     if on_a_gpu and config.nvcc() is None:
         pytest.skip("needs nvcc")
-    workbench = Workbench(file, OWN_ARCHITECTURE.get(path.stem, "sm_90") if on_a_gpu else None)
+    workbench = Workbench(file, "sm_90" if on_a_gpu else None)
     assert len(workbench.space) > 0
-    assert workbench.space.point(workbench.space.default_index) == dict(file.default)
+    assert workbench.space.point(workbench.space.default_index) == file.default
 
 
 @pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)
@@ -130,7 +129,7 @@ def test_the_default_point_is_valid_on_a_plain_machine(path: Path) -> None:
     """One thread, 16-byte vectors, no special instructions; the least architecture a space is for, no cuBLAS."""
     file = load_space(str(path))
     if file.backend == "cuda":
-        plain = {**architecture(OWN_ARCHITECTURE.get(path.stem, "sm_80")).facts(), "CUBLAS": False}
+        plain = {**architecture("sm_80").facts(), "CUBLAS": False}
     else:
         plain = {**cpu_facts(1), "CPU_VECTOR_BYTES": 16, "CPU_BF16_DOT": False, "CPU_FMA": False}
     assert Space.enumerate(file, plain).default_index >= 0

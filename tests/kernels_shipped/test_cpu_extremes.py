@@ -26,7 +26,7 @@ SCALAR: dict[str, Value] = {"BLOCK_N": 64, "EXP": "poly5", "UNROLL": 4, "THREADS
 
 def loaded(problem: SdpaProblem, impl: str, **parameters: Value) -> LoadedVariant:
     """A variant of the shipped family; of `simd` the default point of a CPU space with these parameters."""
-    here = Workbench(load_space("sdpa_cpu_bf16" if problem.dtype == "bfloat16" else "sdpa_cpu"))
+    here = Workbench(load_space("sdpa_cpu", problems=[str(problem)]))
     point = dict(here.variant(here.space.default_index).parameters) if impl == "simd" else dict(SCALAR)
     variant = Variant(family="sdpa", backend="cpu", impl=impl, parameters={**point, **parameters})
     made = build(here.family, variant, problem, here.toolchain)

@@ -24,18 +24,21 @@ from autotuner.values.verdict import Verdict
 
 pytestmark = [pytest.mark.timed, pytest.mark.alone]
 
-SPACES = sorted(path.stem for path in config.spaces_dir().glob("sdpa_cpu*.toml"))
+PROBLEMS = {
+    "(1,8,512,64) float32 full": [],
+    "(1,4,128,64) float32 full": [],
+    "(1,8,512,64) float32 causal": [pytest.mark.slow],
+    "(1,8,512,64) bfloat16 full": [pytest.mark.slow],
+    "(1,8,2048,128) float32 full": [pytest.mark.slow],
+}
+"""Those that take long are slow; the sources are those of the others."""
 QUICK, THOROUGH = 2, 8
-LONG = {"sdpa_cpu_long", "sdpa_cpu_causal", "sdpa_cpu_bf16"}
-"""Spaces whose tests take long; the sources are those of the others."""
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in SPACES]
-)
+@pytest.fixture(scope="module", params=[pytest.param(each, marks=marks) for each, marks in PROBLEMS.items()])
 def workbench(request: pytest.FixtureRequest) -> Workbench:
-    """A workbench for each shipped space."""
-    return Workbench(load_space(request.param))
+    """A workbench for each kind of problem."""
+    return Workbench(load_space("sdpa_cpu", problems=[request.param]))
 
 
 def outcomes(workbench: Workbench, indices: list[int]) -> Iterator[Outcome]:
@@ -87,10 +90,8 @@ def test_many_random_points_pass_the_gate(workbench: Workbench) -> None:
 @pytest.mark.slow
 @pytest.mark.sampled(2)
 def test_the_scalar_source_passes_too(workbench: Workbench) -> None:
-    column = workbench.space.parameters.index("IMPL")
-    scalar = workbench.space.file.parameters["IMPL"].values.index("scalar")
-    indices = np.flatnonzero(workbench.space.rows[:, column] == scalar)
-    for outcome in outcomes(workbench, [int(indices[0]), int(indices[-1])]):
+    branch, first = workbench.space.branch_of("scalar") or pytest.fail("no point of scalar")
+    for outcome in outcomes(workbench, [first, first + len(branch) - 1]):
         assert outcome.fault is None, (outcome.variant, outcome.fault)
 
 

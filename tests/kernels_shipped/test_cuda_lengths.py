@@ -17,27 +17,28 @@ from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, moved
 from autotuner.spaces.space import Space
-from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.tuning.workbench import Workbench
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Value
 from benchmarks.attention.interleaved import variant_forward
+from tests.helpers.points import alone
 
 FULL, CAUSAL = "(3,4,96x160,64) float16 full lengths", "(3,4,96x160,64) float16 causal bottom_right lengths"
 GROUPS = "(3,8:2,33x700,128) bfloat16 full lengths bshd lse"
 ONE, FEW = "(3,8:2,1x700,128) float16 full lengths", "(3,8:2,4x700,64) float16 causal bottom_right lengths bshd lse"
 CASES: tuple[tuple[str, str, Mapping[str, Value]], ...] = (
-    ("sdpa_cuda", FULL, {"IMPL": "mma", "FIXED": 0}),
-    ("sdpa_cuda", FULL, {"IMPL": "mma", "FIXED": 1, "WARPS_N": 4, "STAGES": 1}),
-    ("sdpa_cuda", CAUSAL, {"IMPL": "mma", "FIXED": 0, "WARPS_N": 2, "Q_FROM": "shared"}),
-    ("sdpa_cuda", GROUPS, {"IMPL": "mma", "FIXED": 0, "STAGES": 3}),
-    ("sdpa_decode", ONE, {"MERGE": "device", "SPLIT": 8, "PACK_GQA": 1}),
-    ("sdpa_decode", ONE, {"SPLIT": 1, "PACK_GQA": 0}),
-    ("sdpa_decode", FEW, {"MERGE": "device", "SPLIT": 4, "PACK_GQA": 1}),
+    ("mma", FULL, {"FIXED": 0}),
+    ("mma", FULL, {"FIXED": 1, "WARPS_N": 4, "STAGES": 1}),
+    ("mma", CAUSAL, {"FIXED": 0, "WARPS_N": 2, "Q_FROM": "shared"}),
+    ("mma", GROUPS, {"FIXED": 0, "STAGES": 3}),
+    ("decode", ONE, {"MERGE": "device", "SPLIT": 8, "PACK_GQA": 1}),
+    ("decode", ONE, {"SPLIT": 1, "PACK_GQA": 0}),
+    ("decode", FEW, {"MERGE": "device", "SPLIT": 4, "PACK_GQA": 1}),
 )
-"""A space, a problem with lengths, and what its point has: the others are as in the default point, or near it."""
+"""An implementation, a problem with lengths, and what its point has; the rest is near the default point."""
 CLUSTERS: tuple[tuple[str, str, Mapping[str, Value]], ...] = (
-    ("sdpa_cuda", CAUSAL, {"IMPL": "mma", "FIXED": 0, "SPLIT": 2}),
-    ("sdpa_decode", FEW, {"MERGE": "cluster", "SPLIT": 4, "PACK_GQA": 0}),
+    ("mma", CAUSAL, {"FIXED": 0, "SPLIT": 2}),
+    ("decode", FEW, {"MERGE": "cluster", "SPLIT": 4, "PACK_GQA": 0}),
 )
 """Those that only devices with clusters have."""
 LEAST = {"float16": 2e-3, "bfloat16": 1.6e-2}
@@ -100,8 +101,8 @@ def require_close(problem: SdpaProblem, found: Tensors, inputs: Tensors, lengths
         torch.testing.assert_close(each, of, atol=1e-2, rtol=1e-3)
 
 
-def captured_and_replayed(space: str, text: str, wanted: Mapping[str, Value]) -> None:
-    here = Workbench(load_space(space, problems=[text]))
+def captured_and_replayed(impl: str, text: str, wanted: Mapping[str, Value]) -> None:
+    here = Workbench(alone(impl, text))
     problem = here.conditions.compiled_for
     assert isinstance(problem, SdpaProblem)
     (artifact,) = here.build_all([chosen(here.space, wanted)])
@@ -131,17 +132,17 @@ def captured_and_replayed(space: str, text: str, wanted: Mapping[str, Value]) ->
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("space", "text", "wanted"), CASES)
-def test_one_graph_serves_lengths_that_change(space: str, text: str, wanted: Mapping[str, Value]) -> None:
-    captured_and_replayed(space, text, wanted)
+@pytest.mark.parametrize(("impl", "text", "wanted"), CASES)
+def test_one_graph_serves_lengths_that_change(impl: str, text: str, wanted: Mapping[str, Value]) -> None:
+    captured_and_replayed(impl, text, wanted)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("space", "text", "wanted"), CLUSTERS)
-def test_one_graph_of_clusters_serves_lengths_that_change(space: str, text: str, wanted: Mapping[str, Value]) -> None:
+@pytest.mark.parametrize(("impl", "text", "wanted"), CLUSTERS)
+def test_one_graph_of_clusters_serves_lengths_that_change(impl: str, text: str, wanted: Mapping[str, Value]) -> None:
     if torch.cuda.get_device_capability()[0] < 9:
         pytest.skip("there are clusters from sm_90 on")
-    captured_and_replayed(space, text, wanted)
+    captured_and_replayed(impl, text, wanted)
 
 
 # What the tests above compare with, where there is no GPU ------------------------------------------------------------

@@ -19,11 +19,12 @@ from autotuner.forge.status import OUTSIDE_DOMAIN
 from autotuner.ops.sdpa import OP
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs
-from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.tuning.workbench import Workbench
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from tests.emulator.emulator import HERE, cuda_include
+from tests.helpers.points import alone
 from tests.mutants.warpgroups import POINT, Mutant, mutants
 
 pytestmark = pytest.mark.skipif(
@@ -39,6 +40,7 @@ driver.record_words(*given["words"])
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.outcome import Artifact
+from tests.helpers.points import alone, alone
 
 class Device:
     type = "cuda"
@@ -101,7 +103,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @cache
 def workbench() -> Workbench:
-    return Workbench(load_space("sdpa_wgmma"), "sm_90")
+    return Workbench(alone("wgmma"), "sm_90")
 
 
 def built(impl: str, text: str, family: Family | None = None) -> Artifact:

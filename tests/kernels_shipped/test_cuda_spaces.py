@@ -26,11 +26,10 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.helpers.points import first_of
+from tests.helpers.points import alone, first_of
 
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
-SPACES = ("sdpa_cuda", "sdpa_sm89", "sdpa_sm90", "sdpa_wgmma", "sdpa_cuda_smoke")
-HOPPER = ("sdpa_sm90", "sdpa_wgmma")
+SPACES = ("sdpa_cuda", "sdpa_cuda_smoke")
 RANDOM, PARTS = 20, 5
 
 
@@ -45,9 +44,7 @@ def workbench(request: pytest.FixtureRequest) -> Workbench:
 
 
 def impls(workbench: Workbench) -> Iterator[str]:
-    for impl in workbench.space.values["IMPL"]:
-        if impl != "cublas" or has_cublas():
-            yield str(impl)
+    yield from (branch.impl for branch in workbench.space.branches)
 
 
 def require_good(workbench: Workbench, points: list[int]) -> None:
@@ -76,12 +73,10 @@ def test_random_valid_points_are_built(workbench: Workbench, part: int) -> None:
     """RANDOM points are in parts: nvcc takes a second of CPU for each."""
     draw = random.Random(20)
     names = list(impls(workbench))
-    column = workbench.space.parameters.index("IMPL")
     points: list[int] = []
     for index in range(RANDOM):  # as many of each implementation
-        place = workbench.space.values["IMPL"].index(names[index % len(names)])
-        candidates = (workbench.space.rows[:, column] == place).nonzero()[0]
-        points.append(int(draw.choice(candidates)))
+        branch, first = workbench.space.branch_of(names[index % len(names)]) or pytest.fail("no such branch")
+        points.append(first + draw.randrange(len(branch)))
     count = RANDOM // PARTS  # in a row, so that a part has several implementations
     require_good(workbench, points[part * count : (part + 1) * count])
 
@@ -92,9 +87,7 @@ def test_the_host_side_of_cublas_is_built_where_its_headers_are(workbench: Workb
     require_good(workbench, [first_of(workbench.space, "cublas")])
 
 
-@pytest.mark.parametrize(
-    ("name", "arch"), [each for each in product(SPACES, ARCHITECTURES) if each[0] not in HOPPER or each[1] == "sm_90"]
-)
+@pytest.mark.parametrize(("name", "arch"), list(product(SPACES, ARCHITECTURES)))
 def test_the_spaces_hold_what_they_promise(name: str, arch: str) -> None:
     """The parameters are those that the sources read, the default point is valid, and the big ones are big."""
     if config.nvcc() is None:
@@ -109,8 +102,7 @@ def hopper(problem: Problem | None = None) -> Workbench:
     """The space of warpgroup products."""
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
-    file = load_space("sdpa_wgmma")
-    return Workbench(file.model_copy(update={"problems": (problem,)}) if problem else file, "sm_90")
+    return Workbench(alone("wgmma", "" if problem is None else str(problem)), "sm_90")
 
 
 def test_warpgroup_products_are_built_for_one_architecture_alone() -> None:

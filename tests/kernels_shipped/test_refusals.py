@@ -6,18 +6,16 @@ import pytest
 
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.errors import SpaceError
+from tests.helpers.points import alone
 
 DENSE = {"scalar", "wmma"}
 """They serve dense tensors with as many heads of K and V as of Q, and have one output. So does cublas, for which the
 headers may not be there."""
 
 
-def served_by(text: str, name: str = "sdpa_cuda") -> set[object]:
-    """The implementations of a space that have a valid point."""
-    space = Workbench(load_space(name, problems=[text]), "sm_90").space
-    column = space.parameters.index("IMPL")
-    values = space.file.parameters["IMPL"].values
-    return {values[place] for place in set(space.rows[:, column].tolist())}
+def served_by(text: str) -> set[str]:
+    """The implementations of the space that have a valid point."""
+    return {branch.impl for branch in Workbench(load_space("sdpa_cuda", problems=[text]), "sm_90").space.branches}
 
 
 @pytest.mark.parametrize(
@@ -50,7 +48,7 @@ def test_others_are_served_by_mma_alone(text: str) -> None:
     ],
 )
 def test_views_groups_and_log_sum_exps_are_served_by_wgmma(text: str) -> None:
-    assert served_by(text, "sdpa_wgmma") == {"wgmma"}
+    assert "wgmma" in served_by(text)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +59,6 @@ def test_views_groups_and_log_sum_exps_are_served_by_wgmma(text: str) -> None:
         ("(1,8,512,80) float16 full", "its tiles are made for rows of 64 and 128; mma takes others"),
     ],
 )
-def test_what_wgmma_does_not_serve_leaves_its_space_empty(text: str, reason: str) -> None:
+def test_what_wgmma_does_not_serve_leaves_its_branch_empty(text: str, reason: str) -> None:
     with pytest.raises(SpaceError, match=reason):
-        served_by(text, "sdpa_wgmma")
+        Workbench(alone("wgmma", text), "sm_90")

@@ -15,13 +15,13 @@ from autotuner.search.covariance import Floats, Hypers, Indices, Likelihood, Ste
 from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.search.surrogate import Surrogate
 from autotuner.values.known_points import KnownPoints
-from tests.helpers.searching import ALL, NOBODY, SPACE, judged
+from tests.helpers.searching import ALL, BRANCH, NOBODY, judged
 
 
 def covariance(hypers: Hypers, one: Indices, other: Indices) -> float:
     """Matern 5/2 of the steps between two rows of value indices, written out."""
     total: float = 0.0
-    for j, values in enumerate(SPACE.values.values()):
+    for j, values in enumerate(BRANCH.values.values()):
         a, b = int(one[j]), int(other[j])
         if a == b:
             continue
@@ -36,14 +36,16 @@ def covariance(hypers: Hypers, one: Indices, other: Indices) -> float:
 def textbook(model: Surrogate, points: Indices, objectives: Floats, at: Indices) -> tuple[Floats, Floats]:
     """Mean and deviation by the formulas of Rasmussen and Williams, 2.25 and 2.26, in double precision."""
     targets, shift, scale = surrogate._standard(objectives)
-    belief, unit = (np.zeros(len(SPACE)), 1.0) if model.earlier is None else (model.earlier.belief, model.earlier.scale)
+    belief, unit = (
+        (np.zeros(len(BRANCH)), 1.0) if model.earlier is None else (model.earlier.belief, model.earlier.scale)
+    )
     trend = model.hypers.slope**0.5 * belief
     expected = belief * unit / scale
     level = 0.0 if model.earlier is None else (targets - expected[points]).mean()
     beyond = targets - expected[points] - level
 
     def between(a: int, b: int) -> float:
-        return covariance(model.hypers, SPACE.rows[a], SPACE.rows[b]) + float(trend[a] * trend[b])
+        return covariance(model.hypers, BRANCH.rows[a], BRANCH.rows[b]) + float(trend[a] * trend[b])
 
     among = np.array([[between(a, b) for b in points] for a in points])
     across = np.array([[between(a, b) for b in points] for a in at])
@@ -66,7 +68,7 @@ def known_points() -> KnownPoints:
 @pytest.mark.parametrize("n", [6, 40])
 def test_it_believes_what_the_textbook_says(whole: bool, n: int, told: KnownPoints | None) -> None:
     points, objectives = judged(n)
-    model = Surrogate.of(SPACE, 0, whole, told)
+    model = Surrogate.of(BRANCH, 0, whole, told)
     assert model.learn(points, objectives)
     at = ALL[::17]
     mean, deviation = model.believe(at)
@@ -78,8 +80,8 @@ def test_it_believes_what_the_textbook_says(whole: bool, n: int, told: KnownPoin
 @pytest.mark.parametrize("told", [None, known_points()], ids=["cold", "warm"])
 def test_the_gradient_of_the_likelihood(told: KnownPoints | None) -> None:
     points, objectives = judged(25)
-    steps = Steps(SPACE)
-    earlier = Surrogate.of(SPACE, 0, whole=False, known=told).earlier
+    steps = Steps(BRANCH)
+    earlier = Surrogate.of(BRANCH, 0, whole=False, known=told).earlier
     likelihood = Likelihood(steps, points, surrogate._standard(objectives)[0], earlier)
     draw = np.random.default_rng(1)
     d = len(steps)
@@ -95,11 +97,11 @@ def test_the_gradient_of_the_likelihood(told: KnownPoints | None) -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_learning_one_by_one_and_at_once_are_the_same_to_the_last_bit(whole: bool) -> None:
     points, objectives = judged(70)
-    steady = Surrogate.of(SPACE, 5, whole)
+    steady = Surrogate.of(BRANCH, 5, whole)
     for n in range(1, 71):
         known = steady.learn(points[:n], objectives[:n])
         if n % 9 == 0:
-            fresh = Surrogate.of(SPACE, 5, whole)
+            fresh = Surrogate.of(BRANCH, 5, whole)
             assert fresh.learn(points[:n], objectives[:n]) == known
             assert np.array_equal(fresh.gains(ALL, points[:3]), steady.gains(ALL, points[:3]))
 
@@ -108,7 +110,7 @@ def test_more_points_than_it_is_conditioned_on() -> None:
     """The better half decides; the rest is drawn, the same each time."""
     as_many = SearchSettings(conditioned_unkept=DEFAULT.conditioned)
     points, objectives = judged(450)
-    one, two = Surrogate.of(SPACE, 1, whole=True), Surrogate.of(SPACE, 1, whole=False, settings=as_many)
+    one, two = Surrogate.of(BRANCH, 1, whole=True), Surrogate.of(BRANCH, 1, whole=False, settings=as_many)
     one.learn(points, objectives)
     two.learn(points, objectives)
     assert np.corrcoef(one.believe(ALL)[0], two.believe(ALL)[0])[0, 1] > 0.9999
@@ -121,7 +123,7 @@ def test_more_points_than_it_is_conditioned_on() -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_what_is_being_judged_leaves_less_to_learn_there(whole: bool) -> None:
     points, objectives = judged(30)
-    model = Surrogate.of(SPACE, 0, whole)
+    model = Surrogate.of(BRANCH, 0, whole)
     model.learn(points, objectives)
     unjudged = np.setdiff1d(ALL, points)
     before = model.gains(unjudged, NOBODY)

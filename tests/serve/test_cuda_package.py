@@ -19,6 +19,7 @@ from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact
 from autotuner.values.table import DispatchTable, TableEntry
+from tests.helpers.points import alone
 from tests.helpers.tables import RATIO, served
 
 PROGRAM = """
@@ -37,8 +38,8 @@ def workbenches() -> list[Workbench]:
     """One whose kernels are launched by the op's own launcher, one with a host side of its own, and this on views."""
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
-    dense = [Workbench(load_space(name), "sm_90") for name in ("sdpa_cuda_smoke", "sdpa_wgmma")]
-    return [*dense, Workbench(load_space("sdpa_wgmma", problems=["(2,8:2,256,64) float16 causal bshd"]), "sm_90")]
+    dense = [Workbench(file, "sm_90") for file in (load_space("sdpa_cuda_smoke"), alone("wgmma"))]
+    return [*dense, Workbench(alone("wgmma", "(2,8:2,256,64) float16 causal bshd"), "sm_90")]
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,14 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.serve.c_source import write_c_folder
 from autotuner.serve.folder import Source
 from autotuner.serve.package import write_folder
-from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.tuning.workbench import Workbench
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.table import DispatchTable, TableVariant
+from tests.helpers.points import alone
 from tests.helpers.tables import served, table
 
-SPACES = ("sdpa_cuda_smoke", "sdpa_wgmma")
+IMPLEMENTATIONS = ("mma", "wgmma")
 """One whose kernels are launched by the op's own launcher, and one with a host side of its own."""
 TORCH = """
 import sys
@@ -235,12 +236,12 @@ int main() { return tried(8, 512, 64) || tried(32, 2048, 128) || puts("well") < 
 
 @pytest.fixture(scope="module")
 def exported() -> tuple[DispatchTable, Source]:
-    return exported_of(*SPACES)
+    return exported_of(*IMPLEMENTATIONS)
 
 
-def exported_of(*spaces: str, problem: str = "") -> tuple[DispatchTable, Source]:
-    """Each space's default variant serves its first problem, or that one, on this device."""
-    made = [Workbench(load_space(name, problems=[problem] if problem else ())) for name in spaces]
+def exported_of(*impls: str, problem: str = "") -> tuple[DispatchTable, Source]:
+    """Each implementation's default variant serves a problem that it is made for, or that one, on this device."""
+    made = [Workbench(alone(impl, problem)) for impl in impls]
     variants: list[TableVariant] = []
     entries: list[tuple[SdpaProblem, str | None]] = []
     for place, each in enumerate(made):
@@ -262,17 +263,17 @@ def test_a_package_serves_graphs_streams_threads_and_compiled_models(
 
 @pytest.mark.gpu
 def test_blocks_that_merge_through_the_workspace_may_overlap_with_those_of_another_stream(tmp_path: Path) -> None:
-    tried_with_torch(exported_of("sdpa_decode"), DECODE, tmp_path)
+    tried_with_torch(exported_of("decode"), DECODE, tmp_path)
 
 
 @pytest.mark.gpu
 def test_one_graph_of_a_package_serves_lengths_that_change_in_place(tmp_path: Path) -> None:
-    tried_with_torch(exported_of("sdpa_decode", problem="(3,8:2,1x700,128) float16 full lengths"), LENGTHS, tmp_path)
+    tried_with_torch(exported_of("decode", problem="(3,8:2,1x700,128) float16 full lengths"), LENGTHS, tmp_path)
 
 
 @pytest.mark.gpu
 def test_a_package_serves_views_and_groups_by_warpgroup_products(tmp_path: Path) -> None:
-    tried_with_torch(exported_of("sdpa_wgmma", problem="(2,8:2,256,64) float16 causal bshd"), VIEWS, tmp_path)
+    tried_with_torch(exported_of("wgmma", problem="(2,8:2,256,64) float16 causal bshd"), VIEWS, tmp_path)
 
 
 def tried_with_torch(exported: tuple[DispatchTable, Source], script: str, folder: Path) -> None:

@@ -14,14 +14,15 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.tuning.workbench import Workbench
 from autotuner.values.outcome import Artifact
+from tests.helpers.points import alone
 from tests.helpers.tables import served, table, write
 
 
-def loaded(space: str, problem: str, path: Path) -> tuple[SdpaProblem, Any]:
-    """An export whose table has the default variant of a space, for its first problem or that one."""
-    here = Workbench(load_space(space, problems=[problem] if problem else ()))
+def loaded(impl: str, problem: str, path: Path) -> tuple[SdpaProblem, Any]:
+    """An export whose table has the default variant of an implementation, for that problem, or for one of its own."""
+    here = Workbench(alone(impl, problem))
     (artifact,) = here.build_all([here.space.default_index])
     assert isinstance(artifact, Artifact), artifact
     tuned = here.conditions.compiled_for
@@ -43,14 +44,14 @@ def drawn(problem: SdpaProblem, seed: int) -> list[Tensor]:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("space", "text"),
+    ("impl", "text"),
     [
-        ("sdpa_decode", "(3,8:2,1x700,128) float16 full lengths"),
-        ("sdpa_cuda", "(3,4,96x160,64) float16 full lengths"),
+        ("decode", "(3,8:2,1x700,128) float16 full lengths"),
+        ("mma", "(3,4,96x160,64) float16 full lengths"),
     ],
 )
-def test_one_graph_serves_lengths_that_change_in_place(space: str, text: str, tmp_path: Path) -> None:
-    problem, ours = loaded(space, text, tmp_path / "best.json")
+def test_one_graph_serves_lengths_that_change_in_place(impl: str, text: str, tmp_path: Path) -> None:
+    problem, ours = loaded(impl, text, tmp_path / "best.json")
     (q, k, v), keys = drawn(problem, 0), problem.seq_k
     lengths = torch.full((problem.batch,), keys, dtype=torch.int32, device="cuda")
     ours(q, k, v, enable_gqa=problem.grouped, key_lengths=lengths)
@@ -74,7 +75,7 @@ def test_one_graph_serves_lengths_that_change_in_place(space: str, text: str, tm
 def test_a_thread_that_has_no_context_yet_is_served(tmp_path: Path) -> None:
     """What torch does in it before the launch comes from its cache of memory, and makes none."""
 
-    problem, ours = loaded("sdpa_cuda_smoke", "", tmp_path / "best.json")
+    problem, ours = loaded("mma", "", tmp_path / "best.json")
     q, k, v = drawn(problem, 0)
     expected = scaled_dot_product_attention(q, k, v, is_causal=problem.causal, enable_gqa=problem.grouped)
     torch.empty_like(q)  # and given back: the result of the call takes its place

@@ -25,7 +25,8 @@ DEAD = [0, 1]
 ALIAS = ["a", "b", "c"]
 BROKEN = [0, 1]
 TIED = [1, 2, 3]
-ONLY = { values = [1, 2], when = 'IMPL == "other"' }
+[parameters.other]
+ONLY = [1, 2]
 
 [[constraints]]
 expression = "TIED == ALIVE"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotuner.spaces.space import Space, SpaceFile
+from autotuner.spaces.space import BranchPoints, Space, SpaceFile
 from autotuner.values.errors import SpaceError
 from tests.helpers import simulated
 
@@ -24,22 +24,27 @@ def space_of(text: str = TEXT) -> Space:
     return Space.enumerate(SpaceFile.parse(text, Path("derived.toml")), simulated.DEVICE.facts)
 
 
-SPACE = space_of()
+def branch_of(text: str = TEXT) -> BranchPoints:
+    """The branch that has every quantity."""
+    return space_of(text).branches[1]
 
 
-def amounts(space: Space, quantity: int, seq_q: int = 64) -> list[float]:
-    """Written out: BLOCKS, or VECTORS; NaN where there is no WIDTH."""
+SPACE, BRANCH = space_of(), branch_of()
+
+
+def amounts(space: BranchPoints, quantity: int, seq_q: int = 64) -> list[float]:
+    """Written out: BLOCKS, or VECTORS."""
     points = [space.point(index) for index in range(len(space))]
     if quantity == 0:
         return [math.log2(2 * math.ceil(seq_q / int(point["BLOCK"]))) for point in points]
-    return [math.log2(int(p["BLOCK"]) // int(p["WIDTH"])) if "WIDTH" in p else math.nan for p in points]
+    return [math.log2(int(point["BLOCK"]) // int(point["WIDTH"])) for point in points]
 
 
 def test_quantities_of_every_point() -> None:
     for quantity in range(2):
-        np.testing.assert_allclose(SPACE.derived[:, quantity], amounts(SPACE, quantity))
-    assert np.isnan(SPACE.derived[:, 1]).any()
-    assert space_of(simulated.TOML).derived.shape == (len(SPACE), 0)
+        np.testing.assert_allclose(BRANCH.derived[:, quantity], amounts(BRANCH, quantity))
+    assert list(SPACE.branches[0].branch.derived) == ["BLOCKS"], "what names WIDTH is of the branch that has it"
+    assert branch_of(simulated.TOML).derived.shape == (len(BRANCH), 0)
 
 
 @pytest.mark.parametrize(

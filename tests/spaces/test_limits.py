@@ -13,7 +13,7 @@ from autotuner.spaces.limits import Limits
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.errors import KernelError, SpaceError
 from autotuner.views.space_tables import space_document, space_shown
-from tests.helpers.limited import LIMITS, TEXT
+from tests.helpers.limited import LIMITS, TEXT, rule
 
 FACTS = {"THREADS_ALLOWED": 1}
 
@@ -35,8 +35,13 @@ problems = [{ batch = 1, heads = 2, seq_q = 64, seq_k = 64, head_dim = 64, dtype
 [parameters]
 IMPL = ["plain", "wide", "split"]
 BLOCK = [8, 16, 32, 64]
-WIDTH = { values = [4, 8, 16], when = 'IMPL != "plain"' }
-PARTS = { values = [1, 2, 4], when = 'IMPL == "split"' }
+
+[parameters.wide]
+WIDTH = [4, 8, 16]
+
+[parameters.split]
+WIDTH = [4, 8, 16]
+PARTS = [1, 2, 4]
 
 [[constraints]]
 expression = 'BLOCK <= 32 and (IMPL != "wide" or BLOCK != 32)'
@@ -62,9 +67,9 @@ def test_a_space_with_limits_is_that_with_everything_written_out() -> None:
     found, written = space_of(), Space.enumerate(SpaceFile.parse(WRITTEN), FACTS)
     assert found.digest == written.digest
     np.testing.assert_array_equal(found.rows, written.rows)
-    np.testing.assert_array_equal(found.derived, written.derived)
-    assert found.expected is not None
-    np.testing.assert_array_equal(found.expected, written.expected)
+    np.testing.assert_array_equal(found.branches[1].derived, written.branches[1].derived)
+    assert found.branches[2].expected is not None
+    np.testing.assert_array_equal(found.branches[2].expected, written.branches[2].expected)
 
 
 def test_a_limit_binds_where_its_implementation_is_chosen() -> None:
@@ -78,10 +83,40 @@ def test_a_limit_binds_where_its_implementation_is_chosen() -> None:
     }
 
 
+def test_a_branch_has_the_parameters_that_its_implementation_reads() -> None:
+    found = {each.impl: list(each.parameters) for each in file_of().branches}
+    assert found == {"plain": ["BLOCK"], "wide": ["BLOCK", "WIDTH"], "split": ["BLOCK", "WIDTH", "PARTS"]}
+
+
+def test_values_are_those_of_the_file_of_its_table_of_the_branch_or_else_of_the_family() -> None:
+    reads = {**LIMITS.parameters, "wide": {"BLOCK": (8, 16), "WIDTH": (2, 4)}}
+    limits = LIMITS.model_copy(update={"parameters": reads, "defaults": {"wide": {"WIDTH": 4}}})
+    plain = (
+        TEXT.replace("WIDTH = [4, 8, 16]\n", "").replace('"wide", "split"]', '"wide"]').replace("PARTS = [1, 2, 4]", "")
+    )
+    wide = file_of(plain, limits).branch("wide")
+    assert wide.parameters == {"BLOCK": (8, 16, 32, 64), "WIDTH": (2, 4)}
+    assert wide.default == {"BLOCK": 8, "WIDTH": 4}
+    own = plain.replace("[[constraints]]", "[parameters.wide]\nWIDTH = [16]\n[[constraints]]")
+    assert file_of(own, limits).branch("wide").parameters["WIDTH"] == (16,)
+
+
+def test_a_file_that_names_no_implementation_has_all_that_serve_the_problem() -> None:
+    values = {name: dict.fromkeys(reads, (8, 16)) for name, reads in LIMITS.parameters.items()}
+    served = {"split": {"dtypes": rule('DTYPE in ["float16"]', "its sources have dtype float16")}}
+    limits = LIMITS.model_copy(update={"parameters": values, "served": served})
+    text = TEXT[: TEXT.index("[parameters]")]
+    space = space_of(text, limits)
+    assert [branch.impl for branch in space.branches] == ["plain", "wide", "odd"]
+    assert space.left_out == {"split": "its sources have dtype float16 (cpu.split.dtypes of tiles)"}
+
+
 def test_limits_of_implementations_that_the_space_has_not_are_left_out() -> None:
     file = file_of(TEXT.replace('["plain", "wide", "split"]', '["plain", "split"]'))
-    assert [each.place for each in file.constraints] == ["", "cpu.constraints[0]", "cpu.split.constraints[0]"]
-    assert (list(file.amounts), file.derived, list(file.expected_latency)) == (["TWICE"], {}, ["STEP", "TIME"])
+    split = file.branch("split")
+    places = ["constraints[0]", "cpu.constraints[0] of tiles", "cpu.split.constraints[0] of tiles"]
+    assert [each.place for each in split.constraints] == places
+    assert (list(split.amounts), split.derived, list(split.expected_latency)) == (["TWICE"], {}, ["STEP", "TIME"])
 
 
 @pytest.mark.parametrize(
@@ -97,7 +132,7 @@ def test_limits_of_implementations_that_the_space_has_not_are_left_out() -> None
         ("[default]", '[derived]\nVECTORS = "BLOCK"\n[default]', "derived.VECTORS: tiles/limits.toml has one of this"),
         ("[default]", '[amounts]\nROWS = "BLOCK"\n[default]', "amounts.ROWS: tiles/limits.toml has one of this name"),
         ("[default]", '[amounts]\nVECTORS = "BLOCK"\n[default]', "derived.VECTORS: amounts has this name"),
-        ("IMPL = [", "IMPL = 3 #", "parameters.IMPL: found 3, expected a list of values"),
+        ("IMPL = [", "IMPL = 3 #", "parameters.IMPL: found 3, expected a list"),
         ("[parameters]", "[parametres]", "parametres: unknown key; did you mean parameters?"),
         ("[[constraints]]", "[constraints]", "constraints: found"),
         ("[parameters]", "derived = 3\n[parameters]", "derived: found 3, expected a table"),
@@ -125,17 +160,15 @@ def test_what_is_wrong_with_the_file_comes_before_a_family_that_is_not_there() -
 def test_show_says_where_each_constraint_comes_from() -> None:
     space = space_of()
     found = space_document(space)["constraints"]
-    assert [each["place"] for each in found] == [
-        "",
-        "cpu.constraints[0]",
-        "cpu.wide.constraints[0]",
-        "cpu.wide.constraints[1]",
-        "cpu.split.constraints[0]",
-    ]
-    assert [each["limit_of"] for each in found] == [[], ["plain", "wide", "split"], ["wide"], ["wide"], ["split"]]
+    assert {(each["impl"], each["place"]) for each in found if each["impl"] == "wide"} == {
+        ("wide", "constraints[0]"),
+        ("wide", "cpu.constraints[0] of tiles"),
+        ("wide", "cpu.wide.constraints[0] of tiles"),
+        ("wide", "cpu.wide.constraints[1] of tiles"),
+    }
     printed = StringIO()
     Console(width=200, file=printed).print(space_shown(space))
     lines = printed.getvalue().splitlines()
-    assert [line.split()[2:4] for line in lines if "a choice of this search" in line] == [["space", "file"]]
-    assert [line.split()[2] for line in lines if "two rows at least" in line] == ["cpu.wide"]
-    assert any(line.split()[:2] == ["TWICE", "2"] for line in lines)
+    assert len([line for line in lines if "a choice of this search" in line and "space file" in line]) == 3
+    assert [line.split()[3] for line in lines if "two rows at least" in line] == ["cpu.wide"]
+    assert any(line.split()[1:3] == ["TWICE", "2"] for line in lines)

@@ -22,19 +22,18 @@ def test_the_example(tmp_path: Path) -> None:
     assert space.parameters == ("IMPL", "BLOCK_N", "VEC_WIDTH", "FUSE")
     assert space.values["BLOCK_N"] == (32, 64, 128, 256)
     assert (space.rows.dtype.name, space.rows.shape) == ("int16", (8, 4))
-    # BLOCK_N 128 and 256 do not divide the second problem's 96; 4 scalar points and 4 * (1 + 2 + 2) simd points are raw
+    # BLOCK_N 128 and 256 do not divide the second problem's 96; 4 scalar points and 4 * 3 * 2 simd points are raw
     assert [space.point(i) for i in range(len(space))] == [
+        *({"IMPL": "simd", "BLOCK_N": block, **rest} for block in (32, 64) for rest in VECTORS),
         {"IMPL": "scalar", "BLOCK_N": 32},
         {"IMPL": "scalar", "BLOCK_N": 64},
-        *({"IMPL": "simd", "BLOCK_N": block, **rest} for block in (32, 64) for rest in VECTORS),
     ]
-    assert space.raw_count == 24
-    assert sum(space.removed) == 16
-    assert space.alone == (8, 12)
+    assert space.raw_count == 28
+    assert [(sum(branch.removed), branch.alone) for branch in space.branches] == [(18, (8, 4, 12)), (2, (2,))]
     assert space.point(space.default_index) == space.file.default
 
 
-VECTORS: list[dict[str, int]] = [{"VEC_WIDTH": 4}, {"VEC_WIDTH": 8, "FUSE": 0}, {"VEC_WIDTH": 8, "FUSE": 1}]
+VECTORS: list[dict[str, int]] = [{"VEC_WIDTH": 4, "FUSE": 0}, {"VEC_WIDTH": 8, "FUSE": 0}, {"VEC_WIDTH": 8, "FUSE": 1}]
 
 
 BAD_FILES = [
@@ -49,9 +48,8 @@ BAD_FILES = [
     (("[32, 64, 128, 256]", "[" * 5000 + "]" * 5000), "nested deeper than 24 tables and lists"),
     (("[32, 64, 128, 256]", "9" * 5000), "a number beyond 64 bits"),
     (("seq_q = 512", "seqq = 512"), "problems[0].seqq: unknown key; did you mean seq_q?"),
-    (("values = [4, 8, 16]", "value = [4, 8, 16]"), "parameters.VEC_WIDTH.value: unknown key; did you mean values?"),
-    (('reason = "whole tiles"', ""), "constraints[1].reason: missing"),
-    (('reason = "whole tiles"', 'reason = ""'), "constraints[1].reason: found '', expected a string of at least 1"),
+    (('reason = "whole tiles"', ""), "constraints[2].reason: missing"),
+    (('reason = "whole tiles"', 'reason = ""'), "constraints[2].reason: found '', expected a string of at least 1"),
     (('title = "An example"', "title = 3"), "title: found 3, expected a string"),
     (('title = "An example"', 'path = "x"'), "path: unknown key"),
     (("threads = 2", "threads = 0"), 'threads: found 0, expected "all" or a positive integer'),
@@ -66,16 +64,16 @@ BAD_FILES = [
     (("head_dim = 64", "head_dim = 64\ncausal = true"), "problems[1].causal: found false (a boolean), expected true"),
     (("seq_q = 96", "seq_q = 512"), "problems[1]: found the same problem twice"),
     (("batch = 1", "batch = 0"), "problems[0].batch: found 0, expected a number greater than 0"),
-    (("[32, 64, 128, 256]", "[]"), "parameters.BLOCK_N.values: found no values"),
-    (("[32, 64, 128, 256]", "[32, 64, 32]"), "parameters.BLOCK_N.values: found 32 twice"),
-    (("[32, 64, 128, 256]", "[32, true]"), "parameters.BLOCK_N.values[1]: found true (a boolean), expected an integer"),
-    (("[32, 64, 128, 256]", "[32, 64.5]"), "parameters.BLOCK_N.values[1]: found 64.5 (a float), expected an integer"),
-    (("[32, 64, 128, 256]", "[32, [64]]"), "parameters.BLOCK_N.values[1]: found [64] (a list)"),
-    (("[32, 64, 128, 256]", "[32, 1979-05-27]"), "parameters.BLOCK_N.values[1]: found datetime.date(1979, 5, 27)"),
-    (("[32, 64, 128, 256]", '[32, "64"]'), "parameters.BLOCK_N.values: found both integers and strings"),
+    (("[32, 64, 128, 256]", "[]"), "parameters.BLOCK_N: found no values"),
+    (("[32, 64, 128, 256]", "[32, 64, 32]"), "parameters.BLOCK_N: found 32 twice"),
+    (("[32, 64, 128, 256]", "[32, true]"), "parameters.BLOCK_N[1]: found true (a boolean), expected an integer"),
+    (("[32, 64, 128, 256]", "[32, 64.5]"), "parameters.BLOCK_N[1]: found 64.5 (a float), expected an integer"),
+    (("[32, 64, 128, 256]", "[32, [64]]"), "parameters.BLOCK_N[1]: found [64] (a list)"),
+    (("[32, 64, 128, 256]", "[32, 1979-05-27]"), "parameters.BLOCK_N[1]: found datetime.date(1979, 5, 27)"),
+    (("[32, 64, 128, 256]", '[32, "64"]'), "parameters.BLOCK_N: found both integers and strings"),
     (("[32, 64, 128, 256]", "[9223372036854775808]"), "parameters.BLOCK_N[0]: a number beyond 64 bits"),
-    (("[32, 64, 128, 256]", '["a b"]'), "parameters.BLOCK_N.values[0]: found 'a b', expected a string of 1 to 64"),
-    (("[32, 64, 128, 256]", "64"), "parameters.BLOCK_N: found 64, expected a list of values, or a table"),
+    (("[32, 64, 128, 256]", '["a b"]'), "parameters.BLOCK_N[0]: found 'a b', expected a string of 1 to 64"),
+    (("[32, 64, 128, 256]", "64"), "parameters.BLOCK_N: found 64, expected a list"),
     (("[problems]", "[problems]]\n[[problemz]"), "problemz: unknown key; did you mean problems?"),
     (("[problems]]", "problems]]"), "not TOML"),
     (("[default]", "[default.x]"), "default.x: found {'IMPL': 'simd', 'BLOCK_N': 64, 'VEC_WIDTH': 4} (a table)"),
@@ -92,14 +90,10 @@ BAD_FILES = [
         ('"VEC_WIDTH * 4 <= CPU_VECTOR_BYTES"', "3"),
         "constraints[0].expression: found 3, expected a string with an expr",
     ),
-    (("'IMPL == \"simd\"'", '"IMPL =="'), "parameters.VEC_WIDTH.when: found 'IMPL ==': not an expression"),
-    (("'IMPL == \"simd\"'", "'IMPL == \"smid\"'"), "VEC_WIDTH.when: compares IMPL with 'smid', expected one of its"),
-    (("'IMPL == \"simd\"'", "'FUSE == 1'"), "when: found a circle FUSE -> VEC_WIDTH -> FUSE"),
-    (("'IMPL == \"simd\"'", "'VEC_WIDTH == 4'"), "parameters.VEC_WIDTH.when: found a circle VEC_WIDTH -> VEC_WIDTH"),
-    (("'IMPL == \"simd\"'", "'IMPL < 3'"), "parameters.VEC_WIDTH.when: 'IMPL < 3': a string and an integer cannot be"),
-    (("'IMPL == \"simd\"'", "'SEQ_Q > 100'"), "parameters.VEC_WIDTH.when: found SEQ_Q, which differs between"),
-    (('reason = "whole tiles"', 'reason = "x"\nlimit_of = ["simd"]'), "constraints[1].limit_of: unknown key"),
-    (('reason = "whole tiles"', 'reason = "x"\nplace = "cpu"'), "constraints[1].place: unknown key"),
+    (("[parameters.simd]", "[parameters.smid]"), "parameters.smid: no such implementation; did you mean simd?"),
+    (("VEC_WIDTH = [4, 8, 16]", "VEC_WIDTH = [4, 4]"), "parameters.simd.VEC_WIDTH: found 4 twice"),
+    (("CPU_FMA)", "CPU_FMA and IMPL == 'smid')"), "compares IMPL with 'smid', expected one of its values"),
+    (('reason = "whole tiles"', 'reason = "x"\nplace = "cpu"'), "constraints[2].place: unknown key"),
     (("[default]", '[amounts]\nROWS = "ROWS + 1"\nROWZ = "FUSE +"\n[default]'), "amounts.ROWZ: found 'FUSE +'"),
     (("[default]", '[amounts]\nrows = "3"\n[default]'), "amounts.rows: expected a name of capitals"),
     (("[default]", '[amounts]\nFUSE = "3"\n[default]'), "amounts.FUSE: a parameter or a fact has this name"),
@@ -111,7 +105,6 @@ BAD_FILES = [
     (("BLOCK_N = 64\n", "BLOCK_N = 63\n"), "default.BLOCK_N: found 63, expected one of 32, 64, 128, 256"),
     (("BLOCK_N = 64\n", "BLOCK_N = true\n"), "default.BLOCK_N: found true (a boolean), expected an integer"),
     (("BLOCK_N = 64\n", "BLOCK_M = 64\n"), "default.BLOCK_M: unknown parameter; did you mean BLOCK_N?"),
-    (('IMPL = "simd"', 'IMPL = "scalar"'), "default.VEC_WIDTH: the parameter does not exist at the default point"),
     (('title = "An example"', "title = "), "not TOML: Invalid value (at line 2"),
     (("VEC_WIDTH = 4\n", "IMPL = 'scalar'\n"), "not TOML: Cannot overwrite a value (at line"),
     (("VEC_WIDTH = 4\n", "VEC_WIDTH = 4\nX = ["), "not TOML: Invalid value (at end of document) (line"),
@@ -131,7 +124,7 @@ def test_what_a_file_may_not_say(change: tuple[str, str], message: str) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ('backend = "gpu"', "backend: no device 'gpu'; there are cpu, cuda"),
+        ('backend = "gpu"', "backend: sdpa has no implementation for 'gpu'"),
         ("threads = 2", "threads: a space for cuda has no such key; leave it out"),
     ],
 )
@@ -166,7 +159,7 @@ def text_of(document: dict[str, str]) -> str:
         ("problems", "[]", "problems: found (), expected a list of at least 1 item"),
         ("problems", "[3]", "problems[0]: found 3, expected a table: Problem"),
         ("parameters", "[3]", "parameters: found [3] (a list), expected a table"),
-        ("constraints", "[3]", "constraints[0]: found 3, expected a table: Constraint"),
+        ("constraints", "[3]", "constraints[0]: found 3, expected a table: Rule"),
         ("default", "3", "default: found 3, expected a table"),
     ],
 )
@@ -195,7 +188,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             "constraints[0].expression: CPU_VECTOR_BITS is no parameter and no",
         ),
         ([("CPU_VECTOR_BYTES", "CPU_VECTOR_BITS")], {}, "did you mean CPU_VECTOR_BYTES?"),
-        ([("CPU_FMA", "CPU_FMAA")], {}, "parameters.FUSE.when: CPU_FMAA is no parameter"),
+        ([("CPU_FMA", "CPU_FMAA")], {}, "constraints[1].expression: CPU_FMAA is no parameter"),
         (
             [("CPU_VECTOR_BYTES", "ARCH")],
             {},
@@ -204,21 +197,15 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (
             [("BLOCK_N // 2", "BLOCK_N - 64")],
             {},
-            "constraints[1].expression: 'SEQ_Q % (BLOCK_N - 64) == 0': division by ze",
+            "constraints[2].expression: 'SEQ_Q % (BLOCK_N - 64) == 0': division by ze",
         ),
-        ([("SEQ_Q % (BLOCK_N // 2) == 0", "DTYPE")], {}, "constraints[1].expression: 'DTYPE': the result is a string"),
+        ([("SEQ_Q % (BLOCK_N // 2) == 0", "DTYPE")], {}, "constraints[2].expression: 'DTYPE': the result is a string"),
         ([("VEC_WIDTH * 4", "VEC_WIDTH * 9223372036854775807")], {}, "64 bits"),
         ([], {"BLOCK_N": 3}, "parameters.BLOCK_N: the device already has a fact of this name"),
         (
             [("BLOCK_N // 2", "BLOCK_N * 64")],
             {},
-            "constraints[1]: no valid point: this constraint removed the last ones (whole",
-        ),
-        ([("VEC_WIDTH = 4\n", "VEC_WIDTH = 8\n")], {}, "default.FUSE: missing, but the parameter exists"),
-        (
-            [("VEC_WIDTH = 4\n", "VEC_WIDTH = 8\nFUSE = 1\n")],
-            {"CPU_FMA": False},
-            "default.FUSE: the parameter does not exist",
+            "no implementation has a valid point: simd: whole tiles (constraints[2]); scalar: whole",
         ),
     ],
 )
@@ -295,7 +282,7 @@ OTHER = [
 
 def test_the_digest_is_the_identity() -> None:
     known = made().digest
-    assert known == "fc178718013738504cbd5464a9fd296fd663a988fdceb9e71ac2046a4199b651"
+    assert known == "83c978c3d67b86aeb0d05cefd0c5886dc364118bd3761ab1a87e58db28c870be"
     assert known == made(L2_BYTES=4096).digest
     assert [made(replaced(change)).digest for change in SAME] == [known] * len(SAME)
     others = [made(replaced(change)).digest for change in OTHER]

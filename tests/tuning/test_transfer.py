@@ -151,9 +151,6 @@ def test_a_named_study_gives_its_best_points_as_well(store: Store) -> None:
         start(store, record_of(SPACE), SPACE, "nowhere")
 
 
-# Points of another space --------------------------------------------------------------------------------------------
-
-
 def test_only_points_that_stay_as_they_are_are_known(store: Store) -> None:
     """What had to be repaired has another latency; what lacks a parameter has the default point's value of it."""
     search(store, OTHER, 30)

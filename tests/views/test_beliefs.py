@@ -76,7 +76,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def store_of_a_sweep(folder: Path) -> Iterator[Store]:
     with closing(Store.open(str(folder / "studies.db"))) as opened:
-        sweep(opened, 110)
+        sweep(opened, 110, "random")  # which leaves no branch
         yield opened
 
 

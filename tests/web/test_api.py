@@ -129,7 +129,7 @@ def test_an_odd_value_is_422_with_its_name(client: TestClient, study: str) -> No
 
 # The queue ------------------------------------------------------------------------------------------------------------
 
-ASKED = {"space": "sdpa_cpu_small", "trials": 5, "minutes": 2.5}
+ASKED = {"space": "sdpa_cpu", "trials": 5, "minutes": 2.5}
 
 
 def test_a_sweep_is_asked_for_once_under_a_key(writable: TestClient, shown: dict[str, str]) -> None:
@@ -145,9 +145,9 @@ def test_a_sweep_is_asked_for_once_under_a_key(writable: TestClient, shown: dict
 
 
 WRONG: tuple[dict[str, object], ...] = (
-    {"space": "../search_spaces/sdpa_cpu_small"},
+    {"space": "../search_spaces/sdpa_cpu"},
     {"space": "/etc/passwd"},
-    {"space": "sdpa_cpu_small.toml"},
+    {"space": "sdpa_cpu.toml"},
     {"problems": ["(1,2"]},
     {"problems": ["(1,4,99999999999,64) float32"]},
     {"sampler": "none"},

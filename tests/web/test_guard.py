@@ -34,14 +34,14 @@ FOREIGN = (
 
 def test_a_change_from_another_site_is_refused_whatever_it_shows(writable: TestClient, shown: dict[str, str]) -> None:
     for headers in FOREIGN:
-        answer = writable.post("/api/v1/sweeps", headers={**shown, **headers}, json={"space": "sdpa_cpu_small"})
+        answer = writable.post("/api/v1/sweeps", headers={**shown, **headers}, json={"space": "sdpa_cpu"})
         assert answer.status_code == 403, headers
     assert writable.get("/api/v1/sweeps?all=true").json()["sweeps"] == []
 
 
 def test_a_change_from_its_own_page_is_taken(writable: TestClient, shown: dict[str, str]) -> None:
     headers = {**shown, "Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
-    answer = writable.post("/api/v1/sweeps", headers=headers, json={"space": "sdpa_cpu_small"})
+    answer = writable.post("/api/v1/sweeps", headers=headers, json={"space": "sdpa_cpu"})
     assert answer.status_code == 201
 
 
@@ -96,7 +96,7 @@ def test_every_answer_says_what_a_browser_may_do_with_it(client: TestClient, pat
 
 
 def test_without_a_token_nothing_can_be_changed(client: TestClient) -> None:
-    answer = client.post("/api/v1/sweeps", headers={"Authorization": "Bearer "}, json={"space": "sdpa_cpu_small"})
+    answer = client.post("/api/v1/sweeps", headers={"Authorization": "Bearer "}, json={"space": "sdpa_cpu"})
     assert answer.status_code == 403
     assert "read-only" in answer.json()["error"]
 
@@ -104,7 +104,7 @@ def test_without_a_token_nothing_can_be_changed(client: TestClient) -> None:
 def test_the_token_must_be_shown(writable: TestClient) -> None:
     for said in ("", "Bearer wrong", f"Basic {TOKEN}", "Bearer \u00e9", f"Bearer {TOKEN}x"):
         headers = {b"Authorization": said.encode("latin-1")}
-        assert writable.post("/api/v1/sweeps", headers=headers, json={"space": "sdpa_cpu_small"}).status_code == 401
+        assert writable.post("/api/v1/sweeps", headers=headers, json={"space": "sdpa_cpu"}).status_code == 401
 
 
 @pytest.mark.parametrize("call", ["gate", "sweeps", "devices:clear"])
@@ -120,7 +120,7 @@ def test_who_shows_no_token_hears_nothing_of_the_body(
 def test_a_cookie_is_no_token(writable: TestClient) -> None:
     """Otherwise another site's form could change something in its reader's name."""
     assert writable.post("/login", data={"token": TOKEN}).status_code == 200
-    assert writable.post("/api/v1/sweeps", json={"space": "sdpa_cpu_small"}).status_code == 401
+    assert writable.post("/api/v1/sweeps", json={"space": "sdpa_cpu"}).status_code == 401
 
 
 def test_a_form_must_be_of_the_readers_own_page(writable: TestClient) -> None:
@@ -128,7 +128,7 @@ def test_a_form_must_be_of_the_readers_own_page(writable: TestClient) -> None:
     cookie = logged.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
-    wanted = {"space": "sdpa_cpu_small", "key": "ab", "trials": "3"}
+    wanted = {"space": "sdpa_cpu", "key": "ab", "trials": "3"}
     assert writable.post("/queue", data={**wanted, "form": "guessed"}).status_code == 403
     page = writable.get("/queue").text
     form = page.split('name="form" value="')[1].split('"')[0]
@@ -145,7 +145,7 @@ def test_a_form_must_be_of_the_readers_own_page(writable: TestClient) -> None:
 def test_every_page_that_is_sent_has_a_form_of_its_own(writable: TestClient) -> None:
     """Two tabs ask for two sweeps, of the same space too; the page is drawn once."""
     writable.post("/login", data={"token": TOKEN})
-    wanted, found = {"space": "sdpa_cpu_small", "trials": "3"}, []
+    wanted, found = {"space": "sdpa_cpu", "trials": "3"}, []
     for page in [writable.get("/queue") for _ in range(2)]:
         assert (page.headers["cache-control"], page.headers.get("etag")) == ("no-store", None)
         carried = {name: page.text.split(f'name="{name}" value="')[1].split('"')[0] for name in ("form", "key")}
@@ -170,5 +170,5 @@ def test_a_read_only_server_takes_no_token(tmp_path_factory: pytest.TempPathFact
     settings = Settings(store=str(made), token=TOKEN, read_only=True)
     with TestClient(create_app(settings), base_url="http://localhost") as found:
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        assert found.post("/api/v1/sweeps", headers=headers, json={"space": "sdpa_cpu_small"}).status_code == 403
+        assert found.post("/api/v1/sweeps", headers=headers, json={"space": "sdpa_cpu"}).status_code == 403
         assert found.post("/login", data={"token": TOKEN}).status_code == 403

@@ -164,7 +164,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _queue_of(store: Store, study: str) -> None:
     """A sweep and a device whose every name and text is markup."""
     wanted = {"name": EVIL, "problems": (EVIL,)}
-    plain = queue.request_for(load_space("sdpa_cpu_small"))
+    plain = queue.request_for(load_space("sdpa_cpu"))
     titled = _titled(plain.space_document)
     asked = queue.submit(store, plain.model_copy(update={**wanted, "space_document": titled}), key=EVIL)[0]
     assert sweeps.claim(store, asked.id, EVIL) is not None

@@ -75,7 +75,7 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
 
 
 def _parameters(snapshot: Snapshot, outcome: Outcome) -> Table:
-    default, best = {} if snapshot.file is None else dict(snapshot.file.default), snapshot.best
+    default, best = {} if snapshot.file is None else snapshot.file.default, snapshot.best
     of_best = {} if best is None else best.outcome.variant.point
     rows = tuple(
         (name, str(value), str(default.get(name, "-")), str(of_best.get(name, "-")))

@@ -1,0 +1,102 @@
+"""Which branch of a space the next point is drawn from: best-arm identification, where an arm is worth its best draw.
+
+A search is over when its budget is, and what counts then is the best point of the best branch, no branch's mean: a
+max k-armed bandit (V. Cicirello and S. Smith, The Max K-Armed Bandit, 2005; A. Carpentier and M. Valko, Extreme
+Bandits, 2014). Branches are dropped in rungs of draws, as in successive rejects (J.-Y. Audibert, S. Bubeck and R.
+Munos, Best Arm Identification in Multi-Armed Bandits, 2010) and in its form for searches whose best falls as they go
+on (K. Jamieson and A. Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization, 2016). All
+branches get the draws of the first rung, however many points they have. At the end of each rung the better half goes
+on, and with it each branch whose best is so near to the best of all that the draws to come may reach it. The budget is
+not known here, so the rungs grow without end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+
+class Rung(NamedTuple):
+    """So many draws of each branch that is still in, and what is let in by them to the next."""
+
+    draws: int
+    behind: float
+    """Factor on the best of all, within which a branch's best keeps it in."""
+    half: bool = True
+    """Whether the better half is kept, whatever its distance."""
+
+
+RUNGS = (Rung(1, 4.0, half=False), Rung(3, 2.0), Rung(6, 1.5), Rung(12, 1.25), Rung(24, 1.1))
+LAST = 1.05
+"""The factor of all rungs after these, which have twice as many draws each."""
+
+
+class Arm(NamedTuple):
+    """What the draws of a branch have shown. Objectives are ln(t_variant / t_baseline)."""
+
+    asked: int
+    """Points asked for, those included that are being judged."""
+    judged: int
+    best: float
+    """The lowest objective; +inf where nothing was measured."""
+    exhausted: bool = False
+    """Whether every point was asked for."""
+    hoped: float = math.inf
+    """The lowest objective that another study has measured in it, which says where to begin."""
+
+
+class Dropped(NamedTuple):
+    """When a branch was left, and how far behind it was."""
+
+    draws: int
+    behind: float
+    """Its best over the best of all, in time; infinite where nothing of it was measured."""
+
+
+def rungs() -> Iterator[Rung]:
+    """All rungs, without end."""
+    yield from RUNGS
+    draws = RUNGS[-1].draws
+    while True:
+        draws *= 2
+        yield Rung(draws, LAST)
+
+
+def chosen(arms: Sequence[Arm]) -> int:
+    """The branch that the next point is drawn from: the one with the fewest draws among those that are in at the first
+    rung that is not full. Not every arm may be exhausted."""
+    inside = [place for place, arm in enumerate(arms) if not arm.exhausted]
+    for rung in rungs():
+        short = [place for place in inside if arms[place].asked < rung.draws]
+        if short:
+            return min(short, key=lambda place: (arms[place].asked, arms[place].best, arms[place].hoped))
+        inside = kept(arms, inside, rung) or inside  # the best of all may be exhausted
+    raise AssertionError("there is always another rung")
+
+
+def kept(arms: Sequence[Arm], inside: Sequence[int], rung: Rung) -> list[int]:
+    """The branches that go on after a rung. One of which nothing was measured is judged by the second rung."""
+    best = min(arm.best for arm in arms)
+    ranked = sorted(inside, key=lambda place: arms[place].best)
+    half = {*ranked[: math.ceil(len(ranked) / 2)]} if rung.half else set()
+    unknown = {place for place in inside if not rung.half and not math.isfinite(arms[place].best)}
+    near = {place for place in inside if arms[place].best <= best + math.log(rung.behind)}
+    return [place for place in inside if place in half | unknown | near]
+
+
+def dropped(arms: Sequence[Arm]) -> dict[int, Dropped]:
+    """The branches that the search has left, by the draws so far."""
+    found: dict[int, Dropped] = {}
+    best = min((arm.best for arm in arms), default=math.inf)
+    inside = list(range(len(arms)))
+    for rung in rungs():
+        if len(inside) < 2 or any(arms[place].judged < rung.draws and not arms[place].exhausted for place in inside):
+            return found
+        stay = kept(arms, inside, rung)
+        if all(arms[place].exhausted for place in stay):
+            return found
+        for place in {*inside} - {*stay}:
+            found[place] = Dropped(rung.draws, math.exp(arms[place].best - best))
+        inside = stay
+    raise AssertionError("there is always another rung")

@@ -1,0 +1,233 @@
+"""BranchPoints: the valid points of one branch on one device, all of them enumerated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotuner.spaces.branch import Branch
+from autotuner.spaces.enumeration import Enumeration
+from autotuner.spaces.expectations import doublings, expected_latency
+from autotuner.spaces.expression import ExpressionError
+from autotuner.spaces.fields import EXPECTED, Facts
+from autotuner.values.problem import Problem
+from autotuner.values.validation import refuse, show
+from autotuner.values.variant import Value
+
+Array = NDArray[Any]
+
+_AT_ONCE = 1 << 17
+
+
+@dataclass(frozen=True, eq=False)
+class BranchPoints:
+    """Every valid point of a branch on one device, in lexicographic order of value indices; N points, d parameters.
+
+    `rows` (N, d), int16, read-only: for each point the indices of its values.
+    `raw_count`: the points before any constraint.
+    `applied`: the constraints (by their place in the branch) in the order in which they were applied.
+    `removed`: for each constraint the raw points that it removed and none applied before it had, so that
+    `raw_count - sum(removed) == N`.
+    """
+
+    branch: Branch
+    facts: Facts
+    problems: tuple[Problem, ...]
+    rows: NDArray[np.int16]
+    raw_count: int
+    applied: tuple[int, ...]
+    removed: tuple[int, ...]
+
+    @classmethod
+    def enumerate(cls, branch: Branch, facts: Facts, problems: Sequence[Problem]) -> BranchPoints:
+        """List the valid points on a device with these `facts`; each problem adds its own.
+
+        Raises NoPoints when there is none, and PydanticCustomError for an expression that has no value.
+        """
+        work = _work(branch, facts, problems)
+        raw_count = work.combinations(branch.parameters)
+        if raw_count >= 2**63:
+            message = f"{branch.impl}: the product of the numbers of values exceeds 64 bits; expected fewer"
+            raise refuse(message, "parameters")
+        columns = work.run()
+        rows = np.zeros((1, 0), dtype=np.int16)
+        if columns:
+            rows = np.asfortranarray(np.stack([columns[name] for name in branch.parameters], axis=1))
+        points = cls(branch, dict(facts), tuple(problems), rows, raw_count, tuple(work.applied), tuple(work.removed))
+        rows[:] = rows[np.argsort(points._keys_of(rows), kind="stable")]
+        rows.flags.writeable = False
+        points._check_expectations()
+        return points
+
+    def _check_expectations(self) -> None:
+        for key in ("derived", "expected"):
+            try:
+                getattr(self, key)
+            except ExpressionError as error:
+                where = EXPECTED if key == "expected" else key
+                raise refuse(f"{show(error.text)}: {error.reason}", where) from None
+
+    @property
+    def impl(self) -> str:
+        """The implementation."""
+        return self.branch.impl
+
+    @cached_property
+    def derived(self) -> NDArray[np.float64]:
+        """(N, q): the derived quantities of the points, in doublings; NaN where there is none."""
+        return doublings(self.branch, self.facts, self.problems, self.rows)
+
+    @cached_property
+    def expected(self) -> NDArray[np.float64] | None:
+        """(N,): the logarithm of the latency that the branch expects of the points, in a unit of its own; NaN where it
+        expects none."""
+        return expected_latency(self.branch, self.facts, self.problems, self.rows)
+
+    @property
+    def expected_spread(self) -> float | None:
+        """How many times as long as the fastest point the slowest one is expected to take; None where nothing is."""
+        if self.expected is None or np.isnan(self.expected).all():
+            return None
+        return float(np.exp(np.nanmax(self.expected) - np.nanmin(self.expected)))
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the d parameters, in the order of the branch and of the columns of `rows`."""
+        return tuple(self.branch.parameters)
+
+    @property
+    def values(self) -> Mapping[str, tuple[Value, ...]]:
+        """The values of each parameter, in the order of the branch; an entry of `rows` is an index into them."""
+        return self.branch.parameters
+
+    @cached_property
+    def alone(self) -> tuple[int | None, ...]:
+        """For each constraint the raw points that it forbids by itself; None where counting them would be too much."""
+        work = _work(self.branch, self.facts, self.problems)
+        return tuple(work.alone(i) for i in range(len(self.branch.constraints)))
+
+    @cached_property
+    def default_index(self) -> int:
+        """The index of the branch's default point; where that is not valid here, of the nearest point."""
+        return self.nearest(self.row_of(self.branch.default))
+
+    @cached_property
+    def why_another_default(self) -> str | None:
+        """Which constraint the default point breaks here, with its reason; None where it is valid."""
+        row, work = self.row_of(self.branch.default), _work(self.branch, self.facts, self.problems)
+        if self.indices_of(row[None])[0] >= 0:
+            return None
+        columns = {name: row[[column]] for column, name in enumerate(self.parameters)}
+        broken = (
+            f"{each.place} {each.expression!r} ({each.reason})"
+            for i, each in enumerate(self.branch.constraints)
+            if not work.holds(i, columns)[0]
+        )
+        return f"default: not valid here: {next(broken)}; the nearest valid point takes its place"
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def point(self, index: int) -> dict[str, Value]:
+        """IMPL and the parameters of a point. Raises IndexError outside 0..N-1."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"point {index} of a branch of {len(self)} points")
+        pairs = zip(self.values.items(), self.rows[index], strict=True)
+        return {"IMPL": self.impl, **{name: values[place] for (name, values), place in pairs}}
+
+    def row_of(self, point: Mapping[str, Value]) -> NDArray[np.int16]:
+        """The value indices (d,) of a point, valid or not; KeyError for what is not of the branch, or missing."""
+        if point.keys() - {"IMPL"} != self.values.keys():
+            raise KeyError(next(iter((point.keys() - {"IMPL"}) ^ self.values.keys())))
+        return np.array([self._index_of_value[name][point[name]] for name in self.values], dtype=np.int16)
+
+    def index_of(self, point: Mapping[str, Value]) -> int | None:
+        """The index of a point; None when it is not a valid point of this branch."""
+        try:
+            index = int(self.indices_of(self.row_of(point)[None])[0])
+        except KeyError:
+            return None
+        return index if index >= 0 else None
+
+    def indices_of(self, rows: Array) -> NDArray[np.int64]:
+        """The indices (m,) of points given as value indices (m, d), -1 for what is not a valid point."""
+        digits = np.asarray(rows).astype(np.int64)
+        inside = ((digits >= 0) & (digits < self._radices)).all(axis=1)
+        keys = self._keys_of(rows)
+        found = np.minimum(np.searchsorted(self._keys, keys), len(self) - 1)
+        return np.where(inside & (self._keys[found] == keys), found, -1)
+
+    def neighbours(self, index: int, radius: int = 1) -> NDArray[np.int64]:
+        """The sorted indices of the valid points that differ from this one in one parameter: a number by up to `radius`
+        places in its list, a string by any."""
+        row = self.rows[index]
+        changed = [row[None][:0]]
+        for column in range(len(row)):
+            moves = np.array(list(self._moves(column, int(row[column]), radius)), dtype=np.int16)
+            rows = np.repeat(row[None], len(moves), axis=0)
+            rows[:, column] = moves
+            changed.append(rows)
+        found = self.indices_of(np.concatenate(changed))
+        return np.unique(found[found >= 0])
+
+    def nearest(self, row: Array, exclude: NDArray[np.bool_] | None = None) -> int:
+        """The nearest valid point to value indices (d,), itself if valid; the lowest index among equals.
+
+        The distance adds up the steps between the values of a number and 1 for a different string. `exclude` (N,) is
+        true for points not to return; ValueError when that is all of them.
+        """
+        distances = self.distances(row)
+        if exclude is not None:
+            if exclude.all():
+                raise ValueError("every point of the branch is excluded")
+            distances[exclude] = np.iinfo(distances.dtype).max
+        return int(np.argmin(distances))
+
+    def distances(self, row: Array) -> NDArray[np.int64]:
+        """How far each point (N,) is from value indices (d,); a negative one does not count."""
+        total = np.zeros(len(self), dtype=np.int64)
+        for column, values in enumerate(self.values.values()):
+            if row[column] >= 0:
+                steps = self.rows[:, column] - int(row[column])
+                total += steps != 0 if isinstance(values[0], str) else np.abs(steps)
+        return total
+
+    def _moves(self, column: int, place: int, radius: int) -> Iterable[int]:
+        values = self.values[self.parameters[column]]
+        reach = len(values) if isinstance(values[0], str) else radius
+        return (other for other in range(max(0, place - reach), min(len(values), place + reach + 1)) if other != place)
+
+    def _keys_of(self, rows: Array) -> NDArray[np.int64]:
+        """Mixed-radix numbers (m,) of rows (m, d); they sort as the rows do."""
+        keys = np.empty(len(rows), dtype=np.int64)
+        for first in range(0, len(rows), _AT_ONCE):  # at a time: the product needs every digit as 64 bits
+            some = slice(first, first + _AT_ONCE)
+            keys[some] = np.asarray(rows[some]).astype(np.int64) @ self._weights
+        return keys
+
+    @cached_property
+    def _weights(self) -> NDArray[np.int64]:
+        """(d,): what one more of each digit adds."""
+        return np.array([math.prod(self._radices[i + 1 :].tolist()) for i in range(len(self._radices))], dtype=np.int64)
+
+    @cached_property
+    def _keys(self) -> NDArray[np.int64]:
+        return self._keys_of(self.rows)
+
+    @cached_property
+    def _radices(self) -> NDArray[np.int64]:
+        return np.array([len(values) for values in self.values.values()], dtype=np.int64)
+
+    @cached_property
+    def _index_of_value(self) -> dict[str, dict[Value, int]]:
+        return {name: {value: index for index, value in enumerate(values)} for name, values in self.values.items()}
+
+
+def _work(branch: Branch, facts: Facts, problems: Sequence[Problem]) -> Enumeration:
+    return Enumeration(branch, [{**facts, **problem.facts()} for problem in problems])
