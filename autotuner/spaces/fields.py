@@ -90,7 +90,7 @@ class Rule(Model):
 class Constraint(Rule):
     """What must hold at every valid point of a branch, for every problem, and why."""
 
-    place: str = Field(description="where it stands, such as constraints[0] or cuda.mma.constraints[3] of sdpa")
+    place: str = Field(description="where it stands, such as constraints[0] or cuda.NAME.constraints[3] of a family")
     limit: bool = Field(description="whether the kernel family says it, not the space file")
 
 
