@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from autotuner.views.beliefs import StudyBeliefs
 
 Event = object
-"""What a sweep tells: an event of tuning/run/driver.py or tuning/run/calm.py, or a `Step` of the finals."""
+"""What a sweep tells: an event of tuning/run/driver.py or tuning/run/quiet.py, or a `Step` of the finals."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Study:
             wanted = tables.to_validate(opened, self.name, lengths, vary)
             here = workbench.of_study(queries.study(opened, self.name))
             with here.held(patience_s, hear), closing(here.executor()) as executor:
-                trials = here.retrials(opened, self.name, executor, hear, 60 * minutes, patience_s)
+                trials = here.retrials(opened, self.name, executor, hear, 60 * minutes)
                 Validator(trials).run(wanted)
             return tables.table_of(opened, [self.name]).ranges
 
@@ -187,7 +187,7 @@ def tune(
     devices: str | None = None,
     store: str | Path | None = None,
     finals: bool = True,
-    finals_minutes: float = 2.0,
+    finals_minutes: float | None = None,
     patience_minutes: float = config.PATIENCE_MINUTES,
     callbacks: Sequence[Callable[[Event], None]] = (),
 ) -> Study:

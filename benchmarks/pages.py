@@ -209,7 +209,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "audits": lambda: trust_pages.audits(
         [json.loads(path.read_text()) for path in sorted(RESULTS.glob("audits_*.json"))]
     ),
-    "disturbed": lambda: trust_pages.disturbed(loaded("disturbed", "disturbed_cuda")),
     "cage_cost": lambda: throughput_pages.cage_cost(*loaded("cage_cost")),
     "proposals": lambda: replay_pages.proposals(*loaded("proposals")),
     "transfer": lambda: transfer_pages.said(if_kept("transfer")),

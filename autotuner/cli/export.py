@@ -46,7 +46,7 @@ def validate(
     ] = None,
     loss: LossOption = 0.03,
     minutes: Annotated[
-        float, typer.Option("--minutes", min=0.01, help="after which only what is needed is timed, on a calm machine")
+        float, typer.Option("--minutes", min=0.01, help="after which only what is needed is timed")
     ] = 2.0,
     as_json: JsonOption = False,
     patience: PatienceOption = config.PATIENCE_MINUTES,
@@ -72,7 +72,7 @@ def validate(
             heard.print(step.text)
 
         with here.held(60 * patience, say_waiting), closing(here.executor()) as executor:
-            trials = here.retrials(opened, name, executor, listen, 60 * minutes, 60 * patience)
+            trials = here.retrials(opened, name, executor, listen, 60 * minutes)
             Validator(trials).run(wanted)
         table = tables.table_of(opened, [name], loss)
     if as_json:

@@ -13,6 +13,7 @@ from autotuner.cli.options import (
     JsonOption,
     OneStudy,
     PatienceOption,
+    QuietOption,
     StoreOption,
     ThreadsOption,
     one_study,
@@ -44,6 +45,7 @@ def finals(
     blocks: Annotated[int, typer.Option(min=6, max=10**6, help="of --trial and --aa: interleaved blocks")] = 60,
     as_json: JsonOption = False,
     patience: PatienceOption = config.PATIENCE_MINUTES,
+    quiet: QuietOption = 0.0,
 ) -> None:
     """Times the best variants of a study again, in fresh processes: the best of many looks better than it is.
 
@@ -54,6 +56,7 @@ def finals(
     from autotuner.store import queries
     from autotuner.tuning import workbench
     from autotuner.tuning.finals.finals import Finals
+    from autotuner.tuning.run.quiet import wait_until_quiet
     from autotuner.views.finals_progress import FinalsProgress
     from autotuner.views.finals_table import finals_table
     from autotuner.views.terminal import printed
@@ -69,8 +72,8 @@ def finals(
             closing(here.executor()) as executor,
             FinalsProgress(err if as_json else out, 60 * minutes) as shown,
         ):
-            trials = here.retrials(store, study, executor, shown.hear, 60 * minutes, 60 * patience)
-            found = Finals(trials, here.default_digest).run()
+            wait_until_quiet(here.who_disturbs, 60 * quiet, shown.hear, lambda: None)
+            found = Finals(here.retrials(store, study, executor, shown.hear, 60 * minutes), here.default_digest).run()
     table = finals_table(found, record.problems[0])
     if as_json:
         print_json(table.json())

@@ -36,11 +36,15 @@ ProblemOption = Annotated[
 ProblemsOption = Annotated[
     Path | None, typer.Option("--problems", help="the same, from the tables `problems` of a TOML file")
 ]
-PatienceOption = Annotated[
-    float, typer.Option(min=0, help="minutes to wait for a calm machine, or one that another run times, at a time")
-]
+PatienceOption = Annotated[float, typer.Option(min=0, help="minutes to wait for a device that another run times")]
 SeedOption = Annotated[int, typer.Option(min=0, max=MOST, help="seed of what is drawn")]
-FINALS_MINUTES = "minutes that finals may take on a calm machine; waiting for one comes on top"
+FINALS_MINUTES = "minutes that finals should take"
+QuietOption = Annotated[
+    float, typer.Option("--quiet-within", min=0, metavar="MINUTES", help="wait so long for a quiet machine, at most")
+]
+CalmOption = Annotated[
+    bool, typer.Option("--calm", help="wait for nothing, not even for a device that another run times")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 
 
@@ -90,7 +94,7 @@ def wanted_sweep(
         int, typer.Option(min=1, max=MOST, help="judged variants of the study, those of earlier runs included")
     ] = 60,
     minutes: Annotated[
-        float | None, typer.Option(min=0.01, help="of work; pauses and waiting for a calm machine do not count")
+        float | None, typer.Option(min=0.01, help="after which the command ends, finals and all waiting included")
     ] = None,
     devices: Annotated[
         str | None, typer.Option(help="such as cuda:0, or cuda:0,cuda:1 or all of one model; any when left out")
@@ -106,9 +110,13 @@ def wanted_sweep(
         bool, typer.Option("--until-converged", help="stop when what is left promises less than a tie")
     ] = False,
     finals: Annotated[bool, typer.Option("--finals/--no-finals", help="confirm the best in fresh processes")] = True,
-    finals_minutes: Annotated[float, typer.Option("--finals-minutes", min=0.01, help=FINALS_MINUTES)] = 2.0,
+    finals_minutes: Annotated[
+        float | None,
+        typer.Option("--finals-minutes", min=0.01, help="of the minutes; 2, and a third of them at most, if left out"),
+    ] = None,
     patience: PatienceOption = config.PATIENCE_MINUTES,
-    calm: Annotated[bool, typer.Option("--calm", help="believe that nobody disturbs the machine")] = False,
+    quiet: QuietOption = 0.0,
+    calm: CalmOption = False,
 ) -> Wanted:
     """What every command that asks for a sweep takes."""
     from autotuner.jobs import queue
@@ -126,8 +134,8 @@ def wanted_sweep(
         until_converged=until_converged,
         finals=finals,
         finals_minutes=finals_minutes,
-        patience_minutes=patience,
-        calm=calm,
+        patience_minutes=0.0 if calm else patience,
+        quiet_within_minutes=0.0 if calm else quiet,
     )
     return Wanted((space or workbench.default_space(), threads, problem or [], problems), said)
 

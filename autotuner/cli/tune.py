@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import psutil
 import typer
 
 from autotuner.cli.options import StoreOption, Wanted, takes, wanted_sweep
@@ -17,6 +19,7 @@ from autotuner.values.errors import InputError, Stopped
 from autotuner.values.files import regular_target
 
 if TYPE_CHECKING:
+    from autotuner.jobs.sweep_run import TimeSpent
     from autotuner.store import Store
     from autotuner.tuning.finals.retrials import Step
     from autotuner.tuning.run.driver import Event
@@ -25,6 +28,13 @@ if TYPE_CHECKING:
     from autotuner.values.sweep import SweepRequest
     from autotuner.views.finals_progress import FinalsProgress
     from autotuner.views.progress import Progress
+
+
+ENDING_S = 2.0
+"""Seconds for what comes after the last study."""
+SHORTEST = 0.01
+"""Minutes that a sweep has at least."""
+NOTHING_JUDGED = "no variant was judged in its time; the same command goes on, with more --minutes if need be"
 
 
 @takes(wanted_sweep)
@@ -45,17 +55,26 @@ def tune(
     from autotuner.tuning import workbench
 
     regular_target(output, "--out")
+    began = time.monotonic() - (time.time() - psutil.Process().create_time())
     files = workbench.load_spaces(*wanted.space)
     if len(files) > 1:
         out.print(f"{len(files)} studies, one for each set of problems that one variant can serve")
     requests = [wanted.request(file, share=len(files)) for file in files]
     studies: list[str] = []
     with closing(Store.open(store or config.store_url())) as opened:
-        for file, request in zip(files, requests, strict=True):
+        for place, (file, request) in enumerate(zip(files, requests, strict=True)):
             here = workbench.Workbench(file, devices=request.devices)
-            studies.append(_swept(opened, request, here, cancels))
+            studies.append(_swept(opened, _in_time(request, began, place, len(files)), here, cancels))
             print_leaderboard(opened, studies[-1], 10)
         _conclude(opened, studies, output)
+
+
+def _in_time(request: SweepRequest, began: float, place: int, of: int) -> SweepRequest:
+    """The request with its share of the minutes that are left; all of them began with the process, at that moment."""
+    if request.minutes is None:
+        return request
+    left = of * request.minutes - (time.monotonic() - began + ENDING_S) / 60
+    return request.model_copy(update={"minutes": max(SHORTEST, left / (of - place))})
 
 
 def _swept(store: Store, request: SweepRequest, here: Workbench, cancels: bool) -> str:
@@ -114,11 +133,10 @@ class _Shown:
     def __init__(self, here: Workbench, request: SweepRequest) -> None:
         from autotuner.views import progress
 
-        seconds = float("inf") if request.minutes is None else 60 * request.minutes
-        self._finals_s = 60 * request.finals_minutes
-        finals_s = self._finals_s if request.finals else 0.0
+        self._finals_s = request.finals_s
+        seconds = float("inf") if request.minutes is None else 60 * request.minutes - request.finals_s
         where = (here.space, here.device, here.conditions)
-        self.progress = progress.Progress(out, *where, request.trials, seconds, finals_s)
+        self.progress = progress.Progress(out, *where, request.trials, seconds, request.finals_s)
         self._finals: FinalsProgress | None = None
         self._is_searching = False
 
@@ -133,11 +151,14 @@ class _Shown:
         self._finals = FinalsProgress(out, self._finals_s)
         self._finals.__enter__()
 
-    def hears(self, event: Event | Step) -> None:
+    def hears(self, event: Event | Step | TimeSpent) -> None:
+        from autotuner.jobs.sweep_run import TimeSpent
         from autotuner.tuning.finals.retrials import Step
-        from autotuner.tuning.run.calm import Waiting
+        from autotuner.tuning.run.quiet import Waiting
 
-        if self._is_searching and not isinstance(event, Step):
+        if isinstance(event, TimeSpent):
+            out.print(event.words)
+        elif self._is_searching and not isinstance(event, Step):
             self.progress.hear(event)
         elif self._finals is not None and isinstance(event, Step | Waiting):
             self._finals.hear(event)
@@ -157,13 +178,16 @@ class _Shown:
 def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     """The best configuration of the first study that has one in its file, with a table over all that have finals."""
     from autotuner.serve.best import export
+    from autotuner.store import queries
     from autotuner.tuning.finals import standings
     from autotuner.views.table_words import table_words
     from autotuner.views.trial_words import chosen_because
 
     found = [(study, best) for study in studies if (best := standings.best(store, study)) is not None]
     for study in sorted({*studies} - {study for study, _ in found}):
-        out.print(f"No variant of {study} was measured to the end; see `autotuner status`.")
+        judged = queries.judged_count(store, study)
+        why = f"of {judged} judged variants none was measured to the end; `autotuner status` counts why"
+        out.print(f"{output} is not written for {study}: {why if judged else NOTHING_JUDGED}.")
     if not found:
         return
     study, best = found[0]

@@ -21,7 +21,7 @@ def request_for(
     """What a worker has to know to sweep a space as it is now; `wanted` are more fields of `SweepRequest`. `share`: of
     how many sweeps it is one that share the minutes.
 
-    Raises InputError where there is no such sampler.
+    Raises InputError where there is no such sampler, or the finals leave no time to search.
     """
     SAMPLERS.chosen(sampler or "evolution")
     wanted |= {"minutes": None if minutes is None else minutes / share, "sampler": sampler}
@@ -31,7 +31,13 @@ def request_for(
         "space_document": file.model_dump_json(),
         "problems": tuple(map(str, file.problems)),
     }
-    return SweepRequest.model_validate({**defaults, **{name: one for name, one in wanted.items() if one is not None}})
+    found = SweepRequest.model_validate({**defaults, **{name: one for name, one in wanted.items() if one is not None}})
+    if found.minutes is not None and found.finals_s >= 60 * found.minutes:
+        raise InputError(
+            f"finals of {found.finals_s / 60:g} of {found.minutes:g} minutes leave no time to search: give the finals"
+            " less, or more minutes"
+        )
+    return found
 
 
 def submit(

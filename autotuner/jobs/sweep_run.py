@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import Field
+
 from autotuner.jobs.outlook import found_in
 from autotuner.ops import op_of
 from autotuner.run.executor import Executor
@@ -19,11 +21,12 @@ from autotuner.store.sweeps import Claim
 from autotuner.store.tables import Data
 from autotuner.tuning.finals.finals import Finals, due
 from autotuner.tuning.finals.retrials import Step
-from autotuner.tuning.run.calm import Calm, Caution, Protest, Waiting
 from autotuner.tuning.run.driver import Budget, Converged, Event, Judged, Started, TieFound, UnderWay
 from autotuner.tuning.run.plan import Start
+from autotuner.tuning.run.quiet import Waited, Waiting
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import AutotunerError, InfrastructureError, LeaseLostError
+from autotuner.values.model import Model
 from autotuner.values.outcome import Outcome
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
@@ -33,6 +36,8 @@ from autotuner.values.verdict import Verdict
 if TYPE_CHECKING:
     from autotuner.run.ray_cluster import RayCluster
 
+LEAST_S = 5.0
+"""Seconds without which no finals are begun."""
 SUSPICIOUS = 4
 """Trials in a row that the machinery could not judge, after which a worker has its device probed."""
 
@@ -48,7 +53,7 @@ class Interrupted(Exception):
 class Listener(NamedTuple):
     """Who hears of a run besides the store."""
 
-    hears: Callable[[Event | Step], None] = lambda _: None
+    hears: Callable[[Event | Step | TimeSpent], None] = lambda _: None
     """Something happened."""
     begins: Callable[[Start, str], None] = lambda *_: None
     """A study of that name is gone on with, or begun."""
@@ -58,42 +63,56 @@ class Listener(NamedTuple):
     """The search, or the finals, are over, in whatever way."""
 
 
-class WorkClock:
-    """Seconds of work on a sweep over all its runs. It stands still while a calm machine or a device is waited for."""
+class TimeSpent(Model):
+    """What the time of a run went to; its last event."""
 
-    def __init__(self, before_s: float) -> None:
-        self._before_s, self._since = before_s, time.monotonic()
-        self._waited_s = 0.0
-        self._waits_since: float | None = None
-        """When the wait began that is not over yet, on the monotonic clock."""
-        self._waits_of: list[Callable[[], float]] = []
-
-    def hear(self, event: Event | Step) -> None:
-        """Takes waiting out."""
-        if isinstance(event, Waiting) and self._waits_since is None:
-            self._waits_since = time.monotonic() - event.since_s
-        if isinstance(event, Calm | Protest):
-            self._waits_since = None
-            self._waited_s += event.waited_s
-
-    def has_device(self) -> None:
-        """The wait for a device is over, if there was one."""
-        self._waited_s += self._waits_s
-        self._waits_since = None
-
-    def leave_out(self, waited_s: Callable[[], float]) -> None:
-        """Takes out what it says that others have waited, now and whenever it is asked."""
-        self._waits_of.append(waited_s)
+    seconds: dict[str, float] = Field(description="by what was done")
 
     @property
-    def _waits_s(self) -> float:
-        return 0.0 if self._waits_since is None else time.monotonic() - self._waits_since
+    def words(self) -> str:
+        """For a person; the longest first."""
+        parts = sorted(self.seconds.items(), key=lambda part: -part[1])
+        shares = ", ".join(f"{seconds:.0f} s {what}" for what, seconds in parts if seconds >= 1)
+        return f"{sum(self.seconds.values()):.0f} s in all: {shares or 'nothing took a second'}"
+
+
+class WorkClock:
+    """Seconds of a sweep over all its runs, and what those of this run went to."""
+
+    def __init__(self, before_s: float) -> None:
+        self._before_s = before_s
+        self._since = self._at = time.monotonic()
+        self._doing = "getting ready"
+        self._seconds: dict[str, float] = {}
+
+    def hear(self, event: Event | Step) -> None:
+        """Notes what is done from now on, where an event says so."""
+        if isinstance(event, UnderWay):
+            judges = event.judging or event.racing
+            self.goes_on("judging" if judges else "building" if event.building else "choosing what to try")
+        elif isinstance(event, Waiting):
+            self.goes_on("waiting")
+        elif isinstance(event, Waited):
+            self.goes_on("timing the baselines")
+        elif isinstance(event, Started | Step):
+            self.goes_on("confirming the best" if isinstance(event, Step) else "choosing what to try")
+
+    def goes_on(self, doing: str) -> None:
+        """What is done from now on."""
+        now = time.monotonic()
+        self._seconds[self._doing] = self._seconds.get(self._doing, 0.0) + now - self._at
+        self._doing, self._at = doing, now
+
+    @property
+    def time_spent(self) -> TimeSpent:
+        """Until now."""
+        self.goes_on(self._doing)
+        return TimeSpent(seconds=dict(self._seconds))
 
     @property
     def spent_s(self) -> float:
         """Until now."""
-        waited_s = self._waited_s + self._waits_s + sum(each() for each in self._waits_of)
-        return self._before_s + max(0.0, time.monotonic() - self._since - waited_s)
+        return self._before_s + time.monotonic() - self._since
 
 
 class SweepRun:
@@ -135,17 +154,36 @@ class SweepRun:
         """
         file = SpaceFile.stored(self._request.space_document)
         self._problem = file.problems[0]
-        here = here or Workbench(file, devices=self._devices, cluster=self._cluster)
-        with self.held(here), closing(here.executor()) as executor:
-            study = self._search(here, executor)
-            self.confirm(here, executor, study)
+        request, here = self._request, here or Workbench(file, devices=self._devices, cluster=self._cluster)
+        with self.held(here):
+            with closing(here.executor()) as executor:
+                study, is_idle = self._search(here, executor)
+                is_due = request.finals and due(self._store, study, here.default_digest)
+                if is_due and is_idle:
+                    self.confirm(here, executor, study)
+            if is_due and not is_idle:  # the executor was at work on what was in flight
+                self._confirm_anew(here, study)
+        self._hear(self._clock.time_spent)
         return study
+
+    def _confirm_anew(self, here: Workbench, study: str) -> None:
+        """The finals in other processes, where there is time for any."""
+        if self._left_s < LEAST_S:
+            self._hear(Step(text="no time is left for them; `autotuner finals` confirms the best"))
+            return
+        with closing(here.executor()) as executor:
+            self.confirm(here, executor, study)
+
+    @property
+    def _left_s(self) -> float:
+        """Seconds until the sweep has to be over."""
+        minutes = self._request.minutes
+        return math.inf if minutes is None else 60 * minutes - self.spent_s
 
     @contextmanager
     def held(self, here: Workbench) -> Iterator[None]:
         """The devices, held against other autotuners of this machine."""
-        with here.held(60 * self._request.patience_minutes, self._wait):
-            self._clock.has_device()
+        with here.held(min(60 * self._request.patience_minutes, self._left_s), self._wait):
             yield
 
     def end(self, state: State, detail: str, **more: Any) -> SweepRecord:
@@ -153,41 +191,40 @@ class SweepRun:
         is for `sweeps.settle`. Raises StoreError."""
         found, detail = found_in(self._store, self._study), " ".join(detail.split())
         if state == State.DONE and found.best_speedup is None:
-            detail = "no variant was measured to the end"
+            detail = "no variant was measured to the end" if found.judged else "no variant was judged in its time"
         return sweeps.settle(self._store, self.number, state, detail, spent_s=self.spent_s, found=found, **more)
 
-    def _search(self, here: Workbench, executor: Executor) -> str:
-        """Judges until the study has the trials of the budget, or time is up; the study's name."""
+    def _search(self, here: Workbench, executor: Executor) -> tuple[str, bool]:
+        """Judges until the study has the trials of the budget, or time is up; the study's name, and whether the
+        executor has nothing more to do."""
         request = self._request
         start = here.start(self._store, request.sampler, request.like, request.cold)
         driver = here.driver(self._store, executor, request.sampler, request.seed, self._hear, start)
         self._problem, self._study = here.conditions.compiled_for, driver.name
         self.beat()
         self._listener.begins(start, driver.name)
-        minutes = request.minutes
-        seconds = math.inf if minutes is None else max(0.0, 60 * minutes - self.spent_s)
-        budget = Budget(trials=request.trials, seconds=seconds, until_converged=request.until_converged)
-        caution = Caution(patience_s=60 * request.patience_minutes, believes=request.calm)
+        self._clock.goes_on("timing the baselines")
+        left_s = max(0.0, self._left_s)
+        budget = Budget(
+            trials=request.trials,
+            seconds=max(0.0, left_s - request.finals_s),
+            at_most_s=left_s,
+            until_converged=request.until_converged,
+            quiet_within_s=min(60 * request.quiet_within_minutes, left_s),
+        )
         try:
-            driver.run(budget, caution, self.beat)
+            return driver.name, driver.run(budget, self.beat)
         finally:
             self._listener.ends()
-        return driver.name
 
     def confirm(self, here: Workbench, executor: Executor, study: str) -> None:
-        """The finals, unless those who would be in them were in the last ones. Without them the search's result
-        stands."""
-        request = self._request
-        if not request.finals or not due(self._store, study, here.default_digest):
-            return
-        failed = ""
+        """The finals. Where they come to no end the search's result stands."""
+        request, failed = self._request, ""
         self._listener.confirms()
         try:
-            seconds, patience_s = 60 * request.finals_minutes, 60 * request.patience_minutes
-            trials = here.retrials(self._store, study, executor, self._hear, seconds, patience_s, self.beat)
-            finals = Finals(trials, here.default_digest)
-            self._clock.leave_out(lambda: finals.waited_s)
-            finals.run()
+            until, seconds = time.monotonic() + self._left_s, min(request.finals_s, max(0.0, self._left_s))
+            trials = here.retrials(self._store, study, executor, self._hear, seconds, self.beat, until)
+            Finals(trials, here.default_digest).run()
         except LeaseLostError:
             raise
         except AutotunerError as error:
@@ -211,8 +248,9 @@ class SweepRun:
         self._hear(event)
         self.beat()
 
-    def _hear(self, event: Event | Step) -> None:
-        self._clock.hear(event)
+    def _hear(self, event: Event | Step | TimeSpent) -> None:
+        if not isinstance(event, TimeSpent):
+            self._clock.hear(event)
         self._listener.hears(event)
         kept = _noted(event, self._request.trials, self._problem)
         if kept is not None:
@@ -234,7 +272,7 @@ class SweepRun:
 # What events say -----------------------------------------------------------------------------------------------------
 
 
-def _noted(event: Event | Step, trials: int, problem: Problem) -> tuple[str, str, Data] | None:
+def _noted(event: Event | Step | TimeSpent, trials: int, problem: Problem) -> tuple[str, str, Data] | None:
     """Kind, line and data of what a run tells; None of what is not kept. Looks of one wait are one event."""
     baseline = op_of(problem).words.baseline
     match event:
@@ -247,15 +285,15 @@ def _noted(event: Event | Step, trials: int, problem: Problem) -> tuple[str, str
             return "judged", text, _data(event)
         case Waiting():
             return ("waiting", f"waiting: {event.detail}", {}) if event.since_s < 1 else None
-        case Calm():
-            said = "; ".join(filter(None, [f"calm again after {event.waited_s:.0f} s", event.detail]))
-            return "calm", said, {"waited_s": event.waited_s}
-        case Protest():
-            return "protest", f"disturbed still after {event.waited_s:.0f} s: {event.detail}", {}
+        case Waited():
+            how = f"goes on beside others: {event.detail}" if event.detail else "quiet"
+            return "waited", f"{how}, after {event.waited_s:.0f} s", {"waited_s": event.waited_s}
         case Converged():
             return "converged", f"what is left promises {event.promise:.2%}, and {event.tie:.2%} is a tie", {}
         case Step():
             return None if event.passing else ("finals", f"finals: {event.text}", {})
+        case TimeSpent():
+            return "time", event.words, {**event.seconds}
         case TieFound() | UnderWay():
             return None
 

@@ -23,6 +23,9 @@ class Arm(Protocol):
 
     calls: int
     """Forwards a sample."""
+    waited: float
+    """Of the seconds that the last sample came to those, at most, in which its threads waited for a CPU that something
+    else had."""
 
     def __call__(self) -> float:
         """Takes a sample: seconds of one forward. Raises ArmError."""
@@ -94,8 +97,6 @@ class Track(Protocol):
     """One problem on one device in this process, with its inputs, ready for races."""
 
     problem: Problem
-    drift: float
-    """By how much the baseline may differ from the session's calibration, relative."""
     gap: float
     """Seconds by which what runs between two forwards may cost one implementation more than another."""
 
@@ -116,8 +117,8 @@ class Track(Protocol):
         """Why what was just timed does not count: the device's clocks are held down. None when they are not."""
 
     def shared(self) -> str | None:
-        """Why what was just timed does not count although the baseline was as fast as ever: another program has the
-        device in turns. None when none has, or where every sample would show it."""
+        """Why what was just timed is longer than it would be: another program has the device in turns. None when none
+        has, or where every sample says how long it waited."""
 
 
 Tracks = Sequence[Track]

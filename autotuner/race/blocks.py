@@ -6,16 +6,24 @@ import math
 import random
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from autotuner.race.arms import Arm, Tracks
+from autotuner.race.statistics import median_interval
 from autotuner.values.outcome import Say
-from autotuner.values.ratio import Objective, combined
+from autotuner.values.ratio import LogRatio, Objective, combined
 from autotuner.values.verdict import Fault, Verdict
 
 MOST_DISCARDED = 10
 EVERY_S = 2.0
 """Seconds between two announcements at least. Whoever hears one wakes up, on the CPUs that are timed perhaps; a race of
 short samples is over before."""
+HELD_UP = 0.02
+"""Share of a sample's time in which its threads may have waited for a CPU without it being held up."""
+FEW, LONGEST_S = 8, 20.0
+"""Blocks that are enough from so many seconds on, where something holds them up."""
+LONGEST_WAIT = 0.99
+"""Share of a sample's time that waiting is taken to have been at most, so that something is left."""
 
 
 class LongStep:
@@ -44,6 +52,29 @@ class Throttled(Exception):
         self.fault = Fault(verdict=Verdict.DISTURBED, code="measure.throttled", detail=why)
 
 
+class Bounded(NamedTuple):
+    """Log-ratios of some blocks, with what they would be if all the waiting had been in one side or the other. Where
+    nobody waited all three are the same."""
+
+    low: Sequence[float]
+    mid: Sequence[float]
+    high: Sequence[float]
+
+    @property
+    def interval(self) -> LogRatio:
+        """The median's, as wide as noise and waiting make it."""
+        found, low, high = (median_interval(each) for each in (self.mid, self.low, self.high))
+        return LogRatio(low=min(low.low, found.low), mid=found.mid, high=max(high.high, found.high))
+
+    def less(self, other: Bounded) -> Bounded:
+        """Block by block the difference; what both were measured against cancels only where nobody waited."""
+        return Bounded(
+            [one - two for one, two in zip(self.low, other.high, strict=True)],
+            [one - two for one, two in zip(self.mid, other.mid, strict=True)],
+            [one - two for one, two in zip(self.high, other.low, strict=True)],
+        )
+
+
 class Blocks:
     """Raw seconds of every block so far: `seconds[arm][problem][block]`; arm 0 is the baseline."""
 
@@ -56,60 +87,125 @@ class Blocks:
         most_throttled: int = MOST_DISCARDED,
     ) -> None:
         """`arms[arm][problem]`. `step`: of which all samples are. `most_throttled`: blocks that may be void because the
-        device throttled."""
+        device throttled, and as many because it was shared."""
         self._step, self._most_throttled = step, most_throttled
         self._tracks, self._arms = tracks, arms
         self._draw = random.Random(seed)
         self.seconds: list[list[list[float]]] = [[[] for _ in tracks] for _ in arms]
+        self.waited: list[list[list[float]]] = [[[] for _ in tracks] for _ in arms]
+        """Of these seconds those, at most, in which something else had the device."""
         self.discarded = 0
         """Blocks that were void."""
-        self._throttled = 0
-        """Those of them in which the device throttled."""
+        self.clean: list[int] = []
+        """The blocks in which no sample was held up."""
+        self._throttled = self._shared = 0
+        """Those of them in which the device throttled, and in which another program had it in turns."""
 
     def __len__(self) -> int:
         return len(self.seconds[0][0])
 
     def take(self) -> None:
-        """One more block; one in which the device throttled is taken again.
+        """One more block. One in which the device throttled, or was shared, is taken again; a device that stays shared
+        is timed as it is, and what the turns may have cost stands beside.
 
         Raises ArmError, and Throttled after too many.
         """
         while True:
             taken = self._block()
-            why = self._tracks[0].throttled()
-            if why is None:
+            why, shared = self._tracks[0].throttled(), self._tracks[0].shared()
+            if why is not None:
+                self._throttled += 1
+                if self._throttled > self._most_throttled:
+                    raise Throttled(f"{self._throttled} blocks were void: {why}")
+            elif shared is None or self._shared >= self._most_throttled:
                 break
+            else:
+                self._shared += 1
             self.discarded += 1
-            self._throttled += 1
-            if self._throttled > self._most_throttled:
-                raise Throttled(f"{self._throttled} blocks were void: {why}")
-        for arm, problem, seconds in taken:
+        for arm, problem, seconds, waited in taken:
             self.seconds[arm][problem].append(seconds)
+            least = min(self.seconds[arm][problem]) if shared is not None else seconds
+            self.waited[arm][problem].append(max(waited, seconds - least))
+        if self._is_clean(len(self) - 1):
+            self.clean.append(len(self) - 1)
 
-    def discard(self) -> None:
-        """Leaves the last block out."""
-        self.discarded += 1
-        for arm in self.seconds:
-            for problem in arm:
-                problem.pop()
-
-    def _block(self) -> list[tuple[int, int, float]]:
+    def _block(self) -> list[tuple[int, int, float, float]]:
         order = list(range(len(self._arms)))
-        taken: list[tuple[int, int, float]] = []
+        taken: list[tuple[int, int, float, float]] = []
         for problem in range(len(self._tracks)):
             self._draw.shuffle(order)
-            taken += [(arm, problem, self._sample(arm, problem)) for arm in order]
+            taken += [(arm, problem, *self._sample(arm, problem)) for arm in order]
         return taken
 
-    def _sample(self, arm: int, problem: int) -> float:
+    def _sample(self, arm: int, problem: int) -> tuple[float, float]:
         self._step.go_on()
-        return self._arms[arm][problem]()
+        taken = self._arms[arm][problem]
+        return taken(), taken.waited
 
-    def log_ratios(self, arm: int, problem: int) -> list[float]:
-        """ln(t_arm / t_baseline), a block each."""
-        pairs = zip(self.seconds[arm][problem], self.seconds[0][problem], strict=True)
-        return [math.log(one / base) for one, base in pairs]
+    # What was held up -------------------------------------------------------------------------------------------
 
-    def objectives(self, arm: int, objective: Objective) -> list[float]:
-        """The objective over the problems, a block each."""
-        return combined([self.log_ratios(arm, problem) for problem in range(len(self._tracks))], objective)
+    def _is_clean(self, block: int) -> bool:
+        return all(
+            waited[block] <= HELD_UP * seconds[block]
+            for arm in range(len(self._arms))
+            for waited, seconds in zip(self.waited[arm], self.seconds[arm], strict=True)
+        )
+
+    @property
+    def kept(self) -> list[int]:
+        """The blocks that count: those in which nothing was held up where they are half of all, else all of them.
+        Whether a sample was held up does not depend on how long it took otherwise."""
+        return self.clean if 2 * len(self.clean) >= len(self) else list(range(len(self)))
+
+    @property
+    def held_up(self) -> float:
+        """The share of the blocks that count in which a sample was held up, 0..1."""
+        kept, clean = self.kept, set(self.clean)
+        return sum(block not in clean for block in kept) / len(kept) if kept else 0.0
+
+    def seconds_kept(self, arm: int, problem: int) -> list[float]:
+        """Of the blocks that count."""
+        return [self.seconds[arm][problem][block] for block in self.kept]
+
+    def waited_kept(self, arm: int, problem: int) -> list[float]:
+        """Of these seconds those that something else had."""
+        return [self.waited[arm][problem][block] for block in self.kept]
+
+    def log_ratios(self, arm: int, problem: int) -> Bounded:
+        """ln(t_arm / t_baseline), a block each that counts."""
+        one, base = (self._ends(each, problem) for each in (arm, 0))
+        pairs = ((one[0], base[1]), (one[1], base[1]), (one[1], base[0]))
+        low, mid, high = ([math.log(a / b) for a, b in zip(*pair, strict=True)] for pair in pairs)
+        return Bounded(low, mid, high)
+
+    def _ends(self, arm: int, problem: int) -> tuple[list[float], list[float]]:
+        """The seconds without what was waited, and with it."""
+        whole, waited = self.seconds_kept(arm, problem), self.waited_kept(arm, problem)
+        return [without(each, lost) for each, lost in zip(whole, waited, strict=True)], whole
+
+    def objectives(self, arm: int, objective: Objective) -> Bounded:
+        """The objective over the problems, a block each that counts."""
+        ratios = [self.log_ratios(arm, problem) for problem in range(len(self._tracks))]
+        return Bounded(*(combined([list(each) for each in ends], objective) for ends in zip(*ratios, strict=True)))
+
+
+def without(seconds: float, waited: float) -> float:
+    """What is left of a time without what was waited of it; all of it where that is too little to count."""
+    return seconds - min(waited, LONGEST_WAIT * seconds) if waited > HELD_UP * seconds else seconds
+
+
+def take_clean(blocks: Blocks, count: int) -> None:
+    """Blocks until `count` of them were not held up, or twice as many were taken. Where they take long a few are
+    enough: how many depends on their time and not on what they show. Raises what `Blocks.take` does."""
+    late = time.monotonic() + LONGEST_S
+    while len(blocks) < count or (len(blocks.clean) < count and len(blocks) < 2 * count):
+        if len(blocks) >= FEW and len(blocks.clean) < len(blocks) and time.monotonic() > late:
+            return
+        blocks.take()
+
+
+def shortest_quarter(seconds: Sequence[float], waited: Sequence[float]) -> float:
+    """The longest of the shortest quarter of samples, without what they waited: what disturbs most of them hides
+    nothing there, and a single one that was faster than any other says nothing."""
+    own = sorted(without(each, lost) for each, lost in zip(seconds, waited, strict=True))
+    return own[(len(own) - 1) // 4]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from autotuner.race.statistics import deviation, holm, p_positive, student, student_interval
-from autotuner.race.tie import logs
+from autotuner.race.tie import bounds, logs
 from autotuner.values.model import Model
 from autotuner.values.outcome import Heat
 from autotuner.values.ratio import LogRatio, Objective, combine
@@ -60,11 +60,19 @@ class Standing(Model):
     )
 
 
+class Bias(NamedTuple):
+    """By how much what held samples up may have made a mean too large or too small."""
+
+    less: float = 0.0
+    more: float = 0.0
+
+
 class _Runner(NamedTuple):
     """A finalist's values, one a process."""
 
     digest: str
     values: Sequence[float]
+    bias: Bias = Bias()
 
     @property
     def mean(self) -> float:
@@ -81,12 +89,14 @@ def confirm(heats: Sequence[Heat], tie: float, objective: Objective = "mean") ->
     `tie` is relative: a ratio of two variants within 1 + tie is a tie. An entrant with a fault or without a finite time
     in any heat is out. Finalists may have different numbers of processes; a heat without entrants says nothing here.
     """
-    return standing_of(process_values(heats, combine(objective)), tie)
+    over = combine(objective)
+    return standing_of(process_values(heats, over), tie, biases(heats, over))
 
 
-def standing_of(values: Mapping[str, Sequence[float]], tie: float) -> Standing:
-    """The same from the values of each finalist's processes, by its digest: ln(t_variant / t_baseline)."""
-    runners = [_Runner(digest, each) for digest, each in values.items()]
+def standing_of(values: Mapping[str, Sequence[float]], tie: float, bias: Mapping[str, Bias] | None = None) -> Standing:
+    """The same from the values of each finalist's processes, by its digest: ln(t_variant / t_baseline). `bias`: of
+    those whose samples were held up."""
+    runners = [_Runner(digest, each, (bias or {}).get(digest, Bias())) for digest, each in values.items()]
     if not runners:
         return Standing(finalists=(), leader=None, crowned=False, processes=0, tie=tie)
     field = _Field(runners, tie)
@@ -124,6 +134,18 @@ def process_values(heats: Sequence[Heat], over: Callable[[Sequence[float]], floa
     return {digest: values for digest, values in found.items() if digest not in out}
 
 
+def biases(heats: Sequence[Heat], over: Callable[[Sequence[float]], float]) -> Mapping[str, Bias]:
+    """The bias of each whose samples were held up, by its digest: the mean over its processes."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for heat in heats:
+        for place, digest in enumerate(heat.entrants):
+            if _sound(heat, place):
+                ends = (logs(heat, place), *bounds(heat, place))
+                mid, low, high = (median(map(over, zip(*each, strict=True))) for each in ends)
+                found.setdefault(digest, []).append((max(0.0, mid - low), max(0.0, high - mid)))
+    return {digest: Bias(*map(fmean, zip(*each, strict=True))) for digest, each in found.items()}
+
+
 def _sound(heat: Heat, place: int) -> bool:
     """Whether the entrant was timed in every block, without a fault."""
     times = [us for problem in (*heat.us[place], *heat.baseline_us) for us in problem]
@@ -151,8 +173,9 @@ class _Field:
         By Holm's procedure over all of them, with the share of the error that one look has.
         """
         rivals = [runner for runner in self._runners if runner is not self.leader]
-        values = [self._p_slower(self._ahead(each), self._error(each, self.leader)) for each in rivals]
-        values.append(self._p_slower(-self.leader.mean, self._error(self.leader)))
+        lead = self.leader.bias.more
+        values = [self._p_slower(self._ahead(e) - e.bias.less - lead, self._error(e, self.leader)) for e in rivals]
+        values.append(self._p_slower(-self.leader.mean - lead, self._error(self.leader)))
         *shown, baseline = holm(values, self._alpha())
         behind = dict(zip((each.digest for each in rivals), shown, strict=True))
         return [behind.get(runner.digest, False) for runner in self._runners], baseline
@@ -164,13 +187,14 @@ class _Field:
         if not self._freedom:
             return False
         width = student(LEVEL, self._freedom) * self._error(runner, self.leader)
-        return self._ahead(runner) + width <= self._tie
+        return self._ahead(runner) + runner.bias.more + self.leader.bias.less + width <= self._tie
 
     def interval(self, runner: _Runner, selected: bool) -> LogRatio:
         """Student's. One of those that may be chosen because they look good (`selected`) has the freedom of its own
         processes alone: a chance that made it look good may have made its values lie close together, too."""
         freedom = runner.freedom if selected else self._freedom
-        return student_interval(runner.mean, self._error(runner), freedom, LEVEL)
+        found = student_interval(runner.mean, self._error(runner), freedom, LEVEL)
+        return found.model_copy(update={"low": found.low - runner.bias.less, "high": found.high + runner.bias.more})
 
     def resolution(self) -> float | None:
         """The smallest difference from the leader that the first of Holm's steps would show, relative."""
@@ -178,7 +202,8 @@ class _Field:
             return None
         alpha = self._alpha() / len(self._runners)
         error = self._error(self.leader) * math.sqrt(2)
-        return math.expm1(self._tie + student(1 - alpha, self._freedom) * error)
+        held_up = max(runner.bias.less for runner in self._runners) + self.leader.bias.more
+        return math.expm1(self._tie + student(1 - alpha, self._freedom) * error + held_up)
 
     def _ahead(self, runner: _Runner) -> float:
         """By how much the leader is ahead of it: ln(t / t_leader)."""

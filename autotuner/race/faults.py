@@ -8,13 +8,9 @@ from autotuner.values.verdict import Meaning
 MEANINGS = {
     "measure.launch": Meaning("the variant can be launched, and captured, on the problem that is tuned"),
     "measure.device": Meaning("the device reports no error while the variant is timed"),
-    "measure.drift": Meaning("beside the variant, the baseline takes what it took at calibration"),
     "measure.witness": Meaning(
         "beside the variant the baseline takes what it takes in a process that loads no variant",
         "work that goes on after the variant has returned, or a clock that it changes",
-    ),
-    "measure.disturbed": Meaning(
-        "the machine was calm while the variant was timed", "other work on the device: the detail says whose"
     ),
     "measure.floor": Meaning(
         "a forward takes no less time than this device needs for its operations, and when cold its bytes",

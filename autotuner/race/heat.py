@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from autotuner.race.arms import Arm, ArmError, Tracks, VariantArm
-from autotuner.race.blocks import MOST_DISCARDED, Blocks, LongStep
-from autotuner.race.thermometer import take_calm, thermometer
+from autotuner.race.blocks import MOST_DISCARDED, Blocks, LongStep, take_clean
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Heat, Say
@@ -18,29 +17,39 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: 
     """`count` interleaved blocks of the baseline and all artifacts; one that is there twice is loaded twice. Without
     artifacts no variant is loaded in this process.
 
-    A variant that fails is left out, with its fault. There are fewer blocks where something disturbed the rest. Raises
-    Throttled and Drifted.
+    A variant that fails is left out, with its fault. Where something holds samples up, up to twice as many blocks are
+    taken, and those in which nothing was held up count if they are half of all. Raises Throttled.
     """
     draw = random.Random(conditions.seeds[0])
     arms, baselines, faults = _entered(tracks, artifacts, conditions, draw, say)
     step = LongStep(say, "racing")
     blocks = Blocks(tracks, [baselines, *arms.values()], draw.randrange(2**31), step, max(count, MOST_DISCARDED))
-    take_calm(blocks, count, thermometer(conditions, tracks[0], alone=not artifacts))
+    take_clean(blocks, count)
     for place, entrant in arms.items():
         say(f"{codes.RECHECK} {artifacts[place].name}")
         fault = next((found for arm in entrant if (found := arm.recheck()) is not None), None)
         if fault is not None:
             faults[place] = fault
-    micros = [tuple(tuple(1e6 * s for s in problem) for problem in arm) for arm in blocks.seconds]
-    rows = dict(zip(arms, micros[1:], strict=True))
+    baseline_us, *micros = [_micros(blocks.seconds_kept, arm, len(tracks)) for arm in range(len(arms) + 1)]
+    baseline_lost, *lost = [_micros(blocks.waited_kept, arm, len(tracks)) for arm in range(len(arms) + 1)]
+    rows, lost_rows = (dict(zip(arms, each, strict=True)) for each in (micros, lost))
+    sound = [place if place not in faults else None for place in range(len(artifacts))]
     return Heat(
         entrants=tuple(artifact.digest for artifact in artifacts),
         baselines=conditions.baselines,
-        us=tuple(rows[place] if place not in faults else () for place in range(len(artifacts))),
-        baseline_us=micros[0],
+        us=tuple(() if place is None else rows[place] for place in sound),
+        baseline_us=baseline_us,
+        waited_us=tuple(() if place is None else lost_rows[place] for place in sound) if blocks.held_up else (),
+        baseline_waited_us=baseline_lost if blocks.held_up else (),
+        held_up=blocks.held_up,
         faults=faults,
         discarded=blocks.discarded,
     )
+
+
+def _micros(of: Callable[[int, int], list[float]], arm: int, problems: int) -> tuple[tuple[float, ...], ...]:
+    """Microseconds of an arm; [problem][block]."""
+    return tuple(tuple(1e6 * seconds for seconds in of(arm, problem)) for problem in range(problems))
 
 
 def baseline_arms(tracks: Tracks, conditions: Conditions, step: LongStep) -> list[Arm]:

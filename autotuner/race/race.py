@@ -8,11 +8,10 @@ from statistics import median
 from typing import NamedTuple
 
 from autotuner.race.arms import Arm, ArmError, Tracks, VariantArm
-from autotuner.race.blocks import Blocks, LongStep, Throttled
+from autotuner.race.blocks import Blocks, Bounded, LongStep, Throttled
 from autotuner.race.heat import baseline_arms, variant_arms
 from autotuner.race.rules import decide, out_of_time
-from autotuner.race.statistics import median_interval, trimmed_interval
-from autotuner.race.thermometer import Drifted, thermometer, undisturbed
+from autotuner.race.statistics import trimmed_interval
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Ceilings, Measurement, Say, Stop, Timing
@@ -45,7 +44,7 @@ def measure(
     """
     try:
         return _Race(tracks, artifact, incumbent, conditions, say).run()
-    except (ArmError, Throttled, Drifted) as error:
+    except (ArmError, Throttled) as error:
         return error.fault
 
 
@@ -74,7 +73,7 @@ class _Race:
 
     def run(self) -> Measurement | Fault:
         step = LongStep(self._say, f"measuring {', '.join(str(track.problem) for track in self._tracks)}")
-        blocks = undisturbed(lambda: self._blocks(step), thermometer(self._conditions, self._tracks[0]))
+        blocks = self._blocks(step)
         fault = self._rechecked() or self._implausible(blocks)
         return fault if fault is not None else self._measurement(blocks)
 
@@ -84,19 +83,19 @@ class _Race:
         self._stopped: Stop | None = None
         while self._stopped is None:
             blocks.take()
-            ratios = [blocks.log_ratios(VARIANT, problem) for problem in range(len(self._tracks))]
-            gains = self._gains(blocks)
-            self._stopped = decide(ratios, gains, conditions.tie, conditions.min_blocks, conditions.max_blocks)
-            if self._stopped is None and len(blocks) > 2 and time.monotonic() - started > LONGEST_S:
+            ratios = [blocks.log_ratios(VARIANT, problem).mid for problem in range(len(self._tracks))]
+            gains, count = self._gains(blocks), len(blocks)
+            self._stopped = decide(ratios, gains, conditions.tie, conditions.min_blocks, conditions.max_blocks, count)
+            if self._stopped is None and count > 2 and time.monotonic() - started > LONGEST_S:
                 self._stopped = out_of_time(gains, conditions.tie)
         return blocks
 
-    def _gains(self, blocks: Blocks) -> list[float] | None:
+    def _gains(self, blocks: Blocks) -> Bounded | None:
         """ln(t_variant / t_incumbent), a block each; over several problems the difference of the objectives."""
         if self._incumbent is None:
             return None
-        pair = (blocks.objectives(arm, self._conditions.objective) for arm in (VARIANT, INCUMBENT))
-        return [variant - incumbent for variant, incumbent in zip(*pair, strict=True)]
+        variant, incumbent = (blocks.objectives(arm, self._conditions.objective) for arm in (VARIANT, INCUMBENT))
+        return variant.less(incumbent)
 
     def _rechecked(self) -> Fault | None:
         """G7 on every problem."""
@@ -112,7 +111,7 @@ class _Race:
         self._say("plausible")
         assert self._stopped is not None
         for problem, (track, arm) in enumerate(zip(self._tracks, self._variants, strict=True)):
-            us = 1e6 * median(blocks.seconds[VARIANT][problem])
+            us = 1e6 * median(blocks.seconds_kept(VARIANT, problem))
             fault = too_fast(track.problem, us, self._conditions.ceilings, self._conditions.cache == "cold")
             if fault is None and not self._stopped.gives_up:
                 fault = clocks_disagree(arm)
@@ -131,12 +130,14 @@ class _Race:
             cache=self._conditions.cache,
             stopped=self._stopped,
             incumbent=self._incumbent.artifact.digest if self._incumbent else None,
-            gain=trimmed_interval(gains) if gains is not None else None,
+            gain=trimmed_interval(gains.mid) if gains is not None else None,
             discarded=blocks.discarded,
+            held_up=blocks.held_up,
         )
 
     def _timing(self, blocks: Blocks, problem: int) -> Timing:
-        micros = [tuple(1e6 * seconds for seconds in arm[problem]) for arm in blocks.seconds]
+        arms = range(len(self._arms))
+        micros = [tuple(1e6 * seconds for seconds in blocks.seconds_kept(arm, problem)) for arm in arms]
         return Timing(
             problem=self._tracks[problem].problem,
             baseline=self._conditions.baselines[problem],
@@ -156,9 +157,9 @@ class _Race:
         direct = blocks.log_ratios(VARIANT, problem)
         assert self._stopped is not None
         if not self._stopped.gives_up or self._incumbent is None or not self._incumbent.ratios:
-            return median_interval(direct)
-        behind = [one - other for one, other in zip(direct, blocks.log_ratios(INCUMBENT, problem), strict=True)]
-        return median_interval(behind).moved(self._incumbent.ratios[problem])
+            return direct.interval
+        behind = direct.less(blocks.log_ratios(INCUMBENT, problem))
+        return behind.interval.moved(self._incumbent.ratios[problem])
 
 
 def _incumbents(tracks: Tracks, incumbent: Artifact, step: LongStep) -> list[VariantArm]:

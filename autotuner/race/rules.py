@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
+from autotuner.race.blocks import Bounded
 from autotuner.race.statistics import deviation, median_interval, trimmed_bound
 from autotuner.values.outcome import Stop
 
@@ -74,24 +75,29 @@ def steady(ratios: Sequence[Sequence[float]]) -> bool:
 
 
 def decide(
-    ratios: Sequence[Sequence[float]], gains: Sequence[float] | None, tie: float, min_blocks: int, max_blocks: int
+    ratios: Sequence[Sequence[float]],
+    gains: Bounded | None,
+    tie: float,
+    min_blocks: int,
+    max_blocks: int,
+    count: int,
 ) -> Stop | None:
-    """Why the race ends now; None to go on.
+    """Why the race ends now, after `count` blocks; None to go on.
 
-    `ratios[problem][block]` are ln(t_variant / t_baseline), `gains[block]` ln(t_variant / t_incumbent) or None without
-    an incumbent: nothing is given up then.
+    `ratios[problem][block]` are ln(t_variant / t_baseline) of the blocks that count, `gains[block]`
+    ln(t_variant / t_incumbent) or None without an incumbent: nothing is given up then. Where samples were held up, a
+    variant is slower only if it is without its own waiting, and promoted only if it leads with it.
     """
-    count = len(ratios[0])
     if gains is not None:
-        if hopeless(gains):
+        if hopeless(gains.low):
             return Stop.HOPELESS
-        if slower(gains):
+        if slower(gains.low):
             return Stop.SLOWER
-        if count == PROMOTION_BLOCKS and promoted(gains, tie):
+        if count == PROMOTION_BLOCKS and promoted(gains.high, tie):
             return Stop.PROMOTED
     if count >= max_blocks:
         return Stop.LIMIT
-    undecided = gains is not None and count < PROMOTION_BLOCKS and may_be_promoted(gains, tie)
+    undecided = gains is not None and count < PROMOTION_BLOCKS and may_be_promoted(gains.low, tie)
     if count < min_blocks or undecided:
         return None
     if precise(ratios):
@@ -99,7 +105,7 @@ def decide(
     return Stop.STEADY if steady(ratios) else None
 
 
-def out_of_time(gains: Sequence[float] | None, tie: float) -> Stop | None:
+def out_of_time(gains: Bounded | None, tie: float) -> Stop | None:
     """How a race ends that has taken its time, and that `decide` would let go on; None to go on nevertheless.
 
     One that has not come to PROMOTION_BLOCKS is asked now whether it promotes the variant. How many blocks it has
@@ -108,7 +114,7 @@ def out_of_time(gains: Sequence[float] | None, tie: float) -> Stop | None:
     """
     if gains is None:
         return Stop.LATE
-    count = len(gains)
-    if count < FIRST_LOOK and may_be_promoted(gains, tie):
+    count = len(gains.mid)
+    if count < FIRST_LOOK and may_be_promoted(gains.low, tie):
         return None
-    return Stop.PROMOTED if FIRST_LOOK <= count < PROMOTION_BLOCKS and promoted(gains, tie) else Stop.LATE
+    return Stop.PROMOTED if FIRST_LOOK <= count < PROMOTION_BLOCKS and promoted(gains.high, tie) else Stop.LATE

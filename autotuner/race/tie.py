@@ -6,10 +6,14 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
+from autotuner.race.blocks import without
 from autotuner.race.statistics import trimmed
 from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Heat
 from autotuner.values.ratio import Objective, combined
+
+Times = Sequence[Sequence[float]]
+"""Microseconds; [problem][block]."""
 
 
 def ratios_between(heat: Heat, first: int, second: int, objective: Objective = "mean") -> list[float]:
@@ -20,10 +24,28 @@ def ratios_between(heat: Heat, first: int, second: int, objective: Objective = "
 
 def logs(heat: Heat, place: int) -> list[list[float]]:
     """ln(t_entrant / t_baseline); [problem][block]."""
+    return _logs(heat.us[place], heat.baseline_us)
+
+
+def bounds(heat: Heat, place: int) -> tuple[list[list[float]], list[list[float]]]:
+    """The same at least and at most: as if all that something else had of the device had been taken from one side or
+    the other. Both are `logs` where nothing was held up."""
+    if not heat.waited_us:
+        return logs(heat, place), logs(heat, place)
+    own, baseline = _own(heat.us[place], heat.waited_us[place]), _own(heat.baseline_us, heat.baseline_waited_us)
+    return _logs(own, heat.baseline_us), _logs(heat.us[place], baseline)
+
+
+def _logs(some: Times, others: Times) -> list[list[float]]:
     return [
         [math.log(us / base) for us, base in zip(times, bases, strict=True)]
-        for times, bases in zip(heat.us[place], heat.baseline_us, strict=True)
+        for times, bases in zip(some, others, strict=True)
     ]
+
+
+def _own(times: Times, waited: Times) -> Times:
+    """What is left without waiting."""
+    return [[without(*pair) for pair in zip(*problem, strict=True)] for problem in zip(times, waited, strict=True)]
 
 
 def aa_ratio(heat: Heat, objective: Objective = "mean") -> float:

@@ -3,12 +3,13 @@ is asked for answers."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from autotuner.run.jobs import AnyJob, Result
-from autotuner.values.errors import InfrastructureError, OracleError
+from autotuner.values.errors import InfrastructureError, OracleError, OutOfTimeError
 from autotuner.values.outcome import Calibration
 
 BEAT_S = 10.0
@@ -55,28 +56,51 @@ class Executor(Protocol):
 
 
 class Heartbeat:
-    """Renews a lease, but not more often than every BEAT_S seconds: answers and proposals may come much faster."""
+    """Renews a lease, but not more often than every BEAT_S seconds: answers and proposals may come much faster. And
+    says when the time is over."""
 
-    def __init__(self, renew: Callable[[], None]) -> None:
-        """`renew`: what renews the lease, which is fresh now."""
-        self._renew, self._last = renew, time.monotonic()
+    def __init__(self, renew: Callable[[], None], until: Callable[[], float] = lambda: math.inf) -> None:
+        """`renew`: what renews the lease, which is fresh now. `until`: when the time is over, on the monotonic clock,
+        by what is known whenever it is asked."""
+        self._renew, self._last, self._until = renew, time.monotonic(), until
+
+    @property
+    def next_s(self) -> float:
+        """Seconds after which it has to be called again."""
+        return min(BEAT_S, max(0.0, self._until() - time.monotonic()))
 
     def __call__(self) -> None:
+        """Raises OutOfTimeError."""
+        if time.monotonic() >= self._until():
+            raise OutOfTimeError("the time is over")
+        self.renew()
+
+    def renew(self) -> None:
+        """The same while an answer is in hand, for which there is time."""
         if time.monotonic() - self._last >= BEAT_S:
             self._renew()
             self._last = time.monotonic()
 
 
 def next_answer(executor: Executor, beat: Beat | None = None) -> tuple[int, Result]:
-    """The number and the result of the next job that ends. Raises what the executor's `wait` does, and
+    """The number and the result of the next job that ends. Raises what the executor's `wait` and `beat` do, and
     InfrastructureError when no job is under way."""
-    while (done := executor.wait(None if beat is None else BEAT_S)) is None:
+    while (done := executor.wait(_longest_s(beat))) is None:
         if beat is None:
             raise InfrastructureError("no job is under way, so none can be waited for")
         beat()
-    if beat is not None:
+    if isinstance(beat, Heartbeat):
+        beat.renew()
+    elif beat is not None:
         beat()
     return done
+
+
+def _longest_s(beat: Beat | None) -> float | None:
+    """Seconds that an answer is waited for until the next beat."""
+    if beat is None:
+        return None
+    return beat.next_s if isinstance(beat, Heartbeat) else BEAT_S
 
 
 def ask(executor: Executor, job: AnyJob, beat: Beat | None = None) -> Result:

@@ -20,7 +20,6 @@ from autotuner.race.audit import Raced, audit
 from autotuner.race.blocks import Throttled
 from autotuner.race.heat import heat
 from autotuner.race.race import Incumbent, measure
-from autotuner.race.thermometer import Drifted
 from autotuner.run.line import Level, Line, Passed
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
@@ -188,7 +187,7 @@ def race(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
     try:
         tracks = line.tracks(job.conditions)
         found = heat(tracks, job.artifacts, job.blocks, job.conditions, say)
-    except (ArmError, Drifted, Throttled) as error:
+    except (ArmError, Throttled) as error:
         return error.fault
     return _audited_after(found, job, tracks, say) if job.audits and not found.faults else found
 

@@ -137,7 +137,6 @@ class GatedLine:
             references=checks,
             versions=versions(),
             ceilings=device.ceilings(conditions),
-            drift=max(track.drift for track in tracks),
         )
 
     def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:

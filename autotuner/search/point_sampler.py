@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -38,15 +38,14 @@ class Seen:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def read(self, trials: Sequence[FrozenTrial], besides: int, left_out: Collection[int] = ()) -> None:
-        """Takes in what has changed: `trials` are all of the study, by number; `besides` is left out. The values of
-        those that are `left_out` are none."""
+    def read(self, trials: Sequence[FrozenTrial], besides: int) -> None:
+        """Takes in what has changed: `trials` are all of the study, by number; `besides` is left out."""
         listed = [trial for trial in trials if trial.number != besides and self._knows(trial)]
         ended: list[tuple[datetime, int]] = []
         self.indices = np.array([self._index[trial.number] for trial in listed], dtype=np.int64)
         self.objectives = np.full(len(listed), np.nan)
         for position, trial in enumerate(listed):
-            if trial.state == TrialState.COMPLETE and trial.number not in left_out:
+            if trial.state == TrialState.COMPLETE:
                 self.objectives[position] = self.corrected.get(trial.number, trial.value)
                 ended.append((trial.datetime_complete or datetime.min, position))
         self.completed = np.array([position for _, position in sorted(ended)], dtype=np.int64)
@@ -69,9 +68,6 @@ class PointSampler(BaseSampler):
 
     promise: float | None = None
     """The expected improvement of the last proposal, in units of the objective; None of a sampler without beliefs."""
-
-    left_out: Collection[int] = ()
-    """Numbers of trials whose values do not count, although Optuna has them."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space, self._seed = space, seed
@@ -107,7 +103,7 @@ class PointSampler(BaseSampler):
         if "fixed_params" in trial.system_attrs:  # enqueued: the point is known already
             return dict(trial.system_attrs["fixed_params"])
         seen = self._seen
-        seen.read(study.get_trials(deepcopy=False), trial.number, self.left_out)
+        seen.read(study.get_trials(deepcopy=False), trial.number)
         asked = np.zeros(len(self._space), dtype=bool)
         asked[seen.indices] = True
         if asked.all():

@@ -7,7 +7,7 @@ study itself but a view of it: the points that were judged, as places in the lis
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,9 +81,8 @@ class View:
         for key, value in attributes.items():
             self._storage.set_study_system_attr(self._key, key, value)
 
-    def read(self, trials: Sequence[FrozenTrial], left_out: Collection[int] = ()) -> None:
-        """Takes in what has changed: `trials` are all of the study that is viewed, by number. Those that are
-        `left_out` have failed."""
+    def read(self, trials: Sequence[FrozenTrial]) -> None:
+        """Takes in what has changed: `trials` are all of the study that is viewed, by number."""
         worst = self._worst
         look_at, self._unended = [*self._unended, *range(self._known, len(trials))], []
         for number in look_at:
@@ -91,9 +90,6 @@ class View:
                 self._storage.create_new_trial(self._key)
             self._take(trials[number])
         self._known = len(trials)
-        for number in left_out:
-            own = self.trial(number)
-            own.state, own.values = TrialState.FAIL, None
         if self._worst > worst:
             for number in self._rejects:
                 self.trial(number).value = self._worst
@@ -191,7 +187,7 @@ class RepairedSampler(PointSampler):
             self._view.corrected = self._seen.corrected
             self._stored = self._kept(study._storage.get_study_system_attrs(study._study_id))
             self._view.note(self._stored)
-        self._view.read(study.get_trials(deepcopy=False), self.left_out)
+        self._view.read(study.get_trials(deepcopy=False))
         return self._view
 
     def _row(self, places: Mapping[str, int], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -87,7 +87,6 @@ class BaselineAt(Model):
     median_us: float = Field(description="at calibration")
     pinned: bool = Field(description="it was the fastest, and variants were raced against it")
     beside_us: float | None = Field(description="the mean beside its variants, where the study has one problem")
-    disturbed: str | None = Field(description="why the machine was not calm")
 
 
 @reads
@@ -230,7 +229,6 @@ def baselines(store: Store, session: Session, study: str) -> tuple[BaselineAt, .
                 beside_us=means.get(record.id)
                 if len(problems) == 1 and pinned.get(timing.problem) == timing.backend
                 else None,
-                disturbed=record.calibration.disturbed,
             )
             for timing in record.calibration.timings
         ]

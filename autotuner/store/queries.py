@@ -29,7 +29,7 @@ from autotuner.store.store import Store, study_id
 from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow, ValidationRow
 from autotuner.store.trials import points_of
 from autotuner.values.errors import StoreError
-from autotuner.values.outcome import Device, Heat
+from autotuner.values.outcome import Heat
 from autotuner.values.ratio import LogRatio
 from autotuner.values.verdict import Verdict
 
@@ -68,27 +68,6 @@ def sessions(store: Store, session: Session, study: str) -> tuple[SessionRecord,
     owner = study_id(session, store, study)
     found = session.scalars(select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id))
     return tuple(rows.record(SessionRecord, row, study=study) for row in found)
-
-
-@reads
-def sessions_like(store: Store, session: Session, study: StudyRecord) -> list[tuple[SessionRecord, list[float]]]:
-    """The last runs on such a device, with such facts (threads are one of them), under the study's cache policy, the
-    last one first; and what the baseline took beside each of the run's variants, microseconds."""
-
-    def alike(device: Device) -> tuple[object, ...]:
-        return device.backend, device.name, device.facts
-
-    studies = session.execute(select(StudyRow.id, StudyRow.name, StudyRow.device).where(StudyRow.cache == study.cache))
-    names = {row.id: row.name for row in studies if alike(row.device) == alike(study.device)}
-    last = select(SessionRow).where(SessionRow.study_id.in_(names)).order_by(SessionRow.id.desc()).limit(LOOKED_AT)
-    times = select(TrialRow.baseline_us).where(TrialRow.objective.is_not(None), TrialRow.baseline_us > 0)
-    return [
-        (
-            rows.record(SessionRecord, row, study=names[row.study_id]),
-            [float(us or 0) for us in session.scalars(times.where(TrialRow.session_id == row.id))],
-        )
-        for row in session.scalars(last)
-    ]
 
 
 @reads

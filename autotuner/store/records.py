@@ -259,7 +259,7 @@ class Revision(Model):
 
     last: int = Field(description="key of the trial recorded last; 0: none")
     trials: int
-    standing: int = Field(description="trials that have an objective; a doubted one loses it")
+    standing: int = Field(description="trials that have an objective")
     revoked: int
     sessions: int
     finished: int = Field(description="sessions that ended in good order")

@@ -127,14 +127,6 @@ def _stages(outcome: Outcome) -> dict[str, float]:
     return spent
 
 
-def doubt(row: TrialRow, outcome: Outcome) -> None:
-    """Turns a trial with a latency into one that a disturbed machine has none of."""
-    assert outcome.fault is not None
-    row.judged, row.objective = outcome.verdict.judges, None
-    row.verdict, row.fault_code, row.fault_detail = outcome.verdict.value, outcome.fault.code, outcome.fault.detail
-    row.outcome = outcome
-
-
 def blocks(trial_id: int, outcome: Outcome) -> Iterator[dict[str, float | None]]:
     """The raw blocks of a trial's own measurement; a deduplicated trial has none, its original's are the only ones."""
     if outcome.measurement is None or outcome.verdict == Verdict.DEDUPLICATED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -379,15 +379,6 @@ class Store:
         if row is None:
             raise StoreError(f"{self.label}: {study} has no trial {number}: list its trials for their numbers")
         return row
-
-    @writes
-    def doubt(self, session: Session, study: str, numbers: Collection[int], why: str) -> None:
-        """Takes the latency of trials back that turn out to have been measured on a disturbed machine: their variants
-        may be judged again. Raises StoreError: no such study."""
-        owner = study_id(session, self, study)
-        query = select(TrialRow).where(TrialRow.study_id == owner, TrialRow.number.in_(numbers))
-        for row in session.scalars(query):
-            rows.doubt(row, row.outcome.doubted(why))
 
     @writes
     def revoke(self, session: Session, study: str, number: int, reason: str) -> tuple[int, ...]:

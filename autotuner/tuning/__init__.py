@@ -5,7 +5,7 @@
 | `workbench` | one space on this machine: device, valid points, compiler, executor |
 | `run.plan`, `run.driver` | what a run is to do; a run: propose, find, submit, wait, record, tell |
 | `run.flights`, `run.lanes` | the variants in flight, and the devices that judge them |
-| `run.calm` | whether the machine is calm |
+| `run.quiet` | waiting for a quiet machine, or for a device |
 | `run.outcomes` | what the study has found so far |
 | `run.optuna_study` | the same study as Optuna keeps it |
 | `run.time_left` | how long a run will still take |

@@ -2,7 +2,7 @@
 
 The lock is an abstract Unix socket: no file that a kill leaves behind, no folder that two users would have to share. It
 is gone with the process that bound it. Processes that this one starts do not get it. Containers with a network of their
-own do not see each other's: there the baselines show that somebody else is at work (tuning/run/calm.py).
+own do not see each other's: there the races show that somebody else is at work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 
 import psutil
 
-from autotuner.tuning.run.calm import Waiting, pause, pause_s
+from autotuner.tuning.run.quiet import Waiting, pause, pause_s
 from autotuner.values.errors import DeviceBusyError
 
 WAITING_ROOM = 1024

@@ -20,7 +20,7 @@ from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.fields import ParameterValue
 from autotuner.spaces.space import SpaceFile
 from autotuner.tuning.device_lock import held
-from autotuner.tuning.run.calm import Waiting
+from autotuner.tuning.run.quiet import Waiting
 from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.tuning.workbench import (
     Workbench,

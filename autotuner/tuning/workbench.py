@@ -6,6 +6,7 @@ longer than all else they import.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
     from autotuner.run.ray_cluster import RayCluster
     from autotuner.store import Store, StudyRecord
     from autotuner.tuning.finals.retrials import Retrials, Step
-    from autotuner.tuning.run.calm import Waiting
     from autotuner.tuning.run.driver import Driver, Listener
     from autotuner.tuning.run.plan import Plan, Start
+    from autotuner.tuning.run.quiet import Waiting
 
 program.consists_of(__name__)
 
@@ -270,7 +271,7 @@ class Workbench:
             self.built_from,
             start=given._replace(first=[point for point in given.first if self.space.index_of(point) is not None]),
             environments=self.chosen.environments,
-            who_disturbs=self._who_disturbs,
+            who_disturbs=self.who_disturbs,
         )
 
     def build_all(self, points: Sequence[int]) -> list[Artifact | Fault]:
@@ -329,17 +330,18 @@ class Workbench:
         executor: Executor,
         listen: Callable[[Step], None],
         seconds: float,
-        patience_s: float,
         beat: Beat = lambda: None,
+        until: float = math.inf,
     ) -> Retrials:
-        """A study of this space whose trials are judged again, which may take so long and wait so long for a calm
-        machine."""
+        """A study of this space whose trials are judged again, which should take so long; done or not, it ends at
+        `until`, on the monotonic clock."""
         from autotuner.tuning.finals.retrials import Retrials
 
         where = (store, study, self.conditions, executor, self.device.environment)
-        return Retrials(*where, listen, seconds, patience_s, beat, self._who_disturbs)
+        return Retrials(*where, listen, seconds, beat, until)
 
-    def _who_disturbs(self) -> str:
+    def who_disturbs(self) -> str:
+        """Who uses the devices beside us now, in words; "" where nobody can be seen."""
         if self._cluster is not None:
             return "who disturbs a node cannot be seen from here"
         return DEVICES[self.device.backend].who_disturbs(self.chosen)

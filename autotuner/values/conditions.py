@@ -38,12 +38,6 @@ class Conditions(StudyProtocol):
 
     seeds: tuple[int, int, int, int] = Field(description="secret: inputs are drawn from these")
     baselines: tuple[str, ...] = Field(default=(), description="the pinned baseline, one a problem")
-    baseline_us: tuple[float, ...] = Field(
-        default=(), description="what the baselines took at calibration, microseconds: the thermometer of the run"
-    )
-    slow_baseline_us: tuple[float, ...] = Field(
-        default=(), description="what they take on a calm machine too, where processes differ; empty: the same"
-    )
     ceilings: Ceilings | None = Field(default=None, description="measured at calibration")
     tie: float = Field(default=TIE, ge=0, description="relative; as wide as the run's A/A races say, or wider")
 

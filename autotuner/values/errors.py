@@ -15,6 +15,7 @@ AutotunerError
 ├── OracleError           calibration found a case on which no baseline is right; the sweep does not start
 ├── InfrastructureError   our machinery failed while judging a variant (worker lost); the trial runs again
 │   └── DeviceFullError   the device has no memory left, which another program may have: waiting may help
+├── OutOfTimeError        the time that the user gave is over; what was judged until then is kept
 └── Stopped               a person has stopped the command; the message says what is kept and how to go on
 """
 
@@ -83,6 +84,10 @@ class DeviceFullError(InfrastructureError):
 
 FULL_PAUSES_S: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 15.0, 15.0)
 """Between tries on a device whose memory is full; together less than a process may take to start."""
+
+
+class OutOfTimeError(AutotunerError):
+    """The time that the user gave is over. What was judged until then is kept."""
 
 
 class Stopped(AutotunerError):

@@ -17,9 +17,6 @@ from autotuner.values.ratio import LogRatio, speedup_of, weighted
 from autotuner.values.variant import Value, Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
-DISTURBED = "measure.disturbed"
-"""Code of the fault of an outcome that was measured although the machine was disturbed."""
-
 Say = Callable[[str], None]
 """Hears the name of each step of a job before it starts, so that a death can be placed."""
 
@@ -103,7 +100,11 @@ class Measurement(Model):
     gain: LogRatio | None = Field(
         default=None, description="ln(t_variant / t_incumbent): the trimmed mean over the blocks"
     )
-    discarded: int = Field(default=0, description="blocks left out because the device throttled")
+    discarded: int = Field(default=0, description="blocks left out because the device throttled, or was shared")
+    held_up: float = Field(
+        default=0.0, description="share of its blocks in which something else had the device, 0..1: the interval has it"
+    )
+    disturbed: str = Field(default="", description='who was seen to disturb it; "": nobody, or it was not held up')
 
     @property
     def censored(self) -> bool:
@@ -158,6 +159,11 @@ class Heat(Model):
     faults: dict[int, Fault] = Field(
         default_factory=dict, description="entrants that failed while they were timed, or in the audit after it"
     )
+    waited_us: tuple[tuple[tuple[float, ...], ...], ...] = Field(
+        default=(), description="of `us` what something else had of the device, at most; empty: nothing"
+    )
+    baseline_waited_us: tuple[tuple[float, ...], ...] = Field(default=(), description="the same of `baseline_us`")
+    held_up: float = Field(default=0.0, description="share of the blocks in which a sample was held up, 0..1")
     discarded: int = 0
     audit: CheckResult | None = Field(
         default=None, description="of the one entrant, after the blocks; None: it was not audited in this process"
@@ -188,15 +194,6 @@ class Calibration(Model):
     versions: dict[str, str] = Field(default_factory=dict, description="of torch, and of what its backends call")
     ceilings: Ceilings | None = Field(
         default=None, description="None: not measured, so no latency is called impossible"
-    )
-    drift: float = Field(
-        default=0.15, description="by how much a baseline may differ on a machine that is calm, relative"
-    )
-    disturbed: str | None = Field(
-        default=None, description="why its times are not believed: the machine was disturbed; None: they are"
-    )
-    anew: bool = Field(
-        default=False, description="the user called the machine calm: what baselines took before counts no more"
     )
 
     @property
@@ -273,10 +270,11 @@ class Outcome(Model):
             return self
         return self.model_copy(update={"measurement": self.measurement.model_copy(update={"objective": objective})})
 
-    def doubted(self, why: str) -> Outcome:
-        """The same of a machine that was disturbed: the times are kept, and are no latency."""
-        fault = Fault(verdict=Verdict.DISTURBED, code=DISTURBED, detail=why)
-        return self.model_copy(update={"verdict": Verdict.DISTURBED, "fault": fault})
+    def disturbed_by(self, who: str) -> Outcome:
+        """The same with who was seen to disturb its measurement, where it was held up."""
+        if self.measurement is None or not self.measurement.held_up or not who:
+            return self
+        return self.model_copy(update={"measurement": self.measurement.model_copy(update={"disturbed": who})})
 
 
 def study_name(space: str, identity: object) -> str:

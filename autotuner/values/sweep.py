@@ -10,6 +10,8 @@ from autotuner.values.model import Model
 
 MOST = 2**31 - 1
 """Of a priority or a number of trials: what every database keeps."""
+FINALS_MINUTES = 2.0
+"""Of finals, unless the user says otherwise, or there is less time in all."""
 
 
 class State(StrEnum):
@@ -54,7 +56,7 @@ class SweepRequest(Model):
     problems: tuple[str, ...] = Field(description="as tables write them")
     trials: int = Field(default=60, ge=1, le=MOST, description="judged variants, those of earlier runs included")
     minutes: float | None = Field(
-        default=None, gt=0, description="of work over all runs; neither pauses nor any waiting count"
+        default=None, gt=0, description="wall time over all runs, finals and waiting included; only pauses do not count"
     )
     sampler: str = "evolution"
     seed: int = Field(default=0, ge=0, le=MOST)
@@ -63,6 +65,14 @@ class SweepRequest(Model):
     devices: str | None = Field(default=None, description="such as cuda:0; None: whatever the worker serves")
     until_converged: bool = False
     finals: bool = True
-    finals_minutes: float = Field(default=2.0, gt=0)
-    patience_minutes: float = Field(default=10.0, ge=0, description="of one wait for a calm machine")
-    calm: bool = Field(default=False, description="believes that nobody disturbs the machine when it starts")
+    finals_minutes: float | None = Field(
+        default=None, gt=0, description="of the minutes; None: two, and a third of the minutes at most"
+    )
+    patience_minutes: float = Field(default=10.0, ge=0, description="of a wait for a device that another run times")
+    quiet_within_minutes: float = Field(default=0.0, ge=0, description="of the wait for a quiet machine, at the start")
+
+    @property
+    def finals_s(self) -> float:
+        """Seconds of finals; 0 without."""
+        usual = FINALS_MINUTES if self.minutes is None else min(FINALS_MINUTES, self.minutes / 3)
+        return 60 * (self.finals_minutes or usual) if self.finals else 0.0

@@ -148,13 +148,12 @@ BASELINES: list[Column[BaselineAt]] = [
         reads=micros,
     ),
     Column(
-        "disturbed",
-        str,
-        "why the machine was not calm",
+        "pinned",
+        bool,
+        "it was the fastest, and variants were raced against it",
         head="",
-        text=lambda e: e.disturbed or ("raced against" if e.pinned else ""),
+        text=lambda e: "raced against" if e.pinned else "",
     ),
-    data("pinned", bool, "it was the fastest, and variants were raced against it"),
 ]
 """What a baseline took at a start of a driver."""
 

@@ -9,7 +9,7 @@ from typing import Self
 from rich.console import Console
 
 from autotuner.tuning.finals.retrials import Step
-from autotuner.tuning.run.calm import Waiting
+from autotuner.tuning.run.quiet import Waited, Waiting
 from autotuner.views.two_lines import TwoLines, left, with_bar
 
 
@@ -17,7 +17,7 @@ class FinalsProgress:
     """Two live lines on a terminal; elsewhere a line a step."""
 
     def __init__(self, console: Console, seconds: float) -> None:
-        """`seconds`: what the finals may take on a calm machine."""
+        """`seconds`: what the finals should take."""
         self._foot = TwoLines(console, self._lines)
         self._began = self._since = time.monotonic()
         self._left_s, self._now, self._at = seconds, "starting", self._began
@@ -33,11 +33,13 @@ class FinalsProgress:
     ) -> None:
         self._foot.__exit__(kind, error, trace)
 
-    def hear(self, step: Step | Waiting) -> None:
+    def hear(self, step: Step | Waiting | Waited) -> None:
         """Shows what the finals do."""
         now = time.monotonic()
         if isinstance(step, Waiting):
             self._now, self._since = f"waiting for {step.detail}", now - step.since_s
+            return
+        if isinstance(step, Waited):
             return
         self._now, self._since = step.text.partition(";")[0], now
         if step.left_s is not None:

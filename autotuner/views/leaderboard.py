@@ -36,7 +36,7 @@ SIGNS = {
 
 def disturbed_line(trials: Sequence[int]) -> str:
     """Under a leaderboard: what is not on it because the machine was disturbed."""
-    return f"Measured on a disturbed machine, so not ranked: trial {numbers_words(trials)}; {LATER}."
+    return f"Not measured: trial {numbers_words(trials)}; {LATER}."
 
 
 def leaderboard(entries: Sequence[Entry], of: StudyRecord, links: Links | None = None) -> Table:

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from autotuner.ops import op_of
 from autotuner.spaces.space import Space
-from autotuner.tuning.run.calm import Calm, Protest, Waiting
 from autotuner.tuning.run.driver import Converged, Event, Judged, Started, UnderWay
 from autotuner.tuning.run.plan import Start
+from autotuner.tuning.run.quiet import Waited, Waiting
 from autotuner.tuning.run.time_left import TimeLeft
 from autotuner.tuning.workbench import builders_beside
 from autotuner.values.conditions import StudyProtocol
@@ -22,12 +22,10 @@ from autotuner.values.outcome import Device, Outcome
 from autotuner.values.ratio import speedup_of
 from autotuner.values.verdict import Verdict
 from autotuner.views.two_lines import TwoLines, fitted, left, with_bar
-from autotuner.views.words import counts_words
+from autotuner.views.words import counts_words, held_up_words
 
-PROTEST = (
-    "what is measured from here on is marked as disturbed and does not count; it is raced again when the machine is"
-    " calm, in this run or by the same command later"
-)
+EARLY = (1, 3)
+"""Judged variants after which the time left is told too, where it is not shown all the while."""
 
 
 class Progress:
@@ -43,7 +41,7 @@ class Progress:
         seconds: float = math.inf,
         finals_s: float = 0.0,
     ) -> None:
-        """The budget: `trials` judged variants in the study, or `seconds` of this run; then finals of `finals_s`."""
+        """The budget: `trials` judged variants in the study, or `seconds` from now on; then finals of `finals_s`."""
         self._foot = TwoLines(console, self._lines)
         self._space, self._trials = space, min(trials, len(space))
         self._protocol, self._device = protocol, device
@@ -54,7 +52,7 @@ class Progress:
         """What says nothing of the variant, by verdict."""
         self._kinds: set[str] = set()
         """Causes of which there was one already."""
-        self._seconds, self._until, self._finals_s = seconds, math.inf, finals_s
+        self._until, self._finals_s = time.monotonic() + seconds, finals_s
         self._time_left: TimeLeft | None = None
         self.study: str | None = None
         """Its name, once it is known."""
@@ -65,7 +63,6 @@ class Progress:
         """What goes on now, and since when, on the monotonic clock."""
         self._waits = ""
         """What is waited for; "" while nothing is."""
-        self._waited_s = 0.0
 
     def __enter__(self) -> Self:
         problems = "; ".join(str(problem) for problem in self._protocol.problems)
@@ -101,8 +98,8 @@ class Progress:
             self._started(event)
         elif isinstance(event, Judged):
             self._heard(event)
-        elif isinstance(event, Waiting | Calm | Protest):
-            self._heard_of_calm(event)
+        elif isinstance(event, Waiting | Waited):
+            self._heard_of_waiting(event)
         elif isinstance(event, UnderWay):
             self._goes_on(_doing(event))
         elif isinstance(event, Converged):
@@ -115,12 +112,8 @@ class Progress:
             self._doing, self._since = doing, time.monotonic()
 
     def _started(self, event: Started) -> None:
-        if self._time_left is None:  # else the devices were calibrated anew
-            now, beside = self._now(), builders_beside(self._device, event.lanes)
-            self._time_left = TimeLeft(self._trials, now, event.judged, event.lanes, beside)
-            self._until = now + self._seconds
-        else:
-            self._say("the baselines were timed anew")
+        beside = builders_beside(self._device, event.lanes)
+        self._time_left = TimeLeft(self._trials, time.monotonic(), event.judged, event.lanes, beside)
         self.study, self.judged = event.study, event.judged
         self._say(f"study {event.study}: {event.judged} judged already" if event.judged else f"study {event.study}")
         for problem, name in zip(self._protocol.problems, event.calibration.baselines, strict=True):
@@ -130,39 +123,31 @@ class Progress:
         for why in event.calibration.left_out.values():
             self._say(f"no baseline here: {why}")
 
-    def _heard_of_calm(self, event: Waiting | Calm | Protest) -> None:
+    def _heard_of_waiting(self, event: Waiting | Waited) -> None:
         """On a terminal a wait is one line and then in the live ones; elsewhere each look is a line."""
         if isinstance(event, Waiting):
             if not self._waits or not self._foot.is_live:
-                self._say(f"waiting for a calm machine: {event.detail}; since {event.since_s:.0f} s")
+                self._say(f"waiting for a quiet machine: {event.detail}; since {event.since_s:.0f} s")
             self._waits, self._since = event.detail, time.monotonic() - event.since_s
             return
         self._waits, self._since = "", time.monotonic()
-        self._waited_s += event.waited_s
-        after = f"after {event.waited_s:.0f} s of waiting" if event.waited_s >= 1 else "now"
-        if isinstance(event, Calm):
-            self._say("; ".join(filter(None, [f"the machine is calm {after}", event.detail])))
-        else:
-            self._say(f"the machine is disturbed still, {after}: {event.detail}; {PROTEST}")
-
-    def _now(self) -> float:
-        """A clock that stands still while the run waits for a calm machine."""
-        return time.monotonic() - self._waited_s
+        ending = f"goes on beside it: {event.detail}" if event.detail else "the machine is quiet"
+        self._say(f"{ending}, after {event.waited_s:.0f} s of waiting")
 
     def _heard(self, event: Judged) -> None:
         outcome = event.outcome
         if event.judged > self.judged and self._time_left is not None:
             self.judged = event.judged
-            self._time_left.judged(self._now(), *costs(outcome))
+            self._time_left.judged(time.monotonic(), *costs(outcome))
         if not outcome.verdict.has_latency:
             (self._rejected if outcome.verdict.judges else self._failed)[outcome.verdict] += 1
-        best = math.inf if event.best is None else event.best  # a new calibration may have refused what led
+        best = math.inf if event.best is None else event.best
         leads, self._best = best < self._best, best
         if leads or self._is_news(outcome) or not self._foot.is_live:
             style = "green" if leads else "red" if not outcome.verdict.has_latency else ""
             line = f"[{event.judged}/{self._trials}] trial {event.number}: {_line(outcome, self._baseline)}"
             self._foot.say(line, style)
-        if not self._foot.is_live and event.judged % 10 == 0:
+        if not self._foot.is_live and (event.judged % 10 == 0 or event.judged in EARLY):
             self._say(self._summary())
 
     def _is_news(self, outcome: Outcome) -> bool:
@@ -209,15 +194,14 @@ class Progress:
         )
         rejected = _counts(self._rejected) if self._rejected else "none"
         failed = f"; not judged: {_counts(self._failed)}" if self._failed else ""
-        waited = f"; waited {self._waited_s:.0f} s for a calm machine" if self._waited_s >= 1 else ""
         counts = f"{self.judged}/{self._trials} judged; {best}; rejected: {rejected}{failed}"
-        return f"{counts}; {self._left()}{waited}"
+        return f"{counts}; {self._left()}"
 
     def _left(self) -> str:
         """Time left, by what was judged so far and by the budget, finals included."""
-        now, finals = self._now(), " with finals" if self._finals_s else ""
+        now, finals = time.monotonic(), " with finals" if self._finals_s else ""
         if now >= self._until:
-            return "the time is up: what is in flight is judged to its end" + (", then finals" if finals else "")
+            return "the time of the search is up" + (": finals next" if finals else "")
         of_trials = self._time_left.left_s(now) if self._time_left is not None else math.inf
         return left(min(of_trials, self._until - now) + self._finals_s) + finals
 
@@ -249,8 +233,8 @@ def _line(outcome: Outcome, baseline: str) -> str:
     """A judged variant in one line."""
     if outcome.measurement is not None:
         note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict.words})"
-        micros = outcome.measurement.variant_us
-        return f"{outcome.measurement.speedup:.3f}x {baseline}, {micros:.1f} us{note}  {outcome.variant}"
+        micros, held_up = outcome.measurement.variant_us, held_up_words(outcome.measurement)
+        return f"{outcome.measurement.speedup:.3f}x {baseline}{held_up}, {micros:.1f} us{note}  {outcome.variant}"
     why = f" {outcome.fault.code}" if outcome.fault else ""
     if outcome.fault is not None and not outcome.verdict.judges:  # not the variant's: a person can help
         why += f" ({outcome.fault.detail.partition(chr(10))[0]})"

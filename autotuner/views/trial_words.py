@@ -194,7 +194,7 @@ def _rejected(outcome: Outcome, op: Op) -> list[str]:
     fault = outcome.fault or (outcome.gate.fault if outcome.gate is not None else None)
     lines = [outcome.verdict.words if fault is None else f"{outcome.verdict.words}: {fault.code}"]
     if outcome.verdict == Verdict.DISTURBED:
-        lines.append("This says nothing about the variant: it is raced again when the machine is calm.")
+        lines.append("This says nothing about the variant: it is tried again.")
     elif not outcome.verdict.judges:
         lines.append("This says nothing about the variant: the machinery around it failed, and it is tried again.")
     lines.append(f"Variant: {outcome.variant}")

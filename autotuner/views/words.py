@@ -13,6 +13,7 @@ from autotuner.values.verdict import Verdict
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
     from autotuner.store import ListedTrial
+    from autotuner.values.outcome import Measurement
 
 WINNER, TIE, ESTIMATE, REJECT, OURS = "*", "=", "~", "x", "!"
 """The signs: crowned; ties for the lead; an estimate from few blocks; rejected or revoked; says nothing of the
@@ -21,12 +22,21 @@ POINTS = "parameters"
 """The head and the key of the column with points."""
 MOST_NUMBERS = 12
 """Numbers of trials that a line lists."""
-LATER = "`autotuner tune` races them again when the machine is calm"
+LATER = "the device was full, or its clocks were held down"
 
 
 def ends(speedup: Speedup, of: str = "processes") -> str:
     """The ends of a speedup's interval; `of`: what there are too few of where it has none."""
     return f"{speedup.low:.3f} to {speedup.high:.3f}" if speedup.bounded else f"too few {of}"
+
+
+def held_up_words(measured: Measurement) -> str:
+    """How wide a disturbed measurement is, and who disturbed it; "" for any other."""
+    if not measured.held_up:
+        return ""
+    found = measured.log_ratio.speedup
+    by = f", {measured.disturbed}" if measured.disturbed else ""
+    return f" (disturbed{by}: {ends(found, 'blocks')})"
 
 
 def quoted_words(speedup: float, confirmed: bool) -> str:
@@ -77,7 +87,7 @@ KINDS: Mapping[str, str] = {
     "wrong": "rejected: wrong, or not the same twice",
     "build": "rejected: not built, or over a limit",
     "died": "rejected: crashed, hung or not launched",
-    "doubtful": "not believed: a disturbed machine, or a fault of ours",
+    "doubtful": "not judged: a full or throttled device, or a fault of ours",
 }
 """The kinds of outcomes that a figure tells apart, and what each is."""
 _KIND = {

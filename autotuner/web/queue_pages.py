@@ -74,7 +74,7 @@ def submit(
     trials: Annotated[int, Form(ge=1, le=MOST)] = 60,
     minutes: Annotated[str, Form(max_length=20)] = "",
     patience: Annotated[float, Form(ge=0, le=1e6)] = 10.0,
-    calm: Annotated[str, Form(max_length=10)] = "",
+    quiet_within: Annotated[float, Form(ge=0, le=1e6)] = 0.0,
     finals: Annotated[str, Form(max_length=10)] = "",
 ) -> Response:
     """Asks for a sweep. The form carries a key of its own: sent twice, it is one sweep. Sent again with other values,
@@ -88,7 +88,7 @@ def submit(
             trials=trials,
             minutes=float(minutes) if minutes.strip() else None,
             patience_minutes=patience,
-            calm=bool(calm),
+            quiet_within_minutes=quiet_within,
             finals=bool(finals),
         )
         made, _ = server.submit(asked, f"{key}-{digest_of(asked.model_dump())[:16]}")

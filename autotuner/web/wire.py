@@ -149,9 +149,9 @@ class NewSweep(Model):
     sampler: Text = "evolution"
     until_converged: bool = False
     finals: bool = True
-    finals_minutes: float = Field(default=2.0, gt=0, le=1e6)
+    finals_minutes: float | None = Field(default=None, gt=0, le=1e6)
     patience_minutes: float = Field(default=10.0, ge=0, le=1e6)
-    calm: bool = Field(default=False, description="believes that nobody disturbs the machine when it starts")
+    quiet_within_minutes: float = Field(default=0.0, ge=0, le=1e6, description="of the wait for a quiet machine")
 
 
 class ListedSpace(Model):

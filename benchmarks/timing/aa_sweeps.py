@@ -100,7 +100,7 @@ class OneTrack:
 
     def __init__(self, inner: Track, one: Artifact) -> None:
         self._inner, self._one = inner, one
-        self.problem, self.drift, self.gap = inner.problem, inner.drift, inner.gap
+        self.problem, self.gap = inner.problem, inner.gap
 
     def baseline(self, backend: str) -> Arm:
         return self._inner.variant(self._one)

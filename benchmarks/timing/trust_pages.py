@@ -145,38 +145,3 @@ def _audited(runs: list[Document]) -> list[str]:
         f"{100 * min(medians):+.2f} to {100 * max(medians):+.2f} %",
         f"{min(seconds):.1f} to {max(seconds):.1f} s",
     ]
-
-
-def disturbed(documents: list[Document]) -> str:
-    """Sweeps beside a disturbance, and the quiet one; without a result it says so."""
-    head = ["device", "sweep", "quiet", "took", "of that waited", "not believed", "winner behind", "largest error"]
-    head += ["off by more than 10 %", "no truth"]
-    rows = []
-    for document in documents:
-        quiet = document["rows"][0]["seconds"]
-        for row in document["rows"]:
-            if "winner_behind" not in row:
-                continue
-            behind = row["winner_behind"]
-            rows.append(
-                [
-                    document["device"],
-                    row["name"],
-                    f"{quiet:.0f} s",
-                    f"{row['seconds']:.0f} s ({row['seconds'] / quiet:.1f}x)",
-                    f"{row['waited_s']:.0f} s",
-                    str(row["disturbed"]),
-                    "not in the quiet finals" if behind is None else f"{100 * behind:.2f} %",
-                    f"{100 * row['largest_error']:.1f} %" if row.get("largest_error") is not None else "",
-                    f"{len(row['off'])} of {row['compared']}",
-                    str(row.get("without_truth", "")),
-                ]
-            )
-    if not rows:
-        return "No result is kept yet."
-    said = "; ".join(
-        f"`{each['command']}` on {each['when'][:10]}, torch {each['torch']}: {each['points']} points of"
-        f" {each['space']}, {each['on_s']:.0f} s of disturbance, {each['off_s']:.0f} s of none"
-        for each in documents
-    )
-    return f"{table(head, rows)}\n\nMade by {said}."

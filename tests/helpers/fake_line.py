@@ -27,7 +27,6 @@ from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
 BUILD_FAULTS = (Verdict.BUILD_FAILED, Verdict.BUILD_TIMEOUT, Verdict.OVER_LIMITS)
-DRIFT = 0.1
 AFTER = {
     "soak": (codes.SOAK,),
     "finalist": (codes.SOAK,),
@@ -74,6 +73,9 @@ class Deviations(Model):
     throttling: float = 0.0
     """The share of blocks after which the device throttles: `throttled_for` samples take 1.6 times longer."""
     throttled_for: int = 9
+    held_up: float = 0.0
+    """The share of samples that something holds up: they take up to `wait` longer, and say so."""
+    wait: float = 2.0
 
 
 class FakeLine:
@@ -95,9 +97,7 @@ class FakeLine:
     def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
         say("calibrate fake")
         timings = [BackendTiming(backend="fake", problem=p, median_us=self._baseline_us) for p in conditions.problems]
-        return Calibration(
-            baselines=("fake",) * len(conditions.problems), timings=tuple(timings), references=(), drift=DRIFT
-        )
+        return Calibration(baselines=("fake",) * len(conditions.problems), timings=tuple(timings), references=())
 
     def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
         self.built.append(variant)
@@ -154,6 +154,8 @@ class _Device:
         self.deviations, self.seed, self.draw = deviations, seed, random.Random(seed)
         self._samples, self._throttled_until = self.draw.randrange(1000), 0
         self._void = False
+        self.waited = 0.0
+        """Of the seconds of the last sample."""
 
     def loaded(self, truth: Truth) -> float:
         """The microseconds of a binary as it was loaded."""
@@ -172,7 +174,10 @@ class _Device:
         if self._samples < self._throttled_until:
             self._void = True
             log += math.log(1.6)
-        return 1e-6 * us * math.exp(log)
+        seconds, self.waited = 1e-6 * us * math.exp(log), 0.0
+        if deviations.held_up and draw.random() < deviations.held_up:
+            self.waited = seconds * deviations.wait * draw.random()
+        return seconds + self.waited
 
     def throttled(self) -> str | None:
         """Whether the device throttled since this was last asked; it may start to now."""
@@ -186,12 +191,14 @@ class FakeArm:
     """A side whose samples are drawn."""
 
     calls = 1
+    waited = 0.0
 
     def __init__(self, device: _Device, truth: Truth) -> None:
         self._device, self._us = device, device.loaded(truth)
 
     def __call__(self) -> float:
-        return self._device.sample(self._us)
+        seconds, self.waited = self._device.sample(self._us), self._device.waited
+        return seconds
 
     def recheck(self) -> None:
         """Nothing was written."""
@@ -218,7 +225,6 @@ class FakeAuditArm:
 class FakeTrack:
     """A problem on the fake device."""
 
-    drift = DRIFT
     gap = 1e-6
 
     def __init__(

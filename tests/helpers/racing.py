@@ -18,16 +18,23 @@ from tests.helpers.fake_line import Deviations, FakeLine, FakeTrack, Truth
 PROBLEM = simulated.conditions().problems[0]
 
 
+Sample = float | tuple[float, float]
+"""Seconds of a sample; and what was waited of them."""
+
+
 class Sampler:
-    """An arm whose samples are made up."""
+    """An arm whose samples are made up; what they waited stands beside, if they say it."""
 
     calls = 1
+    waited = 0.0
 
-    def __init__(self, sample: Callable[[], float]) -> None:
+    def __init__(self, sample: Callable[[], Sample]) -> None:
         self._sample = sample
 
     def __call__(self) -> float:
-        return self._sample()
+        found = self._sample()
+        seconds, self.waited = found if isinstance(found, tuple) else (found, 0.0)
+        return seconds
 
 
 def track(throttled: Sequence[bool] = ()) -> FakeTrack:
@@ -39,7 +46,7 @@ def track(throttled: Sequence[bool] = ()) -> FakeTrack:
     return found
 
 
-def raced(arms: Sequence[Callable[[], float]], count: int, seed: int = 0, on: FakeTrack | None = None) -> Blocks:
+def raced(arms: Sequence[Callable[[], Sample]], count: int, seed: int = 0, on: FakeTrack | None = None) -> Blocks:
     """So many blocks of arms on one problem; the first is the baseline."""
     made: list[list[Arm]] = [[Sampler(arm)] for arm in arms]
     blocks = Blocks([on or track()], made, seed, LongStep(lambda _: None, "racing"))
@@ -68,7 +75,7 @@ def fakes(
     """A device, artifacts that take `us` microseconds there, and conditions."""
     deviations = deviations or Deviations(noise=0.003, spikes=0.02)
     backend = FakeLine(lambda variant: Truth(us=us[int(variant.point["N"])]), deviations=deviations, seed=5)
-    conditions = simulated.conditions().model_copy(update={"baseline_us": (100.0,), **update})
+    conditions = simulated.conditions().model_copy(update=update)
     variants = [Variant.of("sdpa", "cpu", {"IMPL": "plain", "N": place}) for place in range(len(us))]
     artifacts = [backend.build(variant, conditions) for variant in variants]
     return backend, [artifact for artifact in artifacts if isinstance(artifact, Artifact)], conditions

@@ -1,29 +1,27 @@
-"""What counts as work on a sweep: no waiting, however it ends."""
+"""A sweep's minutes are wall time: all waiting counts, and what is in flight when they are over is given up."""
 
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from autotuner.jobs import queue
-from autotuner.jobs.sweep_run import SweepRun, WorkClock
-from autotuner.store import Store, sweeps
-from autotuner.tuning import device_lock
-from autotuner.tuning.device_lock import held
-from autotuner.tuning.finals import heats
-from autotuner.tuning.finals.retrials import Retrials
-from autotuner.tuning.run.calm import Calm, Protest, Waiting
-from autotuner.values.errors import DeviceBusyError
+from autotuner.jobs.sweep_run import Listener, SweepRun, TimeSpent, WorkClock
+from autotuner.run.jobs import Result
+from autotuner.store import Store, queries, sweeps
+from autotuner.tuning.finals.retrials import Retrials, Step
+from autotuner.tuning.run.driver import Driver, UnderWay
+from autotuner.tuning.run.plan import Plan
+from autotuner.tuning.run.quiet import Waiting
+from autotuner.values.errors import InputError
 from tests.helpers import simulated
-from tests.helpers.fake_line import FakeLine
-from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, swept
-from tests.helpers.spoilt import Spoilt
+from tests.helpers.inline_executor import InlineExecutor
+from tests.helpers.simulated_finals import DEFAULT
 
 
 class Clock:
@@ -40,92 +38,109 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
+def test_all_that_a_run_does_counts_and_is_told(clock: Clock) -> None:
+    work = WorkClock(5.0)
+    clock.more_s += 10
+    for event in (
+        UnderWay(building=(0,), judging=(), racing=False),
+        UnderWay(building=(1,), judging=(0,), racing=False),
+        Waiting(detail="", since_s=0),
+        Step(text="timing the baselines"),
+    ):
+        work.hear(event)
+        clock.more_s += 100
+    assert work.spent_s == pytest.approx(415, abs=5)
+    assert work.time_spent.words.startswith("410 s in all: 100 s ")
+    assert {name: round(seconds, -1) for name, seconds in work.time_spent.seconds.items()} == {
+        "getting ready": 10,
+        "building": 100,
+        "judging": 100,
+        "waiting": 100,
+        "confirming the best": 100,
+    }
+
+
+class Slow(InlineExecutor):
+    """Answers that take their time; nobody is told of the wait before it is over, or the time is."""
+
+    def __init__(self, clock: Clock, job_s: float) -> None:
+        super().__init__(simulated.backend(), 1)
+        self._clock, self._job_s, self._left_s = clock, job_s, job_s
+        self.is_closed = False
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        if timeout is not None and timeout < self._left_s:
+            self._clock.more_s += timeout + 0.001
+            self._left_s -= timeout
+            return None
+        self._clock.more_s += self._left_s
+        self._left_s = self._job_s
+        return super().wait(timeout)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Here:
+    """A simulated space, with executors that are slow."""
+
+    def __init__(self, clock: Clock, job_s: float) -> None:
+        self._clock, self._job_s = clock, job_s
+        self.executors: list[Slow] = []
+        self.conditions, self.default_digest, self.device = simulated.conditions(), DEFAULT, simulated.DEVICE
+
+    def held(self, patience_s: float, listen: Any) -> Any:
+        return nullcontext()
+
+    def executor(self) -> Slow:
+        self.executors.append(Slow(self._clock, self._job_s))
+        return self.executors[-1]
+
+    def start(self, *_: object) -> Any:
+        return SimpleNamespace(first=(), known_points=None)
+
+    def driver(self, store: Store, executor: Slow, sampler: str, seed: int, listen: Any, start: Any) -> Driver:
+        return Driver(store, executor, Plan(simulated.space(), simulated.DEVICE, simulated.conditions()), listen)
+
+    def retrials(self, store: Store, study: str, executor: Slow, *rest: Any) -> Retrials:
+        return Retrials(store, study, self.conditions, executor, {"os": "none"}, *rest)
+
+
 @pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[float]:
-    """The waits for a device, which take no time."""
-    found: list[float] = []
-
-    def pause(seconds: float, beat: object) -> None:
-        found.append(seconds)
-        clock.more_s += seconds
-
-    monkeypatch.setattr(device_lock, "pause", pause)
-    return found
+def heard() -> list[object]:
+    return []
 
 
-@pytest.fixture(params=[600.0])
-def run(store: Store, request: pytest.FixtureRequest) -> Iterator[SweepRun]:
-    """A sweep at its begin. The parameter: seconds of its patience."""
-    queue.submit(store, queue.request_for(simulated.space().file, patience_minutes=request.param / 60))
+@pytest.fixture(params=[1.0])
+def run(store: Store, heard: list[object], request: pytest.FixtureRequest) -> Iterator[SweepRun]:
+    """A sweep at its begin. The parameter: its minutes."""
+    queue.submit(store, queue.request_for(simulated.space().file, minutes=request.param, trials=1000))
     claim = sweeps.claim(store, 1, "me")
     assert claim is not None
-    listener: Any = SimpleNamespace(hears=lambda _: None, confirms=lambda: None, ends=lambda: None)
-    run = SweepRun(store, claim, listener)
-    run._problem = simulated.space().file.problems[0]
-    yield run
+    yield SweepRun(store, claim, Listener(hears=heard.append))
     claim.lease.release()
 
 
-def test_the_clock_stands_still_while_a_calm_machine_is_waited_for(clock: Clock) -> None:
-    work = WorkClock(5.0)
-    for event in (Calm(waited_s=100), Protest(detail="", waited_s=100)):
-        clock.more_s += 40
-        work.hear(Waiting(detail="", since_s=40))
-        clock.more_s += 60
-        work.hear(Waiting(detail="", since_s=100))
-        assert 5 <= work.spent_s < 60, "it may be stopped now"
-        work.hear(event)
-        assert 5 <= work.spent_s < 60
-    clock.more_s += 1000
-    assert work.spent_s >= 1005
-
-
-class Locked:
-    """Where a sweep runs, on a device that somebody else has."""
-
-    def __init__(self) -> None:
-        self.name, self.other = f"test-{uuid.uuid4()}", ExitStack()
-        self.other.enter_context(held([self.name], "a device", 0, lambda _: None))
-
-    def held(self, patience_s: float, listen: Any) -> Any:
-        return held([self.name], "a device", patience_s, listen)
-
-
-def test_waiting_for_a_device_is_no_work(run: SweepRun, pauses: list[float]) -> None:
-    here: Any = Locked()
-    before, spent_s = time.monotonic(), run.spent_s
-    with pytest.raises(DeviceBusyError), run.held(here):
-        pass
-    assert sum(pauses) > 500
-    assert run.spent_s - spent_s <= time.monotonic() - before - sum(pauses)
-
-
-@pytest.mark.parametrize("is_stopped", [False, True])
-def test_waiting_in_finals_is_no_work(
-    store: Store, run: SweepRun, monkeypatch: pytest.MonkeyPatch, clock: Clock, is_stopped: bool
+@pytest.mark.parametrize("job_s", [0.5, 3.0, 25.0, 70.0], ids=["quick", "usual", "hardly", "nothing judged"])
+def test_a_run_ends_in_its_minutes_whatever_its_jobs_take(
+    store: Store, run: SweepRun, clock: Clock, heard: list[object], job_s: float
 ) -> None:
-    """Also where they are stopped in the middle of it."""
-    pauses: list[float] = []
+    began, here = time.monotonic(), Here(clock, job_s)
+    study = run.go(here)  # type: ignore[arg-type]
+    assert time.monotonic() - began <= 60 + 5
+    assert all(executor.is_closed for executor in here.executors)
+    assert isinstance(heard[-1], TimeSpent)
+    judged = queries.judged_count(store, study)
+    assert (judged > 0) == (job_s < 20)
+    if job_s < 1:
+        assert queries.finals(store, study) is not None, "there was time for the finals"
+    if not judged:
+        assert "timing the baselines" in heard[-1].words
 
-    def pause(seconds: float, beat: object) -> None:
-        if is_stopped and len(pauses) == 2:
-            raise KeyboardInterrupt
-        pauses.append(seconds)
-        clock.more_s += seconds
 
-    study, busy = swept(store, simulated.truth, 12), [False] * 5 + [True] * 4
-    monkeypatch.setattr(heats, "pause", pause)
-    by = Spoilt(FakeLine(simulated.truth, deviations=DEVIATIONS), lambda job: bool(busy) and busy.pop(0))
-
-    def retrials(store: Store, study: str, executor: Spoilt, *rest: Any) -> Retrials:
-        return Retrials(store, study, simulated.conditions(), executor, {"os": "none"}, *rest)
-
-    here: Any = SimpleNamespace(retrials=retrials, default_digest=DEFAULT)
-    before, spent_s = time.monotonic(), run.spent_s
-    if is_stopped:
-        with pytest.raises(KeyboardInterrupt):
-            run.confirm(here, by, study)
-    else:
-        run.confirm(here, by, study)
-    assert len(pauses) == 2 + (not is_stopped)
-    assert run.spent_s - spent_s <= time.monotonic() - before - sum(pauses)
+def test_finals_that_leave_no_time_to_search_are_refused() -> None:
+    with pytest.raises(InputError, match="finals of 3 of 2 minutes leave no time to search"):
+        queue.request_for(simulated.space().file, minutes=2.0, finals_minutes=3.0)
+    assert queue.request_for(simulated.space().file, minutes=1.5).finals_s == 30
+    assert queue.request_for(simulated.space().file).finals_s == 120
+    assert queue.request_for(simulated.space().file, minutes=1.5, finals=False).finals_s == 0

@@ -13,7 +13,7 @@ import pytest
 
 from autotuner.race import rules
 from autotuner.race.arms import ArmError
-from autotuner.race.blocks import MOST_DISCARDED, Throttled
+from autotuner.race.blocks import MOST_DISCARDED, Bounded, Throttled, take_clean
 from autotuner.race.heat import heat
 from autotuner.race.race import Incumbent, measure
 from autotuner.race.statistics import (
@@ -27,6 +27,11 @@ from autotuner.values.outcome import Artifact, Measurement, Stop
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.fake_line import Deviations, FakeArm, FakeTrack
 from tests.helpers.racing import fakes, race, raced, track
+
+
+def exact(values: list[float]) -> Bounded:
+    """Log-ratios of samples that nothing held up."""
+    return Bounded(values, values, values)
 
 
 def noisy(us: float, noise: float, draw: random.Random, spikes: float = 0.02) -> Callable[[], float]:
@@ -75,7 +80,7 @@ def ended(ratio: float, seed: int) -> tuple[Stop, int]:
     for count in range(1, 61):
         ratios = [math.log(one / base) for one, base in zip(variant[:count], baseline[:count], strict=True)]
         gains = [math.log(one / other) for one, other in zip(variant[:count], incumbent[:count], strict=True)]
-        stop = rules.decide([ratios], gains, TIE, 12, 60)
+        stop = rules.decide([ratios], exact(gains), TIE, 12, 60, count)
         if stop is not None:
             return stop, count
     raise AssertionError("60 blocks are the limit")
@@ -111,7 +116,7 @@ def test_looking_often_is_paid_for() -> None:
 def test_time_that_is_up_promotes_a_tie_no_more_often(count: int) -> None:
     """Of a candidate that is faster by just the tie band."""
     draw = random.Random(count)
-    ends = [rules.out_of_time(gains_of(1 / (1 + TIE), count, draw), TIE) for _ in range(1000)]
+    ends = [rules.out_of_time(exact(gains_of(1 / (1 + TIE), count, draw)), TIE) for _ in range(1000)]
     assert ends.count(Stop.PROMOTED) / 1000 <= rules.PROMOTION_ALPHA + 0.015
 
 
@@ -143,7 +148,7 @@ def test_drift_shared_by_all_arms_leaves_the_ratio_alone() -> None:
         return lambda: us * 1e-6 * (1 + 1.7 * next(clock) / 40)
 
     blocks = raced([arm(100), arm(80)], 20)
-    assert median(blocks.log_ratios(1, 0)) == pytest.approx(math.log(0.8), abs=0.05)
+    assert median(blocks.log_ratios(1, 0).mid) == pytest.approx(math.log(0.8), abs=0.05)
 
 
 def test_equal_arms_name_no_winner() -> None:
@@ -151,7 +156,7 @@ def test_equal_arms_name_no_winner() -> None:
     draw, wrong = random.Random(9), 0
     for seed in range(200):
         blocks = raced([noisy(100, 0.01, draw), noisy(100, 0.01, draw)], 40, seed)
-        interval = median_interval(blocks.log_ratios(1, 0))
+        interval = median_interval(blocks.log_ratios(1, 0).mid)
         wrong += interval.high < -TIE or interval.low > TIE
     assert wrong <= 4
 
@@ -167,7 +172,7 @@ def test_the_stopwatch_is_honest() -> None:
         return time.perf_counter() - started
 
     def apart() -> float:
-        return abs(trimmed(raced([work, work], 40).log_ratios(1, 0))[0])
+        return abs(trimmed(raced([work, work], 40).log_ratios(1, 0).mid)[0])
 
     assert min(apart() for _ in range(3)) < 0.02
 
@@ -291,3 +296,72 @@ def test_a_race_or_a_heat_is_announced_as_it_goes_on(every_s: float, monkeypatch
     said.clear()
     taken = 24 + heat(tracks, artifacts, 24, conditions, said.append).discarded
     assert said.count("racing") == 1 + again * 3 * taken
+
+
+# Samples that something holds up --------------------------------------------------------------------------------------
+
+
+def preempted(us: float, draw: random.Random, share: float, wait: float = 1.0) -> Callable[[], tuple[float, float]]:
+    """Seconds of a known median, and what was waited of them: a share of the samples waits, up to `wait` as long."""
+
+    def sample() -> tuple[float, float]:
+        own = us * 1e-6 * math.exp(draw.gauss(0.0, 0.005))
+        waited = own * wait * draw.random() if draw.random() < share else 0.0
+        return own + waited, waited
+
+    return sample
+
+
+def test_blocks_that_were_held_up_are_left_out_where_half_are_left() -> None:
+    draw = random.Random(3)
+    blocks = raced([preempted(100, draw, 0.1), preempted(80, draw, 0.1)], 0)
+    take_clean(blocks, 24)
+    assert 24 < len(blocks) <= 48
+    assert (len(blocks.kept), blocks.held_up) == (24, 0.0)
+    found = blocks.log_ratios(1, 0)
+    assert found.low == found.mid == found.high
+    assert found.interval.mid == pytest.approx(math.log(0.8), abs=0.005)
+
+
+@pytest.mark.parametrize("on_one_side", [False, True])
+def test_where_too_few_are_left_the_interval_has_the_truth_and_all_that_waiting_may_have_done(
+    on_one_side: bool,
+) -> None:
+    """Also where the baseline alone is held up, which makes the variant look faster."""
+    covered = 0
+    for seed in range(40):
+        draw = random.Random(seed)
+        blocks = raced([preempted(100, draw, 0.9), preempted(80, draw, 0.0 if on_one_side else 0.9)], 0, seed)
+        take_clean(blocks, 24)
+        assert len(blocks) == 48
+        assert blocks.held_up > 0.5
+        found = blocks.log_ratios(1, 0).interval
+        covered += found.low <= math.log(0.8) <= found.high
+        assert found.low <= found.mid <= found.high
+    assert covered >= 36
+
+
+def test_nobody_is_promoted_or_given_up_by_what_the_other_one_waited() -> None:
+    """Equals: one of them is held up all the time."""
+    for slow in (0, 1):
+        draw = random.Random(slow)
+        shares = [0.0, 0.0]
+        shares[slow] = 1.0
+        arms = [preempted(100, draw, 0.0), preempted(80, draw, shares[0]), preempted(80, draw, shares[1])]
+        blocks = raced(arms, rules.PROMOTION_BLOCKS)
+        gains = blocks.log_ratios(1, 0).less(blocks.log_ratios(2, 0))
+        assert not rules.slower(gains.low)
+        assert not rules.promoted(gains.high, TIE)
+
+
+def test_a_shared_device_is_timed_after_some_tries_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, left = itertools.cycle([100e-6, 300e-6]), [3]
+    shared = track()
+    monkeypatch.setattr(shared, "shared", lambda: "in turns" if left[0] and left[0] > 0 else None)
+    blocks = raced([lambda: next(turns), lambda: 80e-6], 6, on=shared)
+    assert blocks.discarded == MOST_DISCARDED
+    assert len(blocks) == 6
+    found = blocks.log_ratios(1, 0).interval
+    assert found.low <= math.log(0.8) <= found.high
+    left[0] = 0
+    assert raced([lambda: 100e-6, lambda: 80e-6], 6, on=shared).held_up == 0

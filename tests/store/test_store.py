@@ -64,24 +64,6 @@ def test_a_fault_of_ours_is_recorded_but_the_variant_is_not_judged(store: Store,
     assert standings.summary(store, "scalar-abc").judged == 1
 
 
-def test_what_was_measured_on_a_disturbed_machine_has_no_latency(store: Store, session: int, path: Path) -> None:
-    """Its raw times are kept, it is in no list, and its variant may be judged again."""
-    disturbed = measured(16, 10.0).doubted("make (pid 7)")
-    store.record("scalar-abc", session, 0, disturbed)
-    store.record("scalar-abc", session, 1, measured(32, 80.0))
-    assert queries.trial(store, "scalar-abc", 0).outcome == disturbed
-    with sqlite3.connect(path) as raw:
-        columns, tables = "objective, fault_code, count(*)", "at_trial JOIN at_block ON trial_id = id"
-        kept = raw.execute(f"SELECT {columns} FROM {tables} WHERE number = 0")
-        assert kept.fetchall() == [(None, "measure.disturbed", 3)]
-    raw.close()
-    assert [each.number for each in queries.measured(store, "scalar-abc")] == [1]
-    assert queries.disturbed(store, "scalar-abc") == (0,)
-    store.record("scalar-abc", session, 2, measured(16, 90.0))
-    assert [each.number for each in queries.measured(store, "scalar-abc")] == [1, 2]
-    assert queries.disturbed(store, "scalar-abc") == ()
-
-
 # What is refused -------------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from autotuner.cli.app import app
 from autotuner.devices import Chosen
 from autotuner.tuning import workbench
 from autotuner.tuning.device_lock import held
-from autotuner.tuning.run.calm import Waiting
+from autotuner.tuning.run.quiet import Waiting
 from autotuner.values.errors import InputError
 from tests.helpers.command_line import SPACE, lay_out
 

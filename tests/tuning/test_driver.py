@@ -49,7 +49,7 @@ def test_a_sweep_records_and_tells_every_variant(store: Store, width: int) -> No
     executor = Shuffled(simulated.backend(), width)
     sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()), heard.append)
     sweep.run(Budget(trials=20))
-    assert executor.crowd == width
+    assert width <= executor.crowd <= width + 1, "an A/A race comes on top"
     trials = trials_of(store, sweep.name)
     assert len(trials) == 20
     assert all(trial.state == TrialState.COMPLETE for trial in trials)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from autotuner.tuning.run.calm import Calm, Waiting
 from autotuner.tuning.run.driver import Event, Judged, Started
+from autotuner.tuning.run.quiet import Waited, Waiting
 from autotuner.tuning.run.time_left import TimeLeft
 from autotuner.values.verdict import Verdict
 from autotuner.views.progress import Progress
@@ -106,15 +106,11 @@ def test_the_time_left_is_that_of_the_trials_or_of_the_minutes(monkeypatch: pyte
     assert minutes.left.startswith("about 30 s")
 
 
-def test_waiting_for_a_calm_machine_is_told_and_does_not_count_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_quiet_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = Heard(monkeypatch, trials=40)
-    sweep.judge(10, seconds=2.0)
-    assert "wait" not in sweep.said
     for _ in range(3):
         sweep.hear(Waiting(detail="make (pid 7) 98%", since_s=sweep.now))
         sweep.now += 100
-    assert sweep.said.count("waiting for a calm machine: make (pid 7) 98%; since") == 3
-    sweep.hear(Calm(waited_s=300))
-    sweep.judge(10, seconds=2.0)
-    assert sweep.left.startswith("about 40 s")
-    assert "waited 300 s" in sweep.said
+    assert sweep.said.count("waiting for a quiet machine: make (pid 7) 98%; since") == 3
+    sweep.hear(Waited(waited_s=300, detail="make (pid 7) 98%"))
+    assert "goes on beside it: make (pid 7) 98%, after 300 s of waiting" in sweep.said

@@ -11,18 +11,16 @@ import pytest
 
 from autotuner.race.confirm import FINAL_BLOCKS
 from autotuner.store import Store, ValidationRecord, queries
-from autotuner.tuning.finals import heats
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.finals.validation import LEAST, Trying, Validator, confirmed_at
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan
-from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.values.errors import InputError
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
 from tests.helpers.fake_line import Deviations, FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
-from tests.helpers.spoilt import Spoilt
 
 SPACE = simulated.space()
 TUNED = simulated.conditions().problems[0]
@@ -96,13 +94,3 @@ def test_what_cannot_be_built_as_it_was_is_said(store: Store) -> None:
     with pytest.raises(InputError, match="cannot be built as it was"):
         validated(store, study, executor(takes(50.0, fault=Verdict.BUILD_FAILED)))
     assert queries.validations(store, study) == ()
-
-
-def test_a_machine_that_stays_disturbed_decides_nothing_and_keeps_nothing(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heats, "pause", lambda seconds, beat: None)
-    study = study_of(store)
-    with pytest.raises(InfrastructureError, match=r"SDPA is slow, after a wait of .* these lengths are not decided"):
-        validated(store, study, Spoilt(FakeLine(takes(50.0), deviations=DEVIATIONS), lambda job: True))
-    assert not queries.validations(store, study)

@@ -79,7 +79,6 @@ BASELINE = figures.BaselineAt(
     median_us=1234.5678,
     pinned=True,
     beside_us=None,
-    disturbed=None,
 )
 
 

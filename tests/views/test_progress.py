@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from autotuner.tuning.finals.retrials import Step
-from autotuner.tuning.run.calm import Calm, Waiting
 from autotuner.tuning.run.driver import Judged, Started, UnderWay
+from autotuner.tuning.run.quiet import Waited, Waiting
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from autotuner.views.finals_progress import FinalsProgress
@@ -107,10 +107,10 @@ def test_waiting_is_told_once_and_ticks(seen: Seen, sweep: Progress) -> None:
     for since in (0, 10):
         sweep.hear(Waiting(detail=long, since_s=since))
         seen.now += 10
-    assert seen.above.count("waiting for a calm machine") == 1
+    assert seen.above.count("waiting for a quiet machine") == 1
     assert seen.foot(sweep)[0].startswith("waiting 20 s: the baseline takes")
-    sweep.hear(Calm(waited_s=20))
-    assert "the machine is calm after 20 s of waiting" in seen.above
+    sweep.hear(Waited(waited_s=20))
+    assert "the machine is quiet, after 20 s of waiting" in seen.above
     assert "waiting" not in seen.foot(sweep)[0]
 
 

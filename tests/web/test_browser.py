@@ -226,7 +226,6 @@ def test_a_sweep_is_asked_for_and_watched_to_its_end(chromium: Any, server: Serv
     page.fill("input[name=minutes]", "2")
     page.fill("input[name=patience]", "0")
     page.uncheck("input[name=finals]")
-    page.check("input[name=calm]")
     page.click("button.primary")
     page.wait_for_url(re.compile(r"/sweeps/\d+$"))
     # Nobody loads the page again: it follows by itself.

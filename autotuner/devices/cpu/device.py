@@ -39,8 +39,6 @@ PEAK_FLOPS = 2 * PEAK_CHAINS * PEAK_STEPS
 class CpuTrack:
     """A problem on the CPUs that the conditions allow, ready for races."""
 
-    drift = 0.15
-
     def __init__(self, sets: InputSets, threads: int, judges: Judges) -> None:
         self.problem = sets.problem
         self.gap = 5e-4 if threads > 1 else 5e-5
@@ -77,10 +75,10 @@ class CpuTrack:
         return Audited(*of_variant(variant, self._judges.fresh), price)
 
     def throttled(self) -> None:
-        """Nobody is asked: the thermometer would show it."""
+        """Nobody is asked: both sides are slowed alike."""
 
     def shared(self) -> None:
-        """A turn on a CPU is so long that the samples in it show it: the thermometer does."""
+        """Each sample says how long its threads waited for a CPU."""
 
 
 class CpuProcess:

@@ -19,6 +19,7 @@ from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
 from autotuner.ops.tensors import Symmetry, Tensors, on_one_thread, same_bits
 from autotuner.race.arms import Clocks
+from autotuner.race.blocks import HELD_UP
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault
 
@@ -27,6 +28,18 @@ WAKE_S = 0.002
 
 SAMPLE_S = 0.006
 """A sample is at least this long, to dwarf the clock's resolution and a call's overhead from Python."""
+
+SHORT_S = 0.001
+"""The same of a sample beside something that has CPUs in turns: one that fits into a turn is not held up."""
+
+SLEEP_S = 0.004
+"""Pause before such a sample: who has slept has its turn before who has not."""
+
+SHORT_FOR = 16
+"""Samples of a problem, of whichever arm, that are short from the last one on that was held up."""
+
+AGAIN = 6
+"""Times that a sample which was held up is taken again."""
 
 TRIED = 3
 """Forwards by which the number of calls in a sample is chosen."""
@@ -95,6 +108,8 @@ class InputSets:
         self.baseline: Arm | None = None
         """The baseline's arm that was made last."""
         self._draw, self._next = random.Random(), 0
+        self.short_for = 0
+        """Samples that are still to be short."""
         self._idle_since = 0.0
         """When the last sample ended, by perf_counter()."""
 
@@ -169,6 +184,16 @@ def stay_awake(sets: InputSets, threads: int) -> None:
         pass
 
 
+def sleep_until_idle(sets: InputSets) -> None:
+    """The same in sleep."""
+    time.sleep(max(SLEEP_S, sets.idle_until - perf_counter()))
+
+
+def is_held_up(seconds: float, waited: float) -> bool:
+    """Whether a sample's threads waited for a CPU for longer than is noise."""
+    return waited > HELD_UP * seconds
+
+
 class Outputs:
     """The outputs of each input set, poisoned."""
 
@@ -234,6 +259,7 @@ class Arm:
     """One side of the race: forwards of one implementation over the input sets. Calling it takes a sample."""
 
     is_variant = False
+    waited = 0.0
 
     def __init__(
         self,
@@ -252,9 +278,7 @@ class Arm:
             sets.baseline = self
         self._prepare()
         self._run()
-        self.seconds = min(self._seconds())
-        """What a forward takes, about."""
-        self.calls = max(1, math.ceil(SAMPLE_S / self.seconds))
+        self._takes(min(self._seconds()))
 
     def _seconds(self) -> Iterator[float]:
         """What some forwards take: the machine may hold one up, and a sample of few short ones says little."""
@@ -272,17 +296,41 @@ class Arm:
         self.forward(self.last)
 
     def __call__(self) -> float:
-        """Seconds of one forward: a busy pause, untimed forwards to wake the arm's threads, then `calls` timed ones."""
+        """Seconds of one forward. A sample that was held up is taken again, as a short one, and of all of these that
+        one counts which was held up least: how long it took is not looked at."""
+        sets, tries = self.sets, list[tuple[float, float]]()
+        while not tries or (is_held_up(*tries[-1]) and len(tries) <= AGAIN):
+            tries.append(self._sample(is_short=sets.short_for > 0))
+            if is_held_up(*tries[-1]):
+                sets.short_for = SHORT_FOR
+        sets.short_for = max(0, sets.short_for - 1)
+        seconds, self.waited = min(tries, key=lambda each: each[1] / each[0])
+        if not is_held_up(seconds, self.waited) and 2 * seconds < self.seconds:  # which was held up when it was found
+            self._takes(seconds)
+        return seconds
+
+    def _takes(self, seconds: float) -> None:
+        """What a forward takes, about."""
+        self.seconds = seconds
+        self.calls = max(1, math.ceil(SAMPLE_S / seconds))
+
+    def _sample(self, is_short: bool) -> tuple[float, float]:
+        """Seconds of one forward: a pause, untimed forwards to wake the arm's threads, then `calls` timed ones. And
+        how many of these its threads waited for a CPU, at most. `is_short`: a sleep, and as few forwards as may be."""
         with on_one_thread():
             self._prepare()
-        stay_awake(self.sets, self.threads)
-        woken = perf_counter() + WAKE_S
+        if is_short:
+            sleep_until_idle(self.sets)
+        else:
+            stay_awake(self.sets, self.threads)
+        calls = min(self.calls, math.ceil(SHORT_S / self.seconds)) if is_short else self.calls
+        woken = perf_counter() + min(WAKE_S, SHORT_S / 4 if is_short else WAKE_S)
         self._run()
         while perf_counter() < woken:
             self._run()
         self.witness.begin()
         started = perf_counter_ns()
-        for _ in range(self.calls - 1):
+        for _ in range(calls - 1):
             self._run()
         paused = perf_counter_ns()
         self._before_last()
@@ -291,7 +339,8 @@ class Arm:
         ended = perf_counter_ns()
         self.witness.end(ended - started)
         self.settle()
-        return (ended - resumed + paused - started) / 1e9 / self.calls
+        seconds = (ended - resumed + paused - started) / 1e9 / calls
+        return seconds, self.witness.waited_ns / 1e9 / calls
 
     def _before_last(self) -> None:
         """Between the last forward of a sample and the one before it, outside the clock."""

@@ -16,21 +16,34 @@ from autotuner.race.third_clock import Stamp, apart, many
 
 MARGIN = 0.1
 """CPUs by which a sample may use more than its threads have."""
+OWN = Path("/proc/self/task")
+"""Has an entry for each thread of this process."""
 
 THREAD_CLOCK = 6
 """Linux's number of a thread's CPU clock is ~thread << 3 | this."""
 
 
-def _used_ns() -> tuple[int, int]:
-    """Nanoseconds of CPU time that the process has used, and this thread.
+def _used_ns() -> tuple[int, int, int]:
+    """Nanoseconds of CPU time that the process has used, and this thread; and for how long threads of the process that
+    could have run have waited for a CPU.
 
     Linux knows the time of threads that run on other CPUs as it was at their last tick, some milliseconds ago, except
     where it is asked for one of them. So each is asked for first.
     """
-    for thread in Path("/proc/self/task").iterdir():
+    waited = 0
+    for thread in OWN.iterdir():
         with contextlib.suppress(OSError):  # it has ended
             clock_gettime_ns(~int(thread.name) << 3 | THREAD_CLOCK)
-    return process_time_ns(), thread_time_ns()
+            waited += _waited_ns(thread)
+    return process_time_ns(), thread_time_ns(), waited
+
+
+def _waited_ns(thread: Path) -> int:
+    """How long a thread has waited in the queue of a CPU: the second number of schedstat; 0 where Linux keeps none."""
+    try:
+        return int((thread / "schedstat").read_bytes().split()[1])
+    except (FileNotFoundError, IndexError):
+        return 0
 
 
 class Witness:
@@ -39,7 +52,9 @@ class Witness:
     def __init__(self, threads: int, leaves_work: bool) -> None:
         """`threads`: CPUs that may be used. `leaves_work`: the calling thread may leave all of the work to others."""
         self._threads, self._others = threads, threads if leaves_work else threads - 1
-        self._began, self._stamp = (0, 0, 0, 0), Stamp()
+        self._began, self._stamp = (0, 0, 0, 0, 0), Stamp()
+        self.waited_ns = 0
+        """In the last sample: for how long its threads, all together, waited for a CPU that something else had."""
         self.forget()
 
     def forget(self) -> None:
@@ -60,7 +75,8 @@ class Witness:
         # The time in which CPUs may be used goes from before the first look at their use to after the last one: this
         # thread may be stopped between two looks, while others of the process work.
         now = (monotonic_ns(), *used, ended)
-        whole, process, thread, wall = (end - start for end, start in zip(now, self._began, strict=True))
+        taken = [end - start for end, start in zip(now, self._began, strict=True)]
+        whole, process, thread, self.waited_ns, wall = taken
         crowded = process > (self._threads + MARGIN) * whole or process - thread > (self._others + MARGIN) * whole
         self._wall_ns, self._sample_ns = self._wall_ns + wall, self._sample_ns + sample_ns
         self._samples += 1

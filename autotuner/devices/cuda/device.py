@@ -51,10 +51,6 @@ LOOK_S = 0.05
 class CudaTrack:
     """Keeps the arms of the baselines, and of the incumbent: candidate after candidate races against them."""
 
-    drift = 0.1
-    """Beside a variant that heats the device a baseline takes several per cent longer than beside other baselines: that
-    is the race's own doing, and the ratio is taken there."""
-
     gap = 5e-6
     """A kernel that follows another of its kind starts some microseconds sooner than behind one with other needs."""
 

@@ -272,7 +272,7 @@ def _first_line(error: Exception) -> str:
 
 
 class BaselineArm:
-    """The arm of a baseline.
+    """The arm of a baseline. What runs on the device waits for no CPU: whether it is shared is asked beside.
 
     A graph that is the only one of its process is replayed faster: on an H200 a forward of cuDNN and the kernels of a
     mask took 23.0 us instead of 25.5. Beside a variant a baseline is not alone, so it must not be where it is timed by
@@ -281,6 +281,8 @@ class BaselineArm:
     What it gives for each set is kept, so that the results lie apart as a variant's outputs do: with all of them in one
     place, which torch takes for what was just let go, only the variant's outputs would be cold.
     """
+
+    waited = 0.0
 
     def __init__(self, baseline: Baseline, sets: InputSets) -> None:
         """Raises RuntimeError when the baseline does not take the problem, and DeviceFullError when the device has no
@@ -332,6 +334,8 @@ class BaselineArm:
 
 class VariantArm:
     """The arm of a built variant, with guarded outputs and a guarded workspace of its own."""
+
+    waited = 0.0
 
     def __init__(self, variant: LoadedVariant, sets: InputSets, judge: Callable[[Timed], Fault | None]) -> None:
         """`judge` is G7. Raises ArmError when the variant cannot be launched or captured, and DeviceFullError when the

@@ -20,7 +20,6 @@ from autotuner.tuning.finals import plan, standings
 from autotuner.tuning.finals.plan import PROVING, Number, Searched, contenders, searched
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.finals.rounds import Entrant, FinalRounds, audits_of, lineup_of
-from autotuner.tuning.run.calm import fastest_baselines
 from autotuner.values.errors import InputError
 
 Right = Mapping[Number, Searched]
@@ -34,12 +33,6 @@ class Finals:
         is."""
         self._trials, self._default = trials, default
         self._store, self._study = trials.store, trials.study
-        self._rounds: FinalRounds | None = None
-
-    @property
-    def waited_s(self) -> float:
-        """Seconds that a calm machine was waited for so far."""
-        return 0.0 if self._rounds is None else self._rounds.waited_s
 
     def run(self) -> FinalsRecord:
         """Raises InputError when there is nothing to confirm, OracleError or InfrastructureError when it cannot be."""
@@ -50,8 +43,7 @@ class Finals:
             if not numbers:
                 raise InputError(f"{self._study} has no right variant yet; run `autotuner tune` first")
             trials.say("timing the baselines")
-            before = fastest_baselines(self._store, queries.study(self._store, self._study), trials.environment)
-            trials = trials.calibrated(before)
+            trials = trials.calibrated()
             entrants = self._built(self._invited(numbers, found, until), trials)
             if not entrants:
                 raise InputError(f"no finalist of {self._study} can be built here; `autotuner gate` says why")
@@ -65,8 +57,7 @@ class Finals:
                 considered=numbers,
             )
             finals_id = self._store.start_finals(self._study, lineup, trials.environment)
-            self._rounds = FinalRounds(trials, until, finals_id, lineup, entrants)
-            self._rounds.run()
+            FinalRounds(trials, until, finals_id, lineup, entrants).run()
             optuna_marks.mark(self._store, self._study)
         record = standings.finals(self._store, self._study)
         assert record is not None  # it was just recorded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,16 +12,14 @@ from pydantic import Field
 from autotuner.run.executor import Beat, Executor, Heartbeat, ask, sound_calibration
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob
 from autotuner.store import Store, TrialRecord
-from autotuner.values import config
 from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Outcome
-from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault
 
 SECONDS = 120.0
-"""Seconds that finals may take on a calm machine, unless the user says otherwise: calibration, gate, heats, proof."""
+"""Seconds that finals may take, unless the user says otherwise: calibration, gate, heats, proof."""
 MANY = 1 / 12
 """The share of these in which the chosen one is launched as often as fits, 0..1: ten seconds, unless the user says
 otherwise."""
@@ -42,15 +41,16 @@ Listener = Callable[[Step], None]
 
 
 @contextmanager
-def leased(store: Store, study: str, beat: Beat) -> Iterator[Heartbeat]:
-    """Holds the lease of a study; what renews it, and calls `beat` as often. Raises LeaseLostError or StoreError."""
+def leased(store: Store, study: str, beat: Beat, until: Callable[[], float] = lambda: math.inf) -> Iterator[Heartbeat]:
+    """Holds the lease of a study; what renews it, calls `beat` as often and raises OutOfTimeError at the moment
+    `until`, on the monotonic clock. Raises LeaseLostError or StoreError."""
     with store.lease(study) as lease:
 
         def renew() -> None:
             lease.beat()
             beat()
 
-        yield Heartbeat(renew)
+        yield Heartbeat(renew, until)
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,16 @@ class Retrials:
     store: Store
     study: str
     conditions: Conditions
-    """The study's, whose seeds are not used; once calibrated, with what the baselines take on a calm machine."""
+    """The study's, whose seeds are not used; once calibrated, with the baselines."""
     executor: Executor
     environment: Mapping[str, str]
     listen: Listener = lambda _: None
     seconds: float = SECONDS
-    """That all may take on a calm machine, but for what is done in any case."""
-    patience_s: float = 60 * config.PATIENCE_MINUTES
-    """How long a calm machine is waited for, on top of that."""
+    """That all may take, but for what is done in any case."""
     beat: Beat = lambda: None
     """Is called again and again; what it raises ends all."""
-    who: Callable[[], str] = str
-    """Says who disturbs now; "" where nobody can be seen."""
+    until: float = math.inf
+    """When all ends, done or not, on the monotonic clock."""
 
     def say(self, text: str, left_s: float | None = None, passing: bool = False) -> None:
         """Tells the listener of a step."""
@@ -80,21 +78,17 @@ class Retrials:
     @contextmanager
     def leased(self) -> Iterator[Retrials]:
         """The same while the study's lease is held. Raises as `leased`."""
-        with leased(self.store, self.study, self.beat) as beat:
+        with leased(self.store, self.study, self.beat, lambda: self.until) as beat:
             yield replace(self, beat=beat)
 
-    def calibrated(self, before: Mapping[Problem, float], **others: object) -> Retrials:
-        """The same with the baselines, on fresh inputs, and what these take on a calm machine: now or `before`,
-        whichever is less. `others`: further conditions that are not the study's.
+    def calibrated(self, **others: object) -> Retrials:
+        """The same with the baselines, on fresh inputs. `others`: further conditions that are not the study's.
 
         Raises OracleError or InfrastructureError.
         """
         conditions = self.conditions.model_copy(update={"seeds": fresh_seeds(), **others})
         found = sound_calibration(ask(self.executor, CalibrationJob(conditions=conditions), self.beat))
-        problems = dict.fromkeys(timing.problem for timing in found.timings)
-        pairs = zip(problems, found.baseline_us, strict=True)
-        calm_us = tuple(min(us, before.get(problem, us)) for problem, us in pairs)
-        pinned = {"baselines": found.baselines, "ceilings": found.ceilings, "baseline_us": calm_us}
+        pinned = {"baselines": found.baselines, "ceilings": found.ceilings}
         return replace(self, conditions=conditions.model_copy(update=pinned))
 
     def judged(
@@ -103,15 +97,14 @@ class Retrials:
         built: Built,
         is_chosen: bool = False,
         audited: bool = False,
-        settle: Callable[[], object] = lambda: None,
     ) -> Outcome:
         """What the gate finds on fresh seeds, with a longer soak; with the longest where the trial is chosen.
-        `audited`: it has passed an audit. `settle` is called before another try.
+        `audited`: it has passed an audit.
 
-        No latency of this race is used, so there is no thermometer: the gate says the same on a busy machine. Raises
-        InfrastructureError when the machine does not let it be judged.
+        No latency of this race is used: the gate says the same on a busy machine. Raises InfrastructureError when the
+        machine does not let it be judged.
         """
-        short = {"min_blocks": GATE_BLOCKS, "max_blocks": GATE_BLOCKS, "seeds": fresh_seeds(), "baseline_us": ()}
+        short = {"min_blocks": GATE_BLOCKS, "max_blocks": GATE_BLOCKS, "seeds": fresh_seeds()}
         job = JudgeJob(
             built=built,
             conditions=self.conditions.model_copy(update=short),
@@ -128,7 +121,6 @@ class Retrials:
             if outcome.verdict.judges:
                 return outcome
             why = outcome.fault.detail if outcome.fault is not None else outcome.verdict.value
-            settle()
         raise InfrastructureError(f"trial {number} of {self.study} cannot be judged: {why}")
 
     def refuse(self, number: int, fault: Fault, where: str, is_as_searched: bool = True) -> None:

@@ -22,7 +22,7 @@ from autotuner.tuning.finals.serving import confirmed_on_each, servers
 from autotuner.tuning.finals.standings import choice
 from autotuner.values import codes
 from autotuner.values.conditions import fresh_seeds
-from autotuner.values.errors import InputError
+from autotuner.values.errors import InputError, OutOfTimeError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Heat, Measurement, Outcome
 from autotuner.values.verdict import Fault
@@ -77,11 +77,11 @@ class FinalRounds:
     def __init__(
         self, trials: Retrials, until: float, finals_id: int, lineup: Lineup, entrants: Sequence[Entrant]
     ) -> None:
-        """`until`: when they should be over on a calm machine, on the monotonic clock."""
+        """`until`: when they should be over, on the monotonic clock."""
         self._trials, self._until, self._id, self._lineup = trials, until, finals_id, lineup
         self._entrants = {entrant.digest: entrant for entrant in entrants}
         self._heats: list[Heat] = []
-        self._runner = FinalHeats(trials, "nobody is crowned")
+        self._runner = FinalHeats(trials)
         self._proving_s = PROVING * trials.seconds
         """Kept for the gate on the one that is chosen."""
         self._witness_s = plan.START_S
@@ -92,14 +92,23 @@ class FinalRounds:
         self._proof_s = 0.0
         """Seconds that the last one took."""
 
-    @property
-    def waited_s(self) -> float:
-        """Seconds that a calm machine was waited for so far."""
-        return self._runner.waited_s
-
     def run(self) -> None:
-        """Records heats as they are run, and the end. Raises InputError when no finalist is left, and
-        InfrastructureError when the machine does not let the finals come to an end."""
+        """Records heats as they are run, and the end. Raises InputError when no finalist is left, OutOfTimeError when
+        the time is over before the one to use is proven, and InfrastructureError when the machine does not let the
+        finals come to an end."""
+        try:
+            self._to_the_end()
+        except OutOfTimeError:
+            chosen = self._chosen()
+            if chosen is None or chosen.digest not in self._proofs:
+                raise
+        alive = {entrant.digest: entrant for entrant in self._alive()}
+        proofs = tuple(proof for digest, proof in self._proofs.items() if digest in alive)
+        audits = {digest: entrant.audit for digest, entrant in alive.items() if entrant.audit is not None}
+        self._trials.store.finish_finals(self._id, FinalsResult(**dict(self._standing()), proofs=proofs, audits=audits))
+
+    def _to_the_end(self) -> None:
+        """Races, and proves those who are to be used."""
         while True:
             self._race()
             chosen = self._chosen()
@@ -107,12 +116,8 @@ class FinalRounds:
                 raise InputError(f"no finalist of {self._trials.study} passed here; `autotuner status` says why")
             unproven = self._unproven(chosen)
             if unproven is None:
-                break
+                return
             self._prove(unproven, chosen)
-        alive = {entrant.digest: entrant for entrant in self._alive()}
-        proofs = tuple(proof for digest, proof in self._proofs.items() if digest in alive)
-        audits = {digest: entrant.audit for digest, entrant in alive.items() if entrant.audit is not None}
-        self._trials.store.finish_finals(self._id, FinalsResult(**dict(self._standing()), proofs=proofs, audits=audits))
 
     # Rounds -----------------------------------------------------------------------------------------------------
 
@@ -160,8 +165,8 @@ class FinalRounds:
         return judging + self._proving_s
 
     def _left_s(self) -> float:
-        """Seconds that are left; what was waited for a calm machine comes on top."""
-        return self._until + self._runner.waited_s - time.monotonic()
+        """Seconds that are left."""
+        return min(self._until, self._trials.until) - time.monotonic()
 
     def _round_s(self, running: Sequence[Entrant]) -> float:
         return self._witness_s + math.fsum(entrant.next_s for entrant in running)
@@ -183,9 +188,9 @@ class FinalRounds:
 
     def _heat(self, entrant: Entrant) -> None:
         self._trials.say(f"timing trial {entrant.number}, process {entrant.heats + 1}", passing=True)
-        started, waited_s = time.monotonic(), self._runner.waited_s
+        started = time.monotonic()
         heat, fault = self._runner.of(entrant.built.artifact, audits=entrant.audit is None)
-        entrant.heat_s = time.monotonic() - started - (self._runner.waited_s - waited_s)
+        entrant.heat_s = time.monotonic() - started
         entrant.heats += 1
         if heat is not None:
             self._record(heat)
@@ -254,8 +259,7 @@ class FinalRounds:
 
     def _passes(self, entrant: Entrant, is_chosen: bool = False) -> Outcome | None:
         """The outcome of one that passes the gate on fresh seeds; None of one that does not, and is out."""
-        audited, settle = entrant.audit is not None, self._runner.witness  # which waits for a calm machine
-        outcome = self._trials.judged(entrant.number, entrant.built, is_chosen, audited, settle)
+        outcome = self._trials.judged(entrant.number, entrant.built, is_chosen, audited=entrant.audit is not None)
         if outcome.verdict.has_latency:
             return outcome
         assert outcome.fault is not None  # whatever has no latency has one

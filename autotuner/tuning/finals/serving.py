@@ -13,7 +13,7 @@ from itertools import combinations
 from operator import itemgetter
 from typing import NamedTuple
 
-from autotuner.race.confirm import Confirmed, process_values, standing_of
+from autotuner.race.confirm import Confirmed, biases, process_values, standing_of
 from autotuner.store import FinalsRecord
 from autotuner.values.outcome import Heat
 from autotuner.values.ratio import Objective
@@ -66,7 +66,9 @@ def confirmed_on_each(
     """By artifact what the heats say of it on each problem by itself; None where it is out."""
     found: dict[str, list[Confirmed | None]] = {digest: [] for digest in digests}
     for place in range(problems):
-        by_digest = {each.digest: each for each in standing_of(process_values(heats, itemgetter(place)), tie).finalists}
+        over = itemgetter(place)
+        standing = standing_of(process_values(heats, over), tie, biases(heats, over))
+        by_digest = {each.digest: each for each in standing.finalists}
         for digest, ratios in found.items():
             ratios.append(by_digest.get(digest))
     return dict(found)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from operator import itemgetter
 from statistics import median
 from typing import NamedTuple
 
-from autotuner.race.confirm import PROCESSES, Confirmed, standing_of
+from autotuner.race.confirm import PROCESSES, Confirmed, biases, standing_of
 from autotuner.race.tie import logs
 from autotuner.store import Validation, queries
 from autotuner.tuning.finals.heats import FinalHeats
@@ -48,7 +49,7 @@ class Validator:
         with self._trials.leased() as leased:
             for trying in wanted:
                 leased.say(f"calibrating on {', '.join(map(str, trying.problems))}")
-                trials = leased.calibrated({}, problems=trying.problems, objective="mean")
+                trials = leased.calibrated(problems=trying.problems, objective="mean")
                 for number in trying.numbers:
                     found = _tried(number, trying, trials, until)
                     trials.store.record_validation(trials.study, found, trials.environment)
@@ -78,7 +79,7 @@ def _tried(number: int, trying: Trying, trials: Retrials, until: float) -> Valid
 
 def _timed(number: int, artifact: Artifact, trials: Retrials, until: float, heats: list[Heat]) -> Fault | None:
     """Processes until it is known of each problem whether the variant is faster there; its fault if it has one."""
-    runner = FinalHeats(trials, "these lengths are not decided")
+    runner = FinalHeats(trials)
     for process in range(PROCESSES):
         if process >= LEAST and (time.monotonic() > until or not _open(heats, artifact.digest)):
             break
@@ -100,7 +101,7 @@ def confirmed_at(heats: Sequence[Heat], digest: str, place: int) -> Confirmed | 
         if 0 in heat.faults or not all(heat.us[0]):
             return None
         values.append(median(logs(heat, 0)[place]))
-    return standing_of({digest: values}, TIE).finalists[0] if values else None
+    return standing_of({digest: values}, TIE, biases(heats, itemgetter(place))).finalists[0] if values else None
 
 
 def _open(heats: Sequence[Heat], digest: str) -> bool:

@@ -8,35 +8,31 @@ second (`optuna_study`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from optuna.trial import Trial
 from pydantic import Field
 
 from autotuner.run.executor import Beat, Executor, Heartbeat, next_answer
-from autotuner.run.jobs import Result
 from autotuner.store import Store
-from autotuner.tuning import optuna_marks
 from autotuner.tuning.finals.retrials import leased
-from autotuner.tuning.run.calm import Calm, CalmWatch, Caution, Protest, Waiting, fastest_baselines
 from autotuner.tuning.run.flights import Flights, Landed, deadly
 from autotuner.tuning.run.lanes import DeviceLanes
 from autotuner.tuning.run.optuna_study import OptunaStudy
 from autotuner.tuning.run.outcomes import Outcomes
 from autotuner.tuning.run.plan import Plan
+from autotuner.tuning.run.quiet import Waited, Waiting, wait_until_quiet
 from autotuner.values import program
+from autotuner.values.errors import OutOfTimeError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Outcome
-from autotuner.values.verdict import Fault, Verdict
 
 program.consists_of(__name__)
 
-PROTEST_S = 60.0
-"""Seconds between two looks whether the machine is calm again, while a run works under protest."""
 CONVERGED_AFTER = 10
 """Proposals in a row, each promising less than a tie, after which a search has converged."""
-HINDSIGHT = "the baseline beside it took longer than it does on a calm machine, as a later calibration has shown"
-"""Why a result of an earlier session is set aside."""
+LOOK_S = 30.0
+"""Seconds between two looks at who disturbs, where samples are held up."""
 
 
 class Budget(Model):
@@ -46,13 +42,17 @@ class Budget(Model):
     seconds: float = Field(
         default=float("inf"),
         description="of this run, its calibration included. Nothing more is begun once what is in flight will take the"
-        " rest of them, by the pace so far; that is judged in any case",
+        " rest of them, by the pace so far; what is in flight then is given up once something has a latency",
+    )
+    at_most_s: float = Field(
+        default=float("inf"), description="of this run, where nothing has a latency by then: all is given up after that"
     )
     until_converged: bool = Field(default=False, description="also when the search has converged")
+    quiet_within_s: float = Field(default=0.0, description="for so long a quiet machine is waited for at the start")
 
 
 class Started(Model):
-    """A run of the driver begins, or goes on after its devices were calibrated anew."""
+    """A run of the driver begins."""
 
     study: str
     judged: int
@@ -90,7 +90,7 @@ class UnderWay(Model):
     racing: bool = Field(description="the best variant races against itself")
 
 
-Event = Started | Judged | UnderWay | TieFound | Converged | Waiting | Calm | Protest
+Event = Started | Judged | UnderWay | TieFound | Converged | Waiting | Waited
 Listener = Callable[[Event], None]
 
 
@@ -102,119 +102,95 @@ class Driver:
         self.name = plan.record.name
         """Of the study."""
 
-    def run(self, budget: Budget, caution: Caution | None = None, beat: Beat = lambda: None) -> None:
-        """Raises InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then.
+    def run(self, budget: Budget, beat: Beat = lambda: None) -> bool:
+        """Whether it came to an end by itself. Else its time was over, and the executor is still at work on what was in
+        flight: the next run judges that, under the same numbers.
 
-        `beat` is called whenever the lease is renewed. What it raises ends the run in good order: what is in flight is
-        judged by the next one, under the same numbers.
+        `beat` is called whenever the lease is renewed. What it raises ends the run in the same good order. Raises
+        InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then.
         """
-        with leased(self._store, self.name, beat) as renew:
-            until = time.monotonic() + budget.seconds
-            run = _Run(self._store, self._executor, self._plan, caution or Caution(), self._listen, renew)
-            run.begin(budget)
+        began = time.monotonic()
+        until, latest = began + budget.seconds, began + budget.at_most_s
+        run: _Run | None = None
+
+        def over() -> float:
+            return until if run is not None and run.has_best else latest
+
+        with leased(self._store, self.name, beat, over) as renew:
+            run = _Run(self._store, self._executor, self._plan, self._listen, renew)
             try:
+                run.begin(budget)
                 run.loop(budget, until)
+            except OutOfTimeError:
+                return False
             finally:
                 run.finish()
+        return True
 
 
 class _Run:
     """One run of a driver, while it holds the lease."""
 
-    def __init__(
-        self, store: Store, executor: Executor, plan: Plan, caution: Caution, listen: Listener, beat: Heartbeat
-    ) -> None:
+    def __init__(self, store: Store, executor: Executor, plan: Plan, listen: Listener, beat: Heartbeat) -> None:
         self._store, self._executor, self._listen, self._beat = store, executor, listen, beat
+        self._who_disturbs, self._who, self._look_at = plan.who_disturbs, "", 0.0
+        """What says who disturbs, what it said last, and when it is asked again, on the monotonic clock."""
         self._name, self._points = plan.record.name, len(plan.space)
         self._outcomes = Outcomes(lambda number: self._counted(number, store.outcome(self._name, number)))
         self._study = OptunaStudy(store, plan, self._outcomes)
         self._conditions = plan.conditions.model_copy(update={"seeds": self._study.seeds})
         store.record_unwritten(self._name)
-        self._outcomes.begin_anew(self._recorded())
-        self._study.leave_out(self._outcomes.disturbed)  # Optuna may have been told values
+        for number, outcome in self._store.outcomes(self._name):
+            self._outcomes.add(number, self._counted(number, outcome))
         environments = [*plan.environments, *([plan.device.environment] * executor.lanes)]
         self._lanes = DeviceLanes(store, executor, self._name, self._conditions, environments)
-        remembered = fastest_baselines(store, plan.record, environments[0])
-        self._calm = CalmWatch(self._lanes, remembered, caution, plan.who_disturbs, listen, beat)
         self._flights = Flights(executor, self._lanes, self._outcomes)
-        self._doubtful = False
-        """Whether the machine has to be looked at before anything else is measured."""
-        self._look_at = 0.0
-        """When it is looked at next under protest, on the monotonic clock."""
         self._under_way: UnderWay | None = None
         """What was told last."""
         self._since, self._landed = 0.0, 0
-        """When judging began, on the monotonic clock less what was waited for a calm machine, and how many were judged
-        since."""
+        """When judging began, on the monotonic clock, and how many were judged since."""
         self._unpromising = 0
         """Proposals in a row that promised less than a tie."""
-
-    def _recorded(self) -> Iterator[tuple[int, Outcome]]:
-        """What the store has, by number."""
-        for number, outcome in self._store.outcomes(self._name):
-            yield number, self._counted(number, outcome)
 
     def _counted(self, number: int, outcome: Outcome) -> Outcome:
         """The outcome with the objective that counts."""
         return outcome.corrected(self._study.corrections.get(number))
 
     def begin(self, budget: Budget) -> None:
-        """As `_begin`, for the first time. Where nothing is left to judge no calm machine is waited for."""
-        if not self._has_room(budget):
-            self._calm.patience_s = 0.0
-        self._begin()
-
-    def _begin(self) -> None:
-        """Calibrates the devices and starts their sessions."""
-        found = self._calm.calibrated()
-        if self._calm.protest is None:
-            self._doubt_earlier(found[0])
-        self._lanes.begin(found, self._calm.calm_us, self._calm.slow_us)
-        self._look_at = time.monotonic() + PROTEST_S
+        """Calibrates the devices and starts their sessions, on a quiet machine where one is waited for."""
+        within_s = budget.quiet_within_s if self._has_room(budget) else 0.0
+        wait_until_quiet(self._who_disturbs, within_s, self._listen, self._beat)
+        found = self._lanes.calibrate(self._beat)
+        self._lanes.begin(found)
         judged, lanes = self._outcomes.judged, len(self._lanes)
         self._listen(Started(study=self._name, judged=judged, calibration=found[0], lanes=lanes))
-
-    def _doubt_earlier(self, calibration: Calibration) -> None:
-        """Sets aside what was measured beside a baseline that took longer than it does in any race on a calm machine,
-        as is known by now: a first calibration has nothing to be compared with."""
-        # a calibration may differ by the drift from the best one, and a race from its calibration
-        most = [(1 + calibration.drift) ** 2 * us for us in self._calm.calm_us]
-
-        def doubtful(baseline_us: tuple[float, ...]) -> bool:
-            return any(found > us for found, us in zip(baseline_us, most, strict=False))
-
-        found = self._outcomes.timed_beside(doubtful)
-        if found:
-            self._store.doubt(self._name, found, HINDSIGHT)
-            self._outcomes.begin_anew(self._recorded())
-            self._study.leave_out(found)
-            optuna_marks.mark(self._store, self._name)
 
     def finish(self) -> None:
         """Ends the sessions in good order."""
         self._lanes.finish()
 
+    @property
+    def has_best(self) -> bool:
+        """Whether something has a latency."""
+        return self._outcomes.best is not None
+
     def loop(self, budget: Budget, until: float) -> None:
         """Judges variants until the budget is spent, at `until` on the monotonic clock, and nothing is in flight, nor
-        left by an earlier driver. Waiting for a calm machine comes on top."""
-        self._since = time.monotonic() - self._calm.waited_s
+        left by an earlier driver."""
+        self._since = time.monotonic()
         for trial, variant in self._study.settle():
             assert variant is not None  # its parameters are whole
             self._record(Landed(trial, deadly(variant), self._lanes.first))
-        self._race_again()
         while True:
-            has_time = self._all_judged_at() < until + self._calm.waited_s
-            if not self._doubtful:  # else the jobs under way come to their end first
-                for duplicate in self._flights.feed():
-                    self._record(duplicate)
-                while (has_time or self._study.has_left) and self._has_room(budget):
-                    self._propose()
-                    has_time = self._all_judged_at() < until + self._calm.waited_s
+            has_time = self._all_judged_at() < until
+            for duplicate in self._flights.feed():
+                self._record(duplicate)
+            while (has_time or self._study.has_left) and self._has_room(budget):
+                self._propose()
+                has_time = self._all_judged_at() < until
             if self._flights.are_under_way or self._lanes.is_racing:
                 self._wait()
-            elif self._doubtful:
-                self._look()
-            elif not len(self._flights) and not (has_time and self._is_calm_at_last()):
+            elif not len(self._flights):
                 self._study.put_back()
                 return
 
@@ -222,29 +198,8 @@ class _Run:
         """When what is in flight will be judged, about, on the monotonic clock: by the pace so far. Until a first one
         was judged, now."""
         now = time.monotonic()
-        pace_s = (now - self._since - self._calm.waited_s) / self._landed if self._landed else 0.0
+        pace_s = (now - self._since) / self._landed if self._landed else 0.0
         return now + len(self._flights) * pace_s
-
-    def _look(self) -> None:
-        """Goes on once the machine is calm; calibrates anew where it was not at calibration, or will not be soon."""
-        protests = self._calm.protest is not None
-        if self._calm.looks_calm() if protests else not self._calm.settled():
-            self.finish()
-            self._begin()
-        self._doubtful, self._look_at = False, time.monotonic() + PROTEST_S
-        self._race_again()
-
-    def _is_calm_at_last(self) -> bool:
-        """At the end of a run under protest: whether the machine is calm, so that what was set aside can be raced."""
-        if self._calm.protest is None or not self._outcomes.set_aside:
-            return False
-        self._look()
-        return self._calm.protest is None
-
-    def _race_again(self) -> None:
-        """Enqueues what was measured on a disturbed machine alone, if it is calm now."""
-        if self._calm.protest is None:
-            self._study.race_again(self._outcomes.set_aside)
 
     def _has_room(self, budget: Budget) -> bool:
         """Whether one more variant may be in flight, should all the others be judged."""
@@ -253,16 +208,14 @@ class _Run:
         if len(self._flights) and self._study.wants_nothing_beside:
             return False
         flying, most = len(self._flights), min(budget.trials, self._outcomes.judgeable(self._points))
-        # a calm machine takes up again what was set aside, and judges it; under protest each is measured once
-        settled = self._outcomes.judged + (len(self._outcomes.set_aside) if self._calm.protest is not None else 0)
-        return flying < self._executor.width and settled + flying < most
+        return flying < self._executor.width and self._outcomes.judged + flying < most
 
     def _propose(self) -> None:
         """Starts a trial. A variant that was judged under another number is told at once; no other driver can have
         judged any meanwhile."""
         trial, variant = self._study.propose()
         self._note_promise()
-        self._beat()  # some samplers take seconds a proposal
+        self._beat.renew()  # some samplers take seconds a proposal
         known = self._outcomes.tell_again(trial.number, variant) if variant is not None else None
         if known is not None:
             self._tell(trial, known)
@@ -289,13 +242,11 @@ class _Run:
         if lane is not None:
             if self._lanes.raced(lane, result):
                 self._listen(TieFound(tie=self._lanes.tie))
-            self._doubt(result)
             return
         landed = self._flights.take(number, result)
         if landed is not None:
             self._landed += 1
-            self._record(landed)
-            self._doubt(landed.outcome)
+            self._record(landed._replace(outcome=landed.outcome.disturbed_by(self._disturber(landed.outcome))))
 
     def _tell_under_way(self) -> None:
         building, judging = self._flights.stages
@@ -304,14 +255,12 @@ class _Run:
             self._under_way = now
             self._listen(now)
 
-    def _doubt(self, result: Result) -> None:
-        """Has the machine looked at after a race that it disturbed, and from time to time under protest."""
-        if self._calm.protest is not None:
-            self._doubtful = time.monotonic() >= self._look_at
-        elif isinstance(result, Outcome | Fault) and result.verdict == Verdict.DISTURBED:
-            self._doubtful = True
-            if isinstance(result, Outcome):
-                self._outcomes.refuse(result.variant)
+    def _disturber(self, outcome: Outcome) -> str:
+        """Who disturbs, where samples of the outcome were held up; asked now and then, as it takes half a second."""
+        if outcome.measurement is not None and outcome.measurement.held_up and time.monotonic() >= self._look_at:
+            self._who = self._who_disturbs()
+            self._look_at = time.monotonic() + LOOK_S
+        return self._who
 
     def _record(self, landed: Landed) -> None:
         """Records an outcome, then tells it."""

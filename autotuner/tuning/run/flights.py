@@ -119,8 +119,7 @@ class Flights:
             return None
         if not isinstance(result, Outcome):
             raise InfrastructureError(f"a variant's job gave no outcome: {result}")
-        lane.note_baseline(result.measurement)
-        return Landed(flight.trial, lane.marked(result), lane)
+        return Landed(flight.trial, result, lane)
 
 
 def deadly(variant: Variant) -> Outcome:

@@ -7,7 +7,6 @@ return. Trials that were asked for and not judged are judged on return under the
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -48,7 +47,6 @@ class Told(StrEnum):
     VALUE = "COMPLETE with the objective, constraint 0"
     REJECT = "COMPLETE with +inf, constraint 1"
     FAIL = "FAIL, enqueued again at most 3 times"
-    LATER = "FAIL, enqueued again when the machine is calm"
     NOTHING = "the sweep does not start"
 
 
@@ -57,7 +55,7 @@ OPTUNA_STATE: dict[Verdict, Told] = {
     Verdict.MEASURED: Told.VALUE,
     Verdict.DEDUPLICATED: Told.VALUE,
     Verdict.RACED_OUT: Told.VALUE,
-    Verdict.DISTURBED: Told.LATER,
+    Verdict.DISTURBED: Told.FAIL,
     Verdict.INFRA_ERROR: Told.FAIL,
     Verdict.ORACLE_ERROR: Told.NOTHING,
 }
@@ -155,9 +153,6 @@ class OptunaStudy:
             self._lose(trial, outcome)
             return
         self._lost_in_a_row = 0
-        if told == Told.LATER:
-            self.fail(trial)
-            return
         with warnings.catch_warnings():  # on a second try after a kill the constraint may be there already
             warnings.simplefilter("ignore")
             trial.set_constraint(GATE, 0.0 if told == Told.VALUE else 1.0)
@@ -166,18 +161,6 @@ class OptunaStudy:
     def fail(self, trial: Trial) -> None:
         """Ends a trial that has no outcome of its own."""
         self._study.tell(trial, state=TrialState.FAIL)
-
-    def race_again(self, variants: Iterable[Variant]) -> None:
-        """Enqueues the points of variants, but for those that are enqueued or left already."""
-        waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
-        there = [trial.system_attrs.get("fixed_params") for trial in waiting] + [trial.params for trial in self._left]
-        for variant in variants:
-            if variant.point not in there:
-                self._study.enqueue_trial(variant.point)
-
-    def leave_out(self, numbers: Iterable[int]) -> None:
-        """Has the sampler leave out the values of these trials. Optuna's tables keep what was told."""
-        self._sampler.left_out = frozenset({*self._sampler.left_out, *numbers})
 
     def settle(self) -> list[Proposal]:
         """Settles the trials that an earlier driver left running; those that have killed their drivers.

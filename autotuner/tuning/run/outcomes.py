@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
 
@@ -27,8 +27,6 @@ class Known(NamedTuple):
     variant: str
     """Its digest."""
     verdict: Verdict
-    baseline_us: tuple[float, ...]
-    """What the baseline took beside it, one a problem; empty where nothing was timed."""
     recorded: int
     """The number under which the outcome is in the store: a variant that was judged before is told another time."""
 
@@ -39,19 +37,11 @@ class Outcomes:
     def __init__(self, read: Callable[[int], Outcome]) -> None:
         """`read`: the outcome that is recorded under a number."""
         self._read = read
-        self._refused: Counter[str] = Counter()
-        """Races of each variant that this run's thermometer refused, by its digest."""
-        self._begin()
-
-    def _begin(self) -> None:
-        """With none."""
         self._by_number: dict[int, Known] = {}
         self._judged: dict[str, int] = {}
         """The recorded number of each variant by its digest; those that were lost are not among them."""
         self._losses: Counter[str] = Counter()
         """Trials of each variant that ended without a judgement, by its digest."""
-        self._set_aside: dict[str, Variant] = {}
-        """What was measured on a disturbed machine alone, by digest; the first to end first."""
         self._programs: dict[str, int] = {}
         """The recorded number of the first measured variant of each program, by the program's hash."""
         self.best: float | None = None
@@ -65,16 +55,11 @@ class Outcomes:
     def add(self, number: int, outcome: Outcome, recorded: int | None = None) -> None:
         """Takes in the outcome of a trial. `recorded`: under which number the store has it, if under another one."""
         digest, verdict, recorded = outcome.variant.digest, outcome.verdict, number if recorded is None else recorded
-        timings = outcome.measurement.timings if outcome.measurement is not None else ()
-        baseline_us = tuple(median(timing.baseline_us) for timing in timings)
-        self._by_number[number] = Known(digest, verdict, baseline_us, recorded)
+        self._by_number[number] = Known(digest, verdict, recorded)
         if verdict.judges:
             self._judged[digest] = recorded
-            self._set_aside.pop(digest, None)
-        elif verdict != Verdict.DISTURBED:
+        else:
             self._losses[digest] += 1
-        elif digest not in self._judged:
-            self._set_aside[digest] = outcome.variant
         if verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and outcome.artifact is not None:
             self._programs.setdefault(outcome.artifact.program_hash, recorded)
         if verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and recorded == number:
@@ -121,21 +106,6 @@ class Outcomes:
         self.add(number, outcome, recorded)
         return outcome
 
-    def begin_anew(self, outcomes: Iterable[tuple[int, Outcome]]) -> None:
-        """Forgets what was concluded, and takes in what the store has by now."""
-        known = self._by_number
-        self._begin()
-        for number, outcome in outcomes:
-            self.add(number, outcome)
-        for number, each in known.items():
-            if number != each.recorded and each.recorded in self._by_number:
-                self.add(number, self._read(each.recorded), each.recorded)
-
-    def timed_beside(self, doubtful: Callable[[tuple[float, ...]], bool]) -> list[int]:
-        """Numbers of the trials with a latency that was measured beside such times of the baseline, microseconds."""
-        known = self._by_number.items()
-        return [number for number, each in known if each.verdict.has_latency and doubtful(each.baseline_us)]
-
     @property
     def judged(self) -> int:
         """Judged variants."""
@@ -160,23 +130,6 @@ class Outcomes:
     def is_tried_again(self, variant: Variant) -> bool:
         """Whether a variant that was lost is worth another try."""
         return self._losses[variant.digest] <= RETRIES
-
-    @property
-    def disturbed(self) -> list[int]:
-        """Numbers of the trials that were measured on a disturbed machine."""
-        return [number for number, known in self._by_number.items() if known.verdict == Verdict.DISTURBED]
-
-    @property
-    def set_aside(self) -> list[Variant]:
-        """Variants that were measured on a disturbed machine alone: they are raced again when it is calm."""
-        return list(self._set_aside.values())
-
-    def refuse(self, variant: Variant) -> None:
-        """Notes that the thermometer refused a race of the variant. One that disturbs the machine by itself is given up
-        after some tries, until the next run."""
-        self._refused[variant.digest] += 1
-        if self._refused[variant.digest] > RETRIES and self._set_aside.pop(variant.digest, None) is not None:
-            self._losses[variant.digest] = RETRIES + 1
 
     def judgeable(self, points: int) -> int:
         """Of that many points those that can be judged: all but those that were lost in every try."""

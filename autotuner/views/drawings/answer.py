@@ -94,11 +94,9 @@ def _calm(snapshot: Snapshot) -> Card:
     question = "Was the machine calm?"
     if not snapshot.sessions:
         return Card(question, "Not known", "none", ("No run has begun.",))
-    last, doubtful = snapshot.sessions[-1].calibration, snapshot.disturbed
+    doubtful = snapshot.disturbed
     known = f"by {len(snapshot.heats):,} A/A races" if snapshot.heats else "as long as no A/A race was held"
     races = f"Ratios within {percent(snapshot.tie, 2)} are ties, {known}"
-    waiting = f"{len(doubtful):,} variants were measured on a disturbed machine alone and do not count."
-    lines = [races, *([waiting] if doubtful else [])]
-    if last.disturbed is not None:
-        return Card(question, "Disturbed", "bad", (last.disturbed, *lines))
+    lost = f"{len(doubtful):,} variants could not be measured: the device was full, or its clocks were held down."
+    lines = [races, *([lost] if doubtful else [])]
     return Card(question, "Partly" if doubtful else "Calm", "warn" if doubtful else "good", tuple(lines))

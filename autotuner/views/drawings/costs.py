@@ -52,8 +52,8 @@ def baselines(found: Sequence[BaselineAt]) -> tuple[Figure, ...]:
     )
     for place, each in zip(at, found, strict=True):
         if (line := (str(each.problem), each.baseline)) in lines:
-            look = "wrong" if each.disturbed is not None else "confirmed" if each.pinned else "raced_out"
+            look = "confirmed" if each.pinned else "raced_out"
             drawing.dot(lines.index(line), place, look, f"{micros(each.median_us)} us on {each.host}", 4.5)
-    note = "A dot for each start of a driver. Filled: the baseline that variants race against. A cross: the machine was"
+    note = "A dot for each start of a driver. Filled: the baseline that variants race against."
     drawn, table = drawing.plot.svg.render(), baselines_table(found)
-    return (Figure("baselines", "Baselines at each start", f"{note} disturbed.", drawn, table),)
+    return (Figure("baselines", "Baselines at each start", note, drawn, table),)

@@ -1,0 +1,93 @@
+"""A finalist beside which the baseline is slow, and samples of finals that something holds up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.race.blocks import HELD_UP
+from autotuner.run.jobs import AnyJob, RaceJob, Result
+from autotuner.store import Store, queries
+from autotuner.tuning.finals import standings
+from autotuner.values.outcome import Heat
+from tests.helpers import simulated
+from tests.helpers.fake_line import Deviations, FakeLine
+from tests.helpers.inline_executor import InlineExecutor
+from tests.helpers.simulated_finals import DEVIATIONS, confirmed, swept
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
+        yield opened
+
+
+class Slows(InlineExecutor):
+    """The baseline takes half as long again beside one variant, and what it was otherwise."""
+
+    def __init__(self, digest: str, deviations: Deviations) -> None:
+        seeds = iter(range(1, 1000))
+        super().__init__(
+            FakeLine(simulated.truth, deviations=deviations),
+            fresh=lambda: FakeLine(simulated.truth, deviations=deviations, seed=next(seeds)),
+        )
+        self._digest = digest
+        self._races: set[int] = set()
+
+    def submit(self, job: AnyJob, lane: int = 0) -> int:
+        number = super().submit(job, lane)
+        if isinstance(job, RaceJob) and any(each.digest == self._digest for each in job.artifacts):
+            self._races.add(number)
+        return number
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        done = super().wait(timeout)
+        if done is None or done[0] not in self._races or not isinstance(done[1], Heat):
+            return done
+        slow = tuple(tuple(1.5 * us for us in problem) for problem in done[1].baseline_us)
+        return done[0], done[1].model_copy(update={"baseline_us": slow})
+
+
+def test_a_finalist_that_slows_the_baseline_beside_it_is_out_and_nobody_else_is(store: Store) -> None:
+    study = swept(store, simulated.truth, 12)
+    best = standings.best(store, study)
+    assert best is not None
+    assert best.outcome.artifact is not None
+    found = confirmed(store, study, Slows(best.outcome.artifact.digest, DEVIATIONS))
+    assert found.revoked == (best.entry.number,)
+    reason = queries.trial(store, study, best.entry.number).revoked_reason or ""
+    assert reason.startswith("in the finals: measure.witness, the baseline takes ")
+    assert reason.endswith(" % longer beside it than by itself right before and after")
+    assert found.standing is not None
+    truths = {each.digest: math.log(simulated.truth(each.variant).us / 100) for each in found.finalists}
+    for each in found.standing.finalists:
+        assert each.log_ratio.mid == pytest.approx(truths[each.digest], abs=0.01)
+
+
+@pytest.mark.parametrize(("share", "wide"), [(0.2, False), (0.97, True)])
+def test_finals_on_a_busy_machine_end_and_their_intervals_have_the_truth(
+    store: Store, share: float, wide: bool
+) -> None:
+    """Where most blocks are left the figures are as sharp as ever; where none is, the interval says so and nobody is
+    crowned by waiting that fell on one side."""
+    busy = DEVIATIONS.model_copy(update={"held_up": share})
+    study, seeds = swept(store, simulated.truth, 12), iter(range(1, 1000))
+    by = InlineExecutor(
+        FakeLine(simulated.truth, deviations=busy),
+        fresh=lambda: FakeLine(simulated.truth, deviations=busy, seed=next(seeds)),
+    )
+    found = confirmed(store, study, by)
+    assert found.standing is not None
+    truths = {each.digest: math.log(simulated.truth(each.variant).us / 100) for each in found.finalists}
+    covered = [
+        each.log_ratio.low - 0.01 <= truths[each.digest] <= each.log_ratio.high + 0.01
+        for each in found.standing.finalists
+    ]
+    assert sum(covered) >= len(covered) - 1
+    widths = [each.log_ratio.high - each.log_ratio.low for each in found.standing.finalists]
+    assert (min(widths) > 0.2) == wide
+    assert any(heat.held_up > HELD_UP for heat in found.heats) == wide
