@@ -84,6 +84,10 @@ class LoadedVariant:
         launch = self._module.launch
         return lambda stream: int(launch(call, stream))
 
+    def changes_floats(self) -> bool:
+        """Whether a launch has left its thread's rounding or handling of subnormals changed. It was changed back."""
+        return bool(self._module.floats_changed())
+
     def command(self, numbers: tuple[int, ...], stream: int) -> int:
         """A call without tensors, for the harness's own instruments; each number is at least 1."""
         return int(self._module.run((), (), numbers, (), 0, 0, stream))

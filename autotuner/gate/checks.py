@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import re
 import signal
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -22,7 +20,7 @@ from autotuner.gate.check import RACE, Check, Failed, Unavailable, rules
 from autotuner.gate.invariants import alike, alike_for, tuned_cases
 from autotuner.values import codes
 from autotuner.values.gate_report import ReportedIdentity
-from autotuner.values.verdict import Meaning, Verdict
+from autotuner.values.verdict import Fault, Meaning, Verdict
 
 if TYPE_CHECKING:
     from autotuner.gate.launching import Launching
@@ -31,6 +29,11 @@ SEARCH_S = 5.0
 """Seconds that the search for a claim of kernel.toml in the machine code may take."""
 SOAK_LAUNCHES = 250
 FINALIST_LAUNCHES = 1000
+FLOATS_CHANGED = Fault(
+    verdict=Verdict.CORRUPTING,
+    code="G3.float_env",
+    detail="a launch left the rounding mode or the handling of subnormals changed",
+)
 BATCH_S = 0.05
 """Seconds of launches between two disturbances there, about."""
 MOST_IN_BATCH = 4096
@@ -104,7 +107,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
 
 def _smoke(launching: Launching) -> None:
-    """One launch: status, inputs, guards; every element of the poisoned output written; float environment kept."""
+    """One launch: status, inputs, guards; every element of the poisoned output written."""
     refused = next((p for p in launching.conditions.problems if not launching.claims.serve(p)), None)
     if refused is not None:
         detail = f"{refused} is outside the domain that kernel.toml gives: {launching.claims.domain}"
@@ -123,19 +126,6 @@ def _smoke(launching: Launching) -> None:
             )
             stale = launching.depends_on_memory(case, inputs, outputs)
             raise Failed(detail, case, code=codes.UNWRITTEN, differs=where, stale=stale)
-    if not _float_environment_is_default():
-        detail = "the launch left the rounding mode or the handling of subnormals changed"
-        raise Failed(detail, case, code="G3.float_env", verdict=Verdict.CORRUPTING)
-
-
-def _float_environment_is_default() -> bool:
-    """True when rounding is to nearest and subnormals are neither flushed nor treated as zero.
-
-    On x86-64 fegetround asks the x87 unit, but floats are computed by SSE, which has a mode of its own: so a sum tells.
-    """
-    one, half = 1.0, sys.float_info.epsilon / 2
-    nearest = one + half == one and one + 1.5 * half > one and ctypes.CDLL(None).fegetround() == 0
-    return nearest and sys.float_info.min * 0.5 != 0.0
 
 
 def _quick(launching: Launching) -> None:

@@ -72,6 +72,9 @@ def _done(launching: Launching, check: Check) -> tuple[CheckResult, Fault | None
     fault, differs, stale, status = None, None, False, "pass"
     try:
         note = check.run(launching)
+        if launching.evidence.changes_floats():
+            changed = checks.FLOATS_CHANGED
+            raise Failed(changed.detail, code=changed.code, verdict=changed.verdict)
     except Failed as failed:
         fault, differs, stale, status, note = failed.fault(check), failed.differs, failed.stale, "fail", None
     except Unavailable as missing:

@@ -32,6 +32,8 @@ class Evidence(NamedTuple):
     """The artifact's machine code as text; None where there is no disassembler."""
     baselines: Callable[[Case, int], Mapping[str, Tensors]]
     """What each of the op's baselines that takes the case answers, by its name."""
+    changes_floats: Callable[[], bool]
+    """Whether a launch has left the float environment changed."""
 
 
 class Launching:

@@ -209,7 +209,7 @@ class GatedLine:
 
         bench = self._device.bench(variant, matrix)
         disassembly = partial(self._toolchain.disassembly, Path(artifact.path))
-        evidence = Evidence(self._device.truth, variant.identity, disassembly, self._answers)
+        evidence = Evidence(self._device.truth, variant.identity, disassembly, self._answers, variant.changes_floats)
         return Launching(artifact, matrix, bench, conditions, evidence, say)
 
     def _baseline_answers(self, case: Case, seed: int) -> Mapping[str, Tensors]:

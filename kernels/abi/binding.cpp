@@ -5,6 +5,7 @@
  *   run(inputs, outputs, dims, scalars, workspace, workspace_bytes, stream)  -> status of variant_run
  *   prepare(inputs, outputs, dims, scalars, workspace, workspace_bytes)      -> a call that is checked once
  *   launch(call, stream)                                                     -> status of variant_run
+ *   floats_changed()                             -> launches that left the float environment changed; it was changed back
  *
  * inputs, outputs: tuples of tensors, or of what has their data_ptr(), dtype, device, shape and stride(); dims, scalars:
  * tuples of numbers; workspace: an address. The module's name is given at link time:
@@ -58,9 +59,42 @@ bool read_call(PyObject *inputs, PyObject *outputs, PyObject *dims, PyObject *sc
   return signature().read(inputs, outputs, call) && read_workspace(workspace, workspace_bytes, call);
 }
 
+/* How this thread rounds, and whether subnormals are zeros to it; not what has happened to its numbers. */
+#if defined(__x86_64__)
+uint64_t float_controls() {
+  uint16_t x87;
+  __asm__ volatile("fnstcw %0" : "=m"(x87));
+  return uint64_t(x87) << 32 | (__builtin_ia32_stmxcsr() & 0xffc0u);
+}
+
+void set_float_controls(uint64_t controls) {
+  const uint16_t x87 = uint16_t(controls >> 32);
+  __asm__ volatile("fldcw %0" : : "m"(x87));
+  __builtin_ia32_ldmxcsr(uint32_t(controls));
+}
+#elif defined(__aarch64__)
+uint64_t float_controls() {
+  uint64_t controls;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(controls));
+  return controls;
+}
+
+void set_float_controls(uint64_t controls) { __asm__ volatile("msr fpcr, %0" : : "r"(controls)); }
+#else
+uint64_t float_controls() { return 0; }
+void set_float_controls(uint64_t) {}
+#endif
+
+long long floats_changed = 0;
+
 PyObject *launched(const at_call *call) {
   PyThreadState *state = PyEval_SaveThread();
+  const uint64_t controls = float_controls();
   const int status = variant_identity.run(call);
+  if (float_controls() != controls) {
+    set_float_controls(controls);
+    floats_changed += 1;
+  }
   PyEval_RestoreThread(state);
   return PyLong_FromLongLong(status);
 }
@@ -129,12 +163,15 @@ PyObject *launch(PyObject *, PyObject *arguments) {
   return launched(&prepared->call);
 }
 
+PyObject *changed_floats(PyObject *, PyObject *) { return PyLong_FromLongLong(floats_changed); }
+
 PyMethodDef methods[] = {
     {"identity", identity, METH_NOARGS, "What the binary says it is: (abi_version, call_size, build_id, macros)."},
     {"workspace", workspace, METH_VARARGS, "Bytes of workspace for (dims, scalars)."},
     {"run", run, METH_VARARGS, "Runs the variant; returns its status."},
     {"prepare", prepare, METH_VARARGS, "Checks the tensors of a call, to be launched often."},
     {"launch", launch, METH_VARARGS, "Runs the variant on a prepared call; returns its status."},
+    {"floats_changed", changed_floats, METH_NOARGS, "Launches that left the float environment changed."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -13,10 +13,15 @@ from pathlib import Path
 import pytest
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.gate.checks import FLOATS_CHANGED
 from autotuner.ops.sdpa import OP
+from autotuner.run.jobs import RaceJob
 from autotuner.run.local import LocalExecutor
 from autotuner.tuning.workbench import load_space
 from autotuner.values import codes
+from autotuner.values.outcome import Artifact, Heat
 from autotuner.values.verdict import Verdict
 from autotuner.views.trial_words import outcome_words
 from tests.helpers import conduct_driver, preload
@@ -37,13 +42,35 @@ def judges(toolchain: CpuToolchain) -> Iterator[dict[str, LocalExecutor]]:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="SSE is of x86-64")
-@pytest.mark.parametrize("mode", ["down", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("up", "to_zero"))])
-def test_a_rounding_mode_of_sse_alone_is_seen(toolchain: CpuToolchain, kernel_root: Path, mode: str) -> None:
-    """The mutant `rounding_mode_left_changed` changes that of the x87 unit as well."""
+@pytest.mark.parametrize(
+    "what",
+    [
+        *("rounding_down", "rounding_later", "subnormals_flushed", "subnormals_read_as_zero"),
+        *(pytest.param(what, marks=pytest.mark.slow) for what in ("rounding_up", "rounding_to_zero")),
+    ],
+)
+def test_what_a_launch_does_to_sse_alone_is_seen(toolchain: CpuToolchain, kernel_root: Path, what: str) -> None:
+    """The mutant `rounding_mode_left_changed` changes that of the x87 unit as well. Later: after 30 launches."""
     with closing(conduct_driver.judges(toolchain, kernel_root / "conduct", check=30)) as executor:
-        fault = judged(executor, conduct_driver.conduct(f"leaves_sse_rounding_{mode}"), conduct_driver.CONDITIONS).fault
+        outcome = judged(executor, conduct_driver.conduct(f"leaves_sse_{what}"), conduct_driver.CONDITIONS)
+    fault, gate = outcome.fault, outcome.gate
     assert fault is not None
+    assert gate is not None
     assert (fault.code, fault.verdict) == ("G3.float_env", Verdict.CORRUPTING)
+    assert (gate.checks[-1].code == "G1.smoke") == (what != "rounding_later")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="SSE is of x86-64")
+def test_what_a_timed_launch_does_to_it_is_seen_too(toolchain: CpuToolchain, kernel_root: Path) -> None:
+    conditions, variant = conduct_driver.CONDITIONS, conduct_driver.conduct("leaves_sse_rounding_down")
+    built = build(Family.load(kernel_root / "conduct"), variant, conditions.compiled_for, toolchain)
+    assert isinstance(built, Artifact)
+    with closing(conduct_driver.judges(toolchain, kernel_root / "conduct", check=30)) as executor:
+        executor.submit(RaceJob(artifacts=(built,), conditions=conditions, blocks=2))
+        done = executor.wait(120)
+    assert done is not None
+    assert isinstance(done[1], Heat)
+    assert (done[1].faults, done[1].us) == ({0: FLOATS_CHANGED}, ((),))
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ class TensorBench:
 
 def launching_on(bench: TensorBench) -> Launching:
     conditions = Conditions(problems=(PROBLEM,), seeds=(1, 2, 3, 4))
-    evidence = Evidence(compute_truth, lambda: Reported(1, 0, "", {}), lambda: None, lambda *_: {})
+    evidence = Evidence(compute_truth, lambda: Reported(1, 0, "", {}), lambda: None, lambda *_: {}, lambda: False)
     return Launching(artifact(64), Matrix(PROBLEM), bench, conditions, evidence, lambda _: None)
 
 

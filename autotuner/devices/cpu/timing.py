@@ -14,6 +14,7 @@ from torch import Tensor
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, PATTERN, Slab, guarded
 from autotuner.devices.cpu.witness import Witness
 from autotuner.forge.loaded_variant import LoadedVariant
+from autotuner.gate.checks import FLOATS_CHANGED
 from autotuner.gate.recheck import Timed
 from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
@@ -366,7 +367,7 @@ class VariantArm(Arm):
         self, variant: LoadedVariant, sets: InputSets, threads: int, judge: Callable[[Timed], Fault | None]
     ) -> None:
         """`judge` is G7."""
-        problem, self._judge = sets.problem, judge
+        problem, self._judge, self._variant = sets.problem, judge, variant
         wanted = variant.workspace_bytes(problem)
         self.workspace = Slab(max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT))
         self.workspace.bytes.fill_(PATTERN)
@@ -417,6 +418,8 @@ class VariantArm(Arm):
         return self.sets.damage() or self.outputs.damage() or self.workspace.damaged()
 
     def recheck(self) -> Fault | None:
+        if self._variant.changes_floats():
+            return FLOATS_CHANGED
         busy = _crowded(self._sides()) or still_busy()  # which may take more samples
         sets, outputs, last = self.sets, self.outputs, self.last
         some = random.sample(range(len(sets.inputs)), min(LOOKED_AT, len(sets.inputs)))

@@ -154,6 +154,16 @@ int variant_run([[maybe_unused]] const at_call *call) {
   sse_rounding_left(call, _MM_ROUND_UP);
 #elif ACT_LEAVES_SSE_ROUNDING_TO_ZERO && defined(__SSE__)
   sse_rounding_left(call, _MM_ROUND_TOWARD_ZERO);
+#elif ACT_LEAVES_SSE_ROUNDING_LATER && defined(__SSE__)
+  static int calls = 0;
+  attention(call);
+  if (++calls > 30) _MM_SET_ROUNDING_MODE(_MM_ROUND_DOWN);
+#elif ACT_LEAVES_SSE_SUBNORMALS_FLUSHED && defined(__SSE__)
+  attention(call);
+  _mm_setcsr(_mm_getcsr() | 0x8000);
+#elif ACT_LEAVES_SSE_SUBNORMALS_READ_AS_ZERO && defined(__SSE__)
+  attention(call);
+  _mm_setcsr(_mm_getcsr() | 0x0040);
 #elif ACT_WAITS
   wait_a_minute();
 #endif
