@@ -12,7 +12,6 @@ from typing import NamedTuple
 from autotuner.run.executor import Executor
 from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
-from autotuner.run.ray_cluster import RayCluster
 from autotuner.store import Store
 from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.run.plan import Plan
@@ -98,6 +97,8 @@ def swept(nodes: Nodes, store: Store, file: Path, trials: int, kill_at: int) -> 
     """Runs a sweep, and kills the node of the first lane once `kill_at` trials are judged."""
     killed_at = [float("inf")]
     started = time.monotonic()
+    from autotuner.run.ray_cluster import RayCluster  # needs ray
+
     with closing(RayCluster(nodes.address, [UNIT], away_s=2.0)) as cluster:
         victim = cluster.on_lanes(config.cache_dir)[0].name
 
