@@ -13,7 +13,6 @@ from autotuner.ops import Op, op_of
 from autotuner.race.tie import tie_band
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import (
-    FinalsRecord,
     ListedTrial,
     Revision,
     SessionRecord,
@@ -126,13 +125,8 @@ class Snapshot:
         return self.once("board", lambda: standings.leaderboard(self.store, self.name, BOARD))
 
     @property
-    def finals(self) -> FinalsRecord | None:
-        """The finals that came to an end last."""
-        return self.once("finals", lambda: standings.finals(self.store, self.name))
-
-    @property
     def finals_summary(self) -> FinalsSummary | None:
-        """What they came to; None where they chose nothing."""
+        """What the last finals came to; None where they chose nothing."""
         return None if self.best is None else self.best.finals
 
     @property

@@ -11,8 +11,7 @@ from rich.table import Table as Lines
 from rich.text import Text
 
 from autotuner.views import table
-from autotuner.views.points import Point, compared
-from autotuner.views.words import ESTIMATE, OURS, POINTS, REJECT, TIE, WINNER
+from autotuner.views.words import ESTIMATE, OURS, POINTS, REJECT, TIE, WINNER, Point, compared
 
 WIDE = 110
 """Characters of a line from which a table has room for all of its columns; 80 have to do for those that matter."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from autotuner.values.ratio import Objective, Speedup
 from autotuner.values.variant import Value
@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
     from autotuner.store import ListedTrial
     from autotuner.values.outcome import Measurement
 
+Point = Mapping[str, Value]
 WINNER, TIE, ESTIMATE, REJECT, OURS = "*", "=", "~", "x", "!"
 """The signs: crowned; ties for the lead; an estimate from few blocks; rejected or revoked; says nothing of the
 variant."""
@@ -177,3 +178,30 @@ def plain(value: object) -> str:
 def moment(at: datetime) -> str:
     """A moment, in UTC."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+class Compared(NamedTuple):
+    """Points in words."""
+
+    shared: str
+    """What all of them have; "" where that is nothing, or there are fewer than two."""
+    rows: tuple[str, ...]
+    """Of the first the rest, of the others where they differ from the first."""
+
+
+def compared(points: Sequence[Point]) -> Compared:
+    """The points in words, those of the first one first."""
+    if len(points) < 2:
+        return Compared("", tuple(point(each) for each in points))
+    first, *others = points
+    shared = {name for name, value in first.items() if all(name in p and p[name] == value for p in others)}
+    rest = {name: value for name, value in first.items() if name not in shared}
+    rows = (point(rest), *(_difference(rest, {k: v for k, v in p.items() if k not in shared}) for p in others))
+    return Compared(point({name: first[name] for name in first if name in shared}), rows)
+
+
+def _difference(first: Point, other: Point) -> str:
+    """What `other` has that the first has not, and the names of what only the first has."""
+    new = point({name: value for name, value in other.items() if name not in first or first[name] != value})
+    gone = [f"no {name}" for name in first if name not in other]
+    return " ".join([*([new] if new else []), *gone]) or "as the first"

@@ -103,7 +103,7 @@ OfStudy = Annotated[Snapshot, Depends(snapshot_of)]
 def get_health(request: Request) -> Response:
     """Whether the server is up and can read its store."""
     server = server_of(request)
-    studies, label = len(server.reader.names()), server.reader.store.label
+    studies, label = len(server.reader.names()), server.label
     version = version_of("kernel-autotuner")
     return answer(wire.Health(version=version, store=label, writes=server.access.writes, studies=studies))
 

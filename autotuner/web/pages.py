@@ -60,7 +60,7 @@ class Drawn:
 
 def page(request: Request, template: str, tag: str, values: Callable[[], dict[str, Any]]) -> Response:
     """A page of a state that `tag` names. 204 to one that shows this state already, 304 to a browser that has it."""
-    server, form = server_of(request), server_of(request).access.form_of(request)
+    form = server_of(request).access.form_of(request)
     if request.query_params.get("since") == tag:
         return Response(status_code=204)
     query = "&".join(f"{name}={value}" for name, value in request.query_params.multi_items() if name != "since")
@@ -73,8 +73,7 @@ def page(request: Request, template: str, tag: str, values: Callable[[], dict[st
 
     def draw() -> str:
         here = f"{request.url.path}?{query}" if query else request.url.path
-        common = {"tag": tag, "here": here, "links": LINKS, "tabs": TABS, "form": form, "writes": server.access.writes}
-        return render(template, **common, **values())
+        return render(template, **_common(request), **{"tag": tag, "here": here, **values()})
 
     return HTMLResponse(drawn.once(key, draw), headers=headers)
 
@@ -102,7 +101,7 @@ def studies(request: Request) -> Response:
     values = {
         "table": studies_table(found, LINKS),
         "live": any(each.running for each in found),
-        "store": server.reader.store.label,
+        "store": server.label,
     }
     return page(request, "studies.html", tags.of(*found), lambda: values)
 
@@ -110,7 +109,7 @@ def studies(request: Request) -> Response:
 @router.get("/studies/{study}")
 def overview(request: Request, study: str) -> Response:
     """The answers, why variants were rejected, the best so far, and the first of the leaderboard."""
-    store = _store_of(server_of(request))
+    store = server_of(request).label
     return study_page(
         request, study, "overview.html", "", lambda snapshot: {"overview": Overview.of(snapshot, LINKS, store)}
     )
@@ -156,7 +155,7 @@ def trial(request: Request, study: str, number: Number) -> Response:
     server.require_trial(server.study(study), number)
 
     def values(snapshot: Snapshot) -> dict[str, Any]:
-        return {"trial": trial_page(snapshot, number, _store_of(server), _roots(server)), "live": False}
+        return {"trial": trial_page(snapshot, number, server.label, _roots(server)), "live": False}
 
     return study_page(request, study, "trial.html", "trial", values)
 
@@ -171,7 +170,7 @@ async def saved(request: Request, study: str) -> Response:
         believed = await server.beliefs.wait(snapshot.name, snapshot.revision.tag)
     except InputError as error:
         believed = str(error)
-    text = await run_in_threadpool(whole_page.render, snapshot, _store_of(server), believed)
+    text = await run_in_threadpool(whole_page.render, snapshot, server.label, believed)
     headers = {
         "Content-Disposition": 'attachment; filename="study.html"',
         "Content-Security-Policy": whole_page.POLICY,
@@ -262,30 +261,21 @@ def log_out(request: Request, form: Annotated[str, Form(max_length=100)]) -> Res
     return answered
 
 
-def _store_of(server: Server) -> str:
-    """The store as a command line names it; the label has no password in it."""
-    return server.reader.store.label
-
-
 def _roots(server: Server) -> tuple[Path, ...]:
     """The folders with families whose sources are shown."""
     own = server.settings.families
     return (config.kernels_dir(), *([own] if own is not None else []))
 
 
+def _common(request: Request) -> dict[str, Any]:
+    """What the head of every page needs."""
+    access = server_of(request).access
+    return {"links": LINKS, "tabs": TABS, "form": access.form_of(request), "writes": access.writes}
+
+
 def refused(request: Request, error: HTTPException) -> Response:
     """A refusal as a page. It is none of those that the head of every page leads to."""
-    access = server_of(request).access
-    text = render(
-        "refused.html",
-        status=error.status_code,
-        detail=str(error.detail),
-        tag="",
-        here="",
-        links=LINKS,
-        tabs=TABS,
-        form=access.form_of(request),
-        writes=access.writes,
-        live=False,
+    said = {"status": error.status_code, "detail": str(error.detail), "tag": "", "here": "", "live": False}
+    return HTMLResponse(
+        render("refused.html", **_common(request), **said), error.status_code, dict(error.headers or {})
     )
-    return HTMLResponse(text, error.status_code, dict(error.headers or {}))

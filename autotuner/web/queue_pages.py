@@ -49,7 +49,7 @@ def _queue(request: Request, refused: str | None) -> Response:
         "sick": [each.name for each in look.devices if each.health != "healthy"],
         "models": models,
         "spaces": spaces,
-        "worker": None if any(each.holder for each in look.devices) else answer.command("worker", store=_label(server)),
+        "worker": None if any(each.holder for each in look.devices) else answer.command("worker", store=server.label),
         "refused": refused,
         "key": KEY,
         "live": refused is None,
@@ -126,10 +126,10 @@ def sweep(request: Request, number: Number) -> Response:
             "state": state_words(found),
             "mood": MOODS.get(found.sweep.state, ""),
             "group": sweeps_table(group) if group else None,
-            "watch": answer.command("sweep", "watch", str(number), store=_label(server)),
+            "watch": answer.command("sweep", "watch", str(number), store=server.label),
             "events": events_table(tuple(reversed(events))),
             "study": snapshot,
-            "cards": () if snapshot is None else answer.cards(snapshot, server.reader.store.label),
+            "cards": () if snapshot is None else answer.cards(snapshot, server.label),
             "history": () if snapshot is None else history.history(snapshot, LINKS)[:1],
             "verbs": _verbs(found),
             "live": not found.sweep.state.is_over,
@@ -147,11 +147,6 @@ def _group(server: Server, number: int | None) -> tuple[Outlook, ...]:
 def _has_gone_on(study: StudySummary, found: Outlook) -> bool:
     """Whether the study shows something else today than the sweep found."""
     return (study.judged, study.best_speedup) != (found.judged, found.best_speedup)
-
-
-def _label(server: Server) -> str:
-    """The store as a command line names it."""
-    return server.reader.store.label
 
 
 def _found(server: Server, number: int) -> Outlook:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
 
 from autotuner.store import ListedTrial, Revision, Store, queries, trials
 from autotuner.tuning.finals import standings
@@ -56,10 +55,6 @@ class Reader:
     def names(self) -> frozenset[str]:
         """Every study's name."""
         return frozenset(queries.names(self.store))
-
-    def revisions(self, names: Sequence[str]) -> tuple[Revision, ...]:
-        """The revisions of studies now; no snapshot is made. Raises StoreError: no such study."""
-        return tuple(queries.revision(self.store, each) for each in names)
 
     def studies(self) -> tuple[StudySummary, ...]:
         """Every study at a glance, the most recently active first; not older than a few seconds."""

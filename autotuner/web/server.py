@@ -62,6 +62,11 @@ class Server:
         if self.writer is not None:
             self.writer.close()
 
+    @property
+    def label(self) -> str:
+        """The store as a command line names it; no password is in it."""
+        return self.reader.store.label
+
     def study(self, name: str) -> Snapshot:
         """A study as it is now. Raises HTTPException 404 where there is none, StoreError where the store is gone."""
         if name not in self.reader.names():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
@@ -81,9 +80,3 @@ def when(moment: datetime) -> Markup:
     """A moment, in UTC; the page's script writes it in the reader's zone."""
     utc = moment.astimezone(UTC)
     return Markup('<time datetime="{}">{}</time>').format(utc.isoformat(timespec="seconds"), words.moment(utc))
-
-
-def json_script(value: object) -> Markup:
-    """A value as JSON that can stand in an attribute or an element."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

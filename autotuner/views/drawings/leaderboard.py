@@ -9,9 +9,8 @@ from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import around
 from autotuner.views.leaderboard import leaderboard as leaderboard_table
-from autotuner.views.points import compared
 from autotuner.views.snapshot import Snapshot
-from autotuner.views.words import cut, ratio
+from autotuner.views.words import compared, cut, ratio
 
 LEFT = 330
 HALF, HALF_LEFT = 600, 240
