@@ -106,6 +106,9 @@ def wanted_sweep(
     threads: ThreadsOption = None,
     like: Annotated[str | None, typer.Option("--from", help="start from this study, its best points first")] = None,
     cold: Annotated[bool, typer.Option("--cold", help="start without what related studies know")] = False,
+    start: Annotated[
+        list[str] | None, typer.Option("--start", help='a point to judge first, as "IMPL=mma WARPS_M=4"; repeatable')
+    ] = None,
     until_converged: Annotated[
         bool, typer.Option("--until-converged", help="stop when what is left promises less than a tie")
     ] = False,
@@ -131,6 +134,7 @@ def wanted_sweep(
         seed=seed,
         like=like,
         cold=cold,
+        start=tuple(start or ()),
         until_converged=until_converged,
         finals=finals,
         finals_minutes=finals_minutes,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from autotuner.tuning.run.plan import Start
     from autotuner.tuning.workbench import Workbench
     from autotuner.values.sweep import SweepRequest
+    from autotuner.values.table import DispatchTable
     from autotuner.views.finals_progress import FinalsProgress
     from autotuner.views.progress import Progress
 
@@ -175,6 +176,18 @@ class _Shown:
         self._is_searching, self._finals = False, None
 
 
+def _say_that_nothing_wins(store: Store, study: str, table: DispatchTable, output: Path) -> None:
+    """By the finals: what serves the problems instead, and what was tried."""
+    from autotuner.views.beliefs import branches_of
+    from autotuner.views.beliefs_text import branch_lines
+
+    baselines = " and ".join(dict.fromkeys(each.baseline for each in table.entries))
+    problems = ", ".join(str(each.problem) for each in table.entries)
+    out.print(f"Nothing here beats {baselines} at {problems}; {output} serves {baselines}.")
+    for line in branch_lines(branches_of(store, study)):
+        out.print(line)
+
+
 def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     """The best configuration of the first study that has one in its file, with a table over all that have finals."""
     from autotuner.serve.best import export
@@ -194,13 +207,14 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     made = export(store, study, [study for study, each in found if each.finals is not None], output)
     if made.without is not None:  # the best configuration is worth its file all the same
         out.print(f"{output} has no table of what serves which problem: {made.without}", style="yellow")
-    out.print(f"{output} has trial {best.entry.number} of {study}: {chosen_because(best)}.")
+    if made.table is not None and all(each.use is None for each in made.table.entries):
+        _say_that_nothing_wins(store, study, made.table, output)
+    else:
+        out.print(f"{output} has trial {best.entry.number} of {study}: {chosen_because(best)}.")
     if made.table is None:
         out.print(f"`autotuner finals {study}` confirms it within some minutes; `autotuner show` says more of it.")
     elif any(each.use is not None for each in made.table.entries):
         out.print(f'`autotuner.load("{output}")` serves it in Python; `autotuner show` says more of it.')
-    else:
-        out.print("No variant is shown to be faster than PyTorch: by this file `autotuner.load` leaves it every call.")
     if made.table is not None and len(made.table.entries) > 1:
         out.print(table_words(made.table))
     for _, each in found:

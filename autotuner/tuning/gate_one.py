@@ -28,6 +28,7 @@ from autotuner.tuning.workbench import (
     default_space,
     executor_for,
     load_space,
+    point_of,
     require_memory,
     toolchain_for,
 )
@@ -235,20 +236,7 @@ def _by_trial(number: int, store: str, study: str | None) -> Judgeable:
 def _by_parameters(text: str, space: str | None) -> Judgeable:
     """A point of the space; what is not given is as in its default point."""
     workbench = Workbench(load_space(space or default_space()))
-    odd = next((word for word in text.split() if "=" not in word), None)
-    if odd is not None:
-        raise InputError(f"{odd}: expected NAME=VALUE, as in BLOCK_M=64")
-    given = dict(word.split("=", 1) for word in text.split())
-    unknown = sorted(set(given) - set(workbench.space.values))
-    if unknown:
-        raise InputError(f"{workbench.space.name}: {no_such('parameter', unknown[0], workbench.space.values)}")
-    values: dict[str, Value] = {}
-    for name, value in given.items():
-        known = {str(each): each for each in workbench.space.values[name]}
-        if value not in known:
-            raise InputError(f"{name}={value}: {workbench.space.name} has {name} = {', '.join(known)}")
-        values[name] = known[value]
-    return _made(workbench, workbench.space.completed(values))
+    return _made(workbench, point_of(workbench.space, text))
 
 
 def _made(workbench: Workbench, point: dict[str, Value]) -> Judgeable:

@@ -37,7 +37,7 @@ from autotuner.values.errors import InputError, SpaceError
 from autotuner.values.outcome import Artifact, Device
 from autotuner.values.problem import Problem
 from autotuner.values.validation import no_such
-from autotuner.values.variant import Variant, digest_of
+from autotuner.values.variant import Value, Variant, digest_of
 from autotuner.values.verdict import Fault
 from autotuner.values.versions import version_of
 
@@ -213,6 +213,26 @@ def variant_at(space: Space, index: int) -> Variant:
     return Variant.of(space.file.family, space.file.backend, space.point(index))
 
 
+def point_of(space: Space, text: str) -> dict[str, Value]:
+    """The point that `text` says as NAME=VALUE ...; what it does not say is near the default point of its branch.
+
+    It need not be valid. Raises InputError for a name or a value that the space has not."""
+    odd = next((word for word in text.split() if "=" not in word), None)
+    if odd is not None:
+        raise InputError(f"{odd}: expected NAME=VALUE, as in BLOCK_M=64")
+    given = dict(word.split("=", 1) for word in text.split())
+    unknown = sorted(set(given) - set(space.values))
+    if unknown:
+        raise InputError(f"{space.name}: {no_such('parameter', unknown[0], space.values)}")
+    values: dict[str, Value] = {}
+    for name, value in given.items():
+        known = {str(each): each for each in space.values[name]}
+        if value not in known:
+            raise InputError(f"{name}={value}: {space.name} has {name} = {', '.join(known)}")
+        values[name] = known[value]
+    return space.completed(values)
+
+
 class Workbench:
     """One space on this machine."""
 
@@ -298,20 +318,28 @@ class Workbench:
 
         return Driver(store, executor, self.plan(sampler, seed, start), listen)
 
-    def start(self, store: Store, sampler: str, like: str | None = None, cold: bool = False) -> Start:
-        """What a new study of this space starts from, nothing where it has begun: the known points of the nearest
-        related study, for a sampler that learns from them, or else those of the study `like`.
+    def start(
+        self, store: Store, sampler: str, like: str | None = None, cold: bool = False, first: Sequence[str] = ()
+    ) -> Start:
+        """What a new study of this space starts from, nothing where it has begun: the points `first`, as `point_of`
+        reads them; and the known points of the nearest related study, for a sampler that learns from them, or else
+        those of the study `like`.
 
-        Raises StoreError when there is no such study, and InputError when it has nothing to give.
+        Raises StoreError when there is no such study, and InputError when it has nothing to give or a point is not
+        valid here.
         """
         from autotuner.tuning.run.plan import Start
         from autotuner.tuning.transfer import start
 
         if like is not None and cold:
             raise InputError("--from starts from a study and --cold from none; leave one of them out")
-        if cold or (like is None and sampler != LEARNS):
-            return Start()
-        return start(store, self.plan().record, self.space, like)
+        points = [point_of(self.space, text) for text in first]
+        for text, point in zip(first, points, strict=True):
+            if self.space.index_of(point) is None:
+                raise InputError(f"--start {text!r}: no valid point of {self.space.name} here; `space show` says why")
+        learns = not cold and (like is not None or sampler == LEARNS)
+        found = start(store, self.plan().record, self.space, like) if learns else Start()
+        return found._replace(first=[*points, *found.first])
 
     def held(self, patience_s: float, listen: Callable[[Waiting], None]) -> AbstractContextManager[None]:
         """Holds the devices against other autotuners of this machine, whoever's they are, while the block runs; waits

@@ -62,6 +62,7 @@ class SweepRequest(Model):
     seed: int = Field(default=0, ge=0, le=MOST)
     like: str | None = Field(default=None, description="the study to start from")
     cold: bool = Field(default=False, description="starts without what related studies know")
+    start: tuple[str, ...] = Field(default=(), description="points that a new study judges first, as NAME=VALUE ...")
     devices: str | None = Field(default=None, description="such as cuda:0; None: whatever the worker serves")
     until_converged: bool = False
     finals: bool = True

@@ -87,6 +87,14 @@ def study_beliefs(store: Store, study: str) -> StudyBeliefs:
     )
 
 
+def branches_of(store: Store, study: str) -> tuple[BranchStanding, ...]:
+    """How far the search of a study has gone into each branch of its space. Raises as `study_beliefs` does."""
+    space = _space(queries.study(store, study))
+    return branch_standings(
+        space, JudgedPoints(space, queries.judged(store, study), standings.corrections(store, study))
+    )
+
+
 def branch_standings(space: Space, judged: JudgedPoints) -> tuple[BranchStanding, ...]:
     """Each branch of the space; those that the default sampler would be out of by now are said to be left."""
     arms = []

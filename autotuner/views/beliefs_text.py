@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from autotuner.views.beliefs import StudyBeliefs
+from autotuner.views.beliefs import BranchStanding, StudyBeliefs
 from autotuner.views.built_knobs import BuiltKnob
 from autotuner.views.rejects import RejectedWhere
 from autotuner.views.surrogate_beliefs import Belief, Beliefs, ParameterEffect, Trust, ValueEffect
@@ -124,10 +125,10 @@ def lines(study: StudyBeliefs) -> list[str]:
             f"Too few measured trials to say what matters or what is left to find: {study.measured}, and"
             f" {study.enough} are needed; {remedy}."
         )
-        return [head, *_branches(study), missing, *_dead(study.knobs), *_rejects(study)]
+        return [head, *branch_lines(study.branches), missing, *_dead(study.knobs), *_rejects(study)]
     return [
         head,
-        *_branches(study),
+        *branch_lines(study.branches),
         *_dead(study.knobs),
         *_rejects(study),
         *_left(study, beliefs),
@@ -135,11 +136,11 @@ def lines(study: StudyBeliefs) -> list[str]:
     ]
 
 
-def _branches(study: StudyBeliefs) -> list[str]:
+def branch_lines(branches: Sequence[BranchStanding]) -> list[str]:
     """What the search did with each of several branches, the best first."""
-    if len(study.branches) < 2:
+    if len(branches) < 2:
         return []
-    ranked = sorted(study.branches, key=lambda each: -(each.best or 0.0))
+    ranked = sorted(branches, key=lambda each: -(each.best or 0.0))
     found = []
     for each in ranked:
         best = f"best {ratio(each.best)}" if each.best is not None else "none measured"

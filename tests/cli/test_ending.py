@@ -8,13 +8,18 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from autotuner.cli.tune import _say_that_nothing_wins
+from autotuner.store import Store, queries
 from tests.helpers import hostile
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 from tests.helpers.hostile import LIMITS, OWN, Case, Ended, faults, run, stores
+from tests.helpers.stores import sample_store
+from tests.helpers.tables import table
 
 SCRIPT = shlex.quote(str(Path(sys.executable).parent / "autotuner"))
 
@@ -158,3 +163,15 @@ def test_a_cache_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("")
     done = autotuner(tmp_path, "tune", "space.toml", AUTOTUNER_CACHE=str(tmp_path / "cache"))
     one_line(done, "cache", "AUTOTUNER_CACHE")
+
+
+def test_where_nothing_wins_the_end_says_what_serves_and_what_was_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = sample_store(tmp_path / "studies.db")
+    with closing(Store.open(str(tmp_path / "studies.db"))) as store:
+        problem = queries.study(store, name).problems[0]
+        _say_that_nothing_wins(store, name, table([], [(problem, None)]), Path("best.json"))
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Nothing here beats flash at {problem}; best.json serves flash." in said
+    assert "plain: 3 of 3 points judged, best 0.314x; left after 3 draws" in said

@@ -20,7 +20,7 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan, Start
 from autotuner.tuning.transfer import distance, elites, known_points, start
-from autotuner.values.errors import StoreError
+from autotuner.values.errors import InputError, StoreError
 from autotuner.values.outcome import Device
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
@@ -252,3 +252,15 @@ def test_a_sweep_may_start_cold(tune: Callable[..., tuple[int, str]], arguments:
     assert code == 0
     assert "learns from" not in said
     assert "starts with" not in said
+
+
+def test_a_sweep_may_begin_with_points_of_ones_own(tune: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    own = "IMPL=fancy BLOCK=64 MODE=b"
+    code, _ = tune("one", "--start", own, "--start", "IMPL=plain BLOCK=32", "--trials", "2")
+    assert code == 0
+    with closing(Store.open(str(tmp_path / "studies.db"))) as store:
+        points = [trial.point for trial in queries.judged(store, queries.resolve_study(store))]
+    assert [(point["IMPL"], point["BLOCK"]) for point in points] == [("fancy", 64), ("plain", 32)]
+    assert points[0]["MODE"] == "b"
+    with pytest.raises(InputError, match="STAGES=3': no valid point of two here"):
+        tune("two", "--start", "IMPL=fancy BLOCK=128 STAGES=3")

@@ -1,0 +1,73 @@
+"""The bandit over the branches of a space: where the draws go, and which branches are left."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotuner.search.branches import Arm, chosen, dropped
+from tests.helpers.searching import SPACE, ask, objective, study_of
+
+NEVER = math.inf
+
+
+def drawn(worths: Sequence[Sequence[float]], trials: int) -> tuple[list[int], list[Arm]]:
+    """How many of the trials each branch gets whose draws come out so, one after the other, and what is known then."""
+    found: list[list[float]] = [[] for _ in worths]
+    for _ in range(trials):
+        place = chosen(arms_of(worths, found))
+        found[place].append(worths[place][len(found[place])])
+    return [len(each) for each in found], arms_of(worths, found)
+
+
+def arms_of(worths: Sequence[Sequence[float]], found: Sequence[Sequence[float]]) -> list[Arm]:
+    return [
+        Arm(len(own), len(own), min(own, default=NEVER), len(own) == len(each))
+        for each, own in zip(worths, found, strict=True)
+    ]
+
+
+def times(best: float, spread: float, count: int = 100, seed: int = 0) -> list[float]:
+    """Objectives of a branch whose best is `best` times the baseline's time."""
+    return [math.log(best) + each for each in np.random.default_rng(seed).exponential(spread, count).tolist()]
+
+
+def test_the_draws_go_to_the_branch_of_the_best_point_and_hardly_any_to_a_hopeless_one() -> None:
+    """mma has most of the points, and wgmma the best one."""
+    mma, wgmma, scalar, broken = times(1.0, 0.7, 1000), times(0.5, 0.3, seed=1), times(20.0, 0.1), [NEVER] * 50
+    counts, arms = drawn([mma, wgmma, scalar, broken], 60)
+    assert counts[1] > 30
+    assert counts[2] == 1
+    assert counts[3] <= 3
+    left = dropped(arms)
+    assert left[2].draws == 1
+    assert left[2].behind > 4
+    assert 1 not in left
+
+
+def test_two_branches_that_are_as_fast_are_both_searched() -> None:
+    counts, arms = drawn([times(0.9, 0.2), times(0.9, 0.2, seed=3), times(3.0, 0.2)], 60)
+    assert min(counts[:2]) >= 12
+    assert 0 not in dropped(arms)
+
+
+def test_what_is_left_is_searched_once_all_else_was() -> None:
+    worths = [times(1.0, 0.1, 4), times(50.0, 0.1, 5), [NEVER] * 3]
+    assert drawn(worths, 12)[0] == [4, 5, 3]
+
+
+def test_a_study_draws_from_each_branch_first() -> None:
+    study, _ = study_of(0)
+    found: Counter[object] = Counter()
+    for count in range(40):
+        trial, point = ask(study, SPACE)
+        found[point["IMPL"]] += 1
+        place = SPACE.index_of(point)
+        assert place is not None
+        study.tell(trial, objective(SPACE, place))
+        if count == 1:
+            assert found == {"plain": 1, "fancy": 1}
+    assert min(found.values()) >= 3
