@@ -118,9 +118,10 @@ def export(
     with stored(store) as opened:
         name = named(opened, study)
         names = list(dict.fromkeys([name, *(named(opened, each) for each in more or ())]))
-        without = len(names) == 1 and standings.finals(opened, name) is None and not estimates
-        tabled, required = [] if without else names, len(names) > 1
-        found = best.export(opened, name, tabled, None if to_screen else target, form, loss, estimates, required)
+        if standings.finals(opened, name) is None and not estimates and standings.best(opened, name) is not None:
+            raise InputError(f"{name} is unconfirmed: run `autotuner finals {name}`, or take --estimates")
+        required = len(names) > 1
+        found = best.export(opened, name, names, None if to_screen else target, form, loss, estimates, required)
     if found.without is not None:
         err.print(f"without a table of what serves which problem: {found.without}", style="yellow")
     if to_screen:
@@ -132,12 +133,9 @@ def export(
         out.print(f"{name}, trial {found.best.entry.number}: written to {target}")
     if found.table is not None:
         out.print(table_words(found.table))
-    elif found.best.finals is None:
+    if found.best.finals is None:
         out.print(
-            "Nothing is confirmed yet: this is the fastest of the search, by an estimate. Without finals the file has"
-            " no table of what serves which problem: by it `autotuner.load` serves nothing, and every call goes on to"
-            " PyTorch. `autotuner finals` confirms the best within some minutes; then export again. With --estimates"
-            " the table serves what the search found."
+            "Unconfirmed: by the search's estimate, which looks better than it is. `autotuner finals` confirms it."
         )
     say_where_the_gate_is_looser(found.best)
 

@@ -12,6 +12,10 @@ MEANINGS = {
         "beside the variant the baseline takes what it takes in a process that loads no variant",
         "work that goes on after the variant has returned, or a clock that it changes",
     ),
+    "measure.unlike": Meaning(
+        "in the finals the variant is not far faster than the search has shown",
+        "an answer that is kept from earlier launches, in processes that are not those of the search",
+    ),
     "measure.floor": Meaning(
         "a forward takes no less time than this device needs for its operations, and when cold its bytes",
         "work that is skipped while it is timed: an answer kept from an earlier forward",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from statistics import median
 
 from autotuner.race.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.race.blocks import MOST_DISCARDED, Blocks, LongStep, take_clean
+from autotuner.race.plausible import clocks_disagree, too_fast
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Heat, Say
@@ -28,6 +30,11 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: 
     for place, entrant in arms.items():
         say(f"{codes.RECHECK} {artifacts[place].name}")
         fault = next((found for arm in entrant if (found := arm.recheck()) is not None), None)
+        row = 1 + list(arms).index(place)
+        for problem, (track, arm) in enumerate(zip(tracks, entrant, strict=True)):
+            us = 1e6 * median(blocks.seconds_kept(row, problem))
+            is_cold = conditions.cache == "cold"
+            fault = fault or too_fast(track.problem, us, conditions.ceilings, is_cold) or clocks_disagree(arm)
         if fault is not None:
             faults[place] = fault
     baseline_us, *micros = [_micros(blocks.seconds_kept, arm, len(tracks)) for arm in range(len(arms) + 1)]

@@ -94,7 +94,11 @@ class RaceJob(Model):
     artifacts: tuple[Artifact, ...]
     conditions: Conditions
     blocks: PositiveInt
-    audits: bool = Field(default=False, description="the one variant is audited after the race, in the same process")
+    audits: bool = Field(
+        default=False,
+        description="the one variant goes through quick cases of the gate before the race, and is audited after it, in"
+        " the same process: one that is judged and one that is only timed cannot be told apart",
+    )
     fresh: bool = Field(default=False, description="in a process that has judged nothing before")
 
 
@@ -183,6 +187,9 @@ def build(job: BuildJob, line: Line, say: Say) -> Built | Outcome:
 
 def race(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
     """Interleaved blocks of all; a fault when the machine was disturbed, or one of them failed while it was timed."""
+    report = _gated(job, line, say) if job.audits else None
+    if report is not None and report.fault is not None:
+        return report.fault
     say("measure")
     try:
         tracks = line.tracks(job.conditions)
@@ -190,6 +197,14 @@ def race(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
     except (ArmError, Throttled) as error:
         return error.fault
     return _audited_after(found, job, tracks, say) if job.audits and not found.faults else found
+
+
+def _gated(job: RaceJob, line: Line, say: Say) -> GateReport:
+    """The quick cases of the one variant, on the inputs of the race's seeds."""
+    (artifact,) = job.artifacts
+    say("check")
+    empty = GateReport(artifact=artifact.digest, required=(), checks=())
+    return line.check(artifact, job.conditions, say, Passed(empty, "again"))
 
 
 def _audited_after(found: Heat, job: RaceJob, tracks: Tracks, say: Say) -> Heat:

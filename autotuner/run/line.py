@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from autotuner.gate.tolerance import Leeway, Truth
     from autotuner.ops.tensors import Tensors
 
-Level = Literal["soak", "finalist", "many", "memory", "sanitize"]
-"""Levels of the gate after the first five: G6, G6 with as many launches as a finalist gets, G6 with as many as fit in
-some seconds, G8's check of memory, all of G8."""
+Level = Literal["again", "soak", "finalist", "many", "memory", "sanitize"]
+"""Levels of the gate after the first five: its quick cases once more, G6, G6 with as many launches as a finalist gets,
+G6 with as many as fit in some seconds, G8's check of memory, all of G8."""
 
 
 SANITIZERS: Mapping[str, Sequence[sanitizer.Level]] = {"memory": (sanitizer.MEMORY,), "sanitize": sanitizer.LEVELS}
@@ -96,11 +96,13 @@ class LineFactory:
         return GatedLine(self.family, self.toolchain, opened, self.more)
 
 
-def _soak(passed: Passed) -> Check:
-    """G6 of a level."""
+def _checks(passed: Passed) -> tuple[Check, ...]:
+    """Those of a level."""
+    if passed.level == "again":
+        return checks.SMOKE, checks.QUICK
     if passed.level == "many":
-        return checks.many(passed.seconds)
-    return checks.soak(finalist=passed.level == "finalist")
+        return (checks.many(passed.seconds),)
+    return (checks.soak(finalist=passed.level == "finalist"),)
 
 
 class GatedLine:
@@ -199,7 +201,7 @@ class GatedLine:
         if passed is None:
             report = gate.run(launching, subject, self._more)
         else:
-            report = passed.report.extended(*gate.in_order(launching, [_soak(passed)]))
+            report = passed.report.extended(*gate.in_order(launching, _checks(passed)))
         return report if report.fault is None else self._settled(report, report.fault)
 
     def _launching(

@@ -31,8 +31,8 @@ from autotuner.values.variant import Value, digest_of
 from autotuner.values.versions import version_of
 
 NOTE = (
-    "The speedup is the search's own estimate. As the best of many measured variants it is biased upward until finals"
-    " confirm it on fresh inputs in fresh processes."
+    "Unconfirmed: the speedup is the search's own estimate. As the best of many measured variants it is biased upward"
+    " until finals confirm it on fresh inputs in fresh processes."
 )
 CONFIRMED_NOTE = (
     "The speedup to quote is the one under `confirmed`, found in fresh processes on fresh inputs. That under"

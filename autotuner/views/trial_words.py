@@ -91,7 +91,7 @@ def chosen_because(best: Best) -> str:
     confirmed, finals, speedup = best.confirmed, best.finals, best.entry.speedup.mid
     baseline = _op(best).words.baseline
     if confirmed is None or finals is None:
-        return f"the fastest of the search, {speedup:.3f}x {baseline}, not confirmed by finals"
+        return f"the fastest of the search, {speedup:.3f}x {baseline}, unconfirmed"
     others = [str(number) for number in best.tied if number != best.entry.number]
     found = f"{confirmed.mid:.3f}x {baseline} confirmed"
     if best.crowned:

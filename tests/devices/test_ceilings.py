@@ -10,7 +10,7 @@ import torch
 from autotuner.devices.cpu import device as module
 from autotuner.devices.cpu.device import COPY_BYTES, ceilings
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.race.race import MARGIN
+from autotuner.race.plausible import MARGIN
 
 
 @pytest.mark.timed

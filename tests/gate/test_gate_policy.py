@@ -220,7 +220,7 @@ def test_a_looser_tolerance_accepts_what_is_rejected_otherwise(judge: Judge, acc
 
 
 def test_the_reason_is_in_the_export_and_shown_with_it(folder: Path) -> None:
-    exported = autotuner(folder, "export")
+    exported = autotuner(folder, "export", "--estimates")
     assert exported.returncode == 0, exported.stderr
     assert f"loosens the gate: {SAID}" in exported.stdout
     assert json.loads((folder / "best.json").read_text())["gate"]["looser"] == [SAID]

@@ -28,6 +28,7 @@ from autotuner.values.verdict import Fault, Verdict
 
 BUILD_FAULTS = (Verdict.BUILD_FAILED, Verdict.BUILD_TIMEOUT, Verdict.OVER_LIMITS)
 AFTER = {
+    "again": (codes.QUICK,),
     "soak": (codes.SOAK,),
     "finalist": (codes.SOAK,),
     "many": (codes.MANY,),

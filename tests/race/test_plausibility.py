@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotuner.race.arms import Clocks
-from autotuner.race.race import MARGIN, clocks_disagree, floor_us, too_fast
+from autotuner.race.plausible import MARGIN, clocks_disagree, floor_us, too_fast
 from autotuner.values.outcome import Ceilings
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.fake_line import FakeArm

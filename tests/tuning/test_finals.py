@@ -67,7 +67,7 @@ def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: St
     def one_better(variant: Variant) -> Truth:
         return Truth(us=45.0 if variant.point == simulated_best else 50.0)
 
-    study = swept(store, simulated.truth, 1)
+    study = swept(store, lambda _: Truth(us=50.0), 1)
     simulated_best = SPACE.point(SPACE.default_index)
     study = swept(store, one_better, 20)
     found = confirmed(store, study, executor(one_better))

@@ -53,7 +53,7 @@ def in_the_search(store: Store, study: str) -> set[str]:
     return {outcome.artifact.digest for outcome in found if outcome.artifact is not None}
 
 
-def test_every_finalist_is_audited_once(store: Store) -> None:
+def test_every_finalist_is_audited_in_each_process(store: Store) -> None:
     study = swept(store, simulated.truth, 20)
     before, by = in_the_search(store, study), Notes(simulated.truth)
     found = confirmed(store, study, by)
@@ -61,27 +61,13 @@ def test_every_finalist_is_audited_once(store: Store) -> None:
     assert found.standing is not None
     assert set(found.standing.audits) == {each.digest for each in found.standing.finalists} == finalists
     assert before & finalists
-    assert sorted(by.audited) == sorted(finalists - before)
+    assert set(by.audited) == finalists
+    assert len(by.audited) >= 2 * len(finalists), "in each of its processes"
     for finalist in found.finalists:
         record = queries.trial(store, study, finalist.number)
         gate = standings.proven(store, record).gate
         assert gate is not None
         assert [check.status for check in gate.checks if check.code == AUDIT] == ["pass"]
-
-
-def test_what_earlier_finals_have_audited_is_not_audited_again(store: Store) -> None:
-    study = swept(store, simulated.truth, 20)
-    killed, later = Notes(simulated.truth, killed_at=3), Notes(simulated.truth)
-    with pytest.raises(KeyboardInterrupt):
-        confirmed(store, study, killed)
-    found = confirmed(store, study, later)
-    finalists = {each.digest for each in found.finalists}
-    assert found.standing is not None
-    assert set(found.standing.audits) == finalists
-    assert sorted(killed.audited[:2] + later.audited) == sorted(finalists - in_the_search(store, study))
-    again = Notes(simulated.truth)
-    confirmed(store, study, again)
-    assert again.audited == []
 
 
 def test_a_finalist_that_never_led_is_found_out_too(store: Store) -> None:

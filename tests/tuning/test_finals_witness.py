@@ -14,8 +14,9 @@ from autotuner.run.jobs import AnyJob, RaceJob, Result
 from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.outcome import Heat
+from autotuner.values.variant import Variant
 from tests.helpers import simulated
-from tests.helpers.fake_line import Deviations, FakeLine
+from tests.helpers.fake_line import Deviations, FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.simulated_finals import DEVIATIONS, confirmed, swept
 
@@ -91,3 +92,23 @@ def test_finals_on_a_busy_machine_end_and_their_intervals_have_the_truth(
     widths = [each.log_ratio.high - each.log_ratio.low for each in found.standing.finalists]
     assert (min(widths) > 0.2) == wide
     assert any(heat.held_up > HELD_UP for heat in found.heats) == wide
+
+
+def test_a_finalist_far_faster_than_in_the_search_is_revoked(store: Store) -> None:
+    """One binary takes a quarter of its time in each process of the finals."""
+    study, seeds = swept(store, simulated.truth, 12), iter(range(1, 1000))
+    best = standings.best(store, study)
+    assert best is not None
+    cheat = best.outcome.variant
+
+    def faster(variant: Variant) -> Truth:
+        found = simulated.truth(variant)
+        return found.model_copy(update={"us": found.us / 4}) if variant == cheat else found
+
+    by = InlineExecutor(
+        FakeLine(faster, deviations=DEVIATIONS),
+        fresh=lambda: FakeLine(faster, deviations=DEVIATIONS, seed=next(seeds)),
+    )
+    found = confirmed(store, study, by)
+    assert found.revoked == (best.entry.number,)
+    assert "measure.unlike" in (queries.trial(store, study, best.entry.number).revoked_reason or "")

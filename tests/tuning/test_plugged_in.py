@@ -57,7 +57,7 @@ def test_another_op_is_tuned_from_its_search_space_to_its_export(tmp_path: Path)
         assert (outcome["verdict"] == Verdict.INCORRECT) == (mutant != "none")
     assert seen == {"none", "drops_tail", "adds_up"}
     assert "torch.sum" in run(tmp_path, "leaderboard")
-    run(tmp_path, "export", "--format", "flags")
+    run(tmp_path, "export", "--format", "flags", "--estimates")
     assert "-DIMPL=plain" in (tmp_path / "best.flags").read_text()
 
 

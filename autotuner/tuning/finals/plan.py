@@ -42,7 +42,7 @@ class FinalistCosts(NamedTuple):
     heat: float
     judging: float
     audit: float = 0.0
-    """Where the search did not audit it."""
+    """After each heat."""
 
 
 class Searched(NamedTuple):
@@ -133,7 +133,7 @@ def costs(outcome: Outcome) -> FinalistCosts:
     took, blocks = outcome.seconds, _blocks(outcome)
     heat = START_S + took.get("measure", 0.0) * min(FINAL_BLOCKS / blocks, MOST_SCALED)
     check = took.get("check", 0.0)
-    audit = 0.0 if audited(outcome) else took.get("measure", 0.0) * AUDIT_SAMPLES / _samples(outcome)
+    audit = took.get("measure", 0.0) * AUDIT_SAMPLES / _samples(outcome)
     return FinalistCosts(heat, START_S + check + LONGER_SOAK * took.get("soak", check), audit)
 
 
@@ -167,8 +167,8 @@ def as_many_as_fit(
 def needed_s(all_of_them: Sequence[FinalistCosts]) -> float:
     """Seconds of finals with these finalists, when as many stay in the running as usually do."""
     staying = sorted(all_of_them, reverse=True)[:STAYING]
-    rest = math.fsum((PROCESSES - FIRST) * one.heat + one.judging for one in staying)
-    return math.fsum(FIRST * one.heat + one.audit for one in all_of_them) + rest
+    rest = math.fsum((PROCESSES - FIRST) * (one.heat + one.audit) + one.judging for one in staying)
+    return math.fsum(FIRST * (one.heat + one.audit) for one in all_of_them) + rest
 
 
 def by_merit(numbers: Sequence[Number], right: Mapping[Number, Searched]) -> tuple[Number, ...]:

@@ -11,7 +11,8 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from autotuner.race.confirm import FIRST, PROCESSES, Standing, confirm
+from autotuner.race.audit import APART
+from autotuner.race.confirm import FIRST, PROCESSES, Bias, Standing, biases, confirm, process_values
 from autotuner.run.jobs import Built
 from autotuner.store import Finalist, FinalsRecord, FinalsResult, Lineup, Proof
 from autotuner.tuning.finals import plan
@@ -25,8 +26,10 @@ from autotuner.values.conditions import fresh_seeds
 from autotuner.values.errors import InputError, OutOfTimeError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Heat, Measurement, Outcome
-from autotuner.values.verdict import Fault
+from autotuner.values.ratio import combine, speedup_of
+from autotuner.values.verdict import Fault, Verdict
 
+UNLIKE = "measure.unlike"
 PROVEN = (codes.MANY, codes.MEMORY)
 """The checks of those that are chosen, beside those of every finalist."""
 
@@ -53,8 +56,8 @@ class Entrant:
 
     @property
     def next_s(self) -> float:
-        """Seconds of its next heat, as expected, and of the audit after it where that is due."""
-        return self.heat_s + (self._audit_s if self.audit is None else 0.0)
+        """Seconds of its next heat, as expected, with the audit after it."""
+        return self.heat_s + (0.0 if self.heats else self._audit_s)
 
     def finalist(self, slower_than: frozenset[Number]) -> Finalist:
         """As the store keeps it."""
@@ -189,16 +192,33 @@ class FinalRounds:
     def _heat(self, entrant: Entrant) -> None:
         self._trials.say(f"timing trial {entrant.number}, process {entrant.heats + 1}", passing=True)
         started = time.monotonic()
-        heat, fault = self._runner.of(entrant.built.artifact, audits=entrant.audit is None)
+        heat, fault = self._runner.of(entrant.built.artifact, audits=True)
         entrant.heat_s = time.monotonic() - started
         entrant.heats += 1
         if heat is not None:
             self._record(heat)
-            if heat.audit is not None:
-                entrant.heat_s -= heat.audit.seconds
-                entrant.audit = heat.audit
+            entrant.audit = entrant.audit or heat.audit
+        fault = fault or self._unlike(entrant)
         if fault is not None:
             self._fails(entrant, fault)
+
+    def _unlike(self, entrant: Entrant) -> Fault | None:
+        """A fault of one that is far faster in each of its processes than the search has shown of the same binary
+        against the same baselines. Where samples were held up, without what it waited."""
+        measured = entrant.searched.measurement
+        if measured is None or entrant.heats < FIRST or not entrant.is_as_searched:
+            return None
+        least, own = measured.log_ratio.low, [heat for heat in self._heats if heat.entrants == (entrant.digest,)]
+        if tuple(timing.baseline for timing in measured.timings) != self._lineup.baselines or not own:
+            return None
+        over = combine(self._lineup.objective)
+        found = process_values(own, over).get(entrant.digest, [math.inf])
+        slowest = max(found) + biases(own, over).get(entrant.digest, Bias()).more
+        if slowest >= least - math.log1p(APART):
+            return None
+        now, then = speedup_of(slowest), speedup_of(least)
+        detail = f"{now:.3g} times as fast as the baseline in each process, and at most {then:.3g} times in the search"
+        return Fault(verdict=Verdict.IMPOSSIBLE, code=UNLIKE, detail=f"{detail}: it knows where it is timed")
 
     def _record(self, heat: Heat) -> None:
         self._heats.append(heat)
