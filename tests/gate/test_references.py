@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.family import Family
@@ -73,6 +74,23 @@ def test_a_baseline_that_is_wrong_is_no_baseline(toolchain: CpuToolchain, monkey
     assert list(found.left_out) == ["careless"]
     assert "breaks T1" in found.left_out["careless"]
     assert found.oracle_fault is None
+
+
+def test_a_baseline_that_is_wrong_only_where_libraries_are_is_raced(
+    toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scaled_too_late(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor]:
+        scores = (
+            (q @ k.mT).half().float() / q.shape[-1] ** 0.5 if q.abs().max() > 1e3 else q @ k.mT / q.shape[-1] ** 0.5
+        )
+        return (scores.softmax(-1) @ v,)
+
+    monkeypatch.setitem(tensors.BASELINES, "late", Baseline(lambda problem: scaled_too_late, frozenset({"cpu"})))
+    problem = SdpaProblem(batch=1, heads=2, seq_q=32, seq_k=32, head_dim=16, dtype="float32")
+    conditions = Conditions(problems=(problem,), seeds=(1, 2, 3, 4))
+    found = cpu_line(toolchain, Family.find("sdpa"))().calibrate(conditions, print)
+    assert "late" in {each.backend for each in found.timings}
+    assert found.left_out == {}
 
 
 def test_a_baseline_for_which_there_is_no_memory_is_not_one_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,4 +143,5 @@ CASES = Cases(
     between_distribution="large",
     sanitized=sanitized,
     tile=tile,
+    beyond=frozenset({"enormous", "equal_enormous", "negative", "outlier_key", "outlier_row", "outlier_channel"}),
 )
