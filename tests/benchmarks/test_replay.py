@@ -5,16 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from autotuner.store import Store
-from autotuner.values.errors import InputError
 from benchmarks.search import replay as replay_command
 from benchmarks.search import replay_pages
 from benchmarks.search.replay_score import Axis, Trace, Yardstick
@@ -33,33 +28,6 @@ def recorded() -> Recorded:
 @pytest.fixture(scope="module")
 def yardstick(recorded: Recorded) -> Yardstick:
     return Yardstick(recorded.ms, recorded.cost)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
-        yield opened
-
-
-# Reading ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("no JSON", "not a JSON document"),
-        ("{}", "neither a Kernel Tuner cache"),
-        ('{"cache": {}, "tune_params": {}}', "no configuration has a time"),
-        ('{"cache": {"1": {"A": 1, "time": "InvalidConfig"}}, "tune_params": {"A": [1]}}', "has a time"),
-        ('{"cache": {"1": {"A": 1, "time": 1}, "2": {"A": 1, "time": 2}}, "tune_params": {"A": [1]}}', "there twice"),
-        ('{"cache": {"1": {"time": 1}}, "tune_params": {"A": [1]}}', "KeyError"),
-    ],
-)
-def test_what_is_no_recorded_space_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
-    path = tmp_path / "bad.json"
-    path.write_text(text)
-    with pytest.raises(InputError, match=complaint):
-        read(path)
 
 
 # Scoring ------------------------------------------------------------------------------------------------------------
@@ -94,12 +62,6 @@ def test_scores_are_those_of_the_definition(
     assert score.low < score.p < score.high
     assert yardstick.evaluations == kept["budget"]["evaluations"]
     assert yardstick.seconds == pytest.approx(kept["budget"]["seconds"])
-
-
-def sequential(rows: np.ndarray[Any, np.dtype[np.int64]], cost: float, sampler: float = 0.0) -> Trace:
-    """Evaluations that cost as much each, one after another."""
-    work, thinking = np.full(len(rows), cost + sampler), np.full(len(rows), sampler)
-    return Trace(rows, np.cumsum(work), work, np.cumsum(thinking))
 
 
 # Whole searches -----------------------------------------------------------------------------------------------------

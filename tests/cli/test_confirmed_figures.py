@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import sqlite3
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from autotuner.cli.app import app
 from autotuner.store import Store
 from autotuner.tuning.finals import standings
 from tests.helpers import simulated
@@ -42,7 +45,12 @@ def said(folder: Path, *words: str) -> str:
 
 
 def told(folder: Path, *words: str) -> Any:
-    return json.loads(said(folder, *words, "--json"))
+    """A document that a command prints: in this process, as each of its own imports all anew."""
+    out = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), pytest.raises(SystemExit) as ended:
+        app(args=[*words, "--json"])
+    assert not ended.value.code
+    return json.loads(out.getvalue())
 
 
 def speedups(text: str) -> list[float]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.problem_files import parsed_problem
-from autotuner.tuning.workbench import load_space
-from autotuner.values.errors import InputError, SpaceError
-from tests.helpers.command_line import SPACE, lay_out
+from autotuner.values.errors import InputError
 
 SIZES = st.integers(1, 300)
 
@@ -63,29 +59,3 @@ def test_what_is_refused_says_why(typed: str, said: str) -> None:
         parsed_problem(typed)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_problems_come_from_a_file_too(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(SPACE[SPACE.index("[[problems]]") : SPACE.index("[parameters]")])
-    file = load_space("sdpa_cpu", problems=["(1,2,33,64) float32"], problems_file=tmp_path / "mine.toml")
-    assert [str(problem) for problem in file.problems] == ["(1,2,33,64) float32 full", "(1,2,64,64) float32 full"]
-    (tmp_path / "none.toml").write_text("")
-    with pytest.raises(SpaceError, match=r"problems: missing; expected tables \[\[problems\]\]"):
-        load_space("sdpa_cpu", problems_file=tmp_path / "none.toml")
-
-
-@pytest.mark.parametrize(("said", "kept"), [("[3, 1]", "mean"), ('"max"', "max"), ('"mean"', "mean")])
-@pytest.mark.parametrize("lengths", [(33,), (33, 65), (33, 65, 129)])
-def test_weights_of_a_files_own_problems_weigh_no_others(
-    tmp_path: Path, said: str, kept: str, lengths: tuple[int, ...]
-) -> None:
-    lay_out(tmp_path)
-    own = SPACE[SPACE.index("[[problems]]") : SPACE.index("[parameters]")]
-    text = SPACE.replace(own, f"{own}{own.replace('64', '96', 1)}".strip() + "\n\n", 1)
-    (tmp_path / "weighed.toml").write_text(f"objective = {said}\n{text}")
-    (tmp_path / "like.toml").write_text('title = "like"\nlike = "weighed"\n')
-    for name in ("weighed.toml", "like.toml"):
-        own_problems = load_space(str(tmp_path / name))
-        assert own_problems.objective == ((3.0, 1.0) if said == "[3, 1]" else kept)
-        other = load_space(str(tmp_path / name), problems=[f"(1,2,{length},64) float32" for length in lengths])
-        assert other.objective == kept

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 
-from autotuner.cli.sweeps import moment
 from autotuner.jobs import foreground, queue
 from autotuner.jobs.sweep_run import SweepRun
 from autotuner.store import Store, device_health, sweeps
@@ -105,16 +103,6 @@ def test_each_problem_is_a_sweep_of_a_group(tmp_path: Path) -> None:
     done = autotuner(tmp_path, "sweep", "watch", "k")
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == "group both: cancelled; 0 of 2 sweeps are done and have a result"
-
-
-def test_a_moment_is_a_time_of_day_a_date_or_a_span() -> None:
-    now = datetime(2026, 11, 23, 18, 0, tzinfo=ZoneInfo("Europe/Berlin"))
-    assert moment("90m", now) == now + timedelta(minutes=90)
-    assert moment("18:30", now) == now + timedelta(minutes=30)
-    assert moment("17:30", now) == now + timedelta(hours=23.5), "tomorrow"
-    assert moment("2026-12-24T18:30+01:00", now).day == 24
-    with pytest.raises(InputError, match="--until 'soon'"):
-        moment("soon", now)
 
 
 def test_a_foreground_run_that_is_stopped_says_so_in_the_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

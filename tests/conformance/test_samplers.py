@@ -8,19 +8,13 @@ import math
 import random
 import statistics
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import Trial, TrialState
 from threadpoolctl import threadpool_limits
 
-from autotuner.search.point_sampler import Seen
-from autotuner.search.repaired import View
 from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store
@@ -174,35 +168,6 @@ def test_pending_points_are_not_proposed_again(sampler: str, store: Store) -> No
     assert len(set(points)) == asks
 
 
-def finished(number: int, index: int, end: datetime, **changes: Any) -> FrozenTrial:
-    """A trial of a point, COMPLETE unless said otherwise."""
-    trial = optuna.trial.create_trial(
-        params=dict(SPACE.point(index)),
-        distributions={name: CategoricalDistribution(SPACE.values[name]) for name in SPACE.point(index)},
-        value=float(index),
-    )
-    trial.number, trial.datetime_complete = number, end
-    for name, value in changes.items():
-        setattr(trial, name, value)
-    return trial
-
-
-def test_the_order_in_which_trials_ended() -> None:
-    """Numbers 0 to 5: the third failed, the fourth is running, the last two ended in the same moment."""
-    now = datetime(2026, 1, 1)
-    ends = [now + timedelta(seconds=s) for s in (9, 3, 4, 0, 5, 5)]
-    trials = [finished(number, 10 * number, end) for number, end in enumerate(ends)]
-    trials[2] = finished(2, 20, ends[2], state=TrialState.FAIL, values=None)
-    trials[3] = finished(3, 30, now, state=TrialState.RUNNING, values=None, datetime_complete=None)
-    seen = Seen(SPACE)
-    seen.read(trials, besides=3)
-    assert seen.indices[seen.completed].tolist() == [10, 40, 50, 0]
-    trials[3] = finished(3, 30, now + timedelta(seconds=4))
-    seen.read([*trials, finished(6, 60, now + timedelta(seconds=2))], besides=7 - 1)
-    assert seen.indices[seen.completed].tolist() == [10, 30, 40, 50, 0]
-    assert seen.objectives[seen.completed].tolist() == [10, 30, 40, 50, 0]
-
-
 def latencies(indices: Iterable[int]) -> list[float]:
     """The true ones, infinite for a reject."""
     truths = [simulated.truth(simulated_variant(SPACE.point(index))) for index in indices]
@@ -233,20 +198,6 @@ def test_the_gaussian_process_learns() -> None:
     proposed = [index for seed in range(3) for index in run("gp", seed, GP_FROM + 6)[GP_FROM:]]
     fifth = statistics.quantiles(latencies(range(len(SPACE))), n=5)[0]
     assert statistics.median(latencies(proposed)) < fifth
-
-
-# What Optuna's samplers are shown -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "cmaes"])
-def test_the_judged_point_is_shown_not_the_wish(sampler: str) -> None:
-    made = SAMPLERS[sampler](SPACE, 1)
-    study = optuna.create_study(sampler=made)
-    indices = run(sampler, 1, 40, study)
-    view: View = made._view  # type: ignore[attr-defined]
-    names = list(SPACE.parameters)
-    rows = [[view.trial(number).params[name] for name in names] for number in range(39)]
-    assert np.array_equal(rows, SPACE.rows[indices[:39]])
 
 
 # Every point --------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotuner.devices.cpu import timing as cpu
 from autotuner.devices.cuda import timing as cuda
 from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa.problem import SdpaProblem
@@ -38,17 +37,6 @@ class Watched:
     def _beside(self, problem: Problem, given: Tensors) -> Tensors:
         self.made += 1
         return (2 * given[3],)
-
-
-def test_a_sample_on_the_cpu_finds_what_belongs_to_each_sets_inputs() -> None:
-    watched, sets = Watched(), cpu.InputSets(PROBLEM, PLAIN, "cold", 8192, 1000)
-    forward, beside = watched.baseline.forward(PROBLEM), cpu.Beside(watched.baseline, sets)
-    arm = cpu.Arm(lambda index: forward(*sets.inputs[index], *beside.of[index]), sets, 1, beside.make)
-    for _ in range(3):
-        arm()
-    assert len(sets.inputs) > 1
-    assert len(watched.orders) > 2
-    assert watched.made <= 4 * len(sets.inputs) < watched.calls
 
 
 def test_a_graph_finds_it_where_it_was_captured(monkeypatch: pytest.MonkeyPatch) -> None:

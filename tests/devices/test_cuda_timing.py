@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +19,6 @@ from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, reference
 from autotuner.race.arms import ArmError, Clocks
-from autotuner.run.local import Deadlines
 from autotuner.values.errors import DeviceFullError
 from autotuner.values.verdict import Fault, Verdict
 
@@ -206,38 +204,6 @@ def test_a_launch_without_memory_is_the_variants_fault_only_where_some_is_free(
         with pytest.raises(ArmError) as caught:
             arm_of(Refuses(), sets_of("warm"))
         assert (caught.value.fault.verdict, caught.value.fault.code) == (Verdict.LAUNCH_FAILED, "measure.launch")
-
-
-def test_a_workspace_that_the_whole_device_has_no_room_for_is_the_variants_fault(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(timing, "device_bytes", lambda device: 63)
-    with pytest.raises(ArmError) as caught:
-        arm_of(Kernel(), sets_of("warm"))
-    assert (caught.value.fault.verdict, caught.value.fault.code) == (Verdict.OVER_LIMITS, "G1.workspace")
-    assert "asks for 64 bytes of workspace" in caught.value.fault.detail
-
-
-def test_a_device_that_is_full_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    sums = iter([False, False, True])
-
-    def arange(count: int, device: str, dtype: torch.dtype) -> Tensor:
-        return full(count) if not next(sums) else real(count, dtype=dtype)
-
-    def full(count: int) -> Tensor:
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    real = torch.arange
-    monkeypatch.setattr(torch, "arange", arange)
-    timing.require_working_device()
-    assert pauses == [1.0, 2.0]
-    sums = iter([False] * 100)
-    with pytest.raises(DeviceFullError):
-        timing.require_working_device()
-    assert sum(pauses[2:]) < Deadlines().start / 2
 
 
 # A device that is shared ----------------------------------------------------------------------------------------------

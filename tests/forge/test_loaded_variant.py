@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
@@ -85,13 +84,6 @@ def test_the_variants_status_comes_back(variant: LoadedVariant, buffers: Buffers
     (_, k, v), output = buffers.inputs, zeros(7)
     assert variant.run(outside, (zeros(7), k, v), (output,), buffers.workspace, wanted) == 1
     assert not output.any()
-
-
-def test_an_error_outlives_its_call_or_not() -> None:
-    assert [status for status in (0, 1, 719, 1001, 1700, 1701, 1719, 2719, 3014) if CUDA_ERRORS.is_sticky(status)] == [
-        1700,
-        1719,
-    ]
 
 
 def moved(tensor: Tensor, offset: int) -> Tensor:
@@ -194,13 +186,6 @@ def test_a_call_that_does_not_fit_the_abi_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         module.run(inputs, outputs, dims, scalars, 0, 0, 0)
-
-
-def test_dims_that_are_not_given_are_zero_and_workspace_asks_with_dims_alone(module: ModuleType) -> None:
-    assert module.workspace((1, 1, 1, 5), ()) == 15
-    assert module.workspace((1,), ()) == 0
-    with pytest.raises(ValueError, match="too many dims"):
-        module.workspace((1,) * 9, ())
 
 
 def test_what_is_no_library_does_not_load(artifact: Artifact, tmp_path: Path) -> None:

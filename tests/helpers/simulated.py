@@ -71,12 +71,6 @@ def small_space() -> Space:
     return Space.enumerate(SpaceFile.parse(text, Path("small.toml")), DEVICE.facts)
 
 
-def large_space() -> Space:
-    """Eight times as many points, by a parameter that changes nothing."""
-    text = TOML.replace("STAGES = [1, 2, 3]", f"STAGES = [1, 2, 3]\nLABEL = {list(range(8))}") + "LABEL = 0\n"
-    return Space.enumerate(SpaceFile.parse(text, Path("large.toml")), DEVICE.facts)
-
-
 def conditions() -> Conditions:
     """Conditions for the simulated problem."""
     return Conditions(problems=space().file.problems, threads=1, seeds=(1, 2, 3, 4), baselines=("fake",))

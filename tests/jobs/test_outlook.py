@@ -12,15 +12,11 @@ from autotuner.devices import DEVICES
 from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.jobs import queue, worker
 from autotuner.jobs.foreground import server_of
-from autotuner.jobs.outlook import outlook, outlooks
+from autotuner.jobs.outlook import outlook
 from autotuner.store import Store, device_health, lease, sweeps
-from autotuner.store.sweeps import Claim
 from autotuner.store.tables import LeaseRow
-from autotuner.tuning.finals import standings
-from autotuner.tuning.finals.standings import Quoted
-from autotuner.values.sweep import Found, State, SweepRequest
+from autotuner.values.sweep import SweepRequest
 from tests.helpers import simulated
-from tests.helpers.recorded import CALIBRATION, measured, record_all, study_record
 from tests.helpers.stores import transaction
 
 
@@ -57,46 +53,6 @@ def test_a_sweep_for_a_device_that_nobody_serves_is_told_so(store: Store) -> Non
     with serving(store, 0, 1):
         assert waits(store, number) == "a worker is about to take it"
         assert waits(store, other) == "behind 1 other"
-
-
-# What is read for it ----------------------------------------------------------------------------------------------
-
-
-def works(store: Store, name: str, study: str) -> Claim:
-    """A sweep that is worked on."""
-    claim = sweeps.claim(store, ask(store, name), "a test")
-    assert claim is not None
-    sweeps.work(store, claim.sweep.id, 60.0, study)
-    return claim
-
-
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The studies whose best was looked for, as often as it was."""
-    found: list[str] = []
-    quoted = standings.quoted
-
-    def noted(store: Store, study: str) -> Quoted | None:
-        found.append(study)
-        return quoted(store, study)
-
-    monkeypatch.setattr(standings, "quoted", noted)
-    return found
-
-
-def test_a_sweep_that_is_over_shows_what_it_found(store: Store, read: list[str]) -> None:
-    """Its study goes on, and is not looked at."""
-    claim, found = works(store, "a", study_record().name), Found(judged=7, best_speedup=1.25, best_confirmed=True)
-    claim.lease.release()
-    sweeps.settle(store, claim.sweep.id, State.DONE, found=found)
-    store.ensure_study(study_record())
-    session = store.start_session(study_record().name, CALIBRATION, {})
-    record_all(store, session, [measured(1, 50.0), measured(2, 60.0)])
-    for each in (outlook(store, claim.sweep.id), *outlooks(store, None)):
-        assert (each.judged, each.best_speedup, each.best_confirmed) == (7, 1.25, True)
-    assert read == []
-    assert outlooks(store) == ()
-    assert outlook(store, queue.retry(store, claim.sweep.id).id).judged == 2
 
 
 # tune, where workers serve devices ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from statistics import fmean
 import pytest
 
 from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES, Standing, confirm
-from autotuner.race.statistics import deviation, holm, p_positive
+from autotuner.race.statistics import holm
 from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Heat
 from autotuner.values.verdict import Fault, Verdict
@@ -196,13 +196,3 @@ def test_holm_rejects_as_in_its_textbook_example() -> None:
     assert holm([0.04, 0.04], 0.05) == [False, False]
     assert holm([], 0.05) == []
     assert holm([math.nan, 0.001], 0.05) == [False, True]
-
-
-def test_the_p_value_is_that_of_students_test() -> None:
-    """Five values of mean 1 and deviation 1: t = sqrt(5), p = 0.0445 with four degrees of freedom."""
-    values = [1 + math.sqrt(0.5) * step for step in (-math.sqrt(2), -1, 0, 1, math.sqrt(2))]
-    scale = math.sqrt(sum((value - 1) ** 2 for value in values) / 4)
-    scaled = [1 + (value - 1) / scale for value in values]
-    assert p_positive(fmean(scaled), deviation(scaled) / math.sqrt(5), 4) == pytest.approx(0.0445, abs=1e-4)
-    assert p_positive(1.0, math.nan, 0) == 1.0
-    assert (p_positive(1.0, 0.0, 1), p_positive(0.0, 0.0, 1)) == (0.0, 1.0)

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.devices.cuda import probe as cuda_probe
-from autotuner.devices.cuda.facts import chosen_devices, cuda_device, of_one_model
+from autotuner.devices.cuda.facts import of_one_model
 from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.run.executor import Executor
 from autotuner.run.job_process import JobProcess
@@ -150,18 +149,6 @@ def test_closing_ends_all_lanes_and_all_that_waits(tmp_path: Path, monkeypatch: 
     assert executor.wait(0.0) is None
 
 
-# Fresh --------------------------------------------------------------------------------------------------------------
-
-
-def test_a_fresh_job_has_a_process_of_its_own_and_the_device_for_itself(lanes: LocalExecutor) -> None:
-    before, other = told(lanes, 0), told(lanes, 1)
-    fresh = [told(lanes, 0, fresh=True) for _ in range(2)]
-    after = told(lanes, 0)
-    assert len({before, *fresh, after}) == 4
-    assert [status(pid) for pid in (before, *fresh)] == [[]] * 3
-    assert told(lanes, 1) == other
-
-
 # Turns --------------------------------------------------------------------------------------------------------------
 
 
@@ -190,27 +177,6 @@ def test_as_many_builds_run_as_there_are_builders_and_no_more(builders: int, tmp
             executor.submit(build_job("alone", FOLDER=str(tmp_path), NAME=str(number)))
         numbers_of(executor, 2 * builders)
     assert max(len(crowd) for crowd in crowds(tmp_path)) <= builders
-
-
-def test_a_turn_lasts_while_the_driver_has_more_for_it(shared: LocalExecutor) -> None:
-    """The driver hands over one judging at a time, each after the result of the one before; builds wait meanwhile."""
-    builds = [shared.submit(build_job(US=us)) for us in range(1, 5)]
-    assert sorted(numbers_of(shared, 4)) == builds
-    waiting = [shared.submit(build_job(US=us)) for us in range(5, 9)]
-    first = numbers_of(shared, 1)  # they were of this turn
-    assert first[0] in waiting
-    judging = shared.submit(judge_job())
-    assert sorted([*first, *numbers_of(shared, 3)]) == waiting
-    later = [shared.submit(build_job(US=us)) for us in range(9, 13)]  # nobody has waited yet: still the builds' turn
-    assert sorted(numbers_of(shared, 4)) == later
-    last: list[int] = []
-    for us in range(1, 5):
-        assert numbers_of(shared, 1) == [judging]
-        last += [shared.submit(build_job(US=20 + us))]
-        judging = shared.submit(judge_job(US=us))
-    assert numbers_of(shared, 1) == [judging]
-    assert sorted(numbers_of(shared, 4)) == last
-    assert shared.wait() is None
 
 
 # Which devices ------------------------------------------------------------------------------------------------------
@@ -299,23 +265,3 @@ def driver(tmp_path: Path, toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("DEVICES_SEEN", "3")
     return monkeypatch
-
-
-def test_all_devices_are_found_with_what_tells_them_apart(driver: pytest.MonkeyPatch) -> None:
-    found = cuda_probe.probe_all()
-    assert not isinstance(found, str)
-    assert found[0] == CudaFacts(
-        name="Old One",
-        uuid="GPU-11111111-1111-1111-1111-111111111111",
-        sm=80,
-        multiprocessors=100,
-        l2_bytes=1 << 20,
-        driver="13.1",
-    )
-    assert [each.sm for each in found] == [80, 90, 100]
-    assert [each.uuid[:7] for each in found] == ["GPU-111", "GPU-222", "MIG-aba"]
-    assert cuda_probe.probe() == found[0]
-    assert chosen_devices("cuda:1") == {1: found[1]}
-    with pytest.raises(InputError, match="never two GPU models"):
-        chosen_devices("all")
-    assert (cuda_device().name, cuda_device(found=found[1]).name) == ("Old One", "New One")

@@ -12,7 +12,6 @@ import scipy.stats
 from autotuner.search import covariance as covariances
 from autotuner.search import surrogate
 from autotuner.search.covariance import Floats, Hypers, Indices, Likelihood, Steps
-from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.search.surrogate import Surrogate
 from autotuner.values.known_points import KnownPoints
 from tests.helpers.searching import ALL, BRANCH, NOBODY, judged
@@ -104,20 +103,6 @@ def test_learning_one_by_one_and_at_once_are_the_same_to_the_last_bit(whole: boo
             fresh = Surrogate.of(BRANCH, 5, whole)
             assert fresh.learn(points[:n], objectives[:n]) == known
             assert np.array_equal(fresh.gains(ALL, points[:3]), steady.gains(ALL, points[:3]))
-
-
-def test_more_points_than_it_is_conditioned_on() -> None:
-    """The better half decides; the rest is drawn, the same each time."""
-    as_many = SearchSettings(conditioned_unkept=DEFAULT.conditioned)
-    points, objectives = judged(450)
-    one, two = Surrogate.of(BRANCH, 1, whole=True), Surrogate.of(BRANCH, 1, whole=False, settings=as_many)
-    one.learn(points, objectives)
-    two.learn(points, objectives)
-    assert np.corrcoef(one.believe(ALL)[0], two.believe(ALL)[0])[0, 1] > 0.9999
-    measured = np.isfinite(objectives)
-    best = points[measured][np.argsort(objectives[measured])[:50]]
-    mean, _ = one.believe(best)
-    assert mean == pytest.approx(np.sort(objectives[measured])[:50], abs=0.05)
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -86,61 +86,6 @@ def test_calls_alike_are_served_without_being_looked_up_and_all_others_are_looke
     assert dict(other.counters) == {}
 
 
-def test_views_of_one_memory_are_torchs_without_being_looked_up(tmp_path: Path) -> None:
-    artifact = built(problem(32))
-    of = table([served(artifact)], [(problem(32), artifact.digest), (problem(16), None)])
-    write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "views")
-    ours: Any = autotuner.load(tmp_path / "views")
-    views = [list(torch.randn(1, 16, 3, 2, 64).permute(2, 0, 3, 1, 4)) for _ in range(3)]
-
-    def given_by_the_library(*given: Any, **said: Any) -> int:
-        before = ours._library.asked().total()
-        torch.testing.assert_close(ours(*given, **said), scaled_dot_product_attention(*given, **said))
-        return int(ours._library.asked().total() - before)
-
-    assert [given_by_the_library(*views[place % 3]) for place in range(6)] == [1, 1, 0, 0, 0, 0]
-    assert given_by_the_library(*[each[place] for place, each in enumerate(views)]) == 1  # not of one memory
-    assert given_by_the_library(*views[0]) == 0
-    assert given_by_the_library(*views[0], is_causal=True) == 1
-    assert given_by_the_library(*views[0], scale=0.125) == 1  # the same in other words
-    assert given_by_the_library(*views[0], scale=0.25) == 0  # no op takes that: Python gives it to torch
-    with torch.autocast("cpu", torch.bfloat16):
-        assert ours(*views[0]).dtype == torch.bfloat16
-    q, k, v = views[0]
-    lengths = torch.tensor([9], dtype=torch.int32)
-    theirs = scaled_dot_product_attention(q, k[:, :, :9], v[:, :, :9])
-    torch.testing.assert_close(ours(q, k, v, key_lengths=lengths), theirs, atol=1e-5, rtol=1e-4)
-    assert sum(ours.counters.values()) == 13
-
-
-def test_where_the_table_has_nothing_for_the_first_tensor_no_other_length_is_looked_up(tmp_path: Path) -> None:
-    artifact = built(problem(32))
-    of = table([served(artifact)], [(problem(32), artifact.digest)])
-    write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "growing")
-    ours: Any = autotuner.load(tmp_path / "growing", gradients="torch")
-    q, said = torch.randn(1, 4, 1, 64), dict[str, Any](is_causal=False, scale=0.125, enable_gqa=True)
-
-    def asked(heads: int, length: int, **options: Any) -> int:
-        k, v = (torch.randn(1, heads, length, 64, **options) for _ in range(2))
-        before = ours._library.asked().total()
-        torch.testing.assert_close(ours(q, k, v, **said), scaled_dot_product_attention(q, k, v, **said))
-        return int(ours._library.asked().total() - before)
-
-    assert [asked(2, 5), asked(2, 5)] == [1, 1]
-    assert [asked(*sizes) for sizes in ((2, 5), (2, 6), (4, 7), (1, 40))] == [0, 0, 0, 0]
-    assert dict(ours.counters) == {"it was not tuned, and no variant is proven and timed around it": 6}
-    asked(2, 8, requires_grad=True)
-    assert "it needs a gradient" in next(reversed(ours.counters))
-    traced = torch.fx.experimental.proxy_tensor.make_fx(lambda q: ours(q, q, q))(q)
-    assert any("autotuner_growing" in str(node.target) for node in traced.graph.nodes)
-    mine = [torch.randn(1, 2, 32, 64)] * 3
-    assert [ours.explain(*mine).served, ours(*mine) is not None, ours.counters[str(artifact.variant)]] == [
-        True,
-        True,
-        1,
-    ]
-
-
 def test_calls_alike_are_launched_without_the_library_and_what_is_unlike_is_not(tmp_path: Path) -> None:
     artifact = built(problem(32))
     of = table([served(artifact)], [(problem(32), artifact.digest)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sqlite3
 from pathlib import Path
 
 import optuna
@@ -97,27 +96,3 @@ def test_an_ended_trial_is_not_changed(study: optuna.Study, store: Store) -> Non
         storage.set_trial_state_values(key, TrialState.FAIL)
     with pytest.raises(ValueError, match="CategoricalDistribution does not support dynamic value space"):
         ask(study, 16).storage.set_trial_param(key + 1, "MODE", 0.0, CategoricalDistribution(("a", "b")))
-
-
-def test_a_trial_is_three_short_transactions(study: optuna.Study, store: Store, path: Path) -> None:
-    """It begins, its parameters are noted, it ends: as the file counts them."""
-    watching = sqlite3.connect(path)
-
-    def version() -> int:
-        return int(watching.execute("PRAGMA data_version").fetchone()[0])
-
-    trial = study.ask()
-    versions = {version()}
-    for name in "ABCDEFGH":
-        trial.suggest_categorical(name, (1,))
-        versions.add(version())
-    assert len(versions) == 1
-    store.flush()
-    versions.add(version())
-    trial.set_constraint("gate", 0.0)
-    versions.add(version())
-    assert len(versions) == 2
-    study.tell(trial, 1.0)
-    versions.add(version())
-    watching.close()
-    assert len(versions) == 3

@@ -15,7 +15,6 @@ from autotuner.views import trial_files
 from autotuner.views.trials_table import trials_of
 from tests.helpers.recorded import (
     CALIBRATION,
-    hold_finals,
     measured,
     raced_out,
     record_all,
@@ -68,23 +67,6 @@ def test_trials_are_listed_as_they_end_and_from_one_of_them_on(either: Store) ->
     assert taken.objective is None
     assert taken.median_us == pytest.approx(66.0)
     assert (taken.revoked, taken.revoked_reason) == (True, "wrong on other inputs")
-
-
-def test_a_line_says_what_stands(store: Store, session: int) -> None:
-    """What was revoked has no speedup, and what finals confirmed stands beside the estimate."""
-    record_all(store, session, [measured(16, 80.0), measured(32, 50.0), rejected(64)])
-    hold_finals(store, {16: 82.0, 32: 51.0}, {16: 0, 32: 1})
-    store.revoke("scalar-abc", 0, "wrong on other inputs")
-    revoked, good, wrong = trials_of(store, "scalar-abc").lines()
-    assert [revoked[name] for name in ("speedup", "variant_us", "confirmed")] == [None] * 3
-    assert revoked["revoked"] == "wrong on other inputs"
-    assert good["speedup"] == pytest.approx(2.0)
-    low, high = good["speedup_low"], good["speedup_high"]
-    assert isinstance(low, float)
-    assert isinstance(high, float)
-    assert low < 2.0 < high
-    assert good["confirmed"] == pytest.approx(100 / 51, rel=0.01)
-    assert wrong["speedup"] is None
 
 
 def test_csv_and_parquet_hold_the_same(store: Store, session: int) -> None:

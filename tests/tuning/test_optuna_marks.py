@@ -19,7 +19,6 @@ from autotuner.tuning.run.plan import Plan
 from tests.helpers import simulated
 from tests.helpers.fake_line import FakeLine
 from tests.helpers.inline_executor import InlineExecutor
-from tests.helpers.stores import sample_store
 
 
 def read(path: Path, name: str) -> optuna.Study:
@@ -54,18 +53,3 @@ def test_a_study_tells_what_became_of_each_trial(path: Path) -> None:
             assert found["microseconds"] == pytest.approx(100.0 * math.exp(trial.value))
         assert ("confirmed" in found) == (trial.number in confirmed)
         assert "revoked" not in found
-
-
-def test_what_is_revoked_is_told_of_a_study_that_is_over(path: Path) -> None:
-    """Its trials have ended, and Optuna itself changes nothing of such."""
-    name = sample_store(path)
-    assert not any(trial.user_attrs for trial in read(path, name).trials)
-    with Store.open(str(path)) as store:
-        optuna_marks.mark(store, name)
-        told = {trial.number: trial.user_attrs for trial in store.optuna_storage().get_all_trials(1)}
-    assert told == {trial.number: trial.user_attrs for trial in read(path, name).trials}
-    assert told[5] == {"verdict": "raced_out", "revoked": "wrong on inputs drawn later"} | {
-        key: value for key, value in told[5].items() if key == "microseconds"
-    }
-    assert told[1]["reason"] == "G2.T1: a fault of the fake"
-    assert told[7]["confirmed"] == pytest.approx(0.7735, abs=1e-3)

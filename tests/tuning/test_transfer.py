@@ -8,14 +8,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from autotuner.cli.app import app
-from autotuner.devices import Chosen
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
-from autotuner.tuning import transfer, workbench
+from autotuner.tuning import transfer
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan, Start
@@ -151,24 +148,6 @@ def test_a_named_study_gives_its_best_points_as_well(store: Store) -> None:
         start(store, record_of(SPACE), SPACE, "nowhere")
 
 
-def test_only_points_that_stay_as_they_are_are_known(store: Store) -> None:
-    """What had to be repaired has another latency; what lacks a parameter has the default point's value of it."""
-    search(store, OTHER, 30)
-    text = simulated.TOML.replace("BLOCK * STAGES <= 256", "BLOCK * STAGES <= 64")
-    text = text.replace("STAGES = [1, 2, 3]", "STAGES = [1, 2, 3]\nMORE = [0, 1]")
-    narrow = space_of(text=text.replace("STAGES = 1\n", "STAGES = 1\nMORE = 1\n"), name="narrow")
-    found = known_points(store, record_of(OTHER).name, narrow)
-    assert found is not None
-    judged = [each.point for each in queries.judged(store, record_of(OTHER).name)]
-    fit = [point for point in judged if int(point["BLOCK"]) * int(point["STAGES"]) <= 64]
-    assert [narrow.point(place) for place in found.points] == [
-        {name: {**point, "MORE": 1}[name] for name in narrow.parameters if name in {*point, "MORE"}} for point in fit
-    ]
-    given = list(elites(store, record_of(OTHER).name, narrow))
-    assert len(given) > 0
-    assert all(narrow.index_of(point) is not None for point in given)
-
-
 # What a search makes of it ------------------------------------------------------------------------------------------
 
 
@@ -215,43 +194,6 @@ def test_known_points_that_are_the_contrary_of_the_truth_are_unlearned(store: St
 
 
 # The command line ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
-    """`autotuner tune` on the simulated device."""
-
-    class Simulated(workbench.Workbench):
-        def __init__(self, file: SpaceFile, arch: str | None = None, devices: str | None = None) -> None:
-            self.chosen, self.device, self.built_from = Chosen(simulated.DEVICE), simulated.DEVICE, ""
-            self.space = Space.enumerate(file, self.device.facts)
-            self.conditions = simulated.conditions().model_copy(update={"problems": file.problems})
-
-        def executor(self) -> InlineExecutor:
-            return InlineExecutor(simulated.backend())
-
-    monkeypatch.setattr(workbench, "Workbench", Simulated)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "one.toml").write_text(simulated.TOML)
-    (tmp_path / "two.toml").write_text(simulated.TOML.replace("heads = 2", "heads = 4"))
-
-    def run(space: str, *arguments: str) -> tuple[int, str]:
-        words = ["tune", f"{space}.toml", "--trials", "14", "--no-finals", "--store", "studies.db", *arguments]
-        done = CliRunner().invoke(app, words)
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return done.exit_code, done.output
-
-    return run
-
-
-@pytest.mark.parametrize("arguments", [("--cold",), ("--sampler", "random")])
-def test_a_sweep_may_start_cold(tune: Callable[..., tuple[int, str]], arguments: tuple[str, ...]) -> None:
-    tune("one")
-    code, said = tune("two", *arguments)
-    assert code == 0
-    assert "learns from" not in said
-    assert "starts with" not in said
 
 
 def test_a_sweep_may_begin_with_points_of_ones_own(tune: Callable[..., tuple[int, str]], tmp_path: Path) -> None:

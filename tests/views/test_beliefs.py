@@ -19,10 +19,8 @@ from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan
-from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Variant
-from autotuner.views import kept_beliefs
 from autotuner.views.beliefs import StudyBeliefs, study_beliefs
 from autotuner.views.beliefs_text import SHOWN, lines
 from autotuner.views.importance import share_alone, share_together
@@ -171,40 +169,6 @@ def test_a_space_that_is_another_one_by_now_is_refused(empty: Store) -> None:
     empty.ensure_study(other)
     with pytest.raises(InputError, match="other valid points"):
         study_beliefs(empty, "other")
-
-
-def test_beliefs_are_found_once_until_something_changes(
-    empty: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By whoever asks; after the next trial, a revocation or the loss of the file they are found anew."""
-    monkeypatch.setenv(config.CACHE, str(tmp_path / "cache"))
-    finds: list[str] = []
-
-    def find(store: Store, name: str) -> StudyBeliefs:
-        finds.append(name)
-        return study_beliefs(store, name)
-
-    monkeypatch.setattr(kept_beliefs, "study_beliefs", find)
-    name = sweep(empty, 25, "random")
-
-    def told() -> StudyBeliefs:
-        found = kept_beliefs.kept_beliefs(empty, name)
-        assert found == study_beliefs(empty, name)
-        return found
-
-    assert told() == told()
-    with closing(Store.open(str(tmp_path / "studies.db"))) as another:
-        kept_beliefs.kept_beliefs(another, name)
-    assert len(finds) == 1
-    sweep(empty, 26, "random")
-    assert told().judged == 26
-    empty.revoke(name, 0, "wrong")
-    assert told().rejected["store.revoked"] == 1
-    assert len(finds) == 3
-    for file in (tmp_path / "cache" / "beliefs").iterdir():
-        file.write_text(file.read_text()[:-10])
-    told()
-    assert len(finds) == 4
 
 
 # Words and JSON ------------------------------------------------------------------------------------------
