@@ -198,14 +198,3 @@ def test_the_gaussian_process_learns() -> None:
     proposed = [index for seed in range(3) for index in run("gp", seed, GP_FROM + 6)[GP_FROM:]]
     fifth = statistics.quantiles(latencies(range(len(SPACE))), n=5)[0]
     assert statistics.median(latencies(proposed)) < fifth
-
-
-# Every point --------------------------------------------------------------------------------------------------------
-
-
-def test_exhaustive_goes_through_the_space_in_order() -> None:
-    """Around what was asked for already."""
-    study = optuna.create_study(sampler=SAMPLERS["exhaustive"](SPACE, 0))
-    study.enqueue_trial(dict(SPACE.point(2)))
-    rest = [index for index in range(8) if index not in (2, SPACE.default_index)]
-    assert run("exhaustive", 0, 8, study)[: 2 + len(rest)] == [2, SPACE.default_index, *rest]

@@ -7,8 +7,7 @@ import time
 import pytest
 import torch
 
-from autotuner.devices.cpu import device as module
-from autotuner.devices.cpu.device import COPY_BYTES, ceilings
+from autotuner.devices.cpu.device import ceilings
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.race.plausible import MARGIN
 
@@ -38,13 +37,3 @@ def product(size: int) -> float:
         torch.mm(a, b)
         best = max(best, 2 * size**3 / (time.perf_counter() - started))
     return best
-
-
-@pytest.mark.parametrize(("torchs", "found"), [(1e3, 2 * COPY_BYTES), (1e15, 1e15)])
-def test_the_faster_copy_is_the_ceiling(
-    toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch, torchs: float, found: float
-) -> None:
-    """Right variants that stream were called impossible where torch's copy, which reads what it overwrites, was it."""
-    for name, value in {"least": 1.0, "rate": 1.0, "bandwidth": torchs}.items():  # nothing is timed
-        monkeypatch.setattr(module, name, lambda *_, value=value: value)
-    assert ceilings("float32", toolchain).bytes == torch.get_num_threads() * found

@@ -14,7 +14,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
 from autotuner.ops.sdpa.signature import arguments
-from autotuner.serve.runtime import alike
 from autotuner.serve.runtime.before import Before
 from autotuner.serve.runtime.surroundings import unseen_by_guards
 from autotuner.values.outcome import Artifact
@@ -134,19 +133,6 @@ def test_what_is_around_a_call_counts() -> None:
     with torch.autograd.forward_ad.dual_level():
         look()
     assert found == [True, False, True, False, False, False]
-
-
-def test_guards_that_do_not_see_autocast_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Blind:
-        def __init__(self, *_: Any, **__: Any) -> None:
-            self.check = lambda *_: True
-
-    monkeypatch.setattr(torch._C._dynamo.guards, "TensorGuards", Blind)
-    alike._autocast_is_seen.cache_clear()
-    try:
-        assert not before(*qkv()).is_guarded
-    finally:
-        alike._autocast_is_seen.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.table import TableFile
 from autotuner.views.table_words import table_words
-from tests.helpers.recorded import CALIBRATION, PROBLEM, artifact, hold_finals, measured, study_record, with_error
+from tests.helpers.recorded import PROBLEM, artifact, hold_finals, study_record
 from tests.helpers.tuned_studies import SCHEMA, of_two, record, tuned
 
 PROOF = (
@@ -80,15 +80,6 @@ def test_who_has_not_been_through_the_longest_soak_serves_nothing(store: Store) 
     assert variant.proven.passed[-2:] == ("G6.many", "G8.memory")
     assert variant.proven.could_miss == pytest.approx(1e-4)
     assert variant.proven.memory == "passed"
-
-
-def test_of_two_that_are_alike_the_preferred_one_serves(store: Store) -> None:
-    store.ensure_study(record())
-    session = store.start_session("scalar-abc", CALIBRATION, {})
-    store.record("scalar-abc", session, 0, with_error(measured(16, 48.0), 0.3))
-    store.record("scalar-abc", session, 1, with_error(measured(32, 48.0), 0.1))
-    hold_finals(store, {16: 50.0, 32: 50.1}, {16: 0, 32: 1}, proof=PROOF, proven=(32,))
-    assert [entry.use for entry in table_of(store, ["scalar-abc"]).entries] == [artifact(32).digest]
 
 
 def test_without_finals_only_estimates_and_only_on_request(store: Store) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from autotuner.store import Store, figures, queries
-from autotuner.tuning.compared import comparison
-from autotuner.values.errors import StoreError
 from tests.helpers.recorded import CALIBRATION, deduplicated, measured, raced_out, record_all, rejected, study_record
 
 
@@ -46,19 +44,3 @@ def test_what_was_raced_out_is_never_the_best(store: Store) -> None:
         store.record("scalar-abd", session, number, outcome)
     assert [each.number for each in figures.history(store, "scalar-abd")] == [0, 5]
     assert queries.judged_count(store, "scalar-abd") == 6
-
-
-def test_studies_are_compared_by_the_variants_of_both(store: Store) -> None:
-    found = comparison(store, "scalar-abc", "scalar-abd")
-    assert (found.shared, found.faster) == (1, 1)
-    assert found.speedup is not None
-    assert found.speedup.mid == pytest.approx(2.0)
-    assert found.variant_ratio == pytest.approx(0.5)
-    assert (found.only_right_in_first, found.only_right_in_second) == (1, 1)
-    assert found.speedup.low == found.speedup.high == found.speedup.mid, "one variant has no interval"
-    same = comparison(store, "scalar-abc", "scalar-abc")
-    assert same.shared == 4
-    assert same.speedup is not None
-    assert same.speedup.mid == pytest.approx(1.0)
-    with pytest.raises(StoreError, match="no study"):
-        comparison(store, "scalar-abc", "nothing")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError
 from autotuner.values.gate_report import CheckResult
 from tests.helpers.recorded import (
-    CALIBRATION,
     PROBLEM,
     artifact,
     heat,
@@ -23,7 +21,6 @@ from tests.helpers.recorded import (
     measured,
     passed_gate,
     record_all,
-    study_record,
 )
 
 MICROS = {16: 50.0, 32: 60.0}
@@ -91,28 +88,3 @@ os.kill(os.getpid(), 9)
     (killed,) = queries.all_finals(store, "scalar-abc")
     assert killed.heats == (heat(MICROS, 0), heat(MICROS, 1))
     assert (killed.finished_at, killed.standing) == (None, None)
-
-
-def test_a_heat_belongs_to_what_is_there(store: Store, session: int, path: Path) -> None:
-    store.ensure_study(study_record("other"))
-    foreign = store.start_session("other", CALIBRATION, {})
-    line = lineup({16: 0, 32: 1}, MICROS)
-    number = store.start_finals("scalar-abc", line, {})
-    for ask in (
-        lambda: store.record_heat("nowhere", "aa", heat(MICROS)),
-        lambda: store.record_heat("scalar-abc", "aa", heat(MICROS), session_id=foreign),
-        lambda: store.record_heat("other", "finals", heat(MICROS), finals_id=number),
-        lambda: store.start_finals("scalar-abc", line, {}, session_id=foreign),
-        lambda: store.finish_finals(number + 1, FinalsResult(**dict(confirm([], line.tie)))),
-    ):
-        with pytest.raises(StoreError, match="no "):
-            ask()
-    with pytest.raises(ValueError, match="kind finals"):
-        store.record_heat("scalar-abc", "finals", heat(MICROS))
-    with pytest.raises(ValueError, match="kind aa"):
-        store.record_heat("scalar-abc", "aa", heat(MICROS), finals_id=number)
-    store.record_heat("scalar-abc", "aa", heat(MICROS))
-    raw = sqlite3.connect(path)
-    with pytest.raises(sqlite3.IntegrityError, match="kind"):
-        raw.execute("UPDATE at_heat SET kind = 'finals'")
-    raw.close()

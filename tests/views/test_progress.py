@@ -8,9 +8,7 @@ import time
 import pytest
 from rich.console import Console
 
-from autotuner.tuning.finals.retrials import Step
 from autotuner.tuning.run.driver import Judged, Started, UnderWay
-from autotuner.tuning.run.quiet import Waited, Waiting
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from autotuner.views.finals_progress import FinalsProgress
@@ -100,31 +98,3 @@ def test_events_of_interest_stand_above_and_the_others_do_not(seen: Seen, sweep:
     first, _ = seen.foot(sweep)
     assert "not judged: 2 machine fault" in first
     assert "rejected: 2 " in first
-
-
-def test_waiting_is_told_once_and_ticks(seen: Seen, sweep: Progress) -> None:
-    long = "the baseline takes 154.9 us, and 65.1 us undisturbed; in use by make (pid 7), " * 3
-    for since in (0, 10):
-        sweep.hear(Waiting(detail=long, since_s=since))
-        seen.now += 10
-    assert seen.above.count("waiting for a quiet machine") == 1
-    assert seen.foot(sweep)[0].startswith("waiting 20 s: the baseline takes")
-    sweep.hear(Waited(waited_s=20))
-    assert "the machine is quiet, after 20 s of waiting" in seen.above
-    assert "waiting" not in seen.foot(sweep)[0]
-
-
-def test_finals_have_a_bar_and_a_time_left(seen: Seen) -> None:
-    shown = FinalsProgress(seen.console, 120.0)
-    shown.hear(Step(text="process 1 of 7: 3 finalists, each alone beside the baseline", left_s=90.0))
-    seen.now += 30
-    shown.hear(Step(text="timing trial 22, process 1", passing=True))
-    seen.now += 3
-    first, second = seen.foot(shown)
-    assert first == "timing trial 22, process 1; 3 s"
-    assert second.startswith("finals ━━━━━━━")
-    assert second.endswith("33 s so far, about 57 s left")
-    assert "process 1 of 7: 3 finalists" in seen.above
-    assert "timing trial 22" not in seen.above
-    seen.now += 100
-    assert seen.foot(shown)[1].endswith("133 s so far, longer than expected")

@@ -24,21 +24,6 @@ def shown(view: RenderableType, width: int) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_what_all_share_is_said_once_and_of_the_others_what_differs() -> None:
-    found = compared(
-        [
-            {"IMPL": "simd", "TILE": 8, "MODE": "a"},
-            {"IMPL": "simd", "TILE": 16, "MODE": "a"},
-            {"IMPL": "simd", "TILE": 8},
-            {"IMPL": "simd", "TILE": 8, "MODE": "a", "WIDTH": 2},
-            {"IMPL": "simd", "TILE": 8, "MODE": "a"},
-        ]
-    )
-    assert found.shared == "IMPL=simd"
-    assert found.rows == ("TILE=8 MODE=a", "TILE=16", "no MODE", "WIDTH=2", "as the first")
-    assert compared([{"IMPL": "simd"}]) == ("", ("IMPL=simd",))
-
-
 @pytest.mark.parametrize("width", [80, 120])
 def test_every_table_of_a_study_fits(path: Path, width: int) -> None:
     name = sample_store(path)
