@@ -13,7 +13,6 @@ from autotuner.tuning.finals import standings
 from autotuner.views.finals_table import finals_table
 from autotuner.views.terminal import printed
 from autotuner.views.trials_table import trials_of
-from autotuner.views.words import compared
 from tests.helpers.stores import sample_store
 
 
