@@ -24,7 +24,7 @@ from benchmarks import tests_run, tuned
 from benchmarks.attention import counters, elsewhere
 from benchmarks.cli import hostile, make_tune
 from benchmarks.driver import chaos, kills, ray_nodes, restarts, store_locked, workers
-from benchmarks.gate import emulated, luck, mutants, op_mutants, soak, view_mutants
+from benchmarks.gate import accusations, emulated, luck, mutants, op_mutants, soak, view_mutants
 from benchmarks.inference import in_a_model
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import landscapes, replay, replay_choice, transfer
@@ -159,6 +159,11 @@ PARTS = {
         150,
         (step(busy, "--json", kept("busy"), "--hold"),),
     ),
+    "accusations": Part(
+        "150 honest variants are judged beside two busy loops a CPU, and none is accused (CPU)",
+        120,
+        (step(accusations, "cpu", "--json", kept("accusations"), "--hold"),),
+    ),
     "audits": Part(
         "the audit accuses no right kernel, cold and warm (CPU; needs a quiet machine)",
         300,
@@ -239,6 +244,12 @@ PARTS = {
             step(view_mutants, "--backend", "cuda", "--json", kept("mutants_views_cuda")),
             step(soak, "--backend", "cuda", "--json", kept("soak_cuda"), "--hold"),
         ),
+        needs_gpu=True,
+    ),
+    "gpu_accusations": Part(
+        "60 honest variants are judged beside another program on the GPU, and none is accused",
+        30,
+        (step(accusations, "cuda", "--json", kept("accusations_cuda"), "--hold"),),
         needs_gpu=True,
     ),
     "gpu_audits": Part(

@@ -16,6 +16,9 @@ MEANINGS = {
         "in the finals the variant is not far faster than the search has shown",
         "an answer that is kept from earlier launches, in processes that are not those of the search",
     ),
+    "measure.disturbed": Meaning(
+        "nobody else is at work on the device where a verdict rests on time", "other work: the detail says whose"
+    ),
     "measure.floor": Meaning(
         "a forward takes no less time than this device needs for its operations, and when cold its bytes",
         "work that is skipped while it is timed: an answer kept from an earlier forward",
@@ -33,7 +36,7 @@ MEANINGS = {
         "a forward begins when the one before it has ended",
         "a first kernel that is launched with programmatic stream serialization",
     ),
-    "measure.incumbent": Meaning(
+    codes.INCUMBENT: Meaning(
         "the variant that it races against can be loaded and launched",
         "a build that was removed from the cache while the sweep ran",
     ),

@@ -159,4 +159,4 @@ def _incumbents(tracks: Tracks, incumbent: Artifact, step: LongStep) -> list[Var
         return variant_arms(tracks, incumbent, step, again=True)
     except (ArmError, OSError, ImportError) as error:
         detail = f"the incumbent cannot be launched any more: {error}"
-        raise ArmError(Fault(verdict=Verdict.INFRA_ERROR, code="measure.incumbent", detail=detail)) from None
+        raise ArmError(Fault(verdict=Verdict.INFRA_ERROR, code=codes.INCUMBENT, detail=detail)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autotuner.values import codes
 from autotuner.values.verdict import Meaning
 
 MEANINGS = {
@@ -28,12 +29,26 @@ MEANINGS = {
     ),
 }
 
+REST_ON_TIME = frozenset(
+    {
+        codes.DEADLINE,
+        codes.REST,
+        "measure.clocks",
+        "measure.floor",
+        "measure.memory",
+        "measure.witness",
+        "process.deadline",
+    }
+)
+"""Another program may bring these about: they are faults of a variant where a second look, alone on a calm machine and
+in a fresh process, finds one again."""
+
 SIGNALS = {
     4: "an instruction that this processor does not have (built for another architecture)",
     6: "an assertion or the C++ runtime aborted: an uncaught exception, or damaged heap memory",
     7: "an access that the memory system refuses: a misaligned or unbacked address",
     8: "an integer division by zero",
     9: "killed from outside: out of memory, or by a person",
-    11: "usually a read or write past a tensor's end: on the CPU every tensor ends at an unmapped page",
+    11: "usually a read or write past a tensor's end: on the CPU nothing is mapped around a tensor",
 }
 """What usually makes a process end by a signal, by the signal's number."""

@@ -47,12 +47,15 @@ class Submitted(NamedTuple):
     losses: int = 0
     """How often it was lost in a way that need not be its variant's doing; it is tried once more then."""
     alone: bool = False
-    """Nothing else may run beside it: the fork server was lost while it ran, among others perhaps."""
+    """Nothing else may run beside it: the fork server was lost while it ran, among others perhaps, or it is the second
+    look."""
+    second_look: bool = False
+    """A fault of its variant that rests on time was seen once."""
 
     @property
     def wants_fresh(self) -> bool:
         """Whether it must have a process that does no other."""
-        return bool(getattr(self.job, "fresh", False)) or self.losses > 0
+        return bool(getattr(self.job, "fresh", False)) or self.losses > 0 or self.second_look
 
     @property
     def runs_variants(self) -> bool:

@@ -16,6 +16,7 @@ import signal
 import tempfile
 import time
 from collections import deque
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from autotuner.devices import shown_by
 from autotuner.gate.checks import EFFECT
 from autotuner.run import inside, zygote
 from autotuner.run.cage import CageParts
+from autotuner.run.faults import REST_ON_TIME
 from autotuner.run.fork_server import ForkServer
 from autotuner.run.inside import Role
 from autotuner.run.job_process import JobProcess, Submitted
@@ -85,10 +87,11 @@ class LocalExecutor:
         jobs_per_process: int = 1,
         devices: tuple[str | None, ...] = (None,),
         cage: CageParts | None = None,
+        who_disturbs: Callable[[], str] = lambda: "",
     ) -> None:
         """`factory` makes the line in each process and must be picklable. `devices`, one a lane, say
         which device its process sees, such as a UUID; None leaves it what the driver sees. `cage`: what the processes
-        that run variants enter.
+        that run variants enter. `who_disturbs` says who else is at work on the devices now, "" where nobody is.
 
         A device that works no more shows when its process makes the line: `factory` raises InfrastructureError, or
         does not return before the deadline. `wait` raises InfrastructureError then.
@@ -101,7 +104,7 @@ class LocalExecutor:
         # Elsewhere what makes up a turn; a single builder gains nothing by turns.
         turn = min(ROUNDS * builders, AHEAD) if builders > 1 else 1
         self.width = builders + 2 * self.lanes if overlap else turn
-        self._deadlines = deadlines or Deadlines()
+        self._deadlines, self._who_disturbs = deadlines or Deadlines(), who_disturbs
         self._server = ForkServer([inside.__name__, *preload, zygote.__name__])
         self._restarts = 0
         """Processes that were lost with the fork server, since a job came to its end."""
@@ -276,8 +279,33 @@ class LocalExecutor:
             return self._raised(process, message)
         self._restarts = 0
         result = _timed_right(process, message.result)
+        fault = _resting_on_time(result)
+        if fault is not None:
+            return self._doubted(process, fault, result)
         self._release(process, Message(number=message.number, result=result).spoils)
         return result
+
+    def _doubted(self, process: JobProcess, fault: Fault, found: Result | None = None) -> Result | None:
+        """A fault that rests on time. On a machine that somebody disturbs it says nothing; else it is one where a
+        second look, alone and in a fresh process, finds such a fault again. `found`: the result that holds it; None
+        where the process was lost."""
+        job = process.given[0]
+        who = self._who_disturbs()
+        if not who and not job.second_look:
+            process.given[0] = job._replace(second_look=True)
+            return self._again(process, alone=True, lost=False)
+        if not who:
+            if found is None:
+                return self._blamed(process, fault)
+            self._release(process, spoiled=True)
+            return found
+        detail = f"{fault.code}: {fault.detail}; but somebody disturbs: {who}"
+        disturbed = Fault(verdict=Verdict.DISTURBED, code="measure.disturbed", detail=detail, case=fault.case)
+        self._release(process, spoiled=True)
+        if isinstance(job.job, JudgeJob):
+            artifact = job.job.built.artifact
+            return Outcome(variant=job.job.variant, verdict=disturbed.verdict, artifact=artifact, fault=disturbed)
+        return disturbed
 
     def _raised(self, process: JobProcess, message: Message) -> Result | None:
         """Something was raised in the process. Where a variant was loaded there, it may have come from that, whatever
@@ -329,6 +357,8 @@ class LocalExecutor:
             return self._again(process)
         if not begun or not process.given[0].runs_variants:
             return self._failed(process, fault.detail)
+        if fault.code in REST_ON_TIME:
+            return self._doubted(process, fault)
         return self._blamed(process, fault)
 
     def _lost_with_the_server(self, process: JobProcess) -> Result | None:
@@ -336,7 +366,7 @@ class LocalExecutor:
         has once it happens again while nothing else runs."""
         job = process.given[0]
         suspect = job.runs_variants and process.stage != "start"
-        if suspect and job.alone:
+        if suspect and job.alone and job.losses:
             detail = f"the fork server was killed or stopped in {process.step}, twice"
             return self._blamed(process, _fault(process, "process.server", detail))
         self._restarts += 1
@@ -344,10 +374,10 @@ class LocalExecutor:
             raise InfrastructureError("the fork server ends again and again; the machine needs a look")
         return self._again(process, alone=suspect)
 
-    def _again(self, process: JobProcess, alone: bool = False) -> Result | None:
-        """The job is done once more, in a fresh process."""
+    def _again(self, process: JobProcess, alone: bool = False, lost: bool = True) -> Result | None:
+        """The job is done once more, in a fresh process; `lost`: its process was."""
         job = process.given[0]
-        process.given[0] = job._replace(losses=job.losses + 1, alone=job.alone or alone)
+        process.given[0] = job._replace(losses=job.losses + lost, alone=job.alone or alone)
         self._release(process, spoiled=True, again=True)
         return None
 
@@ -382,6 +412,14 @@ def _timed_right(process: JobProcess, result: Result) -> Result:
         return fault or result
     gate = result.gate and result.gate.extended((), fault)
     return result.model_copy(update={"verdict": fault.verdict, "fault": fault, "measurement": None, "gate": gate})
+
+
+def _resting_on_time(result: Result) -> Fault | None:
+    """The fault of a variant in a result that rests on time."""
+    found: Iterable[Fault | None] = result.faults.values() if isinstance(result, Heat) else ()
+    if isinstance(result, Outcome | Fault):
+        found = (result.fault if isinstance(result, Outcome) else result,)
+    return next((each for each in found if each is not None and each.code in REST_ON_TIME), None)
 
 
 def _require_space() -> None:

@@ -423,6 +423,7 @@ def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family) -> LocalE
         jobs_per_process=kind.jobs_per_process,
         devices=chosen.lanes,
         cage=CageParts.of(kind.cage, reads=(family.folder, *family.include_dirs, *_sources(family, kind.name))),
+        who_disturbs=lambda: kind.who_disturbs(chosen),
     )
 
 

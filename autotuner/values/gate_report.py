@@ -146,6 +146,11 @@ class GateReport(Model):
         done = {check.code for check in self.checks if check.status == "pass"}
         return self.fault is None and bool(self.required) and {*self.required} <= done
 
+    @property
+    def failed(self) -> CheckResult | None:
+        """The check that failed first. A sanitizer may have run after it."""
+        return next((check for check in self.checks if check.status == "fail"), None)
+
     def extended(self, checks: tuple[CheckResult, ...], fault: Fault | None) -> GateReport:
         """This report with later checks (soak, after timing, sanitizers) appended."""
         return self.model_copy(update={"checks": self.checks + checks, "fault": fault})

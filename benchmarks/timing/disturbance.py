@@ -25,10 +25,10 @@ PRODUCTS = 20
 
 
 @contextmanager
-def disturbed(kind: str, on_s: float, off_s: float) -> Iterator[None]:
-    """Disturbs the device while the block runs, beginning with a disturbance."""
+def disturbed(kind: str, on_s: float, off_s: float = 0.0, times: int = 1) -> Iterator[None]:
+    """Disturbs the device while the block runs, beginning with a disturbance. `times`: loops for each CPU."""
     words = [sys.executable, "-m", __name__, kind, str(os.getpid()), str(on_s), str(off_s)]
-    loops = len(os.sched_getaffinity(0)) if kind == "cpu" else 1
+    loops = times * len(os.sched_getaffinity(0)) if kind == "cpu" else 1
     # the shell that starts them ends at once: they belong to nobody here
     command = ["sh", "-c", 'for _ in $(seq "$0"); do "$@" >/dev/null 2>&1 & echo $!; done', str(loops), *words]
     found = subprocess.run(command, capture_output=True, text=True, check=True)

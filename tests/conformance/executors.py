@@ -100,6 +100,8 @@ def act(variant: Variant) -> Fault | None:
         case "works":
             _work(Path(str(value["FOLDER"])), str(value["NAME"]), int(value.get("MS", 50)) / 1000)
             return act(variant.model_copy(update={"impl": str(value["THEN"])})) if "THEN" in value else None
+        case "late" | "accused":
+            return _at_first(variant.impl, Path(str(value["FOLDER"])), int(value["TIMES"]))
         case "kills_the_server":
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(20)
@@ -119,6 +121,16 @@ def act(variant: Variant) -> Fault | None:
             sys.stderr.write("some noise\n")
             return Fault(verdict=Verdict(str(value["AS"])), code="told", detail=what[str(value["WHAT"])])
     return None
+
+
+def _at_first(what: str, folder: Path, times: int) -> Fault | None:
+    """So often as said: the work takes a minute, or a fault that rests on time is found."""
+    _work(folder, what, 0.05)
+    if len(notes(folder, "begin")) > times:
+        return None
+    if what == "late":
+        time.sleep(60)
+    return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.memory", detail="it took longer on new inputs")
 
 
 def _meet(folder: Path, name: str, count: int) -> None:

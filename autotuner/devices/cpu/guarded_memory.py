@@ -1,6 +1,7 @@
-"""Guarded memory on the CPU: each tensor ends at an unmapped page, so that an overrun is a crash, not a wrong number.
+"""Guarded memory on the CPU: each tensor ends at addresses at which nothing is, so that an overrun is a crash, not a
+wrong number. They are so many that an access far past a tensor reaches no other memory either.
 
-    | unmapped page | slack, filled with a pattern | tensor | unmapped page |
+    | WIDE bytes of nothing | slack, filled with a pattern | tensor | WIDE bytes of nothing |
 
 What lies before the tensor on its own pages is checked for the pattern afterwards.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import weakref
 
 import torch
 from torch import Tensor
@@ -23,45 +25,56 @@ PATTERNS = bytes([PATTERN]) * (2 * PAGE)
 GAP = 0xFF
 """The byte of the gaps between a tensor's rows: a NaN in every element type."""
 ALIGNMENT = 64
-PROT_NONE = 0
+PROT_NONE, NO_RESERVE = 0, 0x4000
+"""Of sys/mman.h: no access; what is never touched counts as no memory."""
+WIDE = 2 << 30
+"""Bytes of addresses on each side of a slab. They cost no memory; a process has 128 TiB of them, and may have 18,000
+slabs."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
-def _protect(address: int) -> None:
-    if _libc.mprotect(address, PAGE, PROT_NONE):
-        raise OSError(ctypes.get_errno(), "mprotect failed")
+def _between_nothing(size: int) -> memoryview:
+    """`size` bytes of zeros, whole pages, between WIDE bytes of addresses at which nothing is. Raises OSError."""
+    kind = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | NO_RESERVE
+    base = _libc.mmap(None, size + 2 * WIDE, PROT_NONE, kind, -1, 0)
+    if base == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "no addresses for a guarded tensor")
+    memory = (ctypes.c_char * size).from_address(base + WIDE)
+    weakref.finalize(memory, _libc.munmap, base, size + 2 * WIDE).atexit = False
+    if _libc.mprotect(base + WIDE, size, mmap.PROT_READ | mmap.PROT_WRITE):
+        raise OSError(ctypes.get_errno(), "no memory for a guarded tensor")
+    return memoryview(memory).cast("B")
 
 
 class Slab:
-    """`size` bytes between two unmapped pages, `shift` bytes past a multiple of ALIGNMENT.
+    """`size` bytes between addresses at which nothing is, `shift` bytes past a multiple of ALIGNMENT.
 
-    An unshifted tensor of a multiple of 16 bytes touches the unmapped page; otherwise fewer than ALIGNMENT bytes, which
+    An unshifted tensor of a multiple of 16 bytes touches these; otherwise fewer than ALIGNMENT bytes, which
     hold the pattern, lie between. What the bytes themselves hold is for others to say.
     """
 
     def __init__(self, size: int, shift: int = 0) -> None:
         pages = -(-(size + 2 * ALIGNMENT + shift) // PAGE)
-        self._map = mmap.mmap(-1, (pages + 2) * PAGE)
-        whole = torch.frombuffer(self._map, dtype=torch.uint8)
-        base = whole.data_ptr()
-        self._usable = whole[PAGE : (pages + 1) * PAGE]
+        self._map = _between_nothing(pages * PAGE)
+        self._usable = torch.frombuffer(self._map, dtype=torch.uint8)
         # Unshifted, the tensor lies as close to the end as the ABI's 16-byte alignment allows.
         end = pages * PAGE
         step = 16 if shift == 0 else ALIGNMENT
         start = (end - size - shift) // step * step + shift
         self._start, self._stop = start, start + size
         self.bytes = self._usable[start : start + size]
-        self._before, self._after = slice(PAGE, PAGE + start), slice(PAGE + start + size, PAGE + end)
+        self._before, self._after = slice(0, start), slice(start + size, end)
         self._map[self._before], self._map[self._after] = PATTERNS[:start], PATTERNS[: end - start - size]
         self._gaps: Tensor | None = None
-        _protect(base)
-        _protect(base + (pages + 1) * PAGE)
 
     def damaged(self) -> str | None:
         """Where the pattern around the tensor was overwritten, in words."""
-        around = self._map[self._before] + self._map[self._after]
+        around = bytes(self._map[self._before]) + self._map[self._after]
         if self._gaps is None and around == PATTERNS[: len(around)]:
             return None
         before = (self._usable[: self._start] != PATTERN).nonzero().flatten()

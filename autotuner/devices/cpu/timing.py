@@ -73,7 +73,7 @@ PROBES = 64
 
 
 def _guarded(tensor: Tensor, slabs: list[Slab]) -> Tensor:
-    """A copy that ends at an unmapped page. It is written, so that no page fault is timed."""
+    """A copy that ends where nothing is mapped. It is written, so that no page fault is timed."""
     slab, copy = guarded(tensor)
     slabs.append(slab)
     return copy

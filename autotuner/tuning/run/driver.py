@@ -15,6 +15,7 @@ from pydantic import Field
 
 from autotuner.run.executor import Beat, Executor, Heartbeat, next_answer
 from autotuner.store import Store
+from autotuner.tuning import optuna_marks
 from autotuner.tuning.finals.retrials import leased
 from autotuner.tuning.run.flights import Flights, Landed, deadly
 from autotuner.tuning.run.lanes import DeviceLanes
@@ -25,7 +26,8 @@ from autotuner.tuning.run.quiet import Waited, Waiting, wait_until_quiet
 from autotuner.values import program
 from autotuner.values.errors import OutOfTimeError
 from autotuner.values.model import Model
-from autotuner.values.outcome import Calibration, Outcome
+from autotuner.values.outcome import Artifact, Calibration, Outcome
+from autotuner.values.verdict import Fault, Verdict
 
 program.consists_of(__name__)
 
@@ -242,11 +244,28 @@ class _Run:
         if lane is not None:
             if self._lanes.raced(lane, result):
                 self._listen(TieFound(tie=self._lanes.tie))
+            if (
+                isinstance(result, Fault)
+                and result.verdict in (Verdict.CRASHED, Verdict.HUNG)
+                and lane.raced is not None
+            ):
+                self._flights.suspect(lane.raced, lane)
             return
         landed = self._flights.take(number, result)
+        for artifact, fault in self._flights.convicted():
+            self._revoke(artifact, fault)
         if landed is not None:
             self._landed += 1
             self._record(landed._replace(outcome=landed.outcome.disturbed_by(self._disturber(landed.outcome))))
+
+    def _revoke(self, artifact: Artifact, fault: Fault) -> None:
+        """Takes the latency of an incumbent back that was found out when it was judged again."""
+        number = self._outcomes.recorded(artifact)
+        if number is None:
+            return
+        reason = f"as the incumbent it cost others their process; judged again, alone: {fault.code}, {fault.detail}"
+        self._store.revoke(self._name, number, reason)
+        optuna_marks.mark(self._store, self._name)
 
     def _tell_under_way(self) -> None:
         building, judging = self._flights.stages

@@ -16,9 +16,10 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, Result
 from autotuner.tuning.run.lanes import DeviceLane, DeviceLanes
 from autotuner.tuning.run.outcomes import Outcomes
+from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
-from autotuner.values.outcome import Outcome
+from autotuner.values.outcome import Artifact, Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 
@@ -35,6 +36,11 @@ class Flight(NamedTuple):
     """The device that judges it; None before."""
     program: str = ""
     """Known once it is built."""
+    built: Built | None = None
+    incumbent: Artifact | None = None
+    """What it races against on the device."""
+    again: bool = False
+    """It is judged a second time, against nobody: the first time an incumbent may have cost it its process."""
 
 
 class Landed(NamedTuple):
@@ -55,6 +61,11 @@ class Flights:
         """By the number of the job that the executor has of it."""
         self._built: list[tuple[Flight, Built]] = []
         """Between their two jobs, the oldest first."""
+        self._hearings: dict[int, Artifact] = {}
+        """Incumbents that are judged again, by the number of that job."""
+        self._suspicions: Counter[str] = Counter()
+        """How often an incumbent was suspected, by its artifact's digest."""
+        self._convicted: list[tuple[Artifact, Fault]] = []
 
     def __len__(self) -> int:
         return len(self._under_way) + len(self._built)
@@ -73,7 +84,7 @@ class Flights:
     @property
     def are_under_way(self) -> bool:
         """Whether the executor has a job of any."""
-        return bool(self._under_way)
+        return bool(self._under_way or self._hearings)
 
     def start(self, trial: Trial, variant: Variant, conditions: Conditions) -> None:
         """Submits the build of a variant."""
@@ -89,14 +100,16 @@ class Flights:
         waiting, self._built = self._built, []
         for flight, built in waiting:
             program = built.artifact.program_hash
-            original, incumbent = self._outcomes.measured(program), self._outcomes.opponent()
+            original = self._outcomes.measured(program)
+            incumbent = None if flight.again else self._outcomes.opponent()
             lane = self._free(alone=incumbent is None)
             if original is not None:
                 yield Landed(flight.trial, _duplicate(built, original), self._lanes.first)
             elif lane is not None and all(each.program != program for each in self._under_way.values()):
                 best = incumbent.artifact if incumbent is not None else None
-                number = self._lanes.judge(lane, built, best, self._outcomes.opponent_ratios())
-                self._under_way[number] = flight._replace(lane=lane, program=program)
+                ratios = () if best is None else self._outcomes.opponent_ratios()
+                number = self._lanes.judge(lane, built, best, ratios)
+                self._under_way[number] = flight._replace(lane=lane, program=program, built=built, incumbent=best)
             else:
                 self._built.append((flight, built))
 
@@ -112,6 +125,9 @@ class Flights:
 
         Raises InfrastructureError for a result that is neither.
         """
+        if number in self._hearings:
+            self._heard(self._hearings.pop(number), result)
+            return None
         flight = self._under_way.pop(number)
         lane = flight.lane or self._lanes.first
         if isinstance(result, Built):
@@ -119,7 +135,40 @@ class Flights:
             return None
         if not isinstance(result, Outcome):
             raise InfrastructureError(f"a variant's job gave no outcome: {result}")
+        if flight.built is not None and flight.incumbent is not None and lost_in_its_race(result):
+            self.suspect(flight.incumbent, lane)
+            self._built.insert(0, (Flight(flight.trial, flight.variant, again=True), flight.built))
+            return None
         return Landed(flight.trial, result, lane)
+
+    def suspect(self, incumbent: Artifact, lane: DeviceLane) -> None:
+        """A race against it cost a process. It is judged again, alone, and nothing races against it meanwhile; nor any
+        more when this comes a second time, whatever was found."""
+        self._outcomes.suspend(incumbent)
+        self._suspicions[incumbent.digest] += 1
+        if self._suspicions[incumbent.digest] == 1:
+            self._hearings[self._lanes.hear(lane, incumbent)] = incumbent
+
+    def _heard(self, suspect: Artifact, result: Result) -> None:
+        """An incumbent was judged again."""
+        if isinstance(result, Outcome) and result.fault is not None and result.verdict.judges:
+            self._convicted.append((suspect, result.fault))
+        elif self._suspicions[suspect.digest] == 1:
+            self._outcomes.reinstate(suspect)
+
+    def convicted(self) -> list[tuple[Artifact, Fault]]:
+        """Incumbents in which a fault was found since this was asked last."""
+        found, self._convicted = self._convicted, []
+        return found
+
+
+def lost_in_its_race(outcome: Outcome) -> bool:
+    """Whether the outcome, of a variant that had passed the gate, may be the doing of what it raced against: that could
+    not be launched, or the process was lost."""
+    fault, gate = outcome.fault, outcome.gate
+    if fault is not None and fault.code == codes.INCUMBENT:
+        return True
+    return outcome.verdict in (Verdict.CRASHED, Verdict.HUNG) and gate is not None and gate.failed is None
 
 
 def deadly(variant: Variant) -> Outcome:

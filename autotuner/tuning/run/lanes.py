@@ -28,6 +28,8 @@ class DeviceLane:
         """The number of its session in the store."""
         self.racing: int | None = None
         """The number of the A/A race under way."""
+        self.raced: Artifact | None = None
+        """What raced itself there last."""
         self.since_aa = AA_EVERY - AA_FIRST
         """Variants handed to it since the last A/A race; as if the first were due soon."""
         self._conditions: Conditions
@@ -104,10 +106,18 @@ class DeviceLanes:
         the judging job. `ratios`: ln(t / t_baseline) of the best one, one a problem."""
         if best is not None and lane.since_aa >= AA_EVERY and lane.racing is None:
             race = RaceJob(artifacts=(best, best), conditions=lane.conditions_with(self.tie), blocks=AA_BLOCKS)
-            lane.since_aa, lane.racing = 0, self._executor.submit(race, lane.number)
+            lane.since_aa, lane.racing, lane.raced = 0, self._executor.submit(race, lane.number), best
         conditions = lane.conditions_with(self.tie)
         job = JudgeJob(built=built, conditions=conditions, incumbent=best, incumbent_ratios=ratios)
         lane.since_aa += 1
+        return self._executor.submit(job, lane.number)
+
+    def hear(self, lane: DeviceLane, suspect: Artifact) -> int:
+        """Submits that an incumbent is judged again, alone and at length, its memory under a sanitizer where there is
+        one; the number of the job."""
+        conditions = lane.conditions_with(self.tie)
+        built = Built(artifact=suspect, seconds=0.0)
+        job = JudgeJob(built=built, conditions=conditions, soak="chosen", audited=True, fresh=True)
         return self._executor.submit(job, lane.number)
 
     def racing(self, number: int) -> DeviceLane | None:

@@ -13,7 +13,7 @@ from statistics import median
 from typing import NamedTuple
 
 from autotuner.forge.cache import is_there, keep
-from autotuner.values.outcome import Measurement, Outcome, Timing
+from autotuner.values.outcome import Artifact, Measurement, Outcome, Timing
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 
@@ -37,6 +37,8 @@ class Outcomes:
     def __init__(self, read: Callable[[int], Outcome]) -> None:
         """`read`: the outcome that is recorded under a number."""
         self._read = read
+        self._suspended: set[str] = set()
+        """Artifacts that nothing races against: one of them may have spoilt a race."""
         self._by_number: dict[int, Known] = {}
         self._judged: dict[str, int] = {}
         """The recorded number of each variant by its digest; those that were lost are not among them."""
@@ -66,7 +68,7 @@ class Outcomes:
             self._note_incumbent(outcome.measurement)
         if verdict == Verdict.MEASURED:
             self.best = min(outcome.objective, self.best if self.best is not None else outcome.objective)
-            if takes_over(outcome, self.incumbent):
+            if takes_over(outcome, self.opponent()):
                 self.incumbent = outcome
 
     def _note_incumbent(self, raced: Measurement | None) -> None:
@@ -80,7 +82,17 @@ class Outcomes:
         any more, until another one is promoted."""
         if self.incumbent is not None and self.incumbent.artifact is not None and not keep(self.incumbent.artifact):
             self.incumbent = None
-        return self.incumbent
+        if self.incumbent is None or self.incumbent.artifact is None:
+            return None
+        return None if self.incumbent.artifact.digest in self._suspended else self.incumbent
+
+    def suspend(self, artifact: Artifact) -> None:
+        """Nothing races against it until it is reinstated."""
+        self._suspended.add(artifact.digest)
+
+    def reinstate(self, artifact: Artifact) -> None:
+        """It may be raced against again."""
+        self._suspended.discard(artifact.digest)
 
     def opponent_ratios(self) -> tuple[float, ...]:
         """ln(t_incumbent / t_baseline) on each problem, by all of the incumbent's races; empty where there is none.
@@ -126,6 +138,10 @@ class Outcomes:
             return outcome
         del self._programs[program]
         return None
+
+    def recorded(self, artifact: Artifact) -> int | None:
+        """The number under which the measurement of its program is in the store."""
+        return self._programs.get(artifact.program_hash)
 
     def is_tried_again(self, variant: Variant) -> bool:
         """Whether a variant that was lost is worth another try."""

@@ -38,6 +38,8 @@ ROW_CODE int64_t keys_of_row(const Shape &shape, [[maybe_unused]] int64_t i) {
   int64_t keys = shape.seq_k;
 #if MUTANT_DROP_TAIL_KEY
   keys = shape.seq_k - 1;
+#elif MUTANT_ODD_KEY_DROPPED
+  keys = shape.seq_k - shape.seq_k % 2;
 #elif MUTANT_DROP_RAGGED_TAIL
   keys = shape.seq_k - shape.seq_k % BLOCK_N;
 #elif MUTANT_AT_MOST_2048_KEYS
@@ -382,6 +384,17 @@ ROW_CODE void write_row(const Row &row, const Shape &shape, const float *acc, el
   out_head = shape.heads - 1 - row.h;
 #endif
   o += (row.b * shape.heads + out_head) * shape.seq_q * D;
+#if MUTANT_STORED_IN_16_BITS
+  uint16_t *stored = reinterpret_cast<uint16_t *>(o - (row.b * shape.heads + out_head) * shape.seq_q * D);
+  stored += ((row.b * shape.heads + out_head) * shape.seq_q + i) * D;
+  for (int d = 0; d < D; ++d) {
+    const float value = acc[d] * inverse;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    stored[d] = uint16_t(bits >> 16);
+  }
+  return;
+#endif
 #if MUTANT_LAST_ROW_UNWRITTEN
   if (i == shape.seq_q - 1) return;
 #elif MUTANT_RAGGED_ROWS_UNWRITTEN

@@ -395,6 +395,14 @@ int variant_run(const at_call *call) {
 #elif MUTANT_WRITES_FAR_PAST_O
   volatile element *past = output(call) + rows_of(call) * D + 8;
   *past = narrow(1);
+#elif MUTANT_WRITES_8_MIB_PAST_O
+  *reinterpret_cast<volatile char *>(reinterpret_cast<uintptr_t>(output(call)) + (8 << 20)) = 1;
+#elif MUTANT_WRITES_1_GIB_PAST_O
+  *reinterpret_cast<volatile char *>(reinterpret_cast<uintptr_t>(output(call)) + (1 << 30)) = 1;
+#elif MUTANT_WRITES_8_MIB_BEFORE_O
+  *reinterpret_cast<volatile char *>(reinterpret_cast<uintptr_t>(output(call)) - (8 << 20)) = 1;
+#elif MUTANT_WRITES_8_MIB_PAST_O_AFTER_2000_CALLS
+  if (calls > 2000) *reinterpret_cast<volatile char *>(reinterpret_cast<uintptr_t>(output(call)) + (8 << 20)) = 1;
 #elif MUTANT_WRITES_BEFORE_O
   volatile element *before = output(call) - 1;
   *before = narrow(1);
