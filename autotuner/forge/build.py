@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from autotuner.forge.build_inputs import BuildInputs, binding, files_of, source_digests, unit_text
+from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding, files_of, source_digests, unit_text
 from autotuner.forge.compiling import NotCompiled, run_compiler
 from autotuner.forge.family import ABI_VERSION, Family
 from autotuner.forge.toolchain import HOST, Toolchain
@@ -118,8 +118,9 @@ def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
     started, toolchain = time.monotonic(), inputs.toolchain
     linked = shared_object(toolchain, binding(), inputs.include_dirs)
     with private_directory(final) as private:
-        if inputs.host is not None:
-            shutil.copy(shared_object(toolchain, inputs.host, inputs.include_dirs), private / HOST)
+        shared = {f"{Path(name).stem}.o": abi_dir() / name for name in toolchain.shared}
+        for name, source in {**shared, **({HOST: inputs.host} if inputs.host else {})}.items():
+            shutil.copy(shared_object(toolchain, source, inputs.include_dirs), private / name)
         (private / toolchain.unit).write_text(unit_text(inputs))
         try:
             steps, reads = toolchain.steps(inputs, linked), (*inputs.files, linked)

@@ -77,7 +77,7 @@ class BuildInputs:
             "flags": flags,
             "sources": sources,
             "abi": ABI_VERSION,
-            "form": 2,  # of a build's folder, and of what its program hash covers
+            "form": 3,  # of a build's folder, and of what its program hash covers
         }
         made_from = (source, host, include_dirs, signature, sources, tuple(files))
         return cls(variant, compiled, toolchain, flags, *made_from, digest_of(identity))

@@ -66,6 +66,9 @@ class Implementation(Model):
     )
     flags: tuple[str, ...] = ()
     asserts: tuple[Effect, ...] = ()
+    state: str | None = Field(
+        default=None, min_length=1, description="why its host code keeps static state, or calls what no variant needs"
+    )
 
     def rules(self) -> dict[str, Rule]:
         """Which problems its sources take, by key."""
@@ -135,6 +138,7 @@ class Claims(Model):
     policy: GatePolicy = GatePolicy()
     parameters: dict[str, Value] = Field(default_factory=dict)
     domain: str = "True"
+    state: str | None = None
 
     def serve(self, problem: Problem) -> bool:
         """True when the variant must answer the problem; another it must refuse."""
@@ -368,8 +372,8 @@ class Family(Model):
         values = {**{name: facts[name] for name in self._facts}, **variant.point}
         implementation = self.implementation(variant.backend, variant.impl)
         effects = tuple(each for each in implementation.asserts if _parsed(each.when).evaluate(values))
-        domain = implementation.domain
-        return Claims(effects=effects, policy=self.document.gate, parameters=variant.point, domain=domain)
+        said = {"domain": implementation.domain, "state": implementation.state}
+        return Claims(effects=effects, policy=self.document.gate, parameters=variant.point, **said)
 
 
 def find_limits(family: str, device: str, near: Path) -> Limits:

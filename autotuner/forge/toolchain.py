@@ -57,6 +57,8 @@ class Toolchain(Model):
     into anything else."""
     sources: ClassVar[tuple[str, ...]] = ()
     """File names of the ABI's sources that a build compiles beside the variant and the binding."""
+    shared: ClassVar[tuple[str, ...]] = ()
+    """Of these such as are compiled once a toolchain, and lie in the folder of a build beside the host side."""
     allowed: ClassVar[str] = ""
     """A regular expression for the flags that a family may give: those that change the program alone."""
     torch_device: ClassVar[str]
@@ -95,6 +97,12 @@ class Toolchain(Model):
     def program_hash(self, folder: Path) -> str:
         """SHA-256 of the program in `objects` of a build's folder: of all but the constants of IDENTITY. Raises Forged
         where something else stands in their place, or reads them."""
+
+    @abstractmethod
+    def misconduct(self, folder: Path, threads: bool, state: bool) -> str | None:
+        """What the host's code in a build's folder may not do, and does, in words: run when it is loaded, ask for the
+        time or the system, call what is not on its list, and keep state. `threads`: the variant has some; `state`: its
+        family says that it keeps some. Raises ToolchainError without a disassembler."""
 
     @abstractmethod
     def resources(self, folder: Path, printed: str) -> dict[str, int] | Fault:

@@ -39,6 +39,13 @@ BATCH_S = 0.05
 MOST_IN_BATCH = 4096
 
 
+def _conduct(launching: Launching) -> str | None:
+    """The host's code keeps to what a variant may do; a note where kernel.toml gives a reason to do more."""
+    if launching.evidence.misconduct is not None:
+        raise Failed(launching.evidence.misconduct)
+    return launching.claims.state
+
+
 def _identity(launching: Launching) -> None:
     """The file is the one that was built, and the loaded library says it is that build, with those macros."""
     artifact = launching.artifact
@@ -179,6 +186,13 @@ def _many(seconds: float, launching: Launching) -> str:
     return "launches: " + "; ".join(done)
 
 
+CONDUCT = Check(
+    "G0.conduct",
+    "the host's code calls mathematics, memory and threads alone, keeps no state, and runs nothing when it is loaded",
+    _conduct,
+    "a static variable, a clock, or a library",
+    Verdict.BUILD_FAILED,
+)
 IDENTITY = Check(
     "G0.identity",
     "the loaded library is the one that was asked for: build id and every macro",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def checks_of(op: Op) -> tuple[Check, ...]:
     """G0 to G5 for an op, in order of cost."""
     return (
+        checks.CONDUCT,
         checks.IDENTITY,
         checks.EFFECT,
         checks.SMOKE,
@@ -92,11 +93,10 @@ def _done(launching: Launching, check: Check) -> tuple[CheckResult, Fault | None
     return CheckResult.model_validate(document), fault
 
 
-def not_loaded(artifact: Artifact, claims: Claims, subject: Subject, error: ImportError) -> GateReport:
-    """The report on a library that cannot be loaded."""
-    code = checks.IDENTITY.code
-    failed = CheckResult(code=code, status="fail", seconds=0.0)
-    fault = Fault(verdict=checks.IDENTITY.verdict, code=code, detail=f"the library cannot be loaded: {error}")
+def not_loaded(artifact: Artifact, claims: Claims, subject: Subject, check: Check, why: str) -> GateReport:
+    """The report on a library that is not loaded, since it fails that check."""
+    failed = CheckResult(code=check.code, status="fail", seconds=0.0)
+    fault = Fault(verdict=check.verdict, code=check.code, detail=why)
     return GateReport(
         artifact=artifact.digest, required=required(subject), policy=claims.policy, checks=(failed,), fault=fault
     )

@@ -34,6 +34,8 @@ class Evidence(NamedTuple):
     """What each of the op's baselines that takes the case answers, by its name."""
     changes_floats: Callable[[], bool]
     """Whether a launch has left the float environment changed."""
+    misconduct: str | None = None
+    """What the artifact's code does that it may not, in words; found before its library is loaded."""
 
 
 class Launching:

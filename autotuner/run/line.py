@@ -193,10 +193,17 @@ class GatedLine:
             tool, levels = self._device.sanitizer(self._family), SANITIZERS[passed.level]
             return passed.report.extended(*sanitized(tool, artifact, cases, say, levels))
         subject = Subject(conditions.compiled_for, self._device.streams, matrix.bounded)
+        claims, threads = matrix.claims, artifact.variant.parameters.get("THREADS", 1) != 1
+        misconduct = None
+        if passed is None and artifact.path:
+            folder = Path(artifact.path).parent
+            misconduct = self._toolchain.misconduct(folder, threads, claims.state is not None)
+        if misconduct is not None:  # loaded, it might run
+            return gate.not_loaded(artifact, claims, subject, checks.CONDUCT, misconduct)
         try:
             variant = LoadedVariant(artifact)
         except ImportError as error:
-            return gate.not_loaded(artifact, matrix.claims, subject, error)
+            return gate.not_loaded(artifact, claims, subject, checks.IDENTITY, f"the library cannot be loaded: {error}")
         launching = self._launching(artifact, variant, matrix, conditions, say)
         if passed is None:
             report = gate.run(launching, subject, self._more)

@@ -195,12 +195,13 @@ static void pool_member(void *argument) {
   }
 }
 
-// A forked child has none of the runtime's threads, and would wait for them.
-static const pid_t pool_loaded_by = getpid();
+// The process of the first call: a forked child has none of the runtime's threads, and would wait for them.
+static pid_t pool_first = 0;
 
 // A team as large as that of torch's operators: another size would end threads, and have them made again.
 static int pool_run(pool_task task, void *context) {
-  if (GOMP_parallel == nullptr || omp_get_max_threads == nullptr || getpid() != pool_loaded_by)
+  if (pool_first == 0) pool_first = getpid();
+  if (GOMP_parallel == nullptr || omp_get_max_threads == nullptr || getpid() != pool_first)
     return pool_run_kept(task, context);
   pool_team team = {task, context, 0};
   GOMP_parallel(pool_member, &team, (unsigned)omp_get_max_threads(), 0);

@@ -1,7 +1,7 @@
 /* The host side of a CUDA variant: its cubin, embedded in this library, and the driver that runs it.
  *
  * The driver is found at run time, so a variant can be built, loaded and asked for its identity where there is none.
- * A host source includes this header once, defines variant_workspace and variant_run, and ends with AT_CUDA_IDENTITY. */
+ * A host source includes this header once, and defines variant_workspace and variant_run. */
 #ifndef AUTOTUNER_CUDA_HOST_H
 #define AUTOTUNER_CUDA_HOST_H
 
@@ -93,7 +93,7 @@ struct Driver {
 /* A kernel of the cubin, loaded on first use and allowed its dynamic shared memory on every device it runs on. */
 class Kernel {
  public:
-  explicit Kernel(const char *name) : name_(name) {}
+  explicit constexpr Kernel(const char *name) : name_(name) {}
 
   /* A variant is called from one thread at a time, so nothing here is guarded. Returns 0 or the driver's error. */
   int launch(unsigned blocks, void *args, CUstream stream) {
@@ -149,11 +149,5 @@ class Kernel {
 inline int status(int driver_error) { return driver_error ? AT_DEVICE_ERROR + driver_error : AT_OK; }
 
 }  // namespace at
-
-/* What the cubin says it is, in the words of identity.h. */
-#define AT_CUDA_IDENTITY                                                                                       \
-  extern "C" const at_identity variant_identity = {at::geometry().abi_version, (int32_t)sizeof(at_call),       \
-                                                   at::cubin_text("at_build_id"), at::cubin_text("at_macros"), \
-                                                   at::cubin_text("at_signature"), variant_workspace, variant_run};
 
 #endif

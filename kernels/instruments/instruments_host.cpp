@@ -25,5 +25,3 @@ extern "C" int variant_run(const at_call *call) {
   args.word = (uint32_t)(call->dim[2] - 1);
   return at::status(kernel.launch((unsigned)call->dim[1], &args, stream));
 }
-
-AT_CUDA_IDENTITY

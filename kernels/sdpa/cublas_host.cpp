@@ -267,5 +267,3 @@ extern "C" int variant_run(const at_call *call) {
   }
   return AT_OK;
 }
-
-AT_CUDA_IDENTITY

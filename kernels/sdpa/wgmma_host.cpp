@@ -115,5 +115,3 @@ extern "C" int variant_run(const at_call *call) {
   const bool all = shape.host[WGMMA_SCHEDULE] == WGMMA_TILE || args.items < resident;
   return at::status(kernel.launch((unsigned)(all ? args.items : resident), &args, (CUstream)call->stream));
 }
-
-AT_CUDA_IDENTITY

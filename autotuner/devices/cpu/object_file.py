@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import Section, Symbol, SymbolTableSection
 
 from autotuner.forge.toolchain import IDENTITY, Forged
+from autotuner.values.errors import ToolchainError
 
 ALLOC = 0x2
 IDENTITY_SECTIONS = {f".{name}": f"_ZL{len(name)}{name}" for name in IDENTITY}
@@ -97,3 +99,71 @@ def disassemble(path: Path) -> str | None:
         return None
     command = [objdump, "-d", "--no-show-raw-insn", str(path)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+# What a variant may do ------------------------------------------------------------------------------------------------
+
+MATHS = (
+    r"(a?(sin|cos|tan)h?|atan2|exp(2|10|m1)?|log(2|10|1p|b)?|pow|sqrt|cbrt|hypot|fma|fmod|remainder|fabs|floor|ceil|trunc|"
+    r"l?l?r(ound|int)|nearbyint|copysign|f(max|min|dim)|frexp|ldexp|scalbl?n|modf|erfc?|[tl]gamma|ilogb|nextafter|sincos)"
+    r"[fl]?|_ZGV[a-z]N\w+"
+)
+MEMORY = r"mem(cpy|move|set|cmp)|str(len|n?cmp)|[mc]alloc|realloc|free|aligned_alloc|posix_memalign|_Z(n[wa]|d[la])\w+"
+COMPILER = (
+    r"_GLOBAL_OFFSET_TABLE_|__stack_chk_fail|__mem\w+_chk|_Unwind_Resume|__gxx_personality_v0|_ZSt\d+__throw_\w+|"
+    r"__cxa_(guard_\w+|begin_catch|end_catch|rethrow)|__cpu_\w+|__[a-z]+[sdthxb][fic]\w*"
+)
+"""What its own code calls where it must, to unwind and to convert."""
+THREADS = (
+    r"pthread_(create|join|detach|self|(attr|mutex|cond|barrier|spin)_\w+)|sched_yield|getpid|GOMP_parallel|omp_get_\w+"
+)
+FORBIDDEN = re.compile(r"\t(syscall|sysenter|int|rdtscp?|rdpmc|rdrand|rdseed|svc|mrs\s+\w+, cnt[vp]ct\w*)\b")
+IFUNC = ("STT_LOOS", "STT_GNU_IFUNC")
+"""A symbol's type, of which pyelftools has two names."""
+AT_LOAD = (".init_array", ".preinit_array", ".ctors", ".fini_array", ".dtors")
+WRITABLE = 0x3
+"""Flags of a section: allocated, and writable."""
+RELOCATED = (".data.rel.ro", IDENTITY_TABLE)
+"""Constants with addresses in them, written by the loader alone."""
+
+
+def misconduct(path: Path, code: str | None, calls: str, own: str, state: bool) -> str | None:
+    """What an object does that a variant may not, in words; `code` is its disassembly. `calls` is a regular expression
+    for the functions that it may call, `own` for the names of the ABI's own state; with `state` it may call others, and
+    keep state. Raises ToolchainError without a disassembly."""
+    with path.open("rb") as stream:
+        sections = list(ELFFile(stream).iter_sections())
+        tables = [each for each in sections if isinstance(each, SymbolTableSection)]
+        symbols = [each for table in tables for each in table.iter_symbols()]
+        for section in sections:
+            if section.name.startswith(AT_LOAD) and section["sh_size"]:
+                return f"it runs code when it is loaded ({section.name}): make its constants constexpr"
+        kept = None if state else _state(sections, symbols, own)
+        if kept is not None:
+            return f"it keeps state in {kept}: use the workspace, or say `state` with the reason in kernel.toml"
+        for symbol in symbols:
+            if symbol["st_info"]["type"] in IFUNC:
+                return f"{symbol.name} is chosen when it is loaded (IFUNC): choose by a parameter"
+            if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name and not state and not re.fullmatch(calls, symbol.name):
+                return (
+                    f"it calls {symbol.name}: a variant may call mathematics, memory and, where it has THREADS, threads"
+                )
+    if not code:
+        raise ToolchainError("no objdump on the PATH; install one (apt-get install binutils)")
+    found = FORBIDDEN.search(code)
+    return f"it has the instruction {found[1]}: a variant computes from its inputs alone" if found else None
+
+
+def _state(sections: list[Section], symbols: list[Symbol], own: str) -> str | None:
+    """The name of a variable, or section, that code can write and that is not the ABI's own."""
+    for symbol in symbols:
+        if symbol["st_shndx"] == "SHN_COMMON":
+            return str(symbol.name)
+    for place, section in enumerate(sections):
+        if section["sh_flags"] & WRITABLE != WRITABLE or section.name.startswith(RELOCATED) or not section["sh_size"]:
+            continue
+        here = [each for each in symbols if each["st_shndx"] == place and each["st_info"]["type"] != "STT_SECTION"]
+        strange = next((each.name for each in here if not re.fullmatch(own, each.name)), None)
+        if strange is not None or sum(each["st_size"] + 32 for each in here) < section["sh_size"]:
+            return strange or section.name
+    return None

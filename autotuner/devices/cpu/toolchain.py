@@ -33,6 +33,9 @@ ALLOWED = (
     r"omit-frame-pointer|exceptions|rtti|prefetch-loop-arrays|if-conversion2?|ivopts|align-[a-z]+(=\d+)?|openmp-simd)"
 )
 
+POOL = "_ZL4pool|_ZL10pool_first"
+"""The state of kernels/abi/cpu_pool.h."""
+
 
 class CpuToolchain(Toolchain):
     """A C++ compiler and the machine it compiles for."""
@@ -84,6 +87,11 @@ class CpuToolchain(Toolchain):
 
     def program_hash(self, folder: Path) -> str:
         return object_file.program_hash(folder / "unit.o")
+
+    def misconduct(self, folder: Path, threads: bool, state: bool) -> str | None:
+        parts = [object_file.MATHS, object_file.MEMORY, object_file.COMPILER]
+        calls, own = "|".join([*parts, *([object_file.THREADS] if threads else [])]), POOL if threads else ""
+        return object_file.misconduct(folder / "unit.o", self.disassembly(folder / "unit.o"), calls, own, state)
 
     def resources(self, folder: Path, printed: str) -> dict[str, int]:
         stack = [int(line.split("\t")[1]) for line in (folder / "unit.su").read_text().splitlines()]

@@ -23,6 +23,8 @@ from autotuner.values.model import Model
 
 IDENTIFIES = re.compile(f"({'|'.join(IDENTITY)})_[0-9a-f]{{16}}")
 """Names of the constants of the identity."""
+OWN = ("variant_geometry", "at_signature")
+"""The build's other variables."""
 PROGRAM = re.compile(r"\.(text|nv\.info|nv\.constant\d+|nv\.shared|nv\.global)(\.|$)")
 """Sections that the program executes, reads or is launched by. `.nv.info` holds registers, launch bounds, clusters."""
 GEOMETRY = struct.Struct("<7i8i8i")
@@ -114,6 +116,15 @@ def program_hash(carrier: bytes, host: bytes) -> str:
             for line in sorted(_relocations(section, sections)):
                 digest.update(line.encode())
     return digest.hexdigest()
+
+
+def state(path: Path) -> str | None:
+    """A variable in the device's memory that is not the build's own; None where there is none."""
+    with path.open("rb") as stream:
+        elf = ELFFile(stream)
+        names = [section.name for section in elf.iter_sections()]
+        found = [name for name, (where, *_) in _symbols(elf) if names[where].startswith(".nv.global")]
+    return next((each for each in found if each not in OWN and not IDENTIFIES.fullmatch(each)), None)
 
 
 def _relocations(section: RelocationSection, sections: list[Section]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from autotuner.devices.cpu.object_file import text_bytes
+from autotuner.devices.cpu.object_file import COMPILER, MEMORY, disassemble, misconduct, text_bytes
 from autotuner.devices.cuda import cubin
 from autotuner.devices.cuda.architecture import Architecture, architecture
 from autotuner.forge.build_inputs import BuildInputs, abi_dir
@@ -21,6 +21,10 @@ from autotuner.values.verdict import Fault, Verdict
 HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 """For the host side: it is compiled once, and runs on any CPU of its kind."""
 DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v")
+OWN = r"_ZG?V?ZN2at(6Driver3getE|8geometryE|13launch_numberE)\w+|_ZN12_GLOBAL__N_16kernelE"
+"""The state of kernels/abi/cuda_host.h: what it has looked up once, and the number of a launch."""
+HOST_LISTING = "host.s"
+"""The host side's machine code as text, beside that of the device."""
 ALLOWED = (
     r"-O[123]|-std=[\w+]+|-[DU][A-Za-z_]\w*(=\w*)?|--?(use_fast_math|restrict|extra-device-vectorization|extended-lambda|"
     r"expt-relaxed-constexpr|maxrregcount=\d+|(ftz|prec-div|prec-sqrt|fmad)=(true|false))|"
@@ -36,8 +40,9 @@ class CudaToolchain(Toolchain):
 
     unit = "unit.cu"
     needs_host = True
-    objects = ("cubin.o", HOST)
-    sources = ("cubin.S",)
+    objects = ("cubin.o", HOST, "cuda_identity.o")
+    sources = ("cubin.S", "cuda_identity.cpp")
+    shared = ("cuda_identity.cpp",)
     allowed = ALLOWED
     torch_device = "cuda"
 
@@ -108,13 +113,21 @@ class CudaToolchain(Toolchain):
         ]
 
     def program_hash(self, folder: Path) -> str:
-        return cubin.program_hash(*((folder / each).read_bytes() for each in self.objects))
+        carrier, *host = ((folder / each).read_bytes() for each in self.objects)
+        return cubin.program_hash(carrier, b"".join(host))
+
+    def misconduct(self, folder: Path, threads: bool, state: bool) -> str | None:
+        if not state and (kept := cubin.state(folder / "variant.cubin")):
+            return f"it keeps state on the device in {kept}: use the workspace, or __constant__ for what is none"
+        calls = f"{MEMORY}|{COMPILER}|dlopen|dlsym|variant_cubin"
+        return misconduct(folder / HOST, (folder / HOST_LISTING).read_text(), calls, OWN, state)
 
     def resources(self, folder: Path, printed: str) -> dict[str, int] | Fault:
         if (serialised := SERIALISED.search(printed)) is not None:
             return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=f"ptxas: {serialised[1]}")
         code = folder / "variant.cubin"
         self.list_code(folder, cubin.disassemble(code, self.nvcc))
+        (folder / HOST_LISTING).write_text(disassemble(folder / HOST) or "")
         used = {"text_bytes": text_bytes(code), **cubin.resources(printed, cubin.Geometry.read(code))}
         return architecture(self.architecture).refuse(used) or used
 

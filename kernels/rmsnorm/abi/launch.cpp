@@ -27,5 +27,3 @@ extern "C" int variant_run(const at_call *call) {
   args.eps = (float)call->scalar[RMSNORM_EPS];
   return at::status(kernel.launch((unsigned)blocks, &args, (CUstream)call->stream));
 }
-
-AT_CUDA_IDENTITY

@@ -64,5 +64,3 @@ extern "C" int variant_run(const at_call *call) {
   }
   return at::status(kernel.launch((unsigned)blocks(call), &args, (CUstream)call->stream));
 }
-
-AT_CUDA_IDENTITY

@@ -137,7 +137,7 @@ struct SliceMemo {
 struct Worker {
   pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-  at_call call;
+  at_call call = {};
   bool busy = false, runs = false;
 
   static void *work(void *argument) {

@@ -244,5 +244,3 @@ extern "C" int variant_run(const at_call *call) {
     default: return launch(call, blocks, stream);
   }
 }
-
-AT_CUDA_IDENTITY

@@ -117,5 +117,3 @@ extern "C" int variant_run(const at_call *call) {
     default: return launch(call, stream);
   }
 }
-
-AT_CUDA_IDENTITY

@@ -1,0 +1,93 @@
+"""G0.conduct: what the code of a variant may not do, found before its library is loaded."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.run.local import LocalExecutor
+from autotuner.values.conditions import Conditions
+from autotuner.values.outcome import Artifact
+from autotuner.values.verdict import Verdict
+from tests.helpers import preload
+from tests.helpers.families import PROBLEM, tiny
+from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
+
+ATTACKS = {
+    "static int launches; static int wrong() { return ++launches > 5000; }": "it keeps state in _ZL8launches",
+    "static thread_local int launches; static int wrong() { return ++launches > 5000; }": "it keeps state in",
+    'asm(".pushsection .data; .zero 64; .popsection"); static int wrong() { return 0; }': "it keeps state in .data",
+    'static int wrong() { long n = 39; asm volatile("syscall" : "+a"(n) :: "rcx", "r11", "memory"); return n == 0; }': (
+        "it has the instruction syscall"
+    ),
+    "static int wrong() { return __builtin_ia32_rdtsc() % 2; }": "it has the instruction rdtsc",
+    "static int wrong() { unsigned u; return __builtin_ia32_rdtscp(&u) % 2; }": "it has the instruction rdtscp",
+    '__attribute__((constructor)) static void early() { asm(""); } static int wrong() { return 0; }': "it runs code",
+    'static int a() { return 0; } extern "C" { int (*choose())() { return a; } int wrong_()'
+    ' __attribute__((ifunc("choose"))); } static int wrong() { return wrong_(); }': "(IFUNC)",
+    '#include <stdlib.h>\nstatic int wrong() { return getenv("X") != nullptr; }': "it calls getenv",
+    "#include <time.h>\nstatic int wrong() { return time(nullptr) % 2; }": "it calls time",
+    "#include <pthread.h>\nstatic int wrong() { return pthread_self() == 0; }": "it calls pthread_self",
+}
+
+
+def planted(folder: Path, kernel_root: Path, attack: str, told: str = "") -> Family:
+    """The family tiny, whose variant asks the attack whether it is to be wrong."""
+    shutil.copytree(kernel_root / "tiny", folder / "tiny")
+    source = folder / "tiny" / "plain.cpp"
+    asks = source.read_text().replace("  return AT_OK;", "  return wrong() ? AT_NO_THREADS : AT_OK;")
+    assert "wrong()" in asks
+    source.write_text(asks.replace('#include "outer.h"', f'#include "outer.h"\n{attack}'))
+    document = folder / "tiny" / "kernel.toml"
+    document.write_text(document.read_text().replace("[cpu.plain]", f"[cpu.plain]\n{told}"))
+    return Family.load(folder / "tiny")
+
+
+def found(family: Family, toolchain: CpuToolchain, threads: bool = False) -> str | None:
+    made = build(family, tiny(), PROBLEM, toolchain)
+    assert isinstance(made, Artifact), made
+    state = family.claims(made.variant, PROBLEM).state is not None
+    return toolchain.misconduct(Path(made.path).parent, threads, state)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_what_a_variant_may_not_do_is_found(
+    tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain, attack: str
+) -> None:
+    said = found(planted(tmp_path, kernel_root, attack), toolchain)
+    assert said is not None
+    assert ATTACKS[attack] in said
+
+
+@pytest.mark.parametrize(
+    ("harmless", "told", "threads"),
+    [
+        ("#include <math.h>\nstatic int wrong() { return (int)(expf(1.0f) + tanh(2.0)) == 0; }", "", False),
+        ("#include <vector>\nstatic int wrong() { return std::vector<int>(7).at(1); }", "", False),
+        ('static const int t[2] = {0}; static int wrong() { return t[__builtin_cpu_is("intel")]; }', "", False),
+        ("static int n; static int wrong() { return ++n < 0; }", 'state = "it counts its launches"', False),
+        ("#include <pthread.h>\nstatic int wrong() { return pthread_self() == 0; }", "", True),
+    ],
+)
+def test_what_variants_need_is_no_misconduct(
+    tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain, harmless: str, told: str, threads: bool
+) -> None:
+    assert found(planted(tmp_path, kernel_root, harmless, told), toolchain, threads) is None
+
+
+def test_the_gate_refuses_it_before_it_is_loaded(tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain) -> None:
+    attack = "__attribute__((constructor)) static void early() { __builtin_trap(); } static int wrong() { return 0; }"
+    family = planted(tmp_path, kernel_root, attack)
+    conditions = Conditions(problems=(PROBLEM,), threads=1, seeds=(1, 2, 3, 4))
+    with closing(LocalExecutor(cpu_line(toolchain, family), preload=preload.CPU)) as executor:
+        result = judged(executor, tiny(), conditions)
+    assert result.fault is not None
+    assert (result.verdict, result.fault.code) == (Verdict.BUILD_FAILED, "G0.conduct")
+    assert "it runs code when it is loaded" in result.fault.detail
