@@ -10,6 +10,7 @@ import typer
 from autotuner.cli.options import (
     FINALS_MINUTES,
     MOST,
+    ArchOption,
     JsonOption,
     OneStudy,
     PatienceOption,
@@ -19,8 +20,8 @@ from autotuner.cli.options import (
     one_study,
     takes,
 )
-from autotuner.cli.output import err, json_of, out, print_json, print_lines, say_waiting
-from autotuner.values import config
+from autotuner.cli.output import err, json_of, out, print_json, print_lines, say_doing, say_waiting
+from autotuner.values import codes, config
 from autotuner.values.errors import InputError
 
 if TYPE_CHECKING:
@@ -111,7 +112,10 @@ def gate(
         str | None, typer.Option(help="the space of the parameters, or whose problems to judge on")
     ] = None,
     study: Annotated[str | None, typer.Option(help="the study of the trial; the latest when left out")] = None,
-    sanitize: Annotated[bool, typer.Option("--sanitize", help="also under the memory and race sanitizers")] = False,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", help="also under the memory and race sanitizers, rejected or not")
+    ] = False,
+    arch: ArchOption = None,
     threads: ThreadsOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -119,7 +123,7 @@ def gate(
     """Puts one built variant through the gate, the checks that it is right, and explains the verdict.
 
     Exit code 1 when it is rejected. With --reference the op's baselines go through every case of the gate; exit code 1
-    when one of them is out of its tolerance.
+    when one of them is out of its tolerance. With --arch only what needs no device is checked.
     """
     from autotuner.ops import op_of
     from autotuner.tuning import gate_one, workbench
@@ -129,6 +133,8 @@ def gate(
 
     if (target is None) != reference:
         raise InputError("name a variant to judge, or give --reference for the baselines, and not both")
+    if arch is not None and (sanitize or target is None):
+        raise InputError("--arch needs no device, and --reference and --sanitize do: leave one out")
     if threads is not None and target is not None:
         raise InputError("--threads is for --reference: a variant has the threads of its space")
     if target is None:
@@ -139,12 +145,16 @@ def gate(
         else:
             out.print(printed(gate_tables.reference_table(found, here.device)))
         raise typer.Exit(1 if found.broken else 0)
-    subject = gate_one.subject(target, space, store or config.store_url(), study)
-    judged = gate_one.judge(subject, sanitize, listen=say_waiting)
+    subject = gate_one.subject(target, space, store or config.store_url(), study, arch)
+    if arch is not None:
+        judged = gate_one.without_device(subject)
+    else:
+        judged = gate_one.judge(subject, sanitize, listen=say_waiting, say=say_doing)
     if as_json:
         print_json(json_of(judged.report))
     else:
         op = op_of(judged.report.problems[0])
         out.print(printed(gate_tables.checks_table(judged.report.checks, op, judged.report.looser)))
         print_lines(gate_words(judged.outcome, op))
-    raise typer.Exit(0 if judged.outcome.fault is None else 1)
+    fault = judged.outcome.fault
+    raise typer.Exit(0 if fault is None or (arch is not None and fault.code == codes.INCOMPLETE) else 1)

@@ -68,6 +68,11 @@ def say_waiting(event: Waiting) -> None:
     err.print(f"waiting: {event.detail}; since {event.since_s:.0f} s", markup=False)
 
 
+def say_doing(what: str) -> None:
+    """Prints what a command does now, before it has anything to show."""
+    err.print(f"{what} ...", markup=False)
+
+
 def say_where_the_gate_is_looser(best: Best) -> None:
     """Prints what the family's kernel.toml takes away from the proof."""
     gate = best.outcome.gate

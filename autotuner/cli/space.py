@@ -65,10 +65,11 @@ def doctor(
 ) -> None:
     """Finds dead parameters, and values, of a space: those that never change the program. Builds, but runs nothing.
 
+    Exit code 1 where it finds one, or could build nothing.
     Says also what the cage around variants lacks on this machine.
     """
     from autotuner.run import cage
-    from autotuner.spaces.dead_parameters import diagnose
+    from autotuner.spaces.dead_parameters import diagnose, unbuilt
     from autotuner.tuning import workbench
     from autotuner.views import space_tables
     from autotuner.views.terminal import printed
@@ -84,5 +85,5 @@ def doctor(
         out.print(printed(table))
         for line in space_tables.cage_lines(cage.missing(walls)):
             out.print(line)
-    if any(knob.state in ("dead", "same values") for knob in knobs):
+    if unbuilt(knobs) or any(knob.state in ("dead", "same values") for knob in knobs):
         raise typer.Exit(1)

@@ -3,8 +3,10 @@ instruments that are built like variants."""
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from pathlib import Path
 
 from torch import Tensor
 
@@ -23,6 +25,17 @@ from autotuner.values.verdict import Fault
 FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
 """Words that the workspace, and shared memory on CUDA, hold before a launch: a NaN, a large number, zero. Two are not
 zero, because fmaxf drops a NaN."""
+
+
+def held_by_process() -> dict[str, int]:
+    """What this process holds of its machine. A mapping that is shared is none of the private bytes; memory that malloc
+    had reserved is no new address."""
+    pages = [int(each) for each in Path("/proc/self/statm").read_text().split()]
+    return {
+        "bytes of memory": pages[5] * mmap.PAGESIZE,
+        "bytes of addresses": pages[0] * mmap.PAGESIZE,
+        "open files": sum(1 for _ in Path("/proc/self/fd").iterdir()),
+    }
 
 
 @lru_cache(maxsize=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from autotuner.forge.status import DeviceErrors
@@ -93,6 +93,9 @@ class Bench(Protocol):
 
     def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
         """Compares placed tensors with what they were before, and the guard bands; lets go of all placed tensors."""
+
+    def held(self) -> Mapping[str, int]:
+        """How many bytes and open files the process holds now, on the device too, by what they are in words."""
 
     def traffic(self) -> contextlib.AbstractContextManager[None]:
         """Keeps the memory system busy while it is open."""

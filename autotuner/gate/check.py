@@ -65,10 +65,11 @@ class Failed(Exception):
         system: SystemFault | None = None,
         differs: Extent | None = None,
         stale: bool = False,
+        hint: str | None = None,
     ) -> None:
         super().__init__(detail)
         self._detail, self._case, self._code, self._verdict = detail, case, code, verdict
-        self._system, self.differs, self.stale = system, differs, stale
+        self._system, self.differs, self.stale, self.hint = system, differs, stale, hint
 
     def fault(self, check: Check) -> Fault:
         """As the report on the check has it."""

@@ -121,7 +121,7 @@ def _smoke(launching: Launching) -> None:
         raise Failed(detail, code="G1.domain", verdict=Verdict.LAUNCH_FAILED)
     case = launching.matrix.case(launching.op.cases.smoke)
     right = launching.truth(case)
-    inputs, outputs = right.inputs, launching.launch(case, right.inputs)
+    outputs = launching.launch(case, right.inputs)
     for number, (output, expected) in enumerate(zip(outputs, right.outputs, strict=True)):
         unwritten = ~output.isfinite() & expected.reference.isfinite()
         if unwritten.any():
@@ -131,8 +131,8 @@ def _smoke(launching: Launching) -> None:
                 f"{count} of {output.numel()} elements of the poisoned output are not finite after the launch:"
                 f" {where.affected}"
             )
-            stale = launching.depends_on_memory(case, inputs, outputs)
-            raise Failed(detail, case, code=codes.UNWRITTEN, differs=where, stale=stale)
+            stale, hint = launching.explained(case, right, outputs)
+            raise Failed(detail, case, code=codes.UNWRITTEN, differs=where, stale=stale, hint=hint)
 
 
 def _quick(launching: Launching) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from autotuner.gate import checks, invariants, recheck, sanitizer
+from autotuner.gate import checks, invariants, leaks, recheck, sanitizer
 from autotuner.gate.check import LAUNCH_FAULTS, Check, Failed, Subject, Unavailable
 from autotuner.ops import Op, op_of
 from autotuner.values import codes
@@ -29,6 +29,7 @@ def checks_of(op: Op) -> tuple[Check, ...]:
         checks.QUICK,
         checks.COPIED,
         invariants.REPEAT,
+        leaks.LEAK,
         *(invariants.of_op(invariant) for invariant in op.invariants),
         invariants.OFFSET,
         invariants.MISALIGNED,
@@ -70,14 +71,15 @@ def _done(launching: Launching, check: Check) -> tuple[CheckResult, Fault | None
     """One check, timed."""
     launching.begin(check)
     started = time.monotonic()
-    fault, differs, stale, status = None, None, False, "pass"
+    fault, differs, stale, hint, status = None, None, False, None, "pass"
     try:
         note = check.run(launching)
         if launching.evidence.changes_floats():
             changed = checks.FLOATS_CHANGED
             raise Failed(changed.detail, code=changed.code, verdict=changed.verdict)
     except Failed as failed:
-        fault, differs, stale, status, note = failed.fault(check), failed.differs, failed.stale, "fail", None
+        fault, differs, stale, hint = failed.fault(check), failed.differs, failed.stale, failed.hint
+        status, note = "fail", None
     except Unavailable as missing:
         status, note = "unavailable", str(missing)
     document = {
@@ -88,6 +90,7 @@ def _done(launching: Launching, check: Check) -> tuple[CheckResult, Fault | None
         "cases": tuple(launching.results),
         "differs": differs,
         "stale": stale,
+        "hint": hint,
         "note": note,
     }
     return CheckResult.model_validate(document), fault

@@ -11,6 +11,7 @@ from autotuner.forge.loaded_variant import Reported
 from autotuner.gate.bench import ZEROS, Bench
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.check import Check, Failed
+from autotuner.gate.diagnosis import of_lengths, of_type, rightness
 from autotuner.gate.tolerance import Truth, Truths, extent, judge, out_of_tolerance
 from autotuner.ops import Op, op_of
 from autotuner.ops.tensors import Tensors, all_same_bits, same_bits
@@ -142,8 +143,24 @@ class Launching:
             place = seed_index % len(self.conditions.seeds)
             self.results.append(CaseResult(case=case.name, seed_index=place, errors=errors, extent=bad))
             if errors.failed_rule is not None:
-                stale = self.depends_on_memory(case, expected.inputs, outputs)
-                raise Failed(_describe(errors, self.op), case, f"{level}.{errors.failed_rule}", stale=stale)
+                stale, hint = self.explained(case, expected, outputs, seed_index)
+                code = f"{level}.{errors.failed_rule}"
+                raise Failed(_describe(errors, self.op), case, code, stale=stale, hint=hint)
+
+    def explained(self, case: Case, right: Truth, outputs: Tensors, seed_index: int = 0) -> tuple[bool, str | None]:
+        """Whether wrong outputs depend on what memory held, and what other experiments show of their cause."""
+        if self.depends_on_memory(case, right.inputs, outputs):
+            return True, None
+
+        def judged(other: Case) -> tuple[Tensors, Truth]:
+            truth = self.truth(other, seed_index)
+            return self.launch(other, truth.inputs), truth
+
+        try:
+            found = of_type(outputs, right) or of_lengths(self.matrix, case, rightness(judged))
+        except (Failed, ValueError):  # a launch that fails in another way, or a case of which there is no truth
+            found = None
+        return False, found
 
     def depends_on_memory(self, case: Case, inputs: Tensors, outputs: Tensors) -> bool:
         """Whether wrong outputs are other ones where memory held zeros before the launch."""

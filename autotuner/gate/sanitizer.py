@@ -117,6 +117,7 @@ def sanitized(
         except Unavailable as why:
             note = str(why)
         status = "fail" if fault else "unavailable" if note else "pass"
+        note = fault.detail if fault else note
         seconds = time.monotonic() - started
         checks.append(
             CheckResult.model_validate({"code": level.code, "status": status, "seconds": seconds, "note": note})

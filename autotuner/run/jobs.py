@@ -69,6 +69,9 @@ class JudgeJob(Model):
     many_s: float = Field(default=10.0, description="seconds of launches, of the one that is chosen")
     fresh: bool = Field(default=False, description="in a process that has judged nothing before")
     sanitize: bool = Field(default=False, description="G8 too")
+    rejected: Outcome | None = Field(
+        default=None, description="what judging it came to: it only goes under the sanitizers, which may say why"
+    )
 
     @property
     def variant(self) -> Variant:
@@ -267,6 +270,8 @@ class _Judging:
 
     def run(self) -> Outcome:
         artifact, conditions = self._job.built.artifact, self._job.conditions
+        if self._job.rejected is not None:
+            return self._explained(self._job.rejected)
         self._report = report = self._timed("check", lambda: self._line.check(artifact, conditions, self._say))
         if not report.passed:
             return self._rejected(report)
@@ -286,6 +291,14 @@ class _Judging:
         if not self._report.passed:
             return self._rejected(self._report)
         return self._end(Verdict.RACED_OUT if measured.censored else Verdict.MEASURED, measurement=measured)
+
+    def _explained(self, rejected: Outcome) -> Outcome:
+        """The outcome of a variant that was rejected, with what the sanitizers find of it. Its fault stays the one."""
+        artifact, fault = self._job.built.artifact, rejected.fault
+        before = rejected.gate or GateReport(artifact=artifact.digest, required=(), checks=(), fault=fault)
+        step = partial(self._line.check, artifact, self._job.conditions, self._say, Passed(before, "sanitize"))
+        found = self._timed("sanitize", step).model_copy(update={"fault": fault})
+        return rejected.model_copy(update={"gate": found, "seconds": {**rejected.seconds, **self._seconds}})
 
     def _levels(self, measured: Measurement) -> list[Level]:
         """What is due after the measurement, in this order."""
@@ -336,7 +349,7 @@ class _Judging:
     def _rejected(self, report: GateReport) -> Outcome:
         fault = report.fault
         if fault is None:  # nothing failed, yet a level did not run: absence is no pass
-            fault = Fault(verdict=Verdict.INFRA_ERROR, code="gate.incomplete", detail="a level of the gate did not run")
+            fault = Fault(verdict=Verdict.INFRA_ERROR, code=codes.INCOMPLETE, detail="a level of the gate did not run")
         return self._end(fault.verdict, fault=fault)
 
     def _end(self, verdict: Verdict, fault: Fault | None = None, measurement: Measurement | None = None) -> Outcome:

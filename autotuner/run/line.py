@@ -47,7 +47,7 @@ SANITIZERS: Mapping[str, Sequence[sanitizer.Level]] = {"memory": (sanitizer.MEMO
 
 
 class Passed(NamedTuple):
-    """A report without a fault, and the level to append to it."""
+    """A report, without a fault but where a sanitizer is to explain one, and the level to append to it."""
 
     report: GateReport
     level: Level

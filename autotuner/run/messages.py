@@ -163,7 +163,9 @@ def _misfit_of_outcome(job: JudgeJob, outcome: Outcome, heard: Collection[str]) 
     if outcome.variant != job.variant or outcome.artifact != built or (gate and gate.artifact != built.digest):
         return "an outcome of another variant"
     passed = {check.code for check in gate.checks if check.status == "pass"} - {AUDIT} if gate else set[str]()
-    if unheard := sorted(passed - {*heard}):
+    before = job.rejected.gate if job.rejected else None
+    known = {check.code for check in before.checks} if before else set[str]()
+    if unheard := sorted(passed - {*heard} - known):
         return f"an outcome with a pass of {unheard[0]}, which was never begun"
     if outcome.verdict.has_latency and not (gate and gate.passed and measured and "measure" in heard):
         return "a latency without a passed gate and a race"

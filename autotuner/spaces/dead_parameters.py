@@ -26,13 +26,24 @@ ROUNDS = 4 * PLACES
 """Points that are tried at most: where a build fails, nothing is learned."""
 
 
+State = Literal["alive", "dead", "same values", "untested", "unbuilt"]
+
+
 class Knob(Model):
     """What was found of one parameter of one implementation."""
 
     impl: str
     parameter: str
-    state: Literal["alive", "dead", "same values", "untested"]
+    state: State
     detail: str
+
+
+def unbuilt(knobs: Sequence[Knob]) -> list[str]:
+    """The implementations of which nothing could be built."""
+    states: dict[str, set[str]] = {}
+    for knob in knobs:
+        states.setdefault(knob.impl, set()).add(knob.state)
+    return [impl for impl, found in states.items() if "unbuilt" in found and found <= {"unbuilt", "untested"}]
 
 
 class _Trial:
@@ -77,12 +88,13 @@ class _Trial:
     def finding(self) -> Knob:
         """The verdict on what was learned."""
 
-        def knob(state: Literal["alive", "dead", "same values", "untested"], detail: str) -> Knob:
+        def knob(state: State, detail: str) -> Knob:
             return Knob(impl=self.impl, parameter=self.parameter, state=state, detail=detail)
 
         if not self._together:
-            why = f"its builds failed: {self._faults[0]}" if self._faults else "no two valid points differ in it alone"
-            return knob("untested", why)
+            if self._faults:
+                return knob("unbuilt", f"its builds failed: {self._faults[0]}")
+            return knob("untested", "no two valid points differ in it alone")
         if not self._told_apart:
             return knob("dead", f"{len(self._together)} pairs of values made the same program wherever they were tried")
         alike = sorted(sorted(pair) for pair in self._together - self._told_apart)

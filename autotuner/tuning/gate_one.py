@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ from autotuner.devices import DEVICES, Chosen, Wishes
 from autotuner.forge.build import build, built, cached_builds
 from autotuner.forge.family import Family
 from autotuner.forge.toolchain import Toolchain
+from autotuner.gate.checks import EFFECT, broken_effect
 from autotuner.ops import OPS
 from autotuner.run.executor import ask, calibration, sound_calibration
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
@@ -32,16 +34,21 @@ from autotuner.tuning.workbench import (
     require_memory,
     toolchain_for,
 )
-from autotuner.values import config
+from autotuner.values import codes, config
 from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.files import read_regular
-from autotuner.values.outcome import Artifact, Calibration, Outcome
+from autotuner.values.gate_report import CheckResult, GateReport
+from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
 from autotuner.values.problem import Problem
 from autotuner.values.validation import no_such
 from autotuner.values.variant import Value, Variant
+from autotuner.values.verdict import Fault, Verdict
 
 EXTENSION = re.compile(r"^(?P<name>.+_[0-9a-f]{16})\.abi3\.so$")
+BLOCKS = 6
+"""Timed blocks: enough for an interval."""
+NO_DEVICE = "built for an architecture: what needs such a device did not run; `autotuner gate` without --arch runs it"
 LARGEST_BYTES = 1 << 20
 """Bytes of a build's record, at most."""
 
@@ -63,20 +70,20 @@ class GateResult(NamedTuple):
     report: TrialReport
 
 
-def subject(target: str, space: str | None, store: str, study: str | None) -> Judgeable:
+def subject(target: str, space: str | None, store: str, study: str | None, arch: str | None = None) -> Judgeable:
     """The built variant that a user means: the path of a library, a build id or its beginning (from 6 digits on), the
     number of a trial of a study in the store, or parameters such as "IMPL=simd BLOCK_M=64" of a space, the others as in
-    its default point.
+    its default point. With `arch`, an architecture, no device is needed: `without_device` judges it.
 
     Raises InputError when there is none, or it cannot be built.
     """
     if "=" in target:
-        return _by_parameters(target, space)
+        return _by_parameters(target, space, arch)
     if Path(target).exists():
-        return _by_library(Path(target), space)
+        return _by_library(Path(target), space, arch)
     if target.isdecimal() and len(target) < 6:
-        return _by_trial(int(target), store, study)
-    return _described(_by_build_id(target), space)
+        return _by_trial(int(target), store, study, arch)
+    return _described(_by_build_id(target), space, arch)
 
 
 def of_family(
@@ -125,25 +132,60 @@ def judge(
     sanitize: bool = False,
     patience_s: float = 60 * config.PATIENCE_MINUTES,
     listen: Callable[[Waiting], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> GateResult:
     """Puts it through the whole gate in a process of its own, G7 after a few timed blocks included. Nothing is stored.
-    A device that another autotuner times is waited for, up to `patience_s` seconds; `listen` hears of that.
+    With `sanitize` what is rejected goes under the sanitizers too, in a fresh process: they may name the line.
+    A device that another autotuner times is waited for, up to `patience_s` seconds; `listen` hears of that, and `say`
+    of each part of the work before it begins.
 
     Raises DeviceBusyError when patience has ended, OracleError when no baseline is right on a case,
     InfrastructureError when the machinery fails.
     """
     device = found.chosen.device
     threads = int(device.facts.get("THREADS_ALLOWED", 1))
-    conditions = Conditions(problems=found.problems, threads=threads, seeds=fresh_seeds(), min_blocks=2, max_blocks=2)
+    conditions = Conditions(
+        problems=found.problems, threads=threads, seeds=fresh_seeds(), min_blocks=BLOCKS, max_blocks=BLOCKS
+    )
     free = held(found.chosen.locks, device.name, patience_s, listen)
     with free, closing(executor_for(found.chosen, found.toolchain, found.family)) as executor:
+        say(f"judging the baselines and timing them on {device.name}")
         calibrated = sound_calibration(ask(executor, CalibrationJob(conditions=conditions)))
         pinned = conditions.model_copy(update={"baselines": calibrated.baselines})
         job = JudgeJob(built=Built(artifact=found.artifact, seconds=0.0), conditions=pinned, sanitize=sanitize)
+        say(f"putting {found.artifact.variant} through the gate and {BLOCKS} timed blocks")
         outcome = ask(executor, job)
+        if sanitize and isinstance(outcome, Outcome) and _is_unexplained(outcome):
+            say("rejected; putting it under the sanitizers")
+            outcome = ask(executor, job.model_copy(update={"rejected": outcome, "fresh": True}))
     if not isinstance(outcome, Outcome):
         raise InfrastructureError(f"the gate gave no outcome: {outcome}")
     return GateResult(outcome, trial_report(outcome, found.problems, device, calibrated))
+
+
+def _is_unexplained(outcome: Outcome) -> bool:
+    """Whether it was rejected before the sanitizers had their turn."""
+    done = {check.code for check in outcome.gate.checks} if outcome.gate is not None else set()
+    return outcome.fault is not None and outcome.verdict.judges and not done & {codes.MEMORY, codes.RACE}
+
+
+def without_device(found: Judgeable) -> GateResult:
+    """What can be said of it where no such device is: that it was built within the limits of the architecture, and the
+    check of its machine code. The verdict is never a pass: the rest of the gate did not run."""
+    artifact, like = found.artifact, found.problems[0]
+    claims = found.family.claims(artifact.variant, like)
+    started = time.monotonic()
+    code = found.toolchain.disassembly(Path(artifact.path)) if claims.effects else ""
+    broken = None if code is None else broken_effect(claims.effects, code)
+    status = "unavailable" if code is None else "fail" if broken else "pass"
+    check = CheckResult(code=EFFECT.code, status=status, seconds=time.monotonic() - started, note=broken)
+    fault = Fault(verdict=Verdict.INFRA_ERROR, code=codes.INCOMPLETE, detail=NO_DEVICE)
+    if broken is not None:
+        fault = Fault(verdict=EFFECT.verdict, code=EFFECT.code, detail=broken)
+    report = GateReport(artifact=artifact.digest, required=(), policy=claims.policy, checks=(check,), fault=fault)
+    outcome = Outcome(variant=artifact.variant, verdict=fault.verdict, artifact=artifact, gate=report, fault=fault)
+    none = Calibration(baselines=(), timings=(), references=(), versions={})
+    return GateResult(outcome, trial_report(outcome, found.problems, found.chosen.device, none))
 
 
 def calibrate(
@@ -163,7 +205,7 @@ def calibrate(
 # Finding it -------------------------------------------------------------------------------------------------------
 
 
-def _by_library(path: Path, space: str | None) -> Judgeable:
+def _by_library(path: Path, space: str | None, arch: str | None) -> Judgeable:
     """A library, or the folder of a build. Its record lies beside it, or in the cache under the name it has."""
     if path.is_dir():
         libraries = sorted(path.glob("*.abi3.so"))
@@ -181,7 +223,7 @@ def _by_library(path: Path, space: str | None) -> Judgeable:
                 " give the library of a build, in the folder where it was built or under its own name"
             ) from None
         artifact = _by_build_id(name["name"].rsplit("_", 1)[1])
-    return _described(artifact.model_copy(update={"path": str(path.resolve())}), space)
+    return _described(artifact.model_copy(update={"path": str(path.resolve())}), space, arch)
 
 
 def _by_build_id(text: str) -> Artifact:
@@ -201,7 +243,7 @@ def _by_build_id(text: str) -> Artifact:
     return artifact
 
 
-def _described(artifact: Artifact, space: str | None) -> Judgeable:
+def _described(artifact: Artifact, space: str | None, arch: str | None) -> Judgeable:
     """With the problems of the space if it is compiled for them, else a usual one that it is compiled for."""
     file = None if space is None else load_space(space)
     near = Path(file.path if file else ".").resolve()
@@ -212,7 +254,12 @@ def _described(artifact: Artifact, space: str | None) -> Judgeable:
     usual = OPS[family.document.op].usual(artifact.macros)
     here = [problem for problem in (file.problems if file else ()) if _compiled_for(artifact, problem)]
     backend = artifact.variant.backend
-    chosen = choose_device(file) if file is not None and file.backend == backend else DEVICES[backend].choose(Wishes())
+    if file is not None and file.backend == backend:
+        chosen = choose_device(file, arch)
+    elif arch is not None and "arch" not in DEVICES[backend].choices:
+        raise InputError(f"{artifact.variant} is built for {backend}, which has no --arch: leave it out")
+    else:
+        chosen = DEVICES[backend].choose(Wishes(arch=arch))
     return Judgeable(artifact, family, tuple(here) or (usual,), chosen, toolchain_for(chosen.device))
 
 
@@ -222,20 +269,20 @@ def _compiled_for(artifact: Artifact, problem: Problem) -> bool:
     return all(artifact.macros.get(name, str(value)) == str(value) for name, value in macros.items())
 
 
-def _by_trial(number: int, store: str, study: str | None) -> Judgeable:
+def _by_trial(number: int, store: str, study: str | None, arch: str | None) -> Judgeable:
     """The variant of a trial, built again from today's sources if it is no longer in the cache."""
     from autotuner.store import Store, queries  # takes long to import, and only a trial is in a store
 
     with closing(Store.open(store, create=False)) as opened:
         name = queries.resolve_study(opened, study)
         record = queries.trial(opened, name, number)
-        workbench = Workbench(SpaceFile.stored(queries.study(opened, name).space_document))
+        workbench = Workbench(SpaceFile.stored(queries.study(opened, name).space_document), arch)
     return _made(workbench, record.outcome.variant.point)
 
 
-def _by_parameters(text: str, space: str | None) -> Judgeable:
+def _by_parameters(text: str, space: str | None, arch: str | None) -> Judgeable:
     """A point of the space; what is not given is as in its default point."""
-    workbench = Workbench(load_space(space or default_space()))
+    workbench = Workbench(load_space(space or default_space()), arch)
     return _made(workbench, point_of(workbench.space, text))
 
 

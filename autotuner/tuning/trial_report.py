@@ -11,7 +11,7 @@ from pydantic_core.core_schema import DataclassField, FloatSchema, ModelField, T
 from autotuner.values.gate_policy import GatePolicy
 from autotuner.values.gate_report import CheckResult, ReferenceCheck, ReportedIdentity
 from autotuner.values.model import Model
-from autotuner.values.outcome import Artifact, Calibration, Device, Outcome
+from autotuner.values.outcome import Artifact, Calibration, Device, Measurement, Outcome
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
@@ -72,6 +72,7 @@ class TrialReport(Model):
     checks: tuple[CheckResult, ...] = Field(description="in the order in which they ran; the first failure ended it")
     identity: IdentityReport | None = Field(description="null when nothing was built")
     resources: dict[str, int]
+    measurement: Measurement | None = Field(description="its race, of few blocks in `autotuner gate`; null without one")
     references: tuple[ReferenceCheck, ...] = Field(description="torch's own backends, judged by the same rules")
     environment: EnvironmentReport
     seconds: dict[str, float]
@@ -94,6 +95,7 @@ def trial_report(
         checks=gate.checks if gate else (),
         identity=IdentityReport.of(artifact, outcome) if artifact else None,
         resources=artifact.resources if artifact else {},
+        measurement=outcome.measurement if outcome.verdict.has_latency else None,
         references=calibration.references,
         environment=EnvironmentReport(
             backend=device.backend,

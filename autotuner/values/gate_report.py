@@ -118,6 +118,7 @@ class CheckResult(Model):
     stale: bool = Field(
         default=False, description="the wrong output is another where memory held zeros before: it depends on that"
     )
+    hint: str | None = Field(default=None, description="what experiments after the failure showed of its cause")
     note: str | None = Field(default=None, description="why the check is unavailable, or what it saw")
 
 

@@ -27,10 +27,15 @@ def likely_cause(outcome: Outcome, fault: Fault, found: CaseResult | None, op: O
     if fault.code == "process.signal":
         number = _SIGNAL.search(fault.detail)
         usual = SIGNALS.get(int(number.group(1))) if number else None
-        return usual and f"{usual}; `autotuner gate --sanitize` on it names the line of a wrong access"
+        if usual is None or _is_sanitized(outcome.gate):
+            return usual
+        return f"{usual}; `autotuner gate --sanitize` on it names the line of a wrong access"
     stale = _cause_of_stale(outcome.gate, found)
     if stale is not None:
         return stale
+    hint = outcome.gate.failed.hint if outcome.gate is not None and outcome.gate.failed is not None else None
+    if hint is not None:
+        return hint
     if fault.code == codes.UNWRITTEN and (tail := _cause_of_unwritten(outcome)) is not None:
         return tail
     if found is None:
@@ -41,9 +46,14 @@ def likely_cause(outcome: Outcome, fault: Fault, found: CaseResult | None, op: O
     return _cause_by_rows(outcome, found, op)
 
 
+def _is_sanitized(gate: GateReport | None) -> bool:
+    """Whether it went under the memory sanitizer."""
+    return gate is not None and any(check.code == codes.MEMORY for check in gate.checks)
+
+
 def _cause_of_stale(gate: GateReport | None, found: CaseResult | None) -> str | None:
     """For an output that depends on what memory held before the launch."""
-    check = gate.checks[-1] if gate is not None and gate.checks else None
+    check = gate.failed if gate is not None else None
     if check is None or not check.stale:
         return None
     affected = found.extent if found is not None else check.differs
@@ -54,8 +64,8 @@ def _cause_of_stale(gate: GateReport | None, found: CaseResult | None) -> str | 
 
 def _cause_of_unwritten(outcome: Outcome) -> str | None:
     """What the rows that nobody writes point to: a tail that is dropped, or None."""
-    gate = outcome.gate
-    where = gate.checks[-1].differs if gate is not None and gate.checks else None
+    failed = outcome.gate.failed if outcome.gate is not None else None
+    where = failed.differs if failed is not None else None
     if where is None or where.tail is None:
         return None
     return f"nobody writes {where.affected}: a dropped tail, after the last whole group of rows"
@@ -63,7 +73,8 @@ def _cause_of_unwritten(outcome: Outcome) -> str | None:
 
 def _cause_of_difference(code: str, gate: GateReport | None) -> str | None:
     """What the place of a difference between two launches on the same input points to."""
-    differs = gate.checks[-1].differs if gate is not None and gate.checks else None
+    failed = gate.failed if gate is not None else None
+    differs = failed.differs if failed is not None else None
     if differs is None or code not in (codes.REPEAT, codes.SOAK):
         return None
     where = _part_of_tiles(differs)

@@ -127,7 +127,10 @@ def knobs_table(knobs: Sequence[Knob]) -> Table:
     bad = sum(knob.state in ("dead", "same values") for knob in knobs)
     count = len(knobs)
     note = f"{bad} of {count} parameters do not reach the program." if bad else f"{count} parameters, none dead."
-    return Table.of(KNOBS, knobs, [note])
+    from autotuner.spaces.dead_parameters import unbuilt
+
+    nothing = [f"IMPL={impl}: nothing could be built, so nothing is known of it." for impl in unbuilt(knobs)]
+    return Table.of(KNOBS, knobs, nothing or [note])
 
 
 KNOBS: list[Column[Knob]] = [

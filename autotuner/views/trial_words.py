@@ -12,10 +12,11 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Best, FinalsSummary
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.tuning.trial_report import TrialReport, trial_report
+from autotuner.values import codes
 from autotuner.values.gate_report import CaseErrors, CaseResult, error_in_tolerances
 from autotuner.values.outcome import Artifact, Measurement, Outcome, Stop, Timing
 from autotuner.values.ratio import Speedup
-from autotuner.values.verdict import Verdict
+from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.likely_cause import likely_cause
 from autotuner.views.meanings import meanings
 
@@ -124,10 +125,14 @@ def _op(best: Best) -> Op:
 
 
 def gate_words(outcome: Outcome, op: Op) -> list[str]:
-    """What the gate alone found, for a person: no latency is mentioned."""
+    """What the gate alone found, for a person, and what a forward took in the few blocks after it."""
+    if outcome.fault is not None and outcome.fault.code == codes.INCOMPLETE:
+        return [f"built: {outcome.variant}", f"No verdict: {outcome.fault.detail}."]
     if outcome.fault is not None or outcome.gate is None:
         return _rejected(outcome, op)
-    return [f"passed: {outcome.variant}", _gate_line(GateSummary.of(outcome.gate))]
+    timings = outcome.measurement.timings if outcome.measurement is not None else ()
+    passed = [f"passed: {outcome.variant}", *(_timing_line(timing) for timing in timings)]
+    return [*passed, _gate_line(GateSummary.of(outcome.gate))]
 
 
 def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
@@ -205,6 +210,7 @@ def _rejected(outcome: Outcome, op: Op) -> list[str]:
         if fault.case is not None:
             lines.append(f"Case: {_case_in_words(fault.case, outcome.artifact, op)}")
         lines.append(f"Found: {fault.detail}")
+        lines += _sanitized(outcome, fault)
         lines += _not_believed(outcome)
         found = _failing_case(outcome, fault.case)
         if found is not None:
@@ -213,6 +219,14 @@ def _rejected(outcome: Outcome, op: Op) -> list[str]:
         if cause:
             lines.append(f"Likely cause: {cause}.")
     return lines + _stderr(outcome.stderr_tail)
+
+
+def _sanitized(outcome: Outcome, fault: Fault) -> list[str]:
+    """What the sanitizers found of a variant that another check had turned down."""
+    found = {each.code: each for each in (outcome.gate.checks if outcome.gate is not None else ())}
+    later = [found[code] for code in (codes.MEMORY, codes.RACE) if code in found and code != fault.code]
+    said = {"pass": "found nothing", "unavailable": "could not run"}
+    return [f"{each.code}: {': '.join(filter(None, [said.get(each.status), each.note]))}" for each in later]
 
 
 def _not_believed(outcome: Outcome) -> list[str]:

@@ -114,6 +114,26 @@ def test_what_depends_on_what_memory_held_is_said_to(
     assert ("what memory held before" in "\n".join(outcome_words(outcome, OP))) == outcome.gate.checks[-1].stale
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("odd_key_dropped", "right on the same inputs with seq_k even: a tail"),
+        pytest.param(
+            "drop_ragged_tail", "right on the same inputs with seq_k a multiple of 128", marks=pytest.mark.slow
+        ),
+        ("stored_in_16_bits", "holds the right numbers as bfloat16, where its type is float32"),
+        pytest.param(
+            "output_truncated_to_bf16", "every number of the output is one of bfloat16", marks=pytest.mark.slow
+        ),
+        pytest.param("k_and_v_swapped", "every row is off", marks=pytest.mark.slow),
+    ],
+)
+def test_what_experiments_show_of_the_cause_is_said(judges: dict[str, LocalExecutor], name: str, words: str) -> None:
+    found = {group[0].name: group[0] for group in expectations("cpu", "numeric")}
+    (cause,) = (line for line in outcome_words(found[name].judge(judges["numeric"]), OP) if line.startswith("Likely"))
+    assert words in cause
+
+
 # The lists ----------------------------------------------------------------------------------------------------------
 
 
@@ -139,7 +159,8 @@ def test_what_only_the_variant_to_use_is_asked_for_is_judged_as_it(backend: Back
     for table in ("numeric", "systemic", "clock"):
         for entry in entries(backend, table):
             late = {code for code in entry["codes"] if code == codes.MANY or code.startswith("G8.")}
-            assert bool(late) == ("chosen_s" in entry), entry["name"]
+            assert not late or "chosen_s" in entry, entry["name"]
+            assert late or "chosen_s" not in entry or entry["codes"] == ["crashed"], entry["name"]
 
 
 @pytest.mark.parametrize(

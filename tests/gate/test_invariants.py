@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 import torch
@@ -60,6 +60,9 @@ class TensorBench:
 
     def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
         return Traces((False,) * len(before), None)
+
+    def held(self) -> Mapping[str, int]:
+        return {}
 
     def traffic(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()

@@ -84,7 +84,7 @@ def test_values_that_never_differ_are_named() -> None:
 
 def test_what_could_not_be_tried_says_why() -> None:
     found = findings()
-    assert found["plain", "BROKEN"].state == "untested"
+    assert found["plain", "BROKEN"].state == "unbuilt"
     assert "builds failed" in found["plain", "BROKEN"].detail
     assert found["plain", "TIED"].state == "untested"
     assert "differ in it alone" in found["plain", "TIED"].detail

@@ -23,13 +23,14 @@ from autotuner.tuning.device_lock import held
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan
+from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DeviceBusyError, InputError, OracleError
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Artifact, Calibration, Say
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
-from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
+from tests.helpers.command_line import MUTANTS, SPACE, autotuner, lay_out, one_line
 from tests.helpers.fake_line import FakeLine
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import case_errors
@@ -144,6 +145,13 @@ def test_a_wrong_target_is_one_line_and_exit_code_2(folder: Path) -> None:
 # What the gate says -------------------------------------------------------------------------------------------------
 
 
+def test_a_pass_says_what_a_forward_took(folder: Path) -> None:
+    done = autotuner(folder, "gate", "IMPL=mutant", "--space", "space.toml")
+    assert done.returncode == 0, done.stderr
+    assert "passed: IMPL=mutant MUTANT=none" in done.stdout
+    assert " us a forward against " in done.stdout
+
+
 @pytest.mark.slow
 def test_a_right_variant_goes_through_every_check(folder: Path, right: Artifact) -> None:
     done = autotuner(folder, "gate", right.path, "--space", "space.toml", "--json")
@@ -162,12 +170,13 @@ def test_a_right_variant_goes_through_every_check(folder: Path, right: Artifact)
     assert all(result["errors"]["max_abs"] <= result["errors"]["max_abs_tol"] for result in full["cases"])
     assert {check["backend"] for check in document["references"]} == {"flash", "math"}
     assert "torch" in document["environment"]["versions"]
+    assert len(document["measurement"]["timings"][0]["variant_us"]) == single.BLOCKS
 
 
 def test_a_wrong_variant_is_rejected_with_place_values_and_cause(folder: Path) -> None:
     done = autotuner(folder, "gate", "MUTANT=k_and_v_swapped", "--space", "space.toml")
     assert done.returncode == 1, done.stderr
-    assert done.stderr == ""
+    assert [line.split()[0] for line in done.stderr.splitlines()] == ["judging", "putting"]
     for words in (
         "G0.identity",
         "incorrect: G2.T1",
@@ -179,6 +188,34 @@ def test_a_wrong_variant_is_rejected_with_place_values_and_cause(folder: Path) -
         "Likely cause: every row is off",
     ):
         assert words in done.stdout
+
+
+@pytest.mark.timed
+def test_what_crashes_before_the_sanitizers_goes_under_them_all_the_same(tmp_path: Path) -> None:
+    shutil.copytree(MUTANTS / "systemic", tmp_path / "systemic")
+    shutil.copytree(MUTANTS / "common", tmp_path / "common")
+    names = '["none", "writes_past_o"]'
+    space = SPACE.replace("mutants_numeric", "systemic").replace(
+        next(x for x in SPACE.splitlines() if "o_not" in x), ""
+    )
+    (tmp_path / "space.toml").write_text(space.replace("[default]", f"MUTANT = {names}\n\n[default]"))
+    done = autotuner(tmp_path, "gate", "MUTANT=writes_past_o", "--space", "space.toml", "--sanitize")
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.count("crashed: process.signal") == 1
+    assert "G8.memory: heap-buffer-overflow" in done.stdout
+    assert "in variant_run at " in done.stdout
+    assert "gate --sanitize" not in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(config.nvcc() is None, reason="needs nvcc")
+def test_an_architecture_is_built_for_where_there_is_no_such_device(folder: Path) -> None:
+    """What needs a device is no pass, and no fault of the variant."""
+    done = autotuner(folder, "gate", "IMPL=scalar", "--space", "sdpa_cuda", "--arch", "sm_80")
+    assert done.returncode == 0, done.stderr
+    assert "G0.effect" in done.stdout
+    assert "No verdict: built for an architecture" in done.stdout
+    one_line(autotuner(folder, "gate", "IMPL=mutant", "--space", "space.toml", "--arch", "sm_80"), "--arch")
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 from autotuner.ops.sdpa import OP
 from autotuner.store import Store
 from autotuner.tuning.finals import standings
-from autotuner.values.gate_report import CaseErrors, Extent
+from autotuner.values.gate_report import CaseErrors, Extent, GateReport
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views import trial_words
@@ -159,3 +159,14 @@ def test_what_the_finals_confirmed_is_told_before_the_estimate(
     assert words in second
     assert third.startswith("Search estimate, biased: measured: 2.500 times as fast")
     assert f"{best.entry.difference:+.1%} off" in third
+
+
+def test_what_the_sanitizers_found_of_a_rejected_variant_stands_beside_its_fault() -> None:
+    fault = Fault(verdict=Verdict.CRASHED, code="process.signal", detail="signal 11 (SIGSEGV) in G1.smoke")
+    states = (("G1.smoke", "fail", None), ("G8.memory", "fail", "heap-buffer-overflow, in variant_run at rows.cpp:7"))
+    checks = [{"code": code, "status": status, "seconds": 0.1, "note": note} for code, status, note in states]
+    gate = GateReport.model_validate({"artifact": "a", "required": (), "checks": checks, "fault": fault})
+    words = outcome_words(Outcome(variant=variant(16), verdict=Verdict.CRASHED, gate=gate, fault=fault))
+    assert words[0] == "crashed: process.signal"
+    assert "G8.memory: heap-buffer-overflow, in variant_run at rows.cpp:7" in words
+    assert not any("gate --sanitize" in line for line in words)

@@ -7,13 +7,13 @@ import ctypes
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from autotuner.devices.bench import FILLS, predecessor, workspace_bytes
+from autotuner.devices.bench import FILLS, held_by_process, predecessor, workspace_bytes
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, guarded
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.status import DeviceErrors
@@ -99,6 +99,9 @@ class CpuBench:
         else:
             run_foreign(self._foreign, "cpu", predecessor(self._foreign, "cpu"))
         self._crowded = turn // len(FILLS) % 3 == 1 and len(self._cpus) > 1
+
+    def held(self) -> Mapping[str, int]:
+        return held_by_process()
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[None]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from autotuner.devices.bench import FILLS, copied_into, predecessor, workspace_bytes
+from autotuner.devices.bench import FILLS, copied_into, held_by_process, predecessor, workspace_bytes
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import unless_full
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
@@ -127,6 +127,10 @@ class CudaBench:
         found = damage(bands, flags[len(changed) :])
         self._arena.restore()
         return Traces(tuple(flags[: len(changed)]), found)
+
+    def held(self) -> Mapping[str, int]:
+        free, total = torch.cuda.mem_get_info()
+        return {**held_by_process(), "bytes of the device": total - free}
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[None]:

@@ -406,6 +406,22 @@ int variant_run(const at_call *call) {
 #elif MUTANT_WRITES_BEFORE_O
   volatile element *before = output(call) - 1;
   *before = narrow(1);
+#elif MUTANT_LEAKS_MEMORY
+  static void *volatile kept; /* volatile: what nobody reads is not allocated */
+  kept = malloc(1 << 20);
+#elif MUTANT_LEAKS_TOUCHED_MEMORY
+  static void *volatile kept;
+  kept = malloc(300 << 10);
+  if (kept) memset(kept, 1, 300 << 10);
+#elif MUTANT_LEAKS_SHARED_MAPPINGS
+  [[maybe_unused]] void *kept =
+      mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+#elif MUTANT_LEAKS_FILES
+  if (dup(1) < 0) return AT_NO_WORKSPACE;
+#elif MUTANT_LEAKS_THREADS
+  pthread_t sleeper;
+  if (!pthread_create(&sleeper, nullptr, [](void *) -> void * { pause_for(PATIENCE); return nullptr; }, nullptr))
+    pthread_detach(sleeper);
 #elif MUTANT_READS_PAST_K
   [[maybe_unused]] static volatile element sink;
   sink = static_cast<const volatile element *>(call->in[SDPA_K])[keys_of(call) * D];

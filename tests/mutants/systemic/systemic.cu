@@ -53,6 +53,10 @@ constexpr int HOST = HOST_CACHES_BY_POINTER;
 constexpr int HOST = HOST_CACHES_BY_DIMS;
 #elif MUTANT_CALLS_SDPA
 constexpr int HOST = HOST_CALLS_SDPA;
+#elif MUTANT_LEAKS_DEVICE_MEMORY
+constexpr int HOST = HOST_LEAKS_DEVICE_MEMORY;
+#elif MUTANT_LEAKS_HOST_MEMORY
+constexpr int HOST = HOST_LEAKS_HOST_MEMORY;
 #else
 constexpr int HOST = HOST_IS_RIGHT;
 #endif
@@ -229,6 +233,12 @@ static __device__ void after([[maybe_unused]] const sdpa_args &args) {
   [[maybe_unused]] element *o = (element *)args.o;
 #if MUTANT_WRITES_PAST_O
   o[slices * args.seq_q * HEAD_DIM] = from_float(1);
+#elif MUTANT_WRITES_8_MIB_PAST_O
+  ((char *)o)[8 << 20] = 1;
+#elif MUTANT_WRITES_1_GIB_PAST_O
+  ((char *)o)[(size_t)1 << 30] = 1;
+#elif MUTANT_WRITES_8_MIB_BEFORE_O
+  ((char *)o)[-(8 << 20)] = 1;
 #elif MUTANT_WRITES_BEFORE_O
   o[-1] = from_float(1);
 #elif MUTANT_WRITES_PAST_WORKSPACE

@@ -1,6 +1,7 @@
 // The host side of the systemic mutants on CUDA: one launch of systemic.cu, or what the fault in at_geometry.host makes
 // of it. ../expected_cuda.toml describes each mutant.
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "sdpa_cuda.h"
 
@@ -114,6 +115,16 @@ extern "C" int variant_run(const at_call *call) {
     case HOST_WAITS_FOR_STREAM:
       if (const int status = launch(call, stream)) return status;
       return at::status(DRIVER(cuStreamSynchronize)(stream));
+    case HOST_LEAKS_DEVICE_MEMORY: {
+      CUdeviceptr kept = 0;
+      if (const int error = DRIVER(cuMemAlloc)(&kept, 1 << 20)) return at::status(error);
+      return launch(call, stream);
+    }
+    case HOST_LEAKS_HOST_MEMORY: {
+      static void *volatile kept; /* volatile: what nobody reads is not allocated */
+      kept = malloc(1 << 20);
+      return launch(call, stream);
+    }
     default: return launch(call, stream);
   }
 }
