@@ -42,7 +42,8 @@ def _stored_as(output: Tensor, reference: Tensor) -> str | None:
     """The bits of the output, taken for numbers of another type, are the right ones."""
     memory, count = output.contiguous().flatten(), reference.numel()
     for name, dtype in DTYPES.items():
-        if dtype == output.dtype:
+        wider = dtype.itemsize // output.dtype.itemsize
+        if dtype == output.dtype or (wider and len(memory) % wider):  # what does not divide is viewed as no other
             continue
         numbers = memory.view(dtype)[:count].double()
         if len(numbers) < count:

@@ -96,7 +96,12 @@ class JobProcess:
         stamps, stamp_writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         arguments = (job_reader, reply_writer, stamp_writer, key, folder, role)
         self._process = server.context.Process(target=serve, args=arguments, daemon=True)
-        self._server = server.start(self._process)
+        try:
+            self._server = server.start(self._process)
+        except BaseException:
+            stamps.close()
+            stamp_writer.close()
+            raise
         job_reader.close()
         reply_writer.close()
         stamp_writer.close()

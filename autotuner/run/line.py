@@ -7,6 +7,7 @@ What imports torch is imported where it is used: the driver, which makes a facto
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -197,7 +198,8 @@ class GatedLine:
         misconduct = None
         if passed is None and artifact.path:
             folder = Path(artifact.path).parent
-            misconduct = self._toolchain.misconduct(folder, threads, claims.state is not None)
+            with suppress(FileNotFoundError):  # a library that was put there alone: it is none that was built
+                misconduct = self._toolchain.misconduct(folder, threads, claims.state is not None)
         if misconduct is not None:  # loaded, it might run
             return gate.not_loaded(artifact, claims, subject, checks.CONDUCT, misconduct)
         try:

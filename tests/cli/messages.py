@@ -135,6 +135,7 @@ REFUSALS = (
     ("finals", "--aa", "--blocks", "1"),
     ("gate",),
     ("gate", "0", "--reference"),
+    ("gate", "IMPL=plain", "--space", "right.toml", "--arch", "sm_90", "--sanitize"),
     ("gate", "0", "--threads", "2"),
     ("status", "--show", "everything"),
     *((name,) for name in program.MOVED),

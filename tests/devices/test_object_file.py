@@ -176,10 +176,6 @@ def test_debug_information_is_not_the_program(tmp_path: Path) -> None:
     assert hash_of(tmp_path, ADDS) == hash_of(tmp_path, ADDS, "-g")
 
 
-def test_objects_of_intermediate_code_are_never_taken_for_the_same_program(tmp_path: Path) -> None:
-    assert hash_of(tmp_path, ADDS, "-flto") != hash_of(tmp_path, ADDS.replace("+ 1", "+ 2"), "-flto")
-
-
 def test_variants_that_differ_in_a_dead_parameter_are_one_program(kernel_root: Path, toolchain: CpuToolchain) -> None:
     kernel = Family.load(kernel_root / "tiny")
 

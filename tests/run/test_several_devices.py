@@ -123,10 +123,10 @@ def test_a_killed_process_that_takes_its_time_to_go_holds_up_only_its_lane(monke
     """As one does whose kernel hangs on a GPU."""
     with closing(two_lanes(check=1)) as executor:
         told(executor, 1)
-        executor.submit(judge_job("sleep", MS=20000), 0)
+        executor.submit(judge_job("dies"), 0)
         with monkeypatch.context() as patch:
             patch.setattr(JobProcess, "has_gone", False)
-            assert outcome(executor.wait(60)).verdict == Verdict.HUNG
+            assert outcome(executor.wait(60)).verdict == Verdict.CRASHED
             waiting = executor.submit(judge_job(), 0)
             following = [executor.submit(judge_job(), 1) for _ in range(2)]
             assert numbers_of(executor, 2) == following

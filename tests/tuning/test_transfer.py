@@ -8,11 +8,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from autotuner.cli.app import app
+from autotuner.devices import Chosen
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
-from autotuner.tuning import transfer
+from autotuner.tuning import transfer, workbench
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan, Start
@@ -194,6 +197,34 @@ def test_known_points_that_are_the_contrary_of_the_truth_are_unlearned(store: St
 
 
 # The command line ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+    """`autotuner tune` on the simulated device."""
+
+    class Simulated(workbench.Workbench):
+        def __init__(self, file: SpaceFile, arch: str | None = None, devices: str | None = None) -> None:
+            self.chosen, self.device, self.built_from = Chosen(simulated.DEVICE), simulated.DEVICE, ""
+            self.space = Space.enumerate(file, self.device.facts)
+            self.conditions = simulated.conditions().model_copy(update={"problems": file.problems})
+
+        def executor(self) -> InlineExecutor:
+            return InlineExecutor(simulated.backend())
+
+    monkeypatch.setattr(workbench, "Workbench", Simulated)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.toml").write_text(simulated.TOML)
+    (tmp_path / "two.toml").write_text(simulated.TOML.replace("heads = 2", "heads = 4"))
+
+    def run(space: str, *arguments: str) -> tuple[int, str]:
+        words = ["tune", f"{space}.toml", "--trials", "14", "--no-finals", "--store", "studies.db", *arguments]
+        done = CliRunner().invoke(app, words)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.exit_code, done.output
+
+    return run
 
 
 def test_a_sweep_may_begin_with_points_of_ones_own(tune: Callable[..., tuple[int, str]], tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ FIELDS = {
     "Improvement": "trial at judged seconds speedup confirmed",
     "VerdictCost": "verdict trials seconds share each_seconds build_seconds gate_seconds race_seconds",
     "ValueCoverage": "parameter value points judged right best best_confirmed",
-    "BaselineTime": "run at host problem baseline us beside_us disturbed pinned",
+    "BaselineTime": "run at host problem baseline us beside_us pinned",
     "Comparison": "first second shared faster speedup variant_ratio only_right_in_first only_right_in_second",
     "Device": "name host backend model health worker seen_at reason words remedy changed_at",
     "Sweep": "number key name group backend problems state asked_to study place priority trials minutes judged"

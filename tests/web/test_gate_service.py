@@ -99,7 +99,7 @@ def test_a_right_one_passes_with_its_report(judging: TestClient, shown: dict[str
     answer = judging.post("/api/v1/gate", headers=shown, json=ASKED)
     assert answer.status_code == 200, answer.text
     report = answer.json()
-    assert report["verdict"] == "measured"
+    assert report["verdict"] == "measured", report["fault"]
     assert {check["status"] for check in report["checks"]} <= {"pass", "unavailable"}
 
 

@@ -97,7 +97,7 @@ def disassemble(path: Path) -> str | None:
     objdump = shutil.which("objdump")
     if objdump is None:
         return None
-    command = [objdump, "-d", "--no-show-raw-insn", str(path)]
+    command = [objdump, "-dr", "--no-show-raw-insn", str(path)]  # what is called is named by relocations
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
