@@ -90,10 +90,9 @@ def took(found: dict[str, Any] | None) -> str:
         return ""
     asked = "".join(f"{name}={value}, " for name, value in found["asked"].items())
     where = f"{asked}{found['cpus']} CPUs, torch {found['torch']}, {found['when'][:10]}; `{found['command']}`"
-    beside = f"Installing took {found['before_s']:.0f} s before, waiting for a calm machine {found['waited_s']:.0f} s"
     return (
         f"\n\nThe search took {found['search_s']:.0f} s and the finals {found['finals_s']:.0f} s,"
-        f" {whole(found) / 60:.1f} minutes together. {beside} beside these ({where})."
+        f" {whole(found) / 60:.1f} minutes together, after {found['before_s']:.0f} s of installing ({where})."
     )
 
 

@@ -41,8 +41,8 @@ MOST_IN_BATCH = 4096
 
 def _conduct(launching: Launching) -> str | None:
     """The host's code keeps to what a variant may do; a note where kernel.toml gives a reason to do more."""
-    if launching.evidence.misconduct is not None:
-        raise Failed(launching.evidence.misconduct)
+    if launching.evidence.unread is not None:
+        raise Unavailable(launching.evidence.unread)
     return launching.claims.state
 
 

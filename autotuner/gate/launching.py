@@ -35,8 +35,9 @@ class Evidence(NamedTuple):
     """What each of the op's baselines that takes the case answers, by its name."""
     changes_floats: Callable[[], bool]
     """Whether a launch has left the float environment changed."""
-    misconduct: str | None = None
-    """What the artifact's code does that it may not, in words; found before its library is loaded."""
+    unread: str | None = None
+    """Why the artifact's host code could not be looked at before its library was loaded; what it may not do has ended
+    the gate there."""
 
 
 class Launching:

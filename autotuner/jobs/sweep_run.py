@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 LEAST_S = 5.0
 """Seconds without which no finals are begun."""
+PROOF_S = 8.0
+"""Seconds over the time that finals may take to end what they have begun: the judging of the variant to use comes last,
+and without it the races before it confirm nothing."""
 SUSPICIOUS = 4
 """Trials in a row that the machinery could not judge, after which a worker has its device probed."""
 
@@ -222,7 +225,8 @@ class SweepRun:
         request, failed = self._request, ""
         self._listener.confirms()
         try:
-            until, seconds = time.monotonic() + self._left_s, min(request.finals_s, max(0.0, self._left_s))
+            seconds = min(request.finals_s, max(0.0, self._left_s))
+            until = time.monotonic() + self._left_s + PROOF_S
             trials = here.retrials(self._store, study, executor, self._hear, seconds, self.beat, until)
             Finals(trials, here.default_digest).run()
         except LeaseLostError:

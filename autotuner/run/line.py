@@ -7,7 +7,6 @@ What imports torch is imported where it is used: the driver, which makes a facto
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -195,18 +194,20 @@ class GatedLine:
             return passed.report.extended(*sanitized(tool, artifact, cases, say, levels))
         subject = Subject(conditions.compiled_for, self._device.streams, matrix.bounded)
         claims, threads = matrix.claims, artifact.variant.parameters.get("THREADS", 1) != 1
-        misconduct = None
+        misconduct = unread = None
         if passed is None and artifact.path:
             folder = Path(artifact.path).parent
-            with suppress(FileNotFoundError):  # a library that was put there alone: it is none that was built
+            try:
                 misconduct = self._toolchain.misconduct(folder, threads, claims.state is not None)
+            except FileNotFoundError as error:
+                unread = f"{error.filename} is not there"
         if misconduct is not None:  # loaded, it might run
             return gate.not_loaded(artifact, claims, subject, checks.CONDUCT, misconduct)
         try:
             variant = LoadedVariant(artifact)
         except ImportError as error:
             return gate.not_loaded(artifact, claims, subject, checks.IDENTITY, f"the library cannot be loaded: {error}")
-        launching = self._launching(artifact, variant, matrix, conditions, say)
+        launching = self._launching(artifact, variant, matrix, conditions, say, unread)
         if passed is None:
             report = gate.run(launching, subject, self._more)
         else:
@@ -214,13 +215,20 @@ class GatedLine:
         return report if report.fault is None else self._settled(report, report.fault)
 
     def _launching(
-        self, artifact: Artifact, variant: LoadedVariant, matrix: Matrix, conditions: Conditions, say: Say
+        self,
+        artifact: Artifact,
+        variant: LoadedVariant,
+        matrix: Matrix,
+        conditions: Conditions,
+        say: Say,
+        unread: str | None = None,
     ) -> Launching:
         from autotuner.gate.launching import Evidence, Launching
 
         bench = self._device.bench(variant, matrix)
         disassembly = partial(self._toolchain.disassembly, Path(artifact.path))
-        evidence = Evidence(self._device.truth, variant.identity, disassembly, self._answers, variant.changes_floats)
+        floats = variant.changes_floats
+        evidence = Evidence(self._device.truth, variant.identity, disassembly, self._answers, floats, unread)
         return Launching(artifact, matrix, bench, conditions, evidence, say)
 
     def _baseline_answers(self, case: Case, seed: int) -> Mapping[str, Tensors]:

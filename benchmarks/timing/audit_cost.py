@@ -5,8 +5,7 @@
 
 Each space is swept by `autotuner tune` as a user does, from an empty store, finals included. A row a sweep: trials,
 how many audits there were before a variant led and how many of finalists, their seconds, and those of the search and of
-the finals; what was waited for a calm machine counts in neither. Rows
-that the file holds of other devices, spaces or problems stay. With --hold no share may be 5 % or more.
+the finals. Rows that the file holds of other devices, spaces or problems stay. With --hold no share may be 5 % or more.
 """
 
 from __future__ import annotations

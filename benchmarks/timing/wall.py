@@ -1,20 +1,16 @@
-"""Where the wall time of a sweep goes, by when each line of its output came: installing, search, finals, waiting."""
+"""Where the wall time of a sweep goes, by when each line of its output came: installing, search, finals."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 BEGINS = re.compile(r"^\S+: [\d,]+ valid points")
 """The first line of a sweep."""
-WAITED = re.compile(r"^the machine is (?:calm|disturbed still,) after (\d+) s of waiting")
-"""A wait of the search that is over."""
-WAITED_IN_FINALS = re.compile(r"^finals: .*waited (\d+) s so far")
-"""All waits of the finals until then."""
 
 AT_ONCE = {"PYTHONUNBUFFERED": "1"}
 """For lines that come as they are written."""
@@ -54,27 +50,16 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) ->
 
 
 def phases(done: Run) -> dict[str, float]:
-    """Seconds of a sweep: before it (`before_s`: installing), of its search with the calibration and of its finals, and
-    those in which it waited for a calm machine, which are in neither. Raises ValueError where there was no sweep."""
+    """Seconds of a sweep: before it (`before_s`: installing), of its search with the calibration, and of its finals.
+    Raises ValueError where there was no sweep."""
     begun = next((line.at for line in done.lines if BEGINS.match(line.text)), None)
     if begun is None:
         raise ValueError("no sweep began")
     ended = next((line.at for line in done.lines if line.text.startswith("finals: ")), done.seconds)
-    search, finals = _seconds(done.lines, WAITED), _seconds(done.lines, WAITED_IN_FINALS)
-    waited = sum(search), max(finals, default=0.0)
-    found = {
-        "before_s": begun,
-        "search_s": ended - begun - waited[0],
-        "finals_s": done.seconds - ended - waited[1],
-        "waited_s": sum(waited),
-    }
+    found = {"before_s": begun, "search_s": ended - begun, "finals_s": done.seconds - ended}
     return {name: round(seconds, 1) for name, seconds in found.items()}
 
 
-def _seconds(lines: Iterable[Line], said: re.Pattern[str]) -> list[float]:
-    return [float(found[1]) for line in lines if (found := said.match(line.text))]
-
-
 def whole(found: Mapping[str, Any]) -> float:
-    """Seconds of a sweep, search and finals, on a calm machine."""
+    """Seconds of a sweep, search and finals."""
     return float(found["search_s"] + found["finals_s"])

@@ -219,16 +219,18 @@ def test_an_architecture_is_built_for_where_there_is_no_such_device(folder: Path
 
 
 @pytest.mark.slow
-def test_another_library_under_the_name_of_one_is_found(folder: Path, toolchain: CpuToolchain, right: Artifact) -> None:
+def test_another_library_under_the_name_of_one_is_found(
+    tmp_path: Path, folder: Path, toolchain: CpuToolchain, right: Artifact
+) -> None:
     """A stale binary: the file that should be one variant is the build of another, and has not even its name."""
     other = mutant(folder, toolchain, "k_and_v_swapped")
-    copy = folder / "stale"
+    copy = tmp_path / "stale"
     shutil.copytree(Path(right.path).parent, copy)
     shutil.copy(other.path, copy / Path(right.path).name)
     done = autotuner(folder, "gate", str(copy), "--space", "space.toml", "--json")
     assert done.returncode == 1, done.stderr
     document = report(done)
-    assert (document["verdict"], document["fault"]["code"]) == ("build_failed", "G0.identity")
+    assert (document["verdict"], document["fault"]["code"]) == ("build_failed", "G0.identity"), document["fault"]
     assert "cannot be loaded" in document["fault"]["detail"]
     assert [check["code"] for check in document["checks"]] == ["G0.identity"]
 

@@ -71,6 +71,7 @@ def test_a_death_is_reported_with_its_signal(swept: list[dict[str, Any]]) -> Non
     assert document["fault"]["system"]["signal"] in (4, 5)
     assert document["identity"]["reported"] is None
     assert [(check["code"], check["status"]) for check in document["checks"]] == [
+        ("G0.conduct", "pass"),
         ("G0.identity", "pass"),
         ("G1.smoke", "fail"),
     ]

@@ -117,7 +117,7 @@ COMPILER = (
 THREADS = (
     r"pthread_(create|join|detach|self|(attr|mutex|cond|barrier|spin)_\w+)|sched_yield|getpid|GOMP_parallel|omp_get_\w+"
 )
-FORBIDDEN = re.compile(r"\t(syscall|sysenter|int|rdtscp?|rdpmc|rdrand|rdseed|svc|mrs\s+\w+, cnt[vp]ct\w*)\b")
+FORBIDDEN = re.compile(r":\t(syscall|sysenter|int|rdtscp?|rdpmc|rdrand|rdseed|svc|mrs\s+\w+, cnt[vp]ct\w*)\b")
 IFUNC = ("STT_LOOS", "STT_GNU_IFUNC")
 """A symbol's type, of which pyelftools has two names."""
 AT_LOAD = (".init_array", ".preinit_array", ".ctors", ".fini_array", ".dtors")

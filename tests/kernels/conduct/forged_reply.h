@@ -11,13 +11,19 @@
 constexpr size_t KEY = 16, HEAD = 4;
 static const char BEGINS[] = "{\"number\":";
 
-/* The key stands in the process's memory before the JSON of a message that it has sent, behind the message's length. */
+/* Random bytes, and no text or pointers. */
+static inline bool is_random(const unsigned char *at) {
+  size_t zeros = 0, odd = 0;
+  for (size_t i = 0; i < KEY; ++i) zeros += at[i] == 0, odd += at[i] < 0x20 || at[i] > 0x7e;
+  return zeros < 2 && odd > 4;
+}
+
+/* The key stands in the process's memory before the JSON of a message that it has sent. */
 static inline bool key_in(const unsigned char *from, const unsigned char *to, unsigned char *key) {
-  for (const unsigned char *at = from + HEAD + KEY; at + sizeof BEGINS < to; at += 1) {
+  for (const unsigned char *at = from + KEY; at + sizeof BEGINS < to; at += 1) {
     at = static_cast<const unsigned char *>(memmem(at, size_t(to - at), BEGINS, sizeof BEGINS - 1));
     if (at == nullptr) return false;
-    const unsigned char *head = at - KEY - HEAD;
-    if (head[0] || head[1] || (head[2] << 8 | head[3]) < 30) continue;
+    if (!is_random(at - KEY)) continue;
     memcpy(key, at - KEY, KEY);
     return true;
   }
