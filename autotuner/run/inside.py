@@ -79,8 +79,10 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
     def enter(job: JudgeJob | RaceJob, say: Say) -> None:
         if outside:
             parts = outside.pop()
+            artifact = job.built.artifact if isinstance(job, JudgeJob) else None
+            if artifact is not None and artifact.path:  # it may lie outside of the cache
+                parts = parts._replace(reads=(*parts.reads, Path(artifact.path).parent))
             if parts.kind.references:
-                artifact = job.built.artifact if isinstance(job, JudgeJob) else None
                 draw_up(line().references(job.conditions, artifact), say)
             sanitizes = isinstance(job, JudgeJob) and (job.sanitize or job.checks_memory)
             cage.enter(parts, folder, Work(job.conditions.compiled_for.dtype, sanitizes))

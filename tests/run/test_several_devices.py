@@ -123,7 +123,7 @@ def test_a_killed_process_that_takes_its_time_to_go_holds_up_only_its_lane(monke
     """As one does whose kernel hangs on a GPU."""
     with closing(two_lanes(check=1)) as executor:
         told(executor, 1)
-        executor.submit(judge_job("dies"), 0)
+        executor.submit(judge_job("babbles_now"), 0)
         with monkeypatch.context() as patch:
             patch.setattr(JobProcess, "has_gone", False)
             assert outcome(executor.wait(60)).verdict == Verdict.CRASHED
