@@ -113,7 +113,8 @@ def test_a_forged_reply_runs_no_code_and_rejects_the_variant_in_one_line(
     assert done[0] == number
     fault = done[1].fault
     assert fault is not None
-    assert (done[1].verdict, fault.code, done[1].measurement) == (Verdict.CRASHED, "process.garbage", None), done[1].stderr_tail
+    ending = (done[1].verdict, fault.code, done[1].measurement)
+    assert ending == (Verdict.CRASHED, "process.garbage", None), done[1].stderr_tail
     assert words in fault.detail
     assert fault.detail.endswith("in G1.smoke")
     assert "\n" not in fault.detail
