@@ -103,6 +103,15 @@ def test_what_is_2_percent_faster_is_promoted() -> None:
     assert sum(end == (Stop.PROMOTED, rules.PROMOTION_BLOCKS) for end in ends) / 200 >= 0.98
 
 
+def test_what_is_far_faster_is_promoted_soon() -> None:
+    """And one that leads by just as much as that asks for hardly ever is."""
+    ends = [ended(1 / 1.3, seed) for seed in range(200)]
+    assert sum(end == (Stop.PROMOTED, rules.EARLY_BLOCKS) for end in ends) / 200 >= 0.98
+    draw = random.Random(5)
+    early = [rules.promoted_early(gains_of(1 / 1.25, rules.EARLY_BLOCKS, draw)) for _ in range(2000)]
+    assert sum(early) / 2000 <= rules.EARLY_ALPHA + 0.005
+
+
 def test_looking_often_is_paid_for() -> None:
     """Without a share of the error for each look an equal arm is lost far more often: the bound above can fail."""
     draw, lost = random.Random(3), 0
