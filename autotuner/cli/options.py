@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import typer
 
@@ -109,6 +109,10 @@ def wanted_sweep(
     start: Annotated[
         list[str] | None, typer.Option("--start", help='a point to judge first, as "IMPL=mma WARPS_M=4"; repeatable')
     ] = None,
+    first_points: Annotated[
+        Literal["all", "others", "none"],
+        typer.Option(help="begin with shipped points of similar problems; others: without those of nearly the same"),
+    ] = "all",
     until_converged: Annotated[
         bool, typer.Option("--until-converged", help="stop when what is left promises less than a tie")
     ] = False,
@@ -135,6 +139,7 @@ def wanted_sweep(
         like=like,
         cold=cold,
         start=tuple(start or ()),
+        first_points=first_points,
         until_converged=until_converged,
         finals=finals,
         finals_minutes=finals_minutes,

@@ -201,7 +201,7 @@ class SweepRun:
         """Judges until the study has the trials of the budget, or time is up; the study's name, and whether the
         executor has nothing more to do."""
         request = self._request
-        start = here.start(self._store, request.sampler, request.like, request.cold, request.start)
+        start = here.start(self._store, request)
         driver = here.driver(self._store, executor, request.sampler, request.seed, self._hear, start)
         self._problem, self._study = here.conditions.compiled_for, driver.name
         self.beat()

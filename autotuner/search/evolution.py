@@ -18,7 +18,7 @@ from autotuner.search.point_sampler import PointSampler, Seen
 from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.search.surrogate import Surrogate
 from autotuner.spaces.space import BranchPoints, Space
-from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
+from autotuner.values.known_points import HINTS, KNOWN_POINTS, KnownPoints
 
 Rng = np.random.Generator
 Indices = NDArray[np.int64]
@@ -51,9 +51,9 @@ def drawn_by_branch(space: Space, seen: Seen) -> list[Drawn]:
 class EvolutionarySampler(PointSampler):
     """Evolution over the enumerated valid points, no point asked for twice, in each branch of the space by itself.
 
-    The first proposal of a study is the default point; then branches.py says which branch the next point is of, and
-    its `BranchSearch` which one. The proposals depend on the space, the seed, the settings and the order in which the
-    trials ended.
+    The first proposal of a study that knows nothing else is the default point; then branches.py says which branch the
+    next point is of, and its `BranchSearch` which one. The proposals depend on the space, the seed, the settings and
+    the order in which the trials ended.
     """
 
     def __init__(self, space: Space, seed: int, settings: SearchSettings = DEFAULT) -> None:
@@ -61,14 +61,14 @@ class EvolutionarySampler(PointSampler):
         self._searches = [BranchSearch(branch, seed, settings) for branch in space.branches]
         self._promises: list[float | None] = [None] * len(space.branches)
         """The last promise of each branch."""
-        self._warm: bool | None = None
-        """Whether the study knows what another one has measured; None before it was seen."""
+        self._more: bool | None = None
+        """Whether the study knows more than its space says; None before it was seen."""
 
     def opened(self, study: Study, asked: Mask) -> bool:
-        return self._is_warm(study) or super().opened(study, asked)
+        return self._knows_more(study) or super().opened(study, asked)
 
     def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: Mask) -> int:
-        self._is_warm(study)
+        self._knows_more(study)
         first = self._space.first
         drawn = drawn_by_branch(self._space, seen)
         arms = [
@@ -85,25 +85,27 @@ class EvolutionarySampler(PointSampler):
         self.promise = None if None in promises else max(filter(None, promises), default=0.0)
         return first[place] + found
 
-    def _is_warm(self, study: Study) -> bool:
-        """Whether points of another study are known. The branches are told of them at the first call."""
-        if self._warm is None:
-            found = study.user_attrs.get(KNOWN_POINTS)
-            self._warm = found is not None
-            if found is not None:
-                known = KnownPoints.model_validate(found)
-                for place, search in enumerate(self._searches):
-                    search.learn_of(known.of_range(self._space.first[place], self._space.first[place + 1]))
-        return self._warm
+    def _knows_more(self, study: Study) -> bool:
+        """Whether points of another study are known, or first points. The branches are told of them at the first
+        call."""
+        if self._more is None:
+            found, hints = study.user_attrs.get(KNOWN_POINTS), np.array(study.user_attrs.get(HINTS, ()), dtype=np.int64)
+            self._more = found is not None or len(hints) > 0
+            for (place, _, inside), search in zip(self._space.parts(hints), self._searches, strict=True):
+                search.hints = inside
+                if found is not None:
+                    first = self._space.first[place : place + 2]
+                    search.learn_of(KnownPoints.model_validate(found).of_range(*first))
+        return self._more
 
 
 class BranchSearch:
     """The search in one branch; indices are those of its points.
 
-    First the best points by a related study's surrogate; without one the default point, the best point by the expected
-    latency, and points that are far from each other. Then the offspring with the greatest expected improvement. Each
-    point in flight counts as judged, with the objective that the surrogate believes. Rejects make the surrogate believe
-    that their region is bad; no latency is made up for them.
+    First the best points by a related study's surrogate; without one the first points, the default point, the best
+    point by the expected latency, and points that are far from each other. Then the offspring with the greatest
+    expected improvement. Each point in flight counts as judged, with the objective that the surrogate believes. Rejects
+    make the surrogate believe that their region is bad; no latency is made up for them.
     """
 
     def __init__(self, space: BranchPoints, seed: int, settings: SearchSettings = DEFAULT) -> None:
@@ -113,6 +115,8 @@ class BranchSearch:
         self._warm = False
         self.hoped = np.inf
         """The lowest objective that is known of another study."""
+        self.hints: Indices = np.empty(0, dtype=np.int64)
+        """Points that were the fastest at similar problems, the most similar first."""
         self._near: dict[int, Indices] = {}
         """The neighbours of a point: it is an elite for long."""
 
@@ -149,13 +153,16 @@ class BranchSearch:
     # Before there is a belief -----------------------------------------------------------------------------------
 
     def _first(self, rng: Rng, seen: Drawn, asked: Mask) -> int:
-        """With points of another study, those that its surrogate believes to be the best, and should these fail the
-        default point; without, after the default point, the one that the space file expects to be the fastest. Then
-        points that are far from each other, more of them where an earlier belief is good.
+        """Without points of another study the first points. Then the best by an earlier belief, which is that of such
+        points or what the space file expects, and the default point; then points that are far from each other, more of
+        them where an earlier belief is good.
         """
         earlier, default, count = self._surrogate.earlier, self._space.default_index, len(seen.indices)
-        settings = self.settings
-        if earlier is not None and count < settings.starts_known:
+        settings, hinted = self.settings, () if self._warm else self.hints.tolist()
+        for point in hinted:
+            if not asked[point]:
+                return int(point)
+        if earlier is not None and count < settings.starts_known + len(hinted):
             return int(np.argmin(np.where(asked, np.inf, earlier.belief)))
         if not asked[default]:
             return default

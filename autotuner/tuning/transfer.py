@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from autotuner.ops import op_of
 from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.expression import ExpressionError
+from autotuner.spaces.first_points import nearest, read_first_points
 from autotuner.spaces.space import Space
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning.finals import standings
@@ -30,6 +32,8 @@ from autotuner.values.verdict import Verdict
 
 FIRST = 8
 """Best points, at most, of the study that a person named, which are judged first."""
+HINTED = 2
+"""First points, at most, with which a branch begins."""
 CHANGED = 1 / 3
 """Largest share of a point's parameters that moving it to the new space may change; else it is another point, and
 dropped."""
@@ -159,6 +163,23 @@ def elites(store: Store, study: str, space: Space) -> Iterator[dict[str, Value]]
     for place in dict.fromkeys([*kept, *changed]):
         if place is not None:
             yield space.point(place)
+
+
+# First points -----------------------------------------------------------------------------------------------------
+
+
+def first_points(space: Space, folder: Path, others: bool = False) -> tuple[int, ...]:
+    """The places in `space` of what the kernel family in a folder ships for the problems that are nearest to its own:
+    HINTED of each branch, the nearest first; with `others` none of the class of its own problems. What cannot be
+    moved onto the space is left out. Raises KernelError for a file that is wrong.
+    """
+    shipped = read_first_points(folder, space.file.backend, space.file.problems[0].op)
+    found: list[int] = []
+    for branch in space.branches:
+        ranked = nearest(shipped.get(branch.impl, ()), space.file.problems, others)
+        moved = (mapped({**each.on(space.facts), "IMPL": branch.impl}, space) for each in ranked)
+        found += islice(dict.fromkeys(place for place in moved if place is not None), HINTED)
+    return tuple(found)
 
 
 # Points ----------------------------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from autotuner.tuning.run.driver import Driver, Listener
     from autotuner.tuning.run.plan import Plan, Start
     from autotuner.tuning.run.quiet import Waiting
+    from autotuner.values.sweep import SweepRequest
 
 program.consists_of(__name__)
 
@@ -318,28 +319,29 @@ class Workbench:
 
         return Driver(store, executor, self.plan(sampler, seed, start), listen)
 
-    def start(
-        self, store: Store, sampler: str, like: str | None = None, cold: bool = False, first: Sequence[str] = ()
-    ) -> Start:
-        """What a new study of this space starts from, nothing where it has begun: the points `first`, as `point_of`
-        reads them; and the known points of the nearest related study, for a sampler that learns from them, or else
-        those of the study `like`.
+    def start(self, store: Store, request: SweepRequest) -> Start:
+        """What a new study of this space starts from, nothing where it has begun: the points that a sweep asks for, the
+        first points of its family, and the known points of the nearest related study, for a sampler that learns from
+        them, or else those of the study that it is like.
 
-        Raises StoreError when there is no such study, and InputError when it has nothing to give or a point is not
-        valid here.
+        Raises StoreError when there is no such study, InputError when it has nothing to give or a point is not valid
+        here, and KernelError where the file of first points is wrong.
         """
         from autotuner.tuning.run.plan import Start
-        from autotuner.tuning.transfer import start
+        from autotuner.tuning.transfer import first_points, start
 
-        if like is not None and cold:
+        if request.like is not None and request.cold:
             raise InputError("--from starts from a study and --cold from none; leave one of them out")
-        points = [point_of(self.space, text) for text in first]
-        for text, point in zip(first, points, strict=True):
+        points = [point_of(self.space, text) for text in request.start]
+        for text, point in zip(request.start, points, strict=True):
             if self.space.index_of(point) is None:
                 raise InputError(f"--start {text!r}: no valid point of {self.space.name} here; `space show` says why")
-        learns = not cold and (like is not None or sampler == LEARNS)
-        found = start(store, self.plan().record, self.space, like) if learns else Start()
-        return found._replace(first=[*points, *found.first])
+        learns = not request.cold and (request.like is not None or request.sampler == LEARNS)
+        found = start(store, self.plan().record, self.space, request.like) if learns else Start()
+        hints: tuple[int, ...] = ()
+        if request.sampler == LEARNS and request.first_points != "none":
+            hints = first_points(self.space, self.family.folder, request.first_points == "others")
+        return found._replace(first=[*points, *found.first], hints=hints)
 
     def held(self, patience_s: float, listen: Callable[[Waiting], None]) -> AbstractContextManager[None]:
         """Holds the devices against other autotuners of this machine, whoever's they are, while the block runs; waits

@@ -10,6 +10,10 @@ KNOWN_POINTS = "autotuner:known_points"
 """The attribute of a study that holds its known points: a study that goes on has those that it began with."""
 
 
+HINTS = "autotuner:first_points"
+"""The attribute of a study that holds the places of its first points."""
+
+
 class KnownPoints(Model):
     """Points that another study has judged and that are valid in this one's space."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import Field
 
@@ -62,6 +63,9 @@ class SweepRequest(Model):
     seed: int = Field(default=0, ge=0, le=MOST)
     like: str | None = Field(default=None, description="the study to start from")
     cold: bool = Field(default=False, description="starts without what related studies know")
+    first_points: Literal["all", "others", "none"] = Field(
+        default="all", description="of those that a kernel family ships; others: without those of similar problems"
+    )
     start: tuple[str, ...] = Field(default=(), description="points that a new study judges first, as NAME=VALUE ...")
     devices: str | None = Field(default=None, description="such as cuda:0; None: whatever the worker serves")
     until_converged: bool = False

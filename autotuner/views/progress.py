@@ -87,7 +87,10 @@ class Progress:
     def starts_from(self, start: Start) -> None:
         """Shows what a new study starts from."""
         if start.first:
-            self._say(f"starts with {len(start.first)} of the best points that are there already (--from)")
+            count = len(start.first)
+            self._say(f"starts with {count} point{'s' * (count > 1)} that {'were' if count > 1 else 'was'} asked for")
+        if start.hints:
+            self._say("each implementation starts with points that were fast at similar problems (--first-points)")
         if start.known_points is not None:
             count, study = len(start.known_points.points), start.known_points.study
             self._say(f"learns from {count} points of the related study {study} (--cold starts without)")

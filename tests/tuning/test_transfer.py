@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from autotuner.cli.app import app
 from autotuner.devices import Chosen
+from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
@@ -208,6 +209,7 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
             self.chosen, self.device, self.built_from = Chosen(simulated.DEVICE), simulated.DEVICE, ""
             self.space = Space.enumerate(file, self.device.facts)
             self.conditions = simulated.conditions().model_copy(update={"problems": file.problems})
+            self.family = Family.find("sdpa")
 
         def executor(self) -> InlineExecutor:
             return InlineExecutor(simulated.backend())

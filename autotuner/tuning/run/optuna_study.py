@@ -22,7 +22,7 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.run.outcomes import Outcomes
 from autotuner.tuning.run.plan import Plan
 from autotuner.values.errors import InfrastructureError
-from autotuner.values.known_points import KNOWN_POINTS
+from autotuner.values.known_points import HINTS, KNOWN_POINTS
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
@@ -96,6 +96,8 @@ class OptunaStudy:
                 self._study.enqueue_trial(dict(point), skip_if_exists=True)
             if plan.start.known_points is not None:
                 self._study.set_user_attr(KNOWN_POINTS, plan.start.known_points.model_dump(mode="json"))
+            if plan.start.hints:
+                self._study.set_user_attr(HINTS, list(plan.start.hints))
             # last: a study with seeds has what it starts from
             self._study.set_user_attr(SEEDS, list(plan.conditions.seeds))
         optuna_marks.describe(self._study, plan.record)

@@ -24,6 +24,8 @@ class Start(NamedTuple):
     """Valid points that are judged before others, in their order."""
     known_points: KnownPoints | None = None
     """What another study has measured; the sampler may learn from it."""
+    hints: Sequence[int] = ()
+    """Places of points that were the fastest of their implementation at similar problems, the most similar first."""
 
 
 class Plan(NamedTuple):
