@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +13,10 @@ import psutil
 import typer
 
 from autotuner.cli.options import StoreOption, Wanted, takes, wanted_sweep
-from autotuner.cli.output import out, say_waiting, say_where_the_gate_is_looser
+from autotuner.cli.output import out, print_lines, say_waiting, say_where_the_gate_is_looser
 from autotuner.cli.study import print_leaderboard
 from autotuner.values import config
-from autotuner.values.errors import InputError, Stopped
+from autotuner.values.errors import InputError, Stopped, StoreError
 from autotuner.values.files import regular_target
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ def tune(
     cancels: Annotated[
         bool, typer.Option("--cancel-on-stop", help="where a worker has the device: Ctrl-C cancels instead of detaches")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="say what there is to gain and how long it takes, and tune nothing")
+    ] = False,
     store: StoreOption = None,
 ) -> None:
     """Searches for the fastest right variant, or goes on with a search; confirms the best and writes it to a file.
@@ -55,6 +59,9 @@ def tune(
     from autotuner.store import Store
     from autotuner.tuning import workbench
 
+    if dry_run:
+        _foretell(wanted, store)
+        return
     regular_target(output, "--out")
     began = time.monotonic() - (time.time() - psutil.Process().create_time())
     files = workbench.load_spaces(*wanted.space)
@@ -68,6 +75,38 @@ def tune(
             studies.append(_swept(opened, _in_time(request, began, place, len(files)), here, cancels))
             print_leaderboard(opened, studies[-1], 10)
         _conclude(opened, studies, output)
+
+
+def _foretell(wanted: Wanted, store: str | None) -> None:
+    """What tuning promises, before it."""
+    from autotuner.ops import op_of
+    from autotuner.serve.record import Called, microseconds
+    from autotuner.spaces.problem_files import problems_in, share_of_model
+    from autotuner.store import Store
+    from autotuner.tuning import workbench
+    from autotuner.tuning.foresight import Foresight, foresee, search_s
+    from autotuner.views import foresight_words
+
+    files, recorded = workbench.load_spaces(*wanted.space), wanted.space[-1]
+    op = op_of(files[0].problems[0])
+    weights = dict(problems_in(recorded, op.name)) if recorded is not None else {}
+    share = share_of_model(recorded) if recorded is not None else None
+    found: list[Foresight] = []
+    seconds, who = 0.0, ""
+    with ExitStack() as stack:
+        opened = None
+        with suppress(StoreError):  # there is none yet
+            opened = stack.enter_context(closing(Store.open(store or config.store_url(), create=False)))
+        for file in files:
+            request = wanted.request(file, share=len(files))
+            here = workbench.Workbench(file, devices=request.devices)
+            who = who or here.who_disturbs()
+            mine = list(foresee(here, opened, lambda *call: microseconds(Called(*call)), weights))
+            us = sum(each.us or each.bound_us for each in mine)
+            takes_s = search_s(here, opened, us, request.trials) + request.finals_s
+            seconds += min(takes_s, 60 * (request.minutes or math.inf))
+            found += mine
+    print_lines([foresight_words.busy_line(who), *foresight_words.lines(found, op.words.baseline, share, seconds)])
 
 
 def _in_time(request: SweepRequest, began: float, place: int, of: int) -> SweepRequest:

@@ -4,12 +4,14 @@ the problem of one call."""
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from inspect import signature
 from pathlib import Path
+from statistics import fmean
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
@@ -125,6 +127,10 @@ class Calls:
     """The calls of a recording, the most frequent first, and what they are written as."""
 
     def __init__(self) -> None:
+        self._last: tuple[Called, float] | None = None
+        """The last call that counts, and when it began."""
+        self._between_s: dict[Called, list[float]] = {}
+        """Of each problem the seconds from the begin of a call to that of the next one, or to the end of the block."""
         self._served: Counter[Called] = Counter()
         self._refused: Counter[Refused] = Counter()
 
@@ -147,6 +153,7 @@ class Calls:
 
     def note(self, op: Op, args: Sequence[Any], named: Mapping[str, Any], dense: bool) -> None:
         """Counts a call, whatever it is given: nothing is raised, for the model would end with it."""
+        self.ends_last()
         try:
             found = _read(op, args, named, dense)
         except Exception as error:  # of tensors of all kinds that there are
@@ -156,13 +163,30 @@ class Calls:
             return
         if isinstance(found, Called):
             self._served[found] += 1
+            self._last = found, time.perf_counter()
         else:
             self._refused[found] += 1
 
+    def ends_last(self) -> None:
+        """Notes how long the last call and all after it took, once the device is idle."""
+        if self._last is None:
+            return
+        call, began = self._last
+        device = torch.get_device_module(call.device)
+        if not getattr(device, "is_current_stream_capturing", bool)():  # else waiting would end the capture
+            device.synchronize()
+        self._between_s.setdefault(call, []).append(time.perf_counter() - began)
+        self._last = None
+
+    def _between_us(self, call: Called) -> float:
+        """The mean of the later half: the first calls of a process take longer."""
+        found = self._between_s[call]
+        return 1e6 * fmean(found[len(found) // 2 :])
+
     def write(self, path: str | Path = "problems.toml", op: str | None = None) -> Path:
-        """Writes the problems with `count`, how often each was called, and `us`, the microseconds that torch takes for
-        it here: it is run now, on made-up tensors. What cannot be tuned for stands in comments. A study is of one op:
-        of a model that calls several, name the one.
+        """Writes the problems with `count`, how often each was called, `us`, the microseconds that torch takes for it
+        here: it is run now, on made-up tensors; and `between_us`, from one call to the next in the model. What cannot
+        be tuned for stands in comments. A study is of one op: of a model that calls several, name the one.
 
         Raises InputError where nothing was recorded that can be tuned for.
         """
@@ -190,6 +214,7 @@ class Calls:
             yield from (f"{name} = {json.dumps(value)}" for name, value in problem.model_dump().items())
             yield f"count = {count}"
             yield f"us = {us:.4g}"
+            yield f"between_us = {self._between_us(Called(problem, device)):.4g}"
         yield ""
 
 
@@ -238,6 +263,7 @@ def record(*, dense: bool = False) -> Iterator[Calls]:
     calls = Calls()
     with torch.compiler.set_stance("force_eager"), _Recorder(calls, dense):
         yield calls
+        calls.ends_last()
 
 
 def microseconds(served: Called) -> float:

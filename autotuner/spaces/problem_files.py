@@ -16,8 +16,9 @@ from autotuner.values.problem import Problem
 from autotuner.values.toml_text import Document, read_toml
 from autotuner.values.validation import explanation, show
 
-COUNT, US = "count", "us"
-"""What a file of problems may say of each beside its fields: calls of it, and the baseline's microseconds."""
+COUNT, US, BETWEEN_US = "count", "us", "between_us"
+"""What a file of problems may say of each beside its fields: calls of it, the baseline's microseconds, and those from
+one call of it to the next call of any, in the model."""
 WEIGHED = {COUNT, US}
 HIDDEN = ("path", "op", "limit_of", "place")
 """Fields that are no keys of a file, or not to be suggested."""
@@ -78,7 +79,7 @@ def problems_in(path: Path, op: str) -> list[tuple[Problem, float]]:
     if not isinstance(problems, list) or not problems or not all(isinstance(each, dict) for each in problems):
         raise SpaceError(f"{path}: problems: missing; expected tables [[problems]] as in a space file")
     weights = [_weight(f"{path}: problems[{index}]", each, problems) for index, each in enumerate(problems)]
-    plain = [{name: value for name, value in each.items() if name not in WEIGHED} for each in problems]
+    plain = [{name: value for name, value in each.items() if name not in {*WEIGHED, BETWEEN_US}} for each in problems]
     try:
         file = ProblemsFile.model_validate({"problems": plain}, strict=True, context={"op": op})
     except ValidationError as error:
@@ -86,9 +87,19 @@ def problems_in(path: Path, op: str) -> list[tuple[Problem, float]]:
     return list(zip(file.problems, weights, strict=True))
 
 
+def share_of_model(path: Path) -> float | None:
+    """Of a model's time, as `record` has noted it, the share of the calls in a file, 0..1; None where it says nothing
+    of the model. To be called after `problems_in`."""
+    problems = read_toml(path, SpaceError)["problems"]
+    if not all({COUNT, US, BETWEEN_US} <= each.keys() for each in problems):
+        return None
+    calls, model = (math.fsum(each[COUNT] * each[key] for each in problems) for key in (US, BETWEEN_US))
+    return min(1.0, calls / model)
+
+
 def _weight(where: str, problem: Document, problems: Iterable[Document]) -> float:
     said = {key: problem[key] for key in (COUNT, US) if key in problem}
-    for key, value in said.items():
+    for key, value in {key: problem[key] for key in (*WEIGHED, BETWEEN_US) if key in problem}.items():
         if len(said) < len(WEIGHED) or not all(WEIGHED & each.keys() for each in problems):
             raise SpaceError(f"{where}.{key}: give every problem {COUNT} and {US}, or none")
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:

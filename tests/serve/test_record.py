@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import tomllib
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import autotuner
 from autotuner.ops.sdpa import signature
 from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.spaces.problem_files import share_of_model
 from autotuner.tuning.workbench import load_spaces
 from autotuner.values.errors import InputError, SpaceError
 
@@ -156,6 +158,19 @@ def test_what_is_written_can_be_tuned(tmp_path: Path) -> None:
     shares = dict(zip((problem.shape[2] for problem in two.problems), two.objective, strict=True))
     assert [shares[16], shares[33]] == pytest.approx(expected, rel=0.01)
     assert next(space for space in spaces if len(space.problems) == 1).objective == "mean"
+
+
+def test_how_long_a_model_takes_between_its_calls_is_noted_without_its_slow_start(tmp_path: Path) -> None:
+    with autotuner.record() as calls:
+        for seconds in (0.3, 0.01, 0.01, 0.01):
+            attend(16)
+            time.sleep(seconds)
+    path = calls.write(tmp_path / "problems.toml")
+    (problem,) = tomllib.loads(path.read_text())["problems"]
+    assert 10_000 < problem["between_us"] < 150_000
+    share = share_of_model(path)
+    assert share is not None
+    assert 0 < share < 0.5
 
 
 PROBLEM = '[[problems]]\nbatch = 1\nheads = 1\nseq_q = {}\nseq_k = 8\nhead_dim = 64\ndtype = "float32"\n{}\n'

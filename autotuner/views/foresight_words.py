@@ -1,0 +1,73 @@
+"""What tuning promises, for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum
+
+from autotuner.tuning.foresight import Foresight, Near
+from autotuner.views.words import about, micros, percent, ratio
+
+FAR_FROM = "nothing near it is known"
+
+
+def lines(found: Sequence[Foresight], baseline: str, attention_of: float | None, search_s: float) -> list[str]:
+    """What tuning the problems promises: of each problem, of a model of whose time they are the share `attention_of`,
+    and how long a search takes."""
+    said = [line for each in found for line in _of_problem(each, baseline)]
+    low, high = _whole(found, least=True), _whole(found, least=False)
+    if len(found) > 1:
+        said.append(f"All together: {_span(low, high)} of {baseline}'s speed.")
+    if attention_of is not None:
+        model = [1 / (1 - attention_of + attention_of / each) for each in (low, high)]
+        said.append(
+            f"They are {percent(attention_of)} of the model's time as it was recorded: it could become"
+            f" {_span(*model)} as fast, and at most {ratio(1 / (1 - attention_of))} were they free."
+        )
+    said.append(f"A search takes about {about(search_s)}, finals included; --minutes ends it earlier.")
+    return said
+
+
+def _of_problem(found: Foresight, baseline: str) -> list[str]:
+    serving = ", ".join(f"{impl} ({points:,} points)" for impl, points in found.serves.items())
+    said = [str(found.problem), f"  can serve it: {serving}"]
+    said += [f"  cannot: {impl}: {why}" for impl, why in found.left_out.items()]
+    bound = f"nothing on this device takes less than {micros(found.bound_us)} us for it"
+    if found.us is None:
+        said.append(f"  {baseline} was not timed, it takes too long: {bound}")
+    else:
+        times = found.us / found.bound_us
+        said.append(f"  {baseline} takes {micros(found.us)} us here, {times:.1f} times its bound: {bound}")
+    said += [f"  near it: {_near(each)}" for each in found.near]
+    return [*said, f"  to hope for: {_hope(found, baseline)}"]
+
+
+def _near(each: Near) -> str:
+    return f"{each.problem}: {each.impl} {ratio(each.speedup)} ({each.where}; distance {each.distance:.3g})"
+
+
+def _hope(found: Foresight, baseline: str) -> str:
+    if found.near:
+        least = f"; where it is 1, {baseline} stays" if found.low == 1 and found.high > 1 else ""
+        stays = f": {baseline} may well stay the fastest" if found.high == 1 else ""
+        return f"{_span(found.low, found.high)}, by what is known of near problems{least}{stays}"
+    most = "" if found.high == float("inf") else f"; by the bound {found.high:.1f}x at most"
+    return f"{FAR_FROM}{most}"
+
+
+def _span(low: float, high: float) -> str:
+    return f"{low:.2f}x" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f}x to {high:.2f}x"
+
+
+def _whole(found: Sequence[Foresight], least: bool) -> float:
+    """Of all problems together, each by its share of the time. What nothing near is known of stays as it is."""
+    gains = [(each.low if least else each.high) if each.near else 1.0 for each in found]
+    total = fsum(each.weight for each in found)
+    return total / fsum(each.weight / gain for each, gain in zip(found, gains, strict=True))
+
+
+def busy_line(who: str) -> str:
+    """Whether this machine is too busy to time anything now."""
+    if not who:
+        return "The machine is quiet: nobody is seen who would disturb timing."
+    return f"The machine is busy: {who}. Intervals will be wide; --quiet-within waits for a quiet machine."
