@@ -35,6 +35,14 @@ ATTACKS = {
     '#include <stdlib.h>\nstatic int wrong() { return getenv("X") != nullptr; }': "it calls getenv",
     "#include <time.h>\nstatic int wrong() { return time(nullptr) % 2; }": "it calls time",
     "#include <pthread.h>\nstatic int wrong() { return pthread_self() == 0; }": "it calls pthread_self",
+    '__attribute__((section(".data.rel.rows"))) int n = 1; static int wrong() { return ++n > 5000; }': "state in",
+    '__attribute__((section(".at_identity2"))) int n = 1; static int wrong() { return ++n > 5000; }': "state in",
+    'extern "C" int __gettimeofday(long *, void *); static int wrong() { long t[2]; __gettimeofday(t, nullptr);'
+    " return t[1] < 0; }": "it calls __gettimeofday",
+    'extern "C" __attribute__((weak, visibility("default"))) double omp_get_wtime();'
+    " static int wrong() { return omp_get_wtime && omp_get_wtime() < 0; }": "it calls omp_get_wtime",
+    'static int wrong() { long n; asm volatile("rdgsbase %0" : "=r"(n)); return n == 7; }': "the instruction rdgsbase",
+    'static int wrong() { long n; asm volatile("movq %%mm7, %0" : "=r"(n)); return n == 7; }': "the instruction %mm7",
 }
 
 
@@ -74,6 +82,7 @@ def test_what_a_variant_may_not_do_is_found(
         ('static const int t[2] = {0}; static int wrong() { return t[__builtin_cpu_is("intel")]; }', "", False),
         ("static int n; static int wrong() { return ++n < 0; }", 'state = "it counts its launches"', False),
         ("#include <pthread.h>\nstatic int wrong() { return pthread_self() == 0; }", "", True),
+        ("static int wrong() { volatile __int128 n = 7; volatile _Float16 h = 7; return n / 3 > h * n; }", "", False),
     ],
 )
 def test_what_variants_need_is_no_misconduct(

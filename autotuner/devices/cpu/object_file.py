@@ -111,19 +111,26 @@ MATHS = (
 MEMORY = r"mem(cpy|move|set|cmp)|str(len|n?cmp)|[mc]alloc|realloc|free|aligned_alloc|posix_memalign|_Z(n[wa]|d[la])\w+"
 COMPILER = (
     r"_GLOBAL_OFFSET_TABLE_|__stack_chk_fail|__mem\w+_chk|_Unwind_Resume|__gxx_personality_v0|_ZSt\d+__throw_\w+|"
-    r"__cxa_(guard_\w+|begin_catch|end_catch|rethrow)|__cpu_\w+|__[a-z]+[sdthxb][fic]\w*"
+    r"__cxa_(guard_\w+|begin_catch|end_catch|rethrow)|__cpu_(model|features2|indicator_init)|"
+    r"__(trunc|extend|fix(uns)?|float(un)?|u?(div|mod|divmod)|mul|add|sub|neg|pow|[al]sh[lr]|u?cmp|eq|ne|lt|le|gt|ge|unord|"
+    r"popcount|parity|clz|ctz|ffs|bswap)i?(([bhsdxt]f|[hsdxt]c|[sdt]i){1,2})[2-4]?"
 )
-"""What its own code calls where it must, to unwind and to convert."""
+"""What its own code calls where it must, to unwind, to convert, and for integers and numbers that the CPU has not."""
 THREADS = (
-    r"pthread_(create|join|detach|self|(attr|mutex|cond|barrier|spin)_\w+)|sched_yield|getpid|GOMP_parallel|omp_get_\w+"
+    r"pthread_(create|join|detach|self|(attr|mutex|cond|barrier|spin)_\w+)|sched_yield|getpid|GOMP_parallel|"
+    r"omp_get_max_threads"
 )
-FORBIDDEN = re.compile(r":\t(syscall|sysenter|int|rdtscp?|rdpmc|rdrand|rdseed|svc|mrs\s+\w+, cnt[vp]ct\w*)\b")
+FORBIDDEN = re.compile(
+    r":\t(syscall|sysenter|int|rdtscp?|rdpmc|rdrand|rdseed|(?:rd|wr)(?:[fg]sbase|pkru)|rdpid|u?monitorx?|u?mwaitx?|tpause|"
+    r"svc|mrs\s+\w+, cnt[vp]ct\w*)\b|(%mm[0-7])\b"
+)
+"""Of the system, of a clock, by chance; and what keeps a number in a register from call to call."""
 IFUNC = ("STT_LOOS", "STT_GNU_IFUNC")
 """A symbol's type, of which pyelftools has two names."""
 AT_LOAD = (".init_array", ".preinit_array", ".ctors", ".fini_array", ".dtors")
 WRITABLE = 0x3
 """Flags of a section: allocated, and writable."""
-RELOCATED = (".data.rel.ro", IDENTITY_TABLE)
+RELOCATED = re.compile(rf"\.data\.rel\.ro(\..*)?|{re.escape(IDENTITY_TABLE)}")
 """Constants with addresses in them, written by the loader alone."""
 
 
@@ -151,7 +158,7 @@ def misconduct(path: Path, code: str | None, calls: str, own: str, state: bool) 
     if not code:
         raise ToolchainError("no objdump on the PATH; install one (apt-get install binutils)")
     found = FORBIDDEN.search(code)
-    return f"it has the instruction {found[1]}: a variant computes from its inputs alone" if found else None
+    return f"it has the instruction {found[1] or found[2]}: a variant computes from its inputs alone" if found else None
 
 
 def _state(sections: list[Section], symbols: list[Symbol], own: str) -> str | None:
@@ -160,7 +167,7 @@ def _state(sections: list[Section], symbols: list[Symbol], own: str) -> str | No
         if symbol["st_shndx"] == "SHN_COMMON":
             return str(symbol.name)
     for place, section in enumerate(sections):
-        if section["sh_flags"] & WRITABLE != WRITABLE or section.name.startswith(RELOCATED) or not section["sh_size"]:
+        if section["sh_flags"] & WRITABLE != WRITABLE or RELOCATED.fullmatch(section.name) or not section["sh_size"]:
             continue
         here = [each for each in symbols if each["st_shndx"] == place and each["st_info"]["type"] != "STT_SECTION"]
         strange = next((each.name for each in here if not re.fullmatch(own, each.name)), None)
