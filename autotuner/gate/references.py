@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from autotuner.gate.cases import Matrix, measured
 from autotuner.gate.tolerance import Truths, judge
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors
+from autotuner.ops.tensors import Tensors, on_threads
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Say
 from autotuner.values.problem import Problem
@@ -55,11 +55,11 @@ def sound(checks: Sequence[ReferenceCheck]) -> tuple[str, ...]:
 
 
 def reference_checks(
-    problems: Sequence[Problem], baselines: Sequence[str], truths: Truths, seed: int, say: Say
+    problems: Sequence[Problem], baselines: Sequence[str], truths: Truths, seed: int, threads: int, say: Say
 ) -> tuple[ReferenceCheck, ...]:
     """Every baseline on every case of the matrix for problems like the first that libraries compute right, and on the
     problems themselves where one is made for each problem. No variant is being judged: lengths around a usual tile
-    stand for those around its own."""
+    stand for those around its own. `threads`: of torch, as they are timed."""
     matrix, op = Matrix(problems[0]), op_of(problems[0])
     every = (*matrix.quick(), *matrix.full(op.cases.tile({}, {})))
     cases = [(case, False) for case in every if case.distribution not in op.cases.beyond]
@@ -71,7 +71,9 @@ def reference_checks(
         expected = truths(case, seed)
         due = any(bool(each.reference.isnan().any()) for each in expected.outputs)
         given = expected.inputs if due else without_nan(expected.inputs)
-        for name, answer in answers(case.problem, given, baselines, timed):
+        with on_threads(threads):
+            found = list(answers(case.problem, given, baselines, timed))
+        for name, answer in found:
             judged = [] if answer is None else [judge(*pair) for pair in zip(answer, expected.outputs, strict=True)]
             errors = max(judged, key=lambda each: each.worst_ratio, default=None)
             checks.append(ReferenceCheck(backend=name, case=case.name, errors=errors))

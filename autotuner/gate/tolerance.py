@@ -30,7 +30,7 @@ from autotuner.gate import kept
 from autotuner.gate.cases import Case
 from autotuner.ops import op_of
 from autotuner.ops.op import Output
-from autotuner.ops.tensors import DTYPES, Tensors, moved
+from autotuner.ops.tensors import DTYPES, Tensors, moved, on_threads
 from autotuner.values import config
 from autotuner.values.gate_policy import Tolerance
 from autotuner.values.gate_report import CaseErrors, Extent
@@ -40,6 +40,8 @@ SLICE_FLOOR = {"float32": 2.0**-22, "float16": 2.0**-12, "bfloat16": 2.0**-9}
 LARGEST_FLOOR = {"float32": 2.0**-21, "float16": 0.0, "bfloat16": 0.0}
 ULP = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 FACTOR = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
+SHARED_OUT = 4_000_000_000
+"""Operations of a case from which on its reference is worth more than one thread."""
 FORMAT = "14"
 
 
@@ -162,7 +164,8 @@ def compute_truth(case: Case, seed: int, device: str = "cpu") -> Truth:
     """
     tensors = op_of(case.problem).tensors()
     drawn = tensors.inputs(case.problem, case.distribution, seed)
-    return truth_of(case, moved(drawn, device))
+    with on_threads(len(os.sched_getaffinity(0)) if case.problem.flops > SHARED_OUT else 1):
+        return truth_of(case, moved(drawn, device))
 
 
 def truth_of(case: Case, inputs: Tensors) -> Truth:

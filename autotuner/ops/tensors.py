@@ -125,14 +125,14 @@ def where_lost(due: Tensor, touched: Tensor) -> Callable[[Tensors, Tensors], tup
 
 
 @contextmanager
-def on_one_thread() -> Iterator[None]:
-    """torch computes on one CPU in the block."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def on_threads(count: int) -> Iterator[None]:
+    """torch computes on as many threads of this process in the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def plain_product(a: Tensor, b: Tensor, order: Sequence[int] | None = None) -> T
     on_cpu = total.device.type == "cpu"
     rows = max(1, CACHED // b.shape[2] if on_cpu else total.numel())
     matrices = max(1, rows // a.shape[1])
-    with on_one_thread() if on_cpu else nullcontext():
+    with on_threads(1) if on_cpu else nullcontext():
         for first, row in product(range(0, a.shape[0], matrices), range(0, a.shape[1], rows)):
             some = slice(first, first + matrices)
             part, terms = total[some, row : row + rows], a[some, row : row + rows].split(1, 2)

@@ -121,7 +121,9 @@ class GatedLine:
         device = self._device
         device.prepare(conditions)
         known = names(conditions.compiled_for, device.torch_device)
-        checks = reference_checks(conditions.problems, known, device.truth, conditions.seeds[0], say)
+        checks = reference_checks(
+            conditions.problems, known, device.truth, conditions.seeds[0], conditions.threads, say
+        )
         baselines = sound(checks)
         timings: list[BackendTiming] = []
         pinned: list[str] = []

@@ -49,7 +49,7 @@ def backend_row(checks: list[ReferenceCheck]) -> dict[str, Any]:
 
 def part(device: str, like: SdpaProblem, backends: tuple[str, ...]) -> dict[str, Any]:
     """All backends for one type, head dimension and mask."""
-    checks = reference_checks((like,), backends, partial(truth, device), SEED, lambda _: None)
+    checks = reference_checks((like,), backends, partial(truth, device), SEED, 1, lambda _: None)
     mask = "causal" if like.causal else "full"
     rows = {name: backend_row([check for check in checks if check.backend == name]) for name in backends}
     return {"compiled_for": f"{like.dtype}, {like.head_dim}, {mask}", "backends": rows}

@@ -19,7 +19,7 @@ def test_no_product_is_faster_than_the_ceiling(toolchain: CpuToolchain, dtype: s
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = ceilings(dtype, toolchain)
+        found = ceilings(dtype, 1, toolchain)
         assert torch.get_num_threads() == 1
         best = max(product(256), product(384), product(768))
     finally:

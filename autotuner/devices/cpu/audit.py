@@ -15,7 +15,7 @@ import torch
 from autotuner.devices.cpu.timing import LONG_S, SAMPLE_S, Arm, VariantArm, stay_awake, still_busy
 from autotuner.devices.refills import Buffers, Refills
 from autotuner.gate import recheck
-from autotuner.ops.tensors import Tensors, on_one_thread
+from autotuner.ops.tensors import Tensors, on_threads
 from autotuner.race.arms import PlainArm
 from autotuner.values.verdict import Fault
 
@@ -38,24 +38,22 @@ class AuditArm:
     def __call__(self, fresh: bool) -> float:
         arm, refills = self._arm, self._refills
         taken: list[float] = []
-        with on_one_thread():
-            refills.load(fresh)
+        refills.load(fresh)
         stay_awake(arm.sets, arm.threads)
         for call in range(refills.calls):
-            with on_one_thread():
-                refills.put(call)
+            refills.put(call)
             taken.append(self._timed())
-            with on_one_thread():
-                refills.keep(call)
+            refills.keep(call)
         arm.sets.restore(0)
         arm.sets.rest()
         return min(taken)
 
     def _timed(self) -> float:
         """Seconds of one forward."""
-        started = perf_counter_ns()
-        self._forward()
-        return (perf_counter_ns() - started) / 1e9
+        with on_threads(self._arm.threads):
+            started = perf_counter_ns()
+            self._forward()
+            return (perf_counter_ns() - started) / 1e9
 
     def recheck(self) -> Fault | None:
         self(fresh=True)
@@ -85,18 +83,16 @@ class LongAuditArm:
             self(fresh=True)
         self._was_fresh = True
         arm, refills = self._arm, self._refills
-        with on_one_thread():
-            if fresh:
-                refills.load(fresh=True)
-                refills.put(0)
-            else:
-                refills.put_still()
+        if fresh:
+            refills.load(fresh=True)
+            refills.put(0)
+        else:
+            refills.put_still()
         stay_awake(arm.sets, arm.threads)
         seconds = self._timed()
         if fresh:
-            with on_one_thread():
-                refills.keep(0)
-                refills.leave()
+            refills.keep(0)
+            refills.leave()
         return seconds
 
     def plain(self) -> float:
@@ -154,9 +150,8 @@ def of_variant(
 
 def _seconds_anew(arm: VariantArm) -> float:
     """What a forward takes on other inputs and outputs than the one before, which may have left its answer."""
-    with on_one_thread():
-        arm.sets.renew([0])
-        arm.outputs.poison([0])
+    arm.sets.renew([0])
+    arm.outputs.poison([0])
     started = perf_counter_ns()
     arm.forward(0)
     return (perf_counter_ns() - started) / 1e9

@@ -19,7 +19,7 @@ from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.status import DeviceErrors
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, all_same_bits, on_one_thread, same_bits
+from autotuner.ops.tensors import Tensors, all_same_bits, same_bits
 from autotuner.values.problem import Problem
 
 MAX_WORKSPACE = 1 << 30
@@ -72,20 +72,14 @@ class CpuBench:
         workspace = self._workspace(problem)
         with self._surroundings():
             for launch in range(count):
-                with self._ours():
-                    for output in outputs:
-                        output.fill_(torch.nan)
+                for output in outputs:
+                    output.fill_(torch.nan)
                 status = self._variant.run(problem, inputs, outputs, *workspace)
                 if status:
                     return Repeats(status, launch + 1, None)
-                with self._ours():
-                    if not all_same_bits(outputs, right):
-                        return Repeats(0, launch + 1, launch)
+                if not all_same_bits(outputs, right):
+                    return Repeats(0, launch + 1, launch)
         return Repeats(0, count, None)
-
-    def _ours(self) -> contextlib.AbstractContextManager[None]:
-        """What is no launch, between launches: torch's threads would wait for each other on one CPU."""
-        return on_one_thread() if self._crowded else contextlib.nullcontext()
 
     def disturb(self, turn: int) -> None:
         """Each word fills the workspace in turn. Three turns of nine, one with each word, all threads share one CPU."""

@@ -22,7 +22,7 @@ from autotuner.forge.toolchain import Toolchain
 from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, truth
-from autotuner.ops.tensors import DTYPES, on_one_thread
+from autotuner.ops.tensors import DTYPES, on_threads
 from autotuner.race.arms import Audited, Price, Track
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Ceilings, Say
@@ -93,10 +93,12 @@ class CpuProcess:
         self._toolchain, self._cache_bytes = toolchain, cache_bytes
 
     def prepare(self, conditions: Conditions) -> None:
-        """Pins this process to as many CPUs as the conditions allow and gives torch as many threads."""
+        """Pins this process to as many CPUs as the conditions allow. torch has one thread, and as many only while a
+        baseline is called: its threads wait for each other by spinning, so beside another program steps as small as the
+        gate's take ten times as long on two."""
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: conditions.threads])
-        torch.set_num_threads(conditions.threads)
+        torch.set_num_threads(1)
 
     def truth(self, case: Case, seed: int) -> Truth:
         return truth(case, seed)
@@ -110,7 +112,7 @@ class CpuProcess:
         return CpuTrack(sets, conditions.threads, judges)
 
     def ceilings(self, conditions: Conditions) -> Ceilings:
-        return ceilings(conditions.compiled_for.dtype, self._toolchain)
+        return ceilings(conditions.compiled_for.dtype, conditions.threads, self._toolchain)
 
     def draw(self, conditions: Conditions, say: Say) -> None:
         """Truths are kept on disk as they come up."""
@@ -133,9 +135,9 @@ def copy_past_the_caches(toolchain: Toolchain) -> Callable[[Tensor, Tensor], Non
     return copy
 
 
-def ceilings(dtype: str, toolchain: Toolchain) -> Ceilings:
-    """As many CPUs as torch has threads: their number times what one of them can do at most. What runs on several
-    threads waits for the one that something else disturbs, and would make the ceiling too low.
+def ceilings(dtype: str, threads: int, toolchain: Toolchain) -> Ceilings:
+    """Of as many CPUs: their number times what one of them can do at most. What runs on several threads waits for the
+    one that something else disturbs, and would make the ceiling too low.
 
     The faster of torch's product, which may use units for matrices, and of plain multiply-adds, by which right variants
     can beat it: a library need not use the widest registers. Of a 16-bit type there may be twice as many. And the
@@ -143,8 +145,8 @@ def ceilings(dtype: str, toolchain: Toolchain) -> Ceilings:
     """
     peak, copy = instrument("cpu", "peak", {}, toolchain), copy_past_the_caches(toolchain)
     source, target = (torch.empty(COPY_BYTES, dtype=torch.uint8).random_() for _ in range(2))
-    threads, wide = torch.get_num_threads(), 1 if dtype == "float32" else 2
-    with on_one_thread():
+    wide = 1 if dtype == "float32" else 2
+    with on_threads(1):
         plain = wide * PEAK_FLOPS / least(lambda: _seconds(lambda: peak.command((PEAK_STEPS,), 0)))
         flops = max(plain, rate(DTYPES[dtype], SIZE, "cpu", _seconds))
         streamed = 2 * COPY_BYTES / least(lambda: _seconds(lambda: copy(source, target)))

@@ -18,7 +18,7 @@ from autotuner.gate.checks import FLOATS_CHANGED
 from autotuner.gate.recheck import Timed
 from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
-from autotuner.ops.tensors import Symmetry, Tensors, on_one_thread, same_bits
+from autotuner.ops.tensors import Symmetry, Tensors, on_threads, same_bits
 from autotuner.race.arms import Clocks
 from autotuner.race.blocks import HELD_UP
 from autotuner.values.problem import Problem
@@ -278,8 +278,9 @@ class Arm:
         if not self.is_variant:
             sets.baseline = self
         self._prepare()
-        self._run()
-        self._takes(min(self._seconds()))
+        with on_threads(threads):
+            self._run()
+            self._takes(min(self._seconds()))
 
     def _seconds(self) -> Iterator[float]:
         """What some forwards take: the machine may hold one up, and a sample of few short ones says little."""
@@ -318,14 +319,20 @@ class Arm:
     def _sample(self, is_short: bool) -> tuple[float, float]:
         """Seconds of one forward: a pause, untimed forwards to wake the arm's threads, then `calls` timed ones. And
         how many of these its threads waited for a CPU, at most. `is_short`: a sleep, and as few forwards as may be."""
-        with on_one_thread():
-            self._prepare()
+        self._prepare()
         if is_short:
             sleep_until_idle(self.sets)
         else:
             stay_awake(self.sets, self.threads)
         calls = min(self.calls, math.ceil(SHORT_S / self.seconds)) if is_short else self.calls
-        woken = perf_counter() + min(WAKE_S, SHORT_S / 4 if is_short else WAKE_S)
+        with on_threads(self.threads):
+            seconds = self._timed(calls, min(WAKE_S, SHORT_S / 4 if is_short else WAKE_S)) / calls
+        self.settle()
+        return seconds, self.witness.waited_ns / 1e9 / calls
+
+    def _timed(self, calls: int, wake_s: float) -> float:
+        """Seconds of so many forwards, after some untimed ones."""
+        woken = perf_counter() + wake_s
         self._run()
         while perf_counter() < woken:
             self._run()
@@ -339,9 +346,7 @@ class Arm:
         self._run()
         ended = perf_counter_ns()
         self.witness.end(ended - started)
-        self.settle()
-        seconds = (ended - resumed + paused - started) / 1e9 / calls
-        return seconds, self.witness.waited_ns / 1e9 / calls
+        return (ended - resumed + paused - started) / 1e9
 
     def _before_last(self) -> None:
         """Between the last forward of a sample and the one before it, outside the clock."""
@@ -349,9 +354,8 @@ class Arm:
     def settle(self) -> None:
         """After a sample: looks at what it left, and gives the sets it used other inputs."""
         self.sets.rest()
-        with on_one_thread():
-            self._look(self._used)
-            self.sets.renew(self._used)
+        self._look(self._used)
+        self.sets.renew(self._used)
         self._used.clear()
 
     def _look(self, used: set[int]) -> None:
