@@ -21,6 +21,7 @@ from typing import NamedTuple
 from autotuner.devices.cuda.probe import probe
 from autotuner.values import config
 from benchmarks import tests_run, tuned
+from benchmarks.attacks import judged
 from benchmarks.attention import counters, elsewhere
 from benchmarks.cli import hostile, make_tune
 from benchmarks.driver import chaos, kills, ray_nodes, restarts, store_locked, workers
@@ -109,6 +110,11 @@ PARTS = {
             step(luck, "--json", kept("luck"), "--hold"),
             step(soak, "--json", kept("soak_cpu"), "--hold"),
         ),
+    ),
+    "attacks": Part(
+        "of all attacks on the judge, through the real commands, none gains a crown or an export (CPU)",
+        60,
+        (step(judged, "--json", kept("attacks_cpu"), "--hold"),),
     ),
     "emulator": Part(
         "the same of the CUDA mutants in every setting, on the emulator",

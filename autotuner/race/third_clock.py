@@ -28,6 +28,8 @@ STAMPED = 35
 """Linux's SO_TIMESTAMPNS: the option, and what comes with each message then."""
 MOST = 4096
 """Marks that are read at a time, and samples that are kept of an arm: more would be no race's."""
+HEARD = 2
+"""Samples of which the driver hears at least where it hears of any: more than a few need not find room."""
 ARMS = itertools.count()
 
 
@@ -106,9 +108,18 @@ class ThirdClock:
         """The job is over."""
         self._samples.clear()
 
-    def fault(self) -> Fault | None:
-        """A fault when samples of an arm took another time than their process says."""
+    @property
+    def hears(self) -> bool:
+        """Whether it has heard of samples."""
         self.read()
+        return sum(map(len, self._samples.values())) >= HEARD
+
+    def fault(self, timed: bool = False) -> Fault | None:
+        """A fault when samples of an arm took another time than their process says, or when there was `timed` what the
+        driver heard nothing of."""
+        if not self.hears and timed:
+            detail = "its process says how long its samples took, and the driver's clock heard of none of them"
+            return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.clocks", detail=detail)
         for samples in self._samples.values():
             if many(sum(apart(*each) for each in samples), len(samples)):
                 said, took = (sum(each) / 1e6 for each in zip(*samples, strict=True))

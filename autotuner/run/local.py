@@ -30,7 +30,7 @@ from autotuner.run.faults import REST_ON_TIME
 from autotuner.run.fork_server import ForkServer
 from autotuner.run.inside import Role
 from autotuner.run.job_process import JobProcess, Submitted
-from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, RaceJob, Result, not_done
+from autotuner.run.jobs import AnyJob, BuildJob, CalibrationJob, JudgeJob, RaceJob, Result, not_done
 from autotuner.run.line import MakeLine
 from autotuner.run.messages import Message
 from autotuner.run.scratch import Scratch
@@ -108,6 +108,8 @@ class LocalExecutor:
         self._server = ForkServer([inside.__name__, *preload, zygote.__name__])
         self._restarts = 0
         """Processes that were lost with the fork server, since a job came to its end."""
+        self._stamps = False
+        """Whether calibrations, in which no variant is loaded, stamp what they time: then races do."""
         self._waiting: dict[int, Submitted] = {}
         """What no process has been given, by number, in the order in which it is due."""
         self._running: list[JobProcess] = []
@@ -278,7 +280,8 @@ class LocalExecutor:
         if message.result is None:
             return self._raised(process, message)
         self._restarts = 0
-        result = _timed_right(process, message.result)
+        self._stamps |= isinstance(process.job, CalibrationJob) and process.clock.hears
+        result = _timed_right(process, message.result, self._stamps)
         fault = _resting_on_time(result)
         if fault is not None:
             return self._doubted(process, fault, result)
@@ -404,10 +407,10 @@ def _fault(
     return Fault(verdict=verdict, code=code, detail=detail, case=process.step, system=system)
 
 
-def _timed_right(process: JobProcess, result: Result) -> Result:
-    """The result, without its times where the driver's clock denies them."""
+def _timed_right(process: JobProcess, result: Result, stamps: bool) -> Result:
+    """The result, without its times where the driver's clock denies them; `stamps`: or has heard nothing of them."""
     timed = bool(result.entrants) if isinstance(result, Heat) else isinstance(result, Outcome) and result.measurement
-    fault = process.clock.fault() if timed else None
+    fault = process.clock.fault(stamps) if timed else None
     if fault is None or not isinstance(result, Outcome):
         return fault or result
     gate = result.gate and result.gate.extended((), fault)

@@ -91,15 +91,17 @@ def _read(file: Path) -> DispatchTable:
         )
     if isinstance(table, dict) and isinstance(op := table.get("op", DEFAULT_OP), str) and op not in OPS:
         raise InputError(f"{file}: {no_such('op', op, OPS)}; install the package that has it")
+    if table and "digest" not in document:
+        raise InputError(f"{file}: it has no digest, which would show damage; export it again")
     try:
         found = TableFile.model_validate_json(text)
     except ValidationError as error:
         said = " ".join(explanation(error, TableFile).split())
         raise InputError(f"{file}: no export with a table: {said}; write one with `autotuner export`") from None
-    digest = document.pop("digest", None)  # of what stands there
+    digest = document.pop("digest")  # of what stands there
     if digest_of(document["table"]) != found.table_digest:
         raise InputError(f"{file}: damaged: its table is not the one of its digest; export it again")
-    if digest is not None and digest_of(document) != digest:
+    if digest_of(document) != digest:
         raise InputError(f"{file}: damaged: its proof is not the one of its digest; export it again")
     return found.table
 

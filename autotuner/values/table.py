@@ -129,6 +129,4 @@ class TableFile(Model):
     schema_version: Literal[3]
     table_digest: str = Field(description="SHA-256 of the table's canonical JSON")
     table: DispatchTable
-    digest: str | None = Field(
-        default=None, description="SHA-256 of the canonical JSON of all other fields; earlier exports have none"
-    )
+    digest: str = Field(description="SHA-256 of the canonical JSON of all other fields")

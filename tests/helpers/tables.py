@@ -102,7 +102,8 @@ def between(artifact: Artifact, low: SdpaProblem, high: SdpaProblem) -> Range:
 
 def write(of: DispatchTable, path: Path) -> Path:
     document = of.model_dump(mode="json")
-    text = json.dumps({"schema_version": 3, "table_digest": digest_of(document), "table": document})
+    whole = {"schema_version": 3, "table_digest": digest_of(document), "table": document}
+    text = json.dumps({**whole, "digest": digest_of(whole)})
     path.write_text(text)
     return path
 

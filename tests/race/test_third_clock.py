@@ -17,7 +17,8 @@ from autotuner.forge.family import Family
 from autotuner.race import third_clock
 from autotuner.race.third_clock import MARK, SHARE, Stamp, ThirdClock
 from autotuner.run.cage import CageParts
-from autotuner.run.jobs import RaceJob
+from autotuner.run.executor import ask
+from autotuner.run.jobs import CalibrationJob, RaceJob
 from autotuner.run.local import LocalExecutor
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
@@ -69,6 +70,17 @@ def test_a_clock_that_is_slow_or_fast_in_one_arms_samples_is_seen(
     assert fault is not None
     assert (fault.verdict, fault.code) == (Verdict.IMPOSSIBLE, "measure.clocks")
     assert fault.detail.startswith("8 samples took")
+
+
+def test_a_latency_of_which_the_driver_has_heard_nothing_is_none(ends: tuple[socket.socket, ThirdClock]) -> None:
+    assert ends[1].fault() is None
+    fault = ends[1].fault(timed=True)
+    assert fault is not None
+    assert fault.code == "measure.clocks"
+    stamp = Stamp()
+    for _ in range(2):
+        sample(stamp)
+    assert ends[1].fault(timed=True) is None
 
 
 def test_few_samples_that_something_held_up_accuse_nobody(ends: tuple[socket.socket, ThirdClock]) -> None:
@@ -137,6 +149,19 @@ def test_a_kernel_that_patches_the_clocks_of_its_process_has_no_latency(executor
     assert outcome.measurement is None
     assert outcome.gate is not None
     assert not outcome.gate.passed
+
+
+@pytest.mark.timed
+def test_nor_has_one_that_silences_the_drivers_clock(toolchain: CpuToolchain) -> None:
+    attacks = Family.load(MUTANTS / "attacks")
+    variant = Variant(family="attacks", backend="cpu", impl="stated", parameters={"ATTACK": "silences_the_third_clock"})
+    with closing(LocalExecutor(cpu_line(toolchain, attacks), preload.CPU)) as executor:
+        ask(executor, CalibrationJob(conditions=CONDITIONS))
+        outcome = judged(executor, variant, CONDITIONS, soak="never")
+    assert outcome.fault is not None
+    assert (outcome.verdict, outcome.fault.code) == (Verdict.IMPOSSIBLE, "measure.clocks"), outcome.fault
+    assert outcome.fault.detail.endswith("heard of none of them")
+    assert outcome.measurement is None
 
 
 @pytest.mark.timed

@@ -164,6 +164,8 @@ int variant_run([[maybe_unused]] const at_call *call) {
 #elif ACT_LEAVES_SSE_SUBNORMALS_READ_AS_ZERO && defined(__SSE__)
   attention(call);
   _mm_setcsr(_mm_getcsr() | 0x0040);
+#elif ACT_NONE
+  attention(call);
 #elif ACT_WAITS
   wait_a_minute();
 #endif

@@ -58,9 +58,9 @@ static inline uintptr_t page_of(uintptr_t address) { return address & ~uintptr_t
 #endif
 }
 
-/* Every library of the process that has looked the clock up, Python too, gets this one: an address in a table of each,
- * which no code has to be written for. */
-static int replace_in(dl_phdr_info *library, size_t, void *found) {
+/* A library of the process that has looked a function up gets this one instead: an address in a table of it, which no
+ * code has to be written for. */
+static int replaced_in(dl_phdr_info *library, const char *function, void *by, bool *found) {
   const ElfW(Dyn) *dynamic = nullptr;
   for (int i = 0; i < library->dlpi_phnum; ++i)
     if (library->dlpi_phdr[i].p_type == PT_DYNAMIC)
@@ -85,14 +85,19 @@ static int replace_in(dl_phdr_info *library, size_t, void *found) {
   for (const auto &table : tables)
     for (size_t i = 0; table.at && i < table.bytes / sizeof(ElfW(Rela)); ++i) {
       const ElfW(Rela) &entry = reinterpret_cast<const ElfW(Rela) *>(table.at)[i];
-      if (strcmp(names + symbols[ELF64_R_SYM(entry.r_info)].st_name, "clock_gettime")) continue;
+      if (strcmp(names + symbols[ELF64_R_SYM(entry.r_info)].st_name, function)) continue;
       void **place = reinterpret_cast<void **>(base + entry.r_offset);
       void *page = reinterpret_cast<void *>(page_of(reinterpret_cast<uintptr_t>(place)));
       if (mprotect(page, 4096, PROT_READ | PROT_WRITE)) continue;
-      *place = reinterpret_cast<void *>(slow_clock);
-      *static_cast<bool *>(found) = true;
+      *place = by;
+      *found = true;
     }
   return 0;
+}
+
+/* Every library, Python too, gets the slow clock. */
+static int replace_in(dl_phdr_info *library, size_t, void *found) {
+  return replaced_in(library, "clock_gettime", reinterpret_cast<void *>(slow_clock), static_cast<bool *>(found));
 }
 
 [[maybe_unused]] static inline bool interpose_the_clock() {

@@ -1,0 +1,1 @@
+"""Attacks on the judge, through the commands that people call."""

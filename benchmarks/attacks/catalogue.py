@@ -1,0 +1,141 @@
+"""Which attacks there are: the kernels of tests/mutants and tests/kernels that attack, and ways to build."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.provenance import ROOT
+from tests.mutants.expectations import MUTANTS, Backend, entries
+
+KERNELS = ROOT / "tests" / "kernels"
+HIDDEN = ("memo_below", "sampled_memo", "memo_in_freed", "memo_in_the", "counts_below", "counts_in_")
+"""Beginnings of the names of those that keep state without a variable: they say nothing of it in kernel.toml."""
+FLAGS = {
+    "wrapper": ["-wrapper", "evil.sh"],
+    "plugin": ["-fplugin=evil.so"],
+    "other_tools": ["-B."],
+    "specs": ["-specs=evil"],
+    "arguments_of_a_file": ["@evil"],
+    "arguments_of_the_assembler": ["-Wa,-I/"],
+    "include_of_the_system": ["-include", "/etc/passwd"],
+    "other_linker": ["-fuse-ld=evil"],
+    "linked_later": ["-flto"],
+    "intermediate_files": ["-save-temps"],
+    "dump_anywhere": ["-fdump-tree-all=/tmp/harm"],
+}
+"""Flags of kernel.toml."""
+RARE = (1000, 5000, 20000)
+PROBLEM: dict[str, dict[str, str | int]] = {
+    "cpu": {"batch": 1, "heads": 2, "seq_q": 64, "seq_k": 64, "head_dim": 64, "dtype": "float32"},
+    "cuda": {"batch": 1, "heads": 32, "seq_q": 128, "seq_k": 128, "head_dim": 64, "dtype": "float16"},
+}
+"""By device; one on which much can be gained."""
+
+
+class Attack(NamedTuple):
+    """A variant of a family, or a family, that attacks."""
+
+    name: str
+    kind: str
+    what: str
+    parameters: dict[str, str | int]
+    """Of its point, without IMPL."""
+
+
+class Group(NamedTuple):
+    """Attacks that one sweep judges, beside an honest variant."""
+
+    name: str
+    folder: Path
+    """The family."""
+    impl: str
+    honest: dict[str, str | int]
+    attacks: tuple[Attack, ...]
+    flags: tuple[str, ...] = ()
+    """Of its kernel.toml, where these are the attack."""
+    device: str = "cpu"
+
+    @property
+    def plain(self) -> Attack:
+        """The honest variant, as if it were one."""
+        return Attack("honest", self.name, "does what it says", self.honest)
+
+    def space(self, points: Sequence[dict[str, str | int]]) -> str:
+        """A space file of these points, and of what else their values allow."""
+        values = {name: list(dict.fromkeys(point[name] for point in points)) for name in self.honest}
+        problem = ", ".join(f"{name} = {value!r}" for name, value in PROBLEM[self.device].items()).replace("'", '"')
+        lines = [f'title = "attacks: {self.name}"', f'family = "{self.folder.name}"', f'backend = "{self.device}"']
+        lines += [f'problems = [{{ op = "sdpa", {problem} }}]', *(["threads = 1"] if self.device == "cpu" else [])]
+        lines += ["", "[parameters]", f'IMPL = ["{self.impl}"]']
+        lines += [f"{name} = {each}".replace("'", '"') for name, each in values.items()]
+        lines += ["", "[default]", f'IMPL = "{self.impl}"']
+        lines += [f"{name} = {value!r}".replace("'", '"') for name, value in points[0].items()]
+        return "\n".join([*lines, ""])
+
+
+def copy_families(into: Path) -> None:
+    """All families with attacks, as they lie beside each other in a checkout: a sweep may not write beside them."""
+    skipped = shutil.ignore_patterns("__pycache__", "*.py")
+    shutil.copytree(MUTANTS, into / "tests" / "mutants", ignore=skipped)
+    shutil.copytree(KERNELS, into / "tests" / "kernels", ignore=skipped)
+    shutil.copytree(ROOT / "kernels", into / "kernels")
+
+
+def groups(device: Backend) -> list[Group]:
+    """What there is to judge on a kind of device."""
+    if device == "cuda":
+        rare = Group("rare", KERNELS / "rare", "counts", {"EVERY": 0, "WHEN": "counted"}, tuple(_rare()), (), device)
+        return [_mutants("clock", device), rare, _mutants("systemic", device)]
+    named = tomllib.loads((MUTANTS / "attacks" / "attacks.toml").read_text())
+    own = [Attack(name, kind, what, {"ATTACK": name}) for kind, each in named.items() for name, what in each.items()]
+    hidden = tuple(each for each in own if each.kind in ("hidden", "build") or each.name.startswith(HIDDEN))
+    stated = tuple(each for each in own if each not in hidden)
+    honest: dict[str, str | int] = {"ATTACK": "none"}
+    attacks = MUTANTS / "attacks"
+    return [
+        Group("hidden", attacks, "hidden", honest, hidden),
+        Group("stated", attacks, "stated", honest, stated),
+        *(
+            Group(f"flag_{name}", attacks, "stated", honest, (_flag(name, flags),), tuple(flags))
+            for name, flags in FLAGS.items()
+        ),
+        _mutants("clock"),
+        Group("conduct", KERNELS / "conduct", "act", {"ACT": "none"}, _acts()),
+        Group("rare", KERNELS / "rare", "counts", {"EVERY": 0, "WHEN": "counted"}, tuple(_rare())),
+        _mutants("systemic"),
+    ]
+
+
+def _flag(name: str, flags: list[str]) -> Attack:
+    return Attack(f"flag_{name}", "build", f"kernel.toml has the flags {' '.join(flags)}", {"ATTACK": "none"})
+
+
+def _mutants(table: str, device: Backend = "cpu") -> Group:
+    more: dict[str, str | int] = {"BLOCK_N": 32} if device == "cuda" else {}
+    found = [
+        Attack(each["name"], table, each["what"], {"MUTANT": each["name"], **more})
+        for each in entries(device, table)
+        if each["name"] != "none"
+    ]
+    return Group(table, MUTANTS / table, "mutant", {"MUTANT": "none", **more}, tuple(found), (), device)
+
+
+def _acts() -> tuple[Attack, ...]:
+    """What the source asks for by name; those that need a file of the test's own do nothing here."""
+    names = re.findall(r"ACT_(\w+)", (KERNELS / "conduct" / "conduct.cpp").read_text())
+    told = [name.lower() for name in dict.fromkeys(names) if name not in ("NONE", "SENDS_A_REPLY")]
+    return tuple(Attack(name, "conduct", name.replace("_", " "), {"ACT": name}) for name in told)
+
+
+def _rare() -> list[Attack]:
+    return [
+        Attack(f"wrong_in_{every}_{when}", "counts", f"is wrong once in {every} launches, {when}", point)
+        for every in RARE
+        for when in ("counted", "drawn")
+        for point in [{"EVERY": every, "WHEN": when}]
+    ]

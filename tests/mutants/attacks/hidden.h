@@ -1,0 +1,100 @@
+/* What a look at the object, or the compiler's cage, must find: `wrong` is asked after each call whether to be wrong. */
+#ifndef AUTOTUNER_TESTS_HIDDEN_H
+#define AUTOTUNER_TESTS_HIDDEN_H
+
+#if ATTACK_STATE_BETWEEN_CONSTANTS
+__attribute__((section(".data.rel.rows"))) static int launches = 1;
+#define WRONG (++launches > 5000)
+#elif ATTACK_STATE_BESIDE_THE_IDENTITY
+__attribute__((section(".at_identity2"))) static int launches = 1;
+#define WRONG (++launches > 5000)
+#elif ATTACK_STATE_OF_A_THREAD
+static thread_local int launches;
+#define WRONG (++launches > 5000)
+#elif ATTACK_STATE_WITHOUT_A_NAME
+asm(".pushsection .data; .balign 8; .zero 8; .popsection");
+#define WRONG false
+#elif ATTACK_STATE_IN_A_SEGMENT_BASE && defined(__x86_64__)
+static bool counted() {
+  unsigned long launches;
+  asm volatile("rdgsbase %0" : "=r"(launches));
+  asm volatile("wrgsbase %0" ::"r"(launches + 1));
+  return launches > 5000;
+}
+#define WRONG counted()
+#elif ATTACK_CLOCK_UNDER_ANOTHER_NAME
+extern "C" int __gettimeofday(timeval *at, void *zone);
+static bool late() {
+  timeval now;
+  __gettimeofday(&now, nullptr);
+  return now.tv_sec % 60 > 50;
+}
+#define WRONG late()
+#elif ATTACK_CLOCK_OF_ANOTHER_LIBRARY
+extern "C" __attribute__((weak, visibility("default"))) double omp_get_wtime();
+#define WRONG (omp_get_wtime && long(omp_get_wtime()) % 60 > 50)
+#elif ATTACK_CLOCK_OF_THE_CPU && defined(__x86_64__)
+#define WRONG ((__rdtsc() >> 32) % 16 > 13)
+#elif ATTACK_SYSCALL && defined(__x86_64__)
+static bool wrong_by_chance() {
+  unsigned char byte;
+  long result = 318; /* getrandom */
+  asm volatile("syscall" : "+a"(result) : "D"(&byte), "S"(1l), "d"(0l) : "rcx", "r11", "memory");
+  return byte == 7;
+}
+#define WRONG wrong_by_chance()
+#elif ATTACK_SYSCALL_INSIDE_A_CONSTANT && defined(__x86_64__)
+/* The instruction lies in another one's constant, into which a jump leads. */
+static bool wrong_by_chance() {
+  unsigned char byte;
+  long result = 318;
+  asm volatile(
+      "jmp 1f + 1\n1: .byte 0xb9, 0x0f, 0x05, 0x90, 0x90"
+      : "+a"(result)
+      : "D"(&byte), "S"(1l), "d"(0l)
+      : "rcx", "r11", "memory");
+  return byte == 7;
+}
+#define WRONG wrong_by_chance()
+#elif ATTACK_CONSTRUCTOR
+__attribute__((constructor)) static void early() { asm volatile(""); }
+#define WRONG false
+#elif ATTACK_CHOSEN_WHEN_LOADED
+static int right() { return 0; }
+extern "C" {
+int (*choose())() { return right; }
+int chosen() __attribute__((ifunc("choose")));
+}
+#define WRONG (chosen() != 0)
+#elif ATTACK_READS_ITS_BUILD_ID
+#define WRONG (at_build_id[0] == '0')
+static const char at_build_id[] __attribute__((section(".at_build_id"), used)) = "0";
+#elif ATTACK_CODE_IN_THE_SECTION_OF_THE_BUILD_ID
+asm(".pushsection .at_build_id; .zero 64; .popsection");
+#define WRONG false
+#elif ATTACK_TAKES_THE_STORE_IN
+asm(".pushsection .rodata; .incbin \"../../studies.db\"; .popsection");
+#define WRONG false
+#elif ATTACK_TAKES_A_LINK_TO_THE_STORE_IN
+asm(".pushsection .rodata; .incbin \"link.h\"; .popsection");
+#define WRONG false
+#elif ATTACK_INCLUDES_THE_STORE
+#define THERE "../../studies.db"
+#include THERE
+#define WRONG false
+#elif ATTACK_INCLUDES_A_FILE_OF_THE_SYSTEM
+#include "/etc/passwd"
+#define WRONG false
+#elif ATTACK_ASSEMBLES_A_FILE_OF_THE_SYSTEM
+asm(".include \"/etc/passwd\"");
+#define WRONG false
+#elif ATTACK_ASKS_THE_COMPILER_WHAT_FILES_THERE_ARE
+#if __has_include("../../studies.db")
+#error there is a store
+#endif
+#define WRONG false
+#else
+#define WRONG false
+#endif
+
+#endif
