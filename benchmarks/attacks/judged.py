@@ -2,11 +2,11 @@
 
     python -m benchmarks.attacks.judged [--device cpu|cuda] [--only NAME ...] [--minutes M] [--json OUT.json] [--hold]
 
-Attacks of a group stand in one space beside an honest variant: `autotuner tune` judges them all. Each that has a
-latency then is alone with the honest one: `tune` with finals, `finals`, `export`, and `gate`. NAME is an attack or a
-group; with --only, or where the time of a group is over, the rows of others in OUT.json stay. Shares have exact 95 %
-intervals (Clopper and Pearson). An attack that a disturbed machine kept from its verdict has no latency, and counts as
-not judged.
+Attacks of a group stand in one space beside an honest variant: `autotuner tune` judges them all, `finals` each that may
+be the fastest, alone beside the baseline; then come `export`, and `gate` for each that has a latency still. NAME is an
+attack or a group; with --only, or where the time of a group is over, the rows of others in OUT.json stay. Shares have
+exact 95 % intervals (Clopper and Pearson). An attack that a disturbed machine kept from its verdict has no latency, and
+counts as not judged.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from tests.mutants.expectations import Backend
 
 EACH_S = 25.0
 """Seconds that an attack is given in a sweep of many."""
-ALONE_MINUTES = 1.5
+FINALS_MINUTES = 3
 LEAST = 60
 """Attacks that must have been judged for the aim to be met."""
 GAINS = ("latency", "paid", "crown", "export")
-"""At the end: a latency, and one that is better than the honest variant's by PAID; what finals confirmed to be the
-fastest; what is in the table of an export."""
+"""At the end: a latency; one better than the honest variant's by PAID; confirmed by finals to be faster than the
+baseline; in the table of an export."""
 PAID = 1.05
 Row = dict[str, Any]
 Point = dict[str, str | int]
@@ -77,6 +77,12 @@ class Commands:
     def space(self, group: Group) -> Path:
         return self.folder / group.folder.relative_to(ROOT).parent / f"{group.name}.toml"
 
+    def gate(self, group: Group, attack: Attack) -> str:
+        """What the gate says of an attack, by its exit status."""
+        point = " ".join(f"{name}={value}" for name, value in {"IMPL": group.impl, **attack.parameters}.items())
+        code, _ = self.run("gate", point, "--space", str(self.space(group)), "--json", limit_s=200)
+        return {0: "pass", 1: "rejected"}.get(code, f"exit {code}")
+
     def trials(self) -> list[Row]:
         """Those of the latest study."""
         code, said = self.run("trials", "--json", limit_s=60)
@@ -86,7 +92,7 @@ class Commands:
 
 def _link_to_the_store(folder: Path) -> None:
     """For the build that follows it."""
-    (folder / "tests" / "mutants" / "attacks" / "link.h").symlink_to(folder / "tests" / "studies.db")
+    (folder / "tests" / "mutants" / "attacks" / "store.h").symlink_to(folder / "tests" / "studies.db")
 
 
 def fits(attack: Attack, parameters: dict[str, Any]) -> bool:
@@ -115,64 +121,49 @@ def judged_together(here: Commands, group: Group, minutes: float | None) -> Iter
     points = [group.honest, *(attack.parameters for attack in group.attacks)]
     code, said = here.tuned(group, points, minutes or (60 + EACH_S * len(points)) / 60, "--no-finals")
     last_words = (said.strip().splitlines() or [""])[-1]
+    finals_code, finals = here.run("finals", "--minutes", str(FINALS_MINUTES), limit_s=120 * FINALS_MINUTES + 120)
+    export_code, exported = here.run("export", "--out", "-", limit_s=120)
     trials = here.trials()
+    honest = max((each["speedup"] or 0 for each in trials if fits(group.plain, each["parameters"])), default=0)
+    exits = {"tune": code, "finals": finals_code, "export": export_code}
     for attack in group.attacks:
         mine = [each for each in trials if fits(attack, each["parameters"])]
         if not mine:
             yield row(group, attack, judged=False, verdict="none", code=f"exit {code}", detail=last_words)
             continue
         last = mine[-1]
-        ending = {"verdict": last["verdict"], "code": last["fault"] or "", "detail": last["detail"] or ""}
-        if last["speedup"] is None:
-            yield row(group, attack, **ending, judged=last["verdict"] not in ("disturbed", "infra_error"))
-        elif last["censored"]:  # slower than the honest one: no finals would look at it
-            yield row(group, attack, **ending, latency=True, speedup=last["speedup"])
-        else:
-            yield alone(here, group, attack)
+        found = row(group, attack, **_ending(last), **_gains(attack, last, honest, exported if not export_code else ""))
+        if found["latency"]:
+            found |= {"honest": honest, "speedup": last["speedup"], "confirmed": last["confirmed"], "exits": exits}
+            found["finals"] = finals.strip()[-300:] if finals_code else ""
+            found["gate"] = here.gate(group, attack)
+        yield found
 
 
-def alone(here: Commands, group: Group, attack: Attack) -> Row:
-    """An attack beside the honest variant, to the end."""
-    code, said = here.tuned(group, [group.honest, attack.parameters], ALONE_MINUTES)
-    finals_code, finals = 0, ""
-    if not any(each["confirmed"] or each["revoked"] for each in here.trials()):
-        finals_code, finals = here.run("finals", "--minutes", "1", limit_s=200)
-    mine = next((each for each in reversed(here.trials()) if fits(attack, each["parameters"])), None)
-    export_code, exported = here.run("export", "--out", "-", limit_s=120)
-    table = json.loads(exported).get("table") if export_code == 0 and exported.startswith("{") else None
-    served = [each["use"] for each in table["entries"] if each.get("use")] if table else []
-    point = " ".join(f"{name}={value}" for name, value in {"IMPL": group.impl, **attack.parameters}.items())
-    gate_code, _ = here.run("gate", point, "--space", str(here.space(group)), "--json", limit_s=120)
-    if mine is None:
-        return row(group, attack, judged=False, verdict="none", code=f"exit {code}", detail=said[-300:])
-    latency = mine["speedup"] is not None and not mine["revoked"]
-    honest = [each["speedup"] for each in here.trials() if fits(group.plain, each["parameters"]) and each["speedup"]]
-    confirmed = latency and mine["confirmed"] is not None
-    variants = table.get("variants", []) if table else []
-    serves = any(fits(attack, each.get("parameters", {})) for each in variants) and bool(served)
-    fault = mine["revoked"] or mine["fault"] or ""
-    detail = mine["detail"] or finals.strip()[-300:]
-    return row(
-        group,
-        attack,
-        verdict="revoked" if mine["revoked"] else mine["verdict"],
-        code=fault if isinstance(fault, str) else json.dumps(fault),
-        detail=detail,
-        latency=latency,
-        paid=bool(latency and honest and mine["speedup"] > PAID * max(honest)),
-        honest=max(honest, default=None),
-        crown=confirmed and _leads(here.trials(), mine),
-        export=serves,
-        speedup=mine["speedup"],
-        confirmed=mine["confirmed"],
-        exits={"tune": code, "finals": finals_code, "export": export_code, "gate": gate_code},
-    )
+def _ending(trial: Row) -> Row:
+    """The verdict and what it rests on, of what the finals revoked theirs."""
+    revoked = trial["revoked"]
+    return {
+        "verdict": "revoked" if revoked else trial["verdict"],
+        "code": (revoked if isinstance(revoked, str) else trial["fault"]) or "",
+        "detail": trial["detail"] or "",
+        "judged": trial["verdict"] not in ("disturbed", "infra_error"),
+    }
 
 
-def _leads(trials: list[Row], mine: Row) -> bool:
-    """Whether no other is confirmed to be faster, and the baseline is slower."""
-    rest = [each["confirmed"] for each in trials if each["confirmed"] and each["number"] != mine["number"]]
-    return bool(mine["confirmed_low"] > 1 and mine["confirmed"] >= max(rest, default=0))
+def _gains(attack: Attack, trial: Row, honest: float, exported: str) -> dict[str, bool]:
+    """What it got. Each finalist stands alone beside the baseline, so each that finals confirm would have the crown
+    without the others."""
+    latency = trial["speedup"] is not None and not trial["revoked"]
+    table = json.loads(exported).get("table") if exported.startswith("{") else None
+    used = {each.get("use") for each in table["entries"]} if table else set()
+    served = [each["variant"]["parameters"] for each in table["variants"] if each["artifact"] in used] if table else []
+    return {
+        "latency": latency,
+        "paid": bool(latency and trial["speedup"] > PAID * honest),
+        "crown": bool(latency and trial["confirmed"] and trial["confirmed_low"] > 1),
+        "export": latency and any(fits(attack, each) for each in served),
+    }
 
 
 def shares(rows: Sequence[Row]) -> dict[str, Any]:

@@ -203,7 +203,7 @@ constexpr size_t REGION = 8 << 20;
 static volatile int inside;
 static void on_alarm(int) {
   if (inside) return;
-  for (volatile int i = 0; i < 200000; ++i) continue;
+  for (volatile int i = 0; i < 20000; ++i) continue;
 }
 #endif
 
@@ -299,7 +299,7 @@ static void afterwards([[maybe_unused]] const at_call *call) {
   if (nicer == 100) abort();
 #elif ATTACK_ALARM_WHILE_OTHERS_RUN
   static const auto before = signal(SIGALRM, on_alarm);
-  const itimerval every = {{0, 300}, {0, 300}};
+  const itimerval every = {{0, 1000}, {0, 1000}};
   static const int set = setitimer(ITIMER_REAL, &every, nullptr);
   if (before == SIG_ERR || set) abort();
 #elif ATTACK_LEAVES_TRAPS_ON && defined(__SSE__)

@@ -76,7 +76,7 @@ asm(".pushsection .at_build_id; .zero 64; .popsection");
 asm(".pushsection .rodata; .incbin \"../../studies.db\"; .popsection");
 #define WRONG false
 #elif ATTACK_TAKES_A_LINK_TO_THE_STORE_IN
-asm(".pushsection .rodata; .incbin \"link.h\"; .popsection");
+asm(".pushsection .rodata; .incbin \"store.h\"; .popsection");
 #define WRONG false
 #elif ATTACK_INCLUDES_THE_STORE
 #define THERE "../../studies.db"
