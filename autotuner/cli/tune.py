@@ -72,6 +72,8 @@ def tune(
     with closing(Store.open(store or config.store_url())) as opened:
         for place, (file, request) in enumerate(zip(files, requests, strict=True)):
             here = workbench.Workbench(file, devices=request.devices)
+            for line in here.unread:
+                out.print(line, style="yellow")
             studies.append(_swept(opened, _in_time(request, began, place, len(files)), here, cancels))
             print_leaderboard(opened, studies[-1], 10)
         _conclude(opened, studies, output)

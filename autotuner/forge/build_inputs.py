@@ -194,7 +194,7 @@ def source_digests(files: Mapping[Path, bytes]) -> dict[str, str]:
     return digests
 
 
-def _word(prefix: str, value: str) -> str:
+def string_macro(prefix: str, value: str) -> str:
     """The macro that stands for a string value: of a parameter P, P_VALUE; of a problem's field, AT_VALUE."""
     return f"{prefix}_{re.sub(r'[^A-Z0-9]', '_', value.upper())}"
 
@@ -202,13 +202,13 @@ def _word(prefix: str, value: str) -> str:
 def macro_lines(parameters: Mapping[str, int | str]) -> Iterator[str]:
     """The #define of each parameter: integers as they are; a string value v of P becomes P_V, defined to 1."""
     for name, value in parameters.items():
-        yield f"#define {name} {value}" if isinstance(value, int) else f"#define {_word(name, value)} 1"
+        yield f"#define {name} {value}" if isinstance(value, int) else f"#define {string_macro(name, value)} 1"
 
 
 def compiled_lines(compiled: Mapping[str, Value]) -> Iterator[str]:
     """The #define of each macro that the problem gives: a string value is one of the constants of the ABI's headers."""
     for name, value in compiled.items():
-        yield f"#define {name} {value if isinstance(value, int) else _word('AT', value)}"
+        yield f"#define {name} {value if isinstance(value, int) else string_macro('AT', value)}"
 
 
 def _literal(text: str) -> str:
@@ -221,7 +221,8 @@ def _report_lines(inputs: BuildInputs) -> Iterator[str]:
     parameters = inputs.variant.parameters
     for name, value in {**parameters, **inputs.compiled}.items():
         if isinstance(value, str):
-            held = f"{_word(name, value)} == 1" if name in parameters else f"{name} == {_word('AT', value)}"
+            own = name in parameters
+            held = f"{string_macro(name, value)} == 1" if own else f"{name} == {string_macro('AT', value)}"
             yield f'#if {held}\n"{name}={value}\\n"\n#endif'
         else:
             yield f'"{name}=" AT_TEXT({name}) "\\n"'

@@ -202,12 +202,13 @@ class Family(Model):
         return OPS[self.document.op] if self.document.op is not None else None
 
     @property
-    def _facts(self) -> tuple[str, ...]:
+    def facts(self) -> tuple[str, ...]:
         """What an assert of kernel.toml may ask of the problem: the compile-time part."""
         return ("DTYPE", *(name.upper() for name in self.op.problem.COMPILED)) if self.op is not None else ()
 
     @property
-    def _lengths(self) -> tuple[str, ...]:
+    def lengths(self) -> tuple[str, ...]:
+        """Sizes that a problem may fix."""
         return tuple(name.upper() for name in self.op.problem.LENGTHS) if self.op is not None else ()
 
     def _check_policy(self, where: str) -> None:
@@ -245,11 +246,11 @@ class Family(Model):
                 raise KernelError(f"{where}.default.{name}: found {value!r}, expected {known}")
         if implementation.fixed_lengths not in (None, *implementation.parameters):
             raise KernelError(f"{where}.fixed_lengths: {implementation.fixed_lengths} is none of its parameters")
-        reserved = sorted({"IMPL", *self._facts, *self._lengths} & set(implementation.parameters))
+        reserved = sorted({"IMPL", *self.facts, *self.lengths} & set(implementation.parameters))
         if reserved:
             raise KernelError(f"{where}.parameters: {reserved[0]} is defined by the build; choose another name")
-        names = {*implementation.parameters, "IMPL", *self._facts}
-        _check_expression(f"{where}.domain", implementation.domain, names | {*self._lengths})
+        names = {*implementation.parameters, "IMPL", *self.facts}
+        _check_expression(f"{where}.domain", implementation.domain, names | {*self.lengths})
         for index, effect in enumerate(implementation.asserts):
             key = f"{where}.asserts[{index}]"
             _check_expression(f"{key}.when", effect.when, names)
@@ -369,7 +370,7 @@ class Family(Model):
     def claims(self, variant: Variant, problem: Problem) -> Claims:
         """What kernel.toml says of this variant."""
         facts = problem.facts()
-        values = {**{name: facts[name] for name in self._facts}, **variant.point}
+        values = {**{name: facts[name] for name in self.facts}, **variant.point}
         implementation = self.implementation(variant.backend, variant.impl)
         effects = tuple(each for each in implementation.asserts if _parsed(each.when).evaluate(values))
         said = {"domain": implementation.domain, "state": implementation.state}

@@ -21,6 +21,7 @@ from autotuner.forge.build import build, require_cache
 from autotuner.forge.build_inputs import built_from, files_of
 from autotuner.forge.family import Family, find_limits
 from autotuner.forge.toolchain import Toolchain
+from autotuner.forge.unread import unread
 from autotuner.ops import OPS
 from autotuner.run import cage
 from autotuner.run.cage import CageParts
@@ -271,6 +272,15 @@ class Workbench:
     def variant(self, index: int) -> Variant:
         """The variant at a point of the space."""
         return variant_at(self.space, index)
+
+    @property
+    def unread(self) -> list[str]:
+        """What a look at the sources shows before anything is built: lines for a person."""
+        found = (
+            unread(self.family, self.space.file.backend, branch.impl, branch.values, self.toolchain)
+            for branch in self.space.branches
+        )
+        return list(dict.fromkeys(line for lines in found for line in lines))
 
     @property
     def default_digest(self) -> str:
