@@ -25,9 +25,9 @@ from pydantic import ValidationError
 from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding, files_of, source_digests, unit_text
 from autotuner.forge.compiling import NotCompiled, run_compiler
 from autotuner.forge.family import ABI_VERSION, Family
-from autotuner.forge.toolchain import HOST, Toolchain
+from autotuner.forge.toolchain import HOST, NO_DISASSEMBLER, Toolchain
 from autotuner.values import config
-from autotuner.values.errors import DiskFullError, InputError
+from autotuner.values.errors import DiskFullError, InputError, ToolchainError
 from autotuner.values.files import FULL, text_of, why
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
@@ -83,6 +83,23 @@ def require_cache() -> None:
                 f"no space left for {folder}; free some or set {config.CACHE} to another folder"
             ) from None
         raise InputError(f"the cache {folder}: {why(error)}; set {config.CACHE} to another folder") from None
+
+
+def require_compilers(toolchain: Toolchain) -> None:
+    """Tries the compilers on a unit of nearly nothing, once a toolchain: what they refuse now is no variant's fault.
+    Raises ToolchainError with the remedy, and DiskFullError."""
+    if shutil.which("objdump") is None:
+        raise ToolchainError(NO_DISASSEMBLER)
+    known = _cache() / "objects" / f"tried-{digest_of(toolchain.model_dump(mode='json'))[:16]}"
+    if known.exists():
+        return
+    with private_directory(known) as private:
+        (private / toolchain.unit).write_text(toolchain.trial)
+        try:
+            run_compiler(toolchain.compiled(toolchain.flags), private, ())
+        except NotCompiled as failed:
+            raise ToolchainError(toolchain.refused(failed.said)) from None
+        known.touch()
 
 
 def entry_of(digest: str) -> Path:

@@ -25,6 +25,8 @@ HOST = "host.o"
 IDENTITY = ("at_build_id", "at_macros")
 """The constants by which a binary says what it is, and by which alone two builds of one program differ."""
 
+NO_DISASSEMBLER = "no objdump on the PATH; install one (apt-get install binutils)"
+
 
 class Forged(NotCompiled):
     """Raised for what stands in the place of the identity, or reads it: it would be in no program hash."""
@@ -50,6 +52,8 @@ class Toolchain(Model):
 
     unit: ClassVar[str]
     """The file name of a variant's translation unit."""
+    trial: ClassVar[str]
+    """A unit of nearly nothing, by which the compilers are tried before any variant is compiled."""
     needs_host: ClassVar[bool] = False
     """Whether a variant has a host side beside its own source."""
     objects: ClassVar[tuple[str, ...]] = ()
@@ -82,6 +86,14 @@ class Toolchain(Model):
     def identity(self, digest: str, report: Sequence[str], signature: str) -> list[str]:
         """The last lines of the translation unit, by which the binary says what it is: the constants of IDENTITY, and
         what refers to them. `report` are C string literals, and so is `signature`."""
+
+    @abstractmethod
+    def compiled(self, words: Sequence[str]) -> list[str]:
+        """The command that compiles `unit` with these flags, in its folder."""
+
+    def refused(self, said: str) -> str:
+        """Why a unit of nearly nothing was not compiled, with the remedy, from what the compiler said."""
+        return f"{self.compiler} cannot compile an empty kernel: {' '.join(said.split())[:300]}; set CXX to another one"
 
     @abstractmethod
     def steps(self, inputs: BuildInputs, binding: Path) -> list[list[str]]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from autotuner.devices import DEVICES, Chosen, DeviceKind, Wishes
 from autotuner.devices.environment import usable_cpus
-from autotuner.forge.build import build, require_cache
+from autotuner.forge.build import build, require_cache, require_compilers
 from autotuner.forge.build_inputs import built_from, files_of
 from autotuner.forge.family import Family, find_limits
 from autotuner.forge.toolchain import Toolchain
@@ -306,8 +306,9 @@ class Workbench:
         )
 
     def build_all(self, points: Sequence[int]) -> list[Artifact | Fault]:
-        """The variants at these points, built side by side on all CPUs. Raises InputError when nothing can be kept."""
+        """The variants at these points, built side by side on all CPUs. Raises as `executor_for`."""
         require_cache()
+        require_compilers(self.toolchain)
 
         def one(point: int) -> Artifact | Fault:
             return build(self.family, self.variant(point), self.conditions.compiled_for, self.toolchain)
@@ -423,8 +424,10 @@ def builders_beside(device: Device, lanes: int) -> int:
 
 
 def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family) -> LocalExecutor:
-    """Processes on this machine: a lane for each chosen device. Raises InputError when nothing can be kept."""
+    """Processes on this machine: a lane for each chosen device. Raises InputError when nothing can be kept, and
+    ToolchainError where the compilers refuse what is nearly nothing."""
     require_cache()
+    require_compilers(toolchain)
     kind = DEVICES[chosen.device.backend]
     of_the_op = family.op.preload.get(kind.name, ()) if family.op is not None else ()
     return LocalExecutor(

@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import Section, Symbol, SymbolTableSection
 
-from autotuner.forge.toolchain import IDENTITY, Forged
+from autotuner.forge.toolchain import IDENTITY, NO_DISASSEMBLER, Forged
 from autotuner.values.errors import ToolchainError
 
 ALLOC = 0x2
@@ -156,7 +156,7 @@ def misconduct(path: Path, code: str | None, calls: str, own: str, state: bool) 
                     f"it calls {symbol.name}: a variant may call mathematics, memory and, where it has THREADS, threads"
                 )
     if not code:
-        raise ToolchainError("no objdump on the PATH; install one (apt-get install binutils)")
+        raise ToolchainError(NO_DISASSEMBLER)
     found = FORBIDDEN.search(code)
     return f"it has the instruction {found[1] or found[2]}: a variant computes from its inputs alone" if found else None
 

@@ -41,6 +41,7 @@ class CpuToolchain(Toolchain):
     """A C++ compiler and the machine it compiles for."""
 
     unit = "unit.cpp"
+    trial = "#include <cmath>\nfloat tried(float x) { return std::exp(x); }\n"
     objects = ("unit.o",)
     allowed = ALLOWED
     torch_device = "cpu"
@@ -77,9 +78,12 @@ class CpuToolchain(Toolchain):
             "    variant_run};",
         ]
 
+    def compiled(self, words: Sequence[str]) -> list[str]:
+        return [self.compiler, *words, "-c", self.unit, "-o", "unit.o"]
+
     def steps(self, inputs: BuildInputs, binding: Path) -> list[list[str]]:
         return [
-            [self.compiler, *inputs.words, "-c", self.unit, "-o", "unit.o"],
+            self.compiled(inputs.words),
             # First the unit alone, since all that it calls must exist; Python's functions do not yet.
             [self.compiler, "-shared", "-pthread", "-Wl,-z,defs", "unit.o", "-o", inputs.library],
             self.linked(inputs, "unit.o", binding),

@@ -34,11 +34,15 @@ SERIALISED = re.compile(r"\(C75\d\d\) Potential Performance Loss: (wgmma.*)")
 """What ptxas says when it waits after each product of a warpgroup: the variant is slow for a reason that is no merit
 or fault of its parameters, and nothing to learn from."""
 
+TOO_NEW = re.compile(r"unsupported (GNU|clang) version! [^!]*?(?:later|less) than (\d+)")
+"""What nvcc says of a host compiler that it does not know."""
+
 
 class CudaToolchain(Toolchain):
     """nvcc for the device code, a C++ compiler for the host side, and the architecture to compile for."""
 
     unit = "unit.cu"
+    trial = "#include <cuda_fp16.h>\n__global__ void tried(half *x) { x[threadIdx.x] = 0; }\n"
     needs_host = True
     objects = ("cubin.o", HOST, "cuda_identity.o")
     sources = ("cubin.S", "cuda_identity.cpp")
@@ -104,10 +108,21 @@ class CudaToolchain(Toolchain):
             '"";}',
         ]
 
+    def compiled(self, words: Sequence[str]) -> list[str]:
+        # A short TMPDIR of no odd characters: nvcc gives the names of its own files to a shell.
+        return ["env", "TMPDIR=.", self.nvcc, *words, self.unit, "-o", "variant.cubin"]
+
+    def refused(self, said: str) -> str:
+        newest = TOO_NEW.search(said)
+        if newest is None:
+            return f"{self.nvcc} with {self.compiler}: {' '.join(said.split())[:300]}; mend or install another toolkit"
+        host, last = f"{self.compiler} ({self.version.rpartition('; ')[2]})", int(newest[2]) - (newest[1] == "clang")
+        remedy = f"set CXX to an older one, such as g++-{last}, or install a newer toolkit"
+        return f"{self.nvcc} refuses the host compiler {host}: it knows {newest[1]} up to version {last}; {remedy}"
+
     def steps(self, inputs: BuildInputs, binding: Path) -> list[list[str]]:
         return [
-            # A short TMPDIR of no odd characters: nvcc gives the names of its own files to a shell.
-            ["env", "TMPDIR=.", self.nvcc, *inputs.words, self.unit, "-o", "variant.cubin"],
+            self.compiled(inputs.words),
             [self.compiler, "-c", str(abi_dir() / "cubin.S"), "-o", "cubin.o"],
             self.linked(inputs, *self.objects, binding, "-ldl"),
         ]
