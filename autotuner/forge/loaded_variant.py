@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -40,6 +41,11 @@ class LoadedVariant:
         with tempfile.TemporaryDirectory(prefix="autotuner-copy-") as folder:
             copy = shutil.copy(artifact.path, folder)
             return cls(artifact.model_copy(update={"path": copy}))
+
+    @property
+    def library(self) -> str:
+        """The name of its file, which no other library has."""
+        return Path(str(self._module.__file__)).name
 
     def identity(self) -> Reported:
         """What the binary reports of itself, read from the loaded library."""

@@ -17,8 +17,7 @@ from autotuner.forge.family import Family
 from autotuner.race import third_clock
 from autotuner.race.third_clock import MARK, SHARE, Stamp, ThirdClock
 from autotuner.run.cage import CageParts
-from autotuner.run.executor import ask
-from autotuner.run.jobs import CalibrationJob, RaceJob
+from autotuner.run.jobs import RaceJob
 from autotuner.run.local import LocalExecutor
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
@@ -121,7 +120,8 @@ def test_a_stamp_is_cheap(ends: tuple[socket.socket, ThirdClock]) -> None:
 
 # Kernels that change what time it seems to be -----------------------------------------------------------------------
 
-PATCHES = ("interposes_the_clock", "interposes_and_catches_up", "patches_both_clocks")
+PATCHES = ("patches_both_clocks",)
+INTERPOSES = "interposes_the_clock"
 
 
 def mutant(name: str) -> Variant:
@@ -152,16 +152,15 @@ def test_a_kernel_that_patches_the_clocks_of_its_process_has_no_latency(executor
 
 
 @pytest.mark.timed
-def test_nor_has_one_that_silences_the_drivers_clock(toolchain: CpuToolchain) -> None:
+@pytest.mark.parametrize("name", ["silences_the_third_clock", "rewrites_the_marks"])
+def test_nor_has_one_that_replaces_functions_of_others(toolchain: CpuToolchain, name: str) -> None:
     attacks = Family.load(MUTANTS / "attacks")
-    variant = Variant(family="attacks", backend="cpu", impl="stated", parameters={"ATTACK": "silences_the_third_clock"})
+    variant = Variant(family="attacks", backend="cpu", impl="stated", parameters={"ATTACK": name})
     with closing(LocalExecutor(cpu_line(toolchain, attacks), preload.CPU)) as executor:
-        ask(executor, CalibrationJob(conditions=CONDITIONS))
         outcome = judged(executor, variant, CONDITIONS, soak="never")
     assert outcome.fault is not None
-    assert (outcome.verdict, outcome.fault.code) == (Verdict.IMPOSSIBLE, "measure.clocks"), outcome.fault
-    assert outcome.fault.detail.endswith("heard of none of them")
-    assert outcome.measurement is None
+    assert (outcome.verdict, outcome.fault.code) == (Verdict.CORRUPTING, "G7.guard"), outcome.fault
+    assert outcome.fault.detail.endswith("has the variant's code among the functions that it calls")
 
 
 @pytest.mark.timed
@@ -177,7 +176,7 @@ def test_nor_has_it_a_time_in_a_heat(executor: LocalExecutor, toolchain: CpuTool
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize(("name", "code"), [("patches_the_vdso", "G1.status"), (PATCHES[0], "measure.clocks")])
+@pytest.mark.parametrize(("name", "code"), [("patches_the_vdso", "G1.status"), (INTERPOSES, "G7.guard")])
 def test_in_the_cage_the_systems_code_cannot_be_patched(
     toolchain: CpuToolchain, family: Family, name: str, code: str
 ) -> None:

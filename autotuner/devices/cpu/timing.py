@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, PATTERN, Slab, guarded
+from autotuner.devices.cpu.tables import replaced
 from autotuner.devices.cpu.witness import Witness
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.checks import FLOATS_CHANGED
@@ -418,8 +419,11 @@ class VariantArm(Arm):
         outputs.poison(used)
 
     def damage(self) -> str | None:
-        """What was written around a buffer, in words."""
-        return self.sets.damage() or self.outputs.damage() or self.workspace.damaged()
+        """What was written around a buffer, or into another library's table of functions, in words."""
+        damage = self.sets.damage() or self.outputs.damage() or self.workspace.damaged()
+        if damage is None and (other := replaced(self._variant.library)) is not None:
+            return f"{other} has the variant's code among the functions that it calls"
+        return damage
 
     def recheck(self) -> Fault | None:
         if self._variant.changes_floats():

@@ -1,0 +1,82 @@
+"""Whether a variant's code stands in the tables of another library of its process, which then calls it in place of a
+function of the system, such as a clock.
+
+A library finds functions of others by addresses in memory that it can write, or that the loader could. No honest
+variant's lie there: what calls it has its address from its own module.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+LOADED, WRITABLE = 1, 2
+"""Of a segment of ELF: its type, and its flag."""
+HEADERS, COUNT, BASED = 32, 56, 16
+"""Where an ELF file of 64 bits has the offset and the number of its segments' headers, and its type."""
+SHARED = 3
+
+
+class Mapping(NamedTuple):
+    """A line of the system's table of a process's memory."""
+
+    start: int
+    end: int
+    rights: str
+    offset: int
+    path: str
+
+
+def _mappings() -> Iterator[Mapping]:
+    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+        where, rights, offset, _, _, *path = line.split(maxsplit=5)
+        start, end = (int(each, 16) for each in where.split("-"))
+        yield Mapping(start, end, rights, int(offset, 16), path[0] if path else "")
+
+
+def replaced(library: str) -> str | None:
+    """The library, if there is one, with an address in its memory that lies in the code of `library`, a file's name."""
+    found = list(_mappings())
+    code = [(each.start, each.end) for each in found if library in each.path and "x" in each.rights]
+    readable = {each.start: each.end for each in found if each.rights.startswith("r")}
+    for each in found:
+        if each.offset == 0 and each.path.startswith("/") and library not in each.path and each.rights[0] == "r":
+            for start, size in _writable(each.start):
+                end = min(start + size, _readable_from(start, readable))
+                if end > start and _points_into(start, end - start, code):
+                    return each.path
+    return None
+
+
+def _readable_from(start: int, readable: dict[int, int]) -> int:
+    """Where what can be read without a hole ends."""
+    end = next((last for first, last in readable.items() if first <= start < last), start)
+    while end in readable:
+        end = readable[end]
+    return end
+
+
+def _writable(base: int) -> Iterator[tuple[int, int]]:
+    """Address and size of each segment of a loaded library that could be written when it was loaded."""
+    head = ctypes.string_at(base, 64)
+    if head[:5] != b"\x7fELF\x02":
+        return
+    moved = base if struct.unpack_from("<H", head, BASED)[0] == SHARED else 0
+    (at,), (count,) = struct.unpack_from("<Q", head, HEADERS), struct.unpack_from("<H", head, COUNT)
+    for place in range(count):
+        kind, flags, _, address, _, _, size, _ = struct.unpack(
+            "<IIQQQQQQ", ctypes.string_at(base + at + 56 * place, 56)
+        )
+        if kind == LOADED and flags & WRITABLE:
+            start = (moved + address + 7) & ~7
+            yield start, (moved + address + size - start) & ~7
+
+
+def _points_into(start: int, size: int, code: list[tuple[int, int]]) -> bool:
+    words = np.frombuffer(memoryview((ctypes.c_char * size).from_address(start)).cast("B"), dtype=np.uint64)
+    return any(bool(np.any((words >= first) & (words < last))) for first, last in code)
