@@ -78,5 +78,6 @@ def _writable(base: int) -> Iterator[tuple[int, int]]:
 
 
 def _points_into(start: int, size: int, code: list[tuple[int, int]]) -> bool:
-    words = np.frombuffer(memoryview((ctypes.c_char * size).from_address(start)).cast("B"), dtype=np.uint64)
+    """Of a copy: what numpy allocates meanwhile changes what is looked at."""
+    words = np.frombuffer(ctypes.string_at(start, size), dtype=np.uint64)
     return any(bool(np.any((words >= first) & (words < last))) for first, last in code)
