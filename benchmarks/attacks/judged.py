@@ -3,7 +3,7 @@
     python -m benchmarks.attacks.judged [--device cpu|cuda] [--only NAME ...] [--minutes M] [--json OUT.json] [--hold]
 
 Attacks of a group stand in one space beside an honest variant: `autotuner tune` judges them all, `finals` each that may
-be the fastest, alone beside the baseline; then come `export`, and `gate` for each that has a latency still. NAME is an
+be the fastest, alone beside the baseline; then come `export`, and `gate` for each whose race was not given up. NAME is an
 attack or a group; with --only, or where the time of a group is over, the rows of others in OUT.json stay. Shares have
 exact 95 % intervals (Clopper and Pearson). An attack that a disturbed machine kept from its verdict has no latency, and
 counts as not judged.
@@ -34,7 +34,7 @@ from tests.mutants.expectations import Backend
 
 EACH_S = 25.0
 """Seconds that an attack is given in a sweep of many."""
-FINALS_MINUTES = 3
+FINALS_MINUTES = 2
 LEAST = 60
 """Attacks that must have been judged for the aim to be met."""
 GAINS = ("latency", "paid", "crown", "export")
@@ -136,7 +136,7 @@ def judged_together(here: Commands, group: Group, minutes: float | None) -> Iter
         if found["latency"]:
             found |= {"honest": honest, "speedup": last["speedup"], "confirmed": last["confirmed"], "exits": exits}
             found["finals"] = finals.strip()[-300:] if finals_code else ""
-            found["gate"] = here.gate(group, attack)
+            found["gate"] = "" if last["censored"] else here.gate(group, attack)
         yield found
 
 
