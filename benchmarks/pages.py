@@ -22,6 +22,7 @@ from typing import Any
 from autotuner.serve.best import json_schema
 from autotuner.tuning import trial_report
 from benchmarks import people_pages, rooms_page, tuned_pages
+from benchmarks.attacks import attacks_pages
 from benchmarks.attention import counters_pages, cuda_pages, decode_pages, views_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.cli import commands_page
@@ -200,6 +201,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "views_mutants": lambda: gate_pages.views(kept("mutants_views", "mutants_views_cuda")),
     "warpgroups": lambda: gate_pages.warpgroups(kept("mutants_wgmma")),
     "luck": lambda: gate_pages.luck(*loaded("luck")),
+    "attacks": lambda: attacks_pages.attacks(*loaded("attacks_cpu")),
     "soak": lambda: gate_pages.soak(both_devices("soak")),
     "simulated_truth": lambda: trust_pages.simulated(*loaded("simulated_truth")),
     "leader": lambda: trust_pages.leader(*loaded("simulated_truth")),

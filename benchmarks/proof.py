@@ -252,6 +252,12 @@ PARTS = {
         ),
         needs_gpu=True,
     ),
+    "gpu_attacks": Part(
+        "of all attacks on the judge, through the real commands, none gains a crown or an export (CUDA)",
+        60,
+        (step(judged, "--device", "cuda", "--json", kept("attacks_cuda"), "--hold"),),
+        needs_gpu=True,
+    ),
     "gpu_accusations": Part(
         "60 honest variants are judged beside another program on the GPU, and none is accused",
         30,

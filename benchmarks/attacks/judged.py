@@ -3,10 +3,10 @@
     python -m benchmarks.attacks.judged [--device cpu|cuda] [--only NAME ...] [--minutes M] [--json OUT.json] [--hold]
 
 Attacks of a group stand in one space beside an honest variant: `autotuner tune` judges them all, `finals` each that may
-be the fastest, alone beside the baseline; then come `export`, and `gate` for each whose race was not given up. NAME is an
-attack or a group; with --only, or where the time of a group is over, the rows of others in OUT.json stay. Shares have
-exact 95 % intervals (Clopper and Pearson). An attack that a disturbed machine kept from its verdict has no latency, and
-counts as not judged.
+be the fastest, alone beside the baseline; then come `export`, and `gate` for each whose race was not given up. NAME is
+an attack or a group; with --only, or where the time of a group is over, the rows of others in OUT.json stay. Shares
+have exact 95 % intervals (Clopper and Pearson). An attack that a disturbed machine kept from its verdict has no
+latency, and counts as not judged.
 """
 
 from __future__ import annotations
@@ -198,8 +198,9 @@ def main() -> None:
     holds.add_option(parser)
     options = parser.parse_args()
     chosen = wanted(options.device, options.only)
-    before = json.loads(options.json.read_text())["rows"] if options.json and options.json.exists() else []
-    rows: dict[tuple[str, str], Row] = {(each["group"], each["name"]): each for each in before}
+    before = json.loads(options.json.read_text()) if options.json and options.json.exists() else {"rows": []}
+    rows: dict[tuple[str, str], Row] = {(each["group"], each["name"]): each for each in before["rows"]}
+    commands = list(dict.fromkeys([*before.get("commands", ()), command_line()]))
     for group in chosen:
         with tempfile.TemporaryDirectory(prefix="attacks_") as folder:
             copy_families(Path(folder))
@@ -210,7 +211,9 @@ def main() -> None:
                     rows[each["group"], each["name"]] = each
                 gains = [gain for gain in GAINS if each[gain]] or ["nothing"]
                 if options.json:
-                    options.json.write_text(json.dumps(document(list(rows.values()), options.device), indent=1) + "\n")
+                    options.json.write_text(
+                        json.dumps(document(list(rows.values()), options.device, commands), indent=1) + "\n"
+                    )
                 print(f"{group.name} {each['name']}: {each['verdict']} {each['code']}: {', '.join(gains)}", flush=True)
             print(f"{group.name}: {time.monotonic() - started:.0f} s", flush=True)
     found = shares(list(rows.values()))
@@ -222,11 +225,12 @@ def main() -> None:
         holds.require(got + few)
 
 
-def document(rows: list[Row], kind: str) -> Row:
+def document(rows: list[Row], kind: str, commands: list[str]) -> Row:
     """What is kept."""
     device = DEVICES[kind].choose(Wishes(threads=1 if kind == "cpu" else None)).device
     return {
-        "command": command_line(),
+        "command": commands[0],
+        "commands": commands,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device.name,
         "environment": device.environment,

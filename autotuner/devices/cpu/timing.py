@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import perf_counter, perf_counter_ns
@@ -25,6 +26,7 @@ from autotuner.race.blocks import HELD_UP
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault
 
+TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 WAKE_S = 0.002
 """Seconds of untimed forwards before a sample: threads that slept are first moved about by the scheduler."""
 
@@ -423,6 +425,8 @@ class VariantArm(Arm):
         damage = self.sets.damage() or self.outputs.damage() or self.workspace.damaged()
         if damage is None and (other := replaced(self._variant.library)) is not None:
             return f"{other} has the variant's code among the functions that it calls"
+        if damage is None and any(signal.getitimer(timer)[0] for timer in TIMERS):
+            return "a timer of the variant's interrupts whatever runs in its process"
         return damage
 
     def recheck(self) -> Fault | None:
