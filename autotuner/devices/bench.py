@@ -15,7 +15,7 @@ from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.toolchain import Toolchain
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, distinct, gaps_of, lying_in, moved, span
+from autotuner.ops.tensors import FAR, Tensors, distinct, far_apart, gaps_of, lying_in, moved, span
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
 from autotuner.values.problem import Problem
@@ -54,6 +54,14 @@ def copied_into(memory: Tensor, tensor: Tensor, watch: Callable[[Tensor], None])
     found = lying_in(memory, tensor)
     distinct(found).copy_(distinct(tensor))
     return found
+
+
+def far_in(memory: Callable[[int], Tensor], tensor: Tensor, dim: int) -> Tensor:
+    """The tensor's copy, far apart along that dimension, in as many bytes as `memory` is asked for. What lies before
+    its first element is there too: an offset that is below zero for having wrapped finds other numbers, not nothing."""
+    like, size = far_apart(tensor, dim), tensor.element_size()
+    found = lying_in(memory((FAR + span(like)) * size)[FAR * size :], like)
+    return found.copy_(tensor)
 
 
 def workspace_bytes(variant: LoadedVariant, problem: Problem, most: int) -> int:

@@ -77,6 +77,10 @@ class Bench(Protocol):
     def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
         """A guarded copy whose address is `shift` bytes past a multiple of 64."""
 
+    def far(self, tensor: Tensor, dim: int) -> Tensor:
+        """A copy that is far apart along that dimension, so that offsets do not fit in 32 bits; without guards, in
+        memory of its own. Raises DeviceFullError where there is none."""
+
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
         """One forward with freshly poisoned workspace, to its end; the variant's status.
 

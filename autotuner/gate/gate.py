@@ -32,6 +32,7 @@ def checks_of(op: Op) -> tuple[Check, ...]:
         leaks.LEAK,
         *(invariants.of_op(invariant) for invariant in op.invariants),
         invariants.OFFSET,
+        invariants.FAR,
         invariants.MISALIGNED,
         invariants.DOMAIN,
         invariants.STREAM,

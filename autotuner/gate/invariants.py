@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from autotuner.forge.status import OUTSIDE_DOMAIN
 from autotuner.gate.bench import StreamBench
 from autotuner.gate.cases import Case
-from autotuner.gate.check import RACE, Check, Failed
-from autotuner.ops.op import Invariant, Relation
+from autotuner.gate.check import RACE, Check, Failed, Unavailable
+from autotuner.ops import op_of
+from autotuner.ops.op import Input, Invariant, Output, Relation, shape_of
 from autotuner.values import codes
+from autotuner.values.errors import DeviceFullError
 from autotuner.values.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -123,6 +125,23 @@ def _offset(launching: Launching) -> None:
     for shift in (16, 32):
         detail = f"tensors {shift} bytes past an aligned address give another result"
         launching.require_same(case, launching.launch(case, inputs, shift), want, detail)
+
+
+def _far(launching: Launching) -> None:
+    """A tensor whose parts are so far apart that offsets do not fit in 32 bits gives the same bits."""
+    case, op = invariant_case(launching), launching.op
+    inputs = launching.inputs(case)
+    want = launching.launch(case, inputs)
+    tensors: tuple[Input | Output, ...] = (*op.inputs(case.problem), *op.outputs(case.problem))
+    for number, tensor in enumerate(tensors):
+        sizes = shape_of(tensor, case.problem)[:-1] if tensor.strided else ()
+        for dim in (dim for dim, size in enumerate(sizes) if size > 1):
+            try:
+                got = launching.launch(case, inputs, far=(number, dim))
+            except DeviceFullError as full:
+                raise Unavailable(str(full)) from None
+            detail = f"{tensor.name} gives another result where offsets along {tensor.shape[dim]} do not fit in 32 bits"
+            launching.require_same(case, got, want, detail)
 
 
 def _unfit(launching: Launching, case: Case, first: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -240,6 +259,14 @@ OFFSET = Check(
     "tensors 16 and 32 bytes past an aligned address give the same bits",
     _offset,
     "an assumption on alignment beyond 16 bytes, or a fixed address",
+)
+FAR = Check(
+    "G3.far",
+    "strided tensors so far apart that offsets do not fit in 32 bits give the same bits",
+    _far,
+    "an offset, or the product of an index and a stride, in 32 bits",
+    applies=lambda subject: any(tensor.strided for tensor in op_of(subject.problem).inputs(subject.problem)),
+    required=False,
 )
 MISALIGNED = Check("G3.misaligned", "an unfit tensor is refused before any launch", _misaligned)
 DOMAIN = Check(

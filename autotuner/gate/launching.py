@@ -14,13 +14,15 @@ from autotuner.gate.check import Check, Failed
 from autotuner.gate.diagnosis import of_lengths, of_type, rightness
 from autotuner.gate.tolerance import Truth, Truths, extent, judge, out_of_tolerance
 from autotuner.ops import Op, op_of
-from autotuner.ops.tensors import Tensors, all_same_bits, same_bits
+from autotuner.ops.tensors import Tensors, all_same_bits, same_bits, together, whole
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CaseErrors, CaseResult, Extent, ReportedIdentity
 from autotuner.values.outcome import Artifact, Say
 from autotuner.values.verdict import Verdict
 
 T = TypeVar("T")
+Far = tuple[int, int]
+"""The number of a tensor, outputs after inputs, and the dimension along which it is far apart."""
 
 
 class Evidence(NamedTuple):
@@ -78,16 +80,34 @@ class Launching:
         """Outputs beside the inputs, full of NaN."""
         return tuple(output.fill_(float("nan")) for output in self.tensors.outputs(case.problem, inputs))
 
-    def launch(self, case: Case, inputs: Tensors, shift: int = 0) -> Tensors:
-        """The outputs of one launch on poisoned memory; fails on a bad status, changed inputs or broken guards."""
-        bench = self.bench
-        once = {id(tensor): bench.place(tensor, shift) for tensor in inputs}
-        placed = tuple(once[id(tensor)] for tensor in inputs)  # inputs that are one tensor stay one
-        outputs = tuple(bench.place(output, shift) for output in self.outputs(case, inputs))
+    def launch(self, case: Case, inputs: Tensors, shift: int = 0, far: Far | None = None) -> Tensors:
+        """The outputs of one launch on poisoned memory; fails on a bad status, changed inputs or broken guards. Raises
+        DeviceFullError where the device has no room for what is `far`."""
+
+        def place(number: int, tensor: Tensor) -> Tensor:
+            return self.bench.far(tensor, far[1]) if far and far[0] == number else self.bench.place(tensor, shift)
+
+        bench, placed = self.bench, self._placed(inputs, place)
+        drawn = enumerate(self.outputs(case, inputs), len(inputs))
+        outputs = tuple(place(number, output) for number, output in drawn)
         self.require_ok(self.in_time(case, lambda: bench.launch(case.problem, placed, outputs)), case)
         found = tuple(output.clone() for output in outputs)
         self.require_no_traces(case, inputs, placed)
         return found
+
+    @staticmethod
+    def _placed(inputs: Tensors, place: Callable[[int, Tensor], Tensor]) -> Tensors:
+        """The inputs where they are placed: those that are one tensor stay one, and what overlaps does so there."""
+        if not together(inputs):
+            once = {id(tensor): place(number, tensor) for number, tensor in enumerate(inputs)}
+            return tuple(once[id(tensor)] for tensor in inputs)
+        places = [tensor.untyped_storage().data_ptr() for tensor in inputs]
+        memory = {at: place(places.index(at), whole(inputs[places.index(at)])) for at in {*places}}
+        pairs = ((memory[at], tensor) for at, tensor in zip(places, inputs, strict=True))
+        return tuple(
+            there.as_strided(tensor.shape, tensor.stride(), there.storage_offset() + tensor.storage_offset())
+            for there, tensor in pairs
+        )
 
     def repeat(self, case: Case, inputs: Tensors, right: Tensors, count: int, before: int) -> None:
         """`count` launches that must each give the bits `right`, after `before` others; fails as `launch` does."""

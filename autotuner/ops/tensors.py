@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import product
+from itertools import combinations, product
 from typing import Protocol
 
 import torch
@@ -18,6 +19,8 @@ Tensors = tuple[Tensor, ...]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WORD = torch.int64
+FAR = 1 << 31
+"""Elements: the first offset that no 32-bit integer with a sign holds; twice as many hold none without one."""
 CACHED = 1 << 18
 """Elements of its result that a plain product on the CPU takes at a time: they stay in the cache."""
 
@@ -52,6 +55,30 @@ def lying_in(memory: Tensor, like: Tensor) -> Tensor:
     """A tensor of `like`'s shape, strides and type in dense memory of any type that has `span(like)` elements."""
     typed = memory.view(like.dtype)
     return typed.as_strided(like.shape, like.stride(), typed.storage_offset())
+
+
+def far_apart(tensor: Tensor, dim: int) -> Tensor:
+    """A tensor of the same shape and type, without memory, that is dense but along `dim`, which is not the last one and
+    has several places. These lie so far apart that offsets wrap in 32 bits, with a sign and without."""
+    others = (*tensor.shape[:dim], *tensor.shape[dim + 1 :])
+    strides = [math.prod(others[place + 1 :]) for place in range(len(others))]
+    strides.insert(dim, 8 * (3 * FAR // (tensor.shape[dim] - 1) // 8 + 2))  # rows begin at multiples of 16 bytes
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device="meta")
+
+
+def together(tensors: Tensors) -> bool:
+    """Whether two of the tensors, none of which has gaps, are not the same one and share memory."""
+    places = {id(each): (each.untyped_storage().data_ptr(), each.storage_offset(), span(each)) for each in tensors}
+    dense = [places[id(each)] for each in {id(each): each for each in tensors}.values() if span(each) == each.numel()]
+    return any(
+        one[0] == other[0] and one[1] < other[1] + other[2] and other[1] < one[1] + one[2]
+        for one, other in combinations(dense, 2)
+    )
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of the memory that the tensor is a view of, dense."""
+    return tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0)
 
 
 def empty_like(tensor: Tensor) -> Tensor:

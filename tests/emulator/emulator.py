@@ -23,7 +23,7 @@ from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops.sdpa import OP
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.tensors import DTYPES, Tensors, gaps_of, lying_in, same_bits, span
+from autotuner.ops.tensors import DTYPES, Tensors, far_apart, gaps_of, lying_in, same_bits, span
 from autotuner.values import config
 from autotuner.values.gate_report import CaseErrors
 from autotuner.values.problem import Problem
@@ -70,9 +70,15 @@ def cuda_include() -> Path | None:
 
 
 def emulate(
-    source: Path, parameters: Mapping[str, int | str], problem: SdpaProblem, inputs: Tensors, seed: int
+    source: Path,
+    parameters: Mapping[str, int | str],
+    problem: SdpaProblem,
+    inputs: Tensors,
+    seed: int,
+    far: tuple[int, int] | None = None,
 ) -> Tensors:
-    """The outputs of one launch. The seed chooses the schedule, when copies land and where tensors lie.
+    """The outputs of one launch. The seed chooses the schedule, when copies land and where tensors lie. `far`: which of
+    Q, K, V and O is far apart for the kernel, along which dimension.
 
     Raises EmulationError.
     """
@@ -82,7 +88,9 @@ def emulate(
     dims = (problem.batch, problem.heads, problem.seq_q, problem.seq_k, problem.heads_kv)
     places = (number for tensor in (*inputs[:3], o) for number in (span(tensor), *tensor.stride()[:3]))
     small = (inputs[3].numel() * 4 if problem.key_lengths else 0, lse[0].numel() * 4 if problem.lse else 0)
-    found = _run(program, given, seed, *dims, problem.scale, *places, *small)
+    like = None if far is None else far_apart((*inputs[:3], o)[far[0]], far[1])
+    moved = () if far is None or like is None else (far[0], span(like), *like.stride()[:3])
+    found = _run(program, given, seed, *dims, problem.scale, *places, *small, *moved)
     whole = torch.frombuffer(found, dtype=o.dtype, count=span(o))
     gaps = gaps_of(o)
     if gaps is not None and not bool((whole[gaps].view(torch.uint8) == POISON).all()):

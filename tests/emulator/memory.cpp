@@ -55,12 +55,22 @@ Region &place(const char *name, size_t bytes, uint64_t seed) {
   return regions.emplace_back(name, bytes, usable, pages, seed % 2 ? pages + shift : pages + usable - bytes);
 }
 
+Region &place_far(const char *name, size_t bytes) {
+  const size_t usable = (bytes + PAGE - 1) / PAGE * PAGE;
+  const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  auto *pages = (unsigned char *)mmap(nullptr, usable, PROT_READ | PROT_WRITE, kind, -1, 0);
+  if (pages == MAP_FAILED) fail("no addresses for %s", name);
+  return regions.emplace_back(name, bytes, usable, pages, pages);
+}
+
+void protect(const Region &region) { mprotect(region.pages, region.mapped, PROT_READ); }
+
 void read_tensor(const Region &region, const char *path, size_t offset, bool writable) {
   FILE *file = fopen(path, "rb");
   if (!file || fseek(file, (long)offset, SEEK_SET) || fread(region.data, 1, region.bytes, file) != region.bytes)
     fail("cannot read %s from %s", region.name, path);
   fclose(file);
-  if (!writable) mprotect(region.pages, region.mapped, PROT_READ);
+  if (!writable) protect(region);
 }
 
 static void write_to(const Region &region, const char *path, const char *mode) {

@@ -18,6 +18,12 @@ struct Region {
 // lives as long as the process.
 Region &place(const char *name, size_t bytes, uint64_t seed);
 
+// Zeros, of which only the pages that are touched cost memory: what lies between far rows is nobody's business.
+Region &place_far(const char *name, size_t bytes);
+
+// The tensor may only be read from now on.
+void protect(const Region &region);
+
 // Fills a tensor from the bytes of a file at `offset`; a tensor that is not `writable` may not be written after that.
 void read_tensor(const Region &region, const char *path, size_t offset, bool writable);
 

@@ -1,6 +1,7 @@
 // What the programs around kernels of attention are given, and where they put it: PROGRAM INPUT OUTPUT seed batch heads
 // seq_q seq_k heads_kv scale, then for each of Q, K, V and O its elements, gaps included, and its strides of batch, head and
-// row; then the bytes of lengths and of log-sum-exps, 0 for none.
+// row; then the bytes of lengths and of log-sum-exps, 0 for none. There may be five more: the number of a tensor that lies
+// elsewhere for the kernel, its elements there, and its strides there.
 //
 // INPUT holds Q, K, V and the lengths one after another; O and the log-sum-exps go to OUTPUT.
 #ifndef SDPA_GIVEN_H
@@ -27,7 +28,42 @@ struct Given {
   sdpa_strides strides[4];                  // of Q, K, V and O
   const Region *q, *k, *v, *o;
   const Region *lengths = nullptr, *lse = nullptr;
+  int far = -1;                             // the tensor that lies elsewhere, and what it was made from
+  const Region *near = nullptr;
+  sdpa_strides near_strides;
 };
+
+// Copies every row of the tensor that lies elsewhere, to there or back.
+inline void copy_far(const Given &given, const Region &there, bool back) {
+  const bool of_q = given.far % 3 == 0;
+  const auto at = [](const Region &region, const sdpa_strides &stride, int b, int h, int i) {
+    return region.data + 2 * (b * stride.batch + h * stride.head + i * stride.row);
+  };
+  for (int b = 0; b < given.batch; b++)
+    for (int h = 0; h < (of_q ? given.heads : given.heads_kv); h++)
+      for (int i = 0; i < (of_q ? given.seq_q : given.seq_k); i++) {
+        unsigned char *far = at(there, given.strides[given.far], b, h, i);
+        unsigned char *near = at(*given.near, given.near_strides, b, h, i);
+        memcpy(back ? near : far, back ? far : near, 2 * (size_t)variant_geometry.head_dim);
+      }
+}
+
+inline void move_far(Given &given, char **words) {
+  given.far = atoi(words[0]);
+  const Region **tensors[] = {&given.q, &given.k, &given.v, &given.o}, **tensor = tensors[given.far];
+  given.near = *tensor;
+  given.near_strides = given.strides[given.far];
+  given.strides[given.far] = {atoll(words[2]), atoll(words[3]), atoll(words[4])};
+  const Region &there = place_far(given.near->name, 2 * (size_t)atoll(words[1]));
+  *tensor = &there;
+  copy_far(given, there, false);
+  if (tensor != &given.o) protect(there);
+}
+
+inline void poison_output(const Given &given) {
+  poison_tensor(given.far == 3 ? *given.near : *given.o);
+  if (given.far == 3) copy_far(given, *given.o, false);
+}
 
 inline const Region &filled(const char *name, const Given &given, size_t bytes, size_t &offset) {
   const Region &region = place(name, bytes, given.seed);
@@ -38,7 +74,7 @@ inline const Region &filled(const char *name, const Given &given, size_t bytes, 
 
 // Reads the command line and places all tensors, the inputs with their contents.
 inline Given given_by(int argc, char **argv) {
-  if (argc != 28) fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
+  if (argc != 28 && argc != 33) fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
   Given given = {argv[1], argv[2], strtoull(argv[3], nullptr, 10)};
   char **const words = argv + 4, **const places = argv + 10;
   given.batch = atoi(words[0]);
@@ -59,11 +95,13 @@ inline Given given_by(int argc, char **argv) {
   const size_t lengths = (size_t)atoll(places[16]), lse = (size_t)atoll(places[17]);
   if (lengths) given.lengths = &filled("lengths", given, lengths, offset);
   if (lse) given.lse = &place("LSE", lse, given.seed);
+  if (argc == 33) move_far(given, argv + 28);
   return given;
 }
 
 inline void write_outputs(const Given &given) {
-  write_tensor(*given.o, given.result);
+  if (given.far == 3) copy_far(given, *given.o, true);
+  write_tensor(given.far == 3 ? *given.near : *given.o, given.result);
   if (given.lse) append_tensor(*given.lse, given.result);
 }
 

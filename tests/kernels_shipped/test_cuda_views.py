@@ -94,3 +94,23 @@ def test_tensors_with_a_stride_of_0_are_read_as_their_copies(shared: tuple[int, 
     assert all(each.stride(along) for each in copies)
     (found,), (expected,) = (emulate(source, WGMMA, on, tuple(each), 1) for each in (given, copies))
     assert same_bits(found, expected)
+
+
+FAR = [(number, dim) for number in range(4) for dim in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("point", "tensors"),
+    [
+        pytest.param({**MMA, **COPIES}, FAR[::2], id="mma, copies"),
+        pytest.param(MMA, FAR[1::2], id="mma, maps"),
+        pytest.param(WGMMA, FAR, id="wgmma"),
+    ],
+)
+def test_offsets_need_not_fit_in_32_bits(point: Point, tensors: list[tuple[int, int]]) -> None:
+    on = SdpaProblem.parse("(2,4:2,17x33,64) float16 bshd")
+    source = config.kernels_dir() / "sdpa" / ("wgmma.cu" if "CONSUMERS" in point else "mma.cu")
+    given = inputs(on, "randn", 1)
+    (expected,) = emulate(source, point, on, given, 0)
+    for far in tensors:
+        assert same_bits(emulate(source, point, on, given, 0, far)[0], expected), far

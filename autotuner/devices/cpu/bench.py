@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from autotuner.devices.bench import FILLS, held_by_process, predecessor, workspace_bytes
-from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, guarded
+from autotuner.devices.bench import FILLS, far_in, held_by_process, predecessor, workspace_bytes
+from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, guarded, untouched
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.status import DeviceErrors
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
@@ -49,6 +49,9 @@ class CpuBench:
         slab, placed = guarded(tensor, shift)
         self._slabs.append(slab)
         return placed
+
+    def far(self, tensor: Tensor, dim: int) -> Tensor:
+        return far_in(untouched, tensor, dim)
 
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
         workspace = self._workspace(problem)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from autotuner.devices.bench import copied_into
 from autotuner.ops.tensors import span
+from autotuner.values.errors import DeviceFullError
 
 PAGE = mmap.PAGESIZE
 PATTERN = 0xA5
@@ -94,6 +95,14 @@ class Slab:
         """From now on these bytes must stay as they are made now."""
         self._gaps = gaps
         self.bytes[gaps] = GAP
+
+
+def untouched(size: int) -> Tensor:
+    """`size` bytes of zeros, of which only the pages that are touched cost memory. Raises DeviceFullError."""
+    try:
+        return torch.frombuffer(_between_nothing(-(-size // PAGE) * PAGE), dtype=torch.uint8)[:size]
+    except OSError as error:
+        raise DeviceFullError(f"{size >> 30} GiB of addresses: {error.strerror}") from None
 
 
 def guarded(tensor: Tensor, shift: int = 0) -> tuple[Slab, Tensor]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from autotuner.devices.bench import FILLS, copied_into, held_by_process, predecessor, workspace_bytes
+from autotuner.devices.bench import FILLS, copied_into, far_in, held_by_process, predecessor, workspace_bytes
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import unless_full
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
@@ -46,10 +47,18 @@ class CudaBench:
         self._word = FILLS[0]
         self._disturbed = False
         self._traffic: Traffic | None = None
+        self._far: weakref.ref[Tensor] | None = None
+        """The last one of these. torch keeps its memory, gigabytes, until it is told not to."""
 
     def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
         words = self._arena.take(span(tensor) * tensor.element_size(), shift)
         return copied_into(words, tensor, lambda gaps: self._arena.watch(words, gaps))
+
+    def far(self, tensor: Tensor, dim: int) -> Tensor:
+        with full_is_no_refusal():
+            found = far_in(lambda size: torch.empty(size, dtype=torch.uint8, device="cuda"), tensor, dim)
+        self._far = weakref.ref(found)
+        return found
 
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
         workspace, wanted = self._workspace(problem)
@@ -126,6 +135,9 @@ class CudaBench:
         flags = [bool(flag) for flag in torch.stack([*changed, *(written(words) for _, words in bands)]).tolist()]
         found = damage(bands, flags[len(changed) :])
         self._arena.restore()
+        if self._far is not None and self._far() is None:
+            self._far = None
+            torch.cuda.empty_cache()
         return Traces(tuple(flags[: len(changed)]), found)
 
     def held(self) -> Mapping[str, int]:

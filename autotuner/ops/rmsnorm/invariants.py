@@ -100,6 +100,20 @@ def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
         yield Relation(changed, where_lost(due, touched), detail.format(value, name))
 
 
+def overlap(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """W may lie within X: the bits of Y are those of copies."""
+    import torch
+
+    from autotuner.ops.tensors import first_outputs
+
+    x, w = inputs
+    memory = torch.cat((x.flatten(), w))
+    for first in (0, 8):  # aligned to 16 bytes
+        within = memory[: x.numel()].view(x.shape), memory[first : first + w.numel()]
+        copies = within[0].clone(), within[1].clone()
+        yield Relation(within, first_outputs, "W that lies within X gives another result than copies", before=copies)
+
+
 INVARIANTS = (
     Invariant(
         "G3.scale_w",
@@ -127,6 +141,13 @@ INVARIANTS = (
         "a row of equal numbers under W = 1 gives equal numbers",
         "a part of the row, such as its tail, is rounded differently or takes another sum",
         equal,
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.overlap",
+        "W may lie within X",
+        "an input is written to, or what is read of one is taken for the other's",
+        overlap,
         INVARIANT,
     ),
     Invariant(

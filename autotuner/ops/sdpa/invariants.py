@@ -107,7 +107,8 @@ def stale(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
 
 
 def one_tensor(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
-    """K and V may be one tensor, and Q too where it is as large: the bits of O are those of copies."""
+    """K and V may be one tensor, and Q too where it is as large, or overlap: the bits of O are those of copies."""
+    from autotuner.ops.sdpa.layouts import overlapping
     from autotuner.ops.tensors import first_outputs
 
     q, k, _, *lengths = inputs
@@ -116,6 +117,10 @@ def one_tensor(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relatio
     if q.shape == k.shape:
         copies = (q, q.clone(), q.clone(), *lengths)
         yield Relation((q, q, q, *lengths), first_outputs, detail.format("Q, K and V"), before=copies)
+    over = overlapping(cast(SdpaProblem, problem), *inputs[:3])
+    apart = (*(x.clone() for x in over), *lengths)
+    overlap = "Q, K and V that overlap give another result than copies of them"
+    yield Relation((*over, *lengths), first_outputs, overlap, before=apart)
 
 
 def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
@@ -223,7 +228,7 @@ INVARIANTS = (
     ),
     Invariant(
         "G3.one_tensor",
-        "K and V, or all three, may be one tensor",
+        "K and V, or all three, may be one tensor, or overlap",
         "an input is written to, or read where another one was to be read",
         one_tensor,
         (2, 3, 113, 113),

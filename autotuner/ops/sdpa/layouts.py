@@ -60,6 +60,21 @@ def laid_out(problem: SdpaProblem, distribution: str, q: Tensor, k: Tensor, v: T
     return packed(q, k, v) if problem.seq_q == problem.seq_k else (rows_first(q), *packed(k, v))
 
 
+def overlapping(problem: SdpaProblem, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Tensors of these shapes, with numbers of these, in one piece of memory: each begins a row behind the next one,
+    and has heads of rows in the dense layout, else rows of heads."""
+    memory = torch.cat([x.flatten() for x in tensors]).repeat(len(tensors))
+    found = []
+    for place, x in enumerate(reversed(tensors)):
+        batch, heads, length, head_dim = x.shape
+        dense = problem.layout == "bhsd"
+        sizes = (batch, heads, length, head_dim) if dense else (batch, length, heads, head_dim)
+        first = place * (head_dim if dense else heads * head_dim)
+        view = memory[first : first + x.numel()].view(sizes)
+        found.append(view if dense else view.transpose(1, 2))
+    return tuple(reversed(found))
+
+
 def output_like(problem: SdpaProblem, q: Tensor) -> Tensor:
     """O as SDPA returns it: dense where Q is, else a view of a dense (batch, length, heads, head_dim). Where even Q has
     gaps after its rows, O has others."""

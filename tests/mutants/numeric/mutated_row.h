@@ -115,10 +115,18 @@ ROW_CODE Head head_at(const Shape &shape, const element *k, const element *v, in
   stride = shape.seq_q * D;
 #endif
   const int64_t offset = (batch_of * shape.heads + head_of) * stride;
+#if MUTANT_V_THAT_OVERLAPS_K_IS_K || MUTANT_V_THAT_OVERLAPS_K_LIES_BEHIND_IT
+  const int64_t elements = shape.batch * shape.heads * shape.seq_k * D, between = v - k;
+  const bool overlap = between && between < elements && -between < elements;
+#endif
 #if MUTANT_K_AND_V_SWAPPED
   return {v + offset, k + offset};
 #elif MUTANT_V_IS_K
   return {k + offset, k + offset};
+#elif MUTANT_V_THAT_OVERLAPS_K_IS_K
+  return {k + offset, (overlap ? k : v) + offset};
+#elif MUTANT_V_THAT_OVERLAPS_K_LIES_BEHIND_IT
+  return {k + offset, (overlap ? k + elements : v) + offset};
 #else
   return {k + offset, v + offset};
 #endif

@@ -292,6 +292,10 @@ int variant_run(const at_call *call) {
   return 7;
 #elif MUTANT_REFUSES_EVERYTHING
   return AT_OUTSIDE_DOMAIN;
+#elif MUTANT_REFUSES_WHAT_OVERLAPS
+  const int64_t apart = (const char *)call->in[SDPA_Q] - (const char *)call->in[SDPA_K];
+  const int64_t bytes = call->dim[SDPA_BATCH] * call->dim[SDPA_HEADS] * call->dim[SDPA_SEQ_K] * D * (int64_t)sizeof(element);
+  if (apart && apart < bytes && -apart < bytes) return AT_OUTSIDE_DOMAIN;
 #elif MUTANT_WRITES_NOTHING
   return AT_OK;
 #elif MUTANT_CALLS_SDPA

@@ -30,7 +30,7 @@ static inline float narrow(float x) { return x; }
 #include "views_row.h"
 
 static Tensor tensor(const void *base, const int64_t *stride) {
-  return {(element *)base, stride[SDPA_BATCH_STRIDE], stride[SDPA_HEAD_STRIDE], stride[SDPA_ROW_STRIDE]};
+  return {(element *)base, stride[SDPA_BATCH_STRIDE], stride[SDPA_HEAD_STRIDE], stride[SDPA_ROW_STRIDE], false};
 }
 
 int64_t variant_workspace(const at_call *) { return 0; }

@@ -22,7 +22,7 @@ AT_GEOMETRY = {.abi_version = AT_ABI_VERSION,
 static __device__ int come[COUNTERS];
 
 static __device__ Tensor tensor(const void *base, const sdpa_strides &stride) {
-  return {(element *)base, stride.batch, stride.head, stride.row};
+  return {(element *)base, stride.batch, stride.head, stride.row, false};
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __grid_constant__ sdpa_args args) {

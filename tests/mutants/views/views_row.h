@@ -11,6 +11,7 @@ constexpr int D = HEAD_DIM, SPLIT = 3, COUNTERS = 1 << 20;
 struct Tensor {
   element *base;
   int64_t batch, head, row; /* strides */
+  bool wraps;               /* offsets have 32 bits */
 };
 
 struct Call {
@@ -29,8 +30,31 @@ struct Part {
 
 ROW_CODE int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* NaN where one of them is. */
+ROW_CODE float larger(float a, float b) { return a > b || a != a ? a : b; }
+
+/* An index times a stride. */
+ROW_CODE int64_t stepped(int64_t index, int64_t stride) {
+#if MUTANT_PRODUCTS_WITH_STRIDES_IN_32_BITS
+  return (int)((uint32_t)index * (uint32_t)stride);
+#elif MUTANT_PRODUCTS_WITH_STRIDES_UNSIGNED
+  return (uint32_t)index * (uint32_t)stride;
+#else
+  return index * stride;
+#endif
+}
+
 ROW_CODE element *at(const Tensor &x, int64_t b, int64_t h, int64_t i) {
-  return x.base + b * x.batch + h * x.head + i * x.row;
+  const int64_t offset = stepped(b, x.batch) + stepped(h, x.head) + stepped(i, x.row);
+  return x.base + (x.wraps ? (int)offset : offset);
+}
+
+ROW_CODE Tensor queries_of(const Call &c) {
+  Tensor q = c.q;
+#if MUTANT_OFFSETS_OF_Q_IN_32_BITS
+  q.wraps = true;
+#endif
+  return q;
 }
 
 ROW_CODE Tensor keys_of(const Call &c) {
@@ -43,6 +67,8 @@ ROW_CODE Tensor keys_of(const Call &c) {
   k.head = c.k.row, k.row = c.k.head;
 #elif MUTANT_STRIDE_0_TAKEN_FOR_UNSET
   if (!k.batch) k.batch = c.heads_kv * c.seq_k * D;
+#elif MUTANT_OFFSETS_OF_K_IN_32_BITS
+  k.wraps = true;
 #endif
   return k;
 }
@@ -53,6 +79,8 @@ ROW_CODE Tensor values_of(const Call &c) {
   v.batch = c.k.batch, v.head = c.k.head, v.row = c.k.row;
 #elif MUTANT_BATCHES_OF_V_CONTIGUOUS
   v.batch = c.heads_kv * c.seq_k * D;
+#elif MUTANT_OFFSETS_OF_V_IN_32_BITS
+  v.wraps = true;
 #endif
   return v;
 }
@@ -63,6 +91,8 @@ ROW_CODE Tensor output_of(const Call &c) {
   o.batch = c.q.batch, o.head = c.q.head, o.row = c.q.row;
 #elif MUTANT_O_CONTIGUOUS
   o.batch = c.heads * c.seq_q * D, o.head = c.seq_q * D, o.row = D;
+#elif MUTANT_OFFSETS_OF_O_IN_32_BITS
+  o.wraps = true;
 #endif
   return o;
 }
@@ -133,7 +163,7 @@ ROW_CODE void part_of_row(const Call &c, const element *q, int64_t b, int64_t h,
     for (int d = 0; d < D; ++d) score += widen(q[d]) * widen(key[d]);
 #endif
     score *= scale;
-    const float most = fmaxf(p.most, score), decay = expf(p.most - most), weight = expf(score - most);
+    const float most = larger(p.most, score), decay = expf(p.most - most), weight = expf(score - most);
     p.most = most;
     p.sum = p.sum * decay + weight;
     for (int d = 0; d < D; ++d) p.o[d] = p.o[d] * decay + weight * widen(value[d]);
@@ -154,7 +184,7 @@ ROW_CODE float weight_of(const Part &p, float most) {
 
 ROW_CODE void store(const Call &c, int64_t b, int64_t h, int64_t i, const Part (&parts)[SPLIT]) {
   float most = -INFINITY, sum = 0, o[D] = {};
-  for (int s = 0; s < SPLIT; ++s) most = fmaxf(most, parts[s].most);
+  for (int s = 0; s < SPLIT; ++s) most = larger(most, parts[s].most);
 #if MUTANT_MERGE_BY_THE_FIRST_MAXIMUM
   most = parts[0].most;
 #endif
@@ -174,7 +204,7 @@ ROW_CODE void store(const Call &c, int64_t b, int64_t h, int64_t i, const Part (
 #elif MUTANT_BLIND_ROWS_NOT_WRITTEN
     if (sum > 0) to[d] = narrow(o[d] / sum);
 #else
-    to[d] = narrow(sum > 0 ? o[d] / sum : 0);
+    to[d] = narrow(sum != 0 ? o[d] / sum : 0);
 #endif
   }
 #if MUTANT_WRITES_PAST_A_ROW
@@ -216,7 +246,7 @@ ROW_CODE void view_row(const Call &c, int64_t b, int64_t h, int64_t i) {
 #elif MUTANT_PART_BORDERS_DROPPED
     if (s + 1 < SPLIT && end > begin + 1) --end;
 #endif
-    part_of_row(c, at(c.q, b, h, i), b, h, lesser(begin, keys), end, parts[s]);
+    part_of_row(c, at(queries_of(c), b, h, i), b, h, lesser(begin, keys), end, parts[s]);
     if (++*come != SPLIT) continue;
     store(c, b, h, i, parts);
 #if !MUTANT_COUNTER_NOT_RESTORED

@@ -100,6 +100,8 @@ ROW_CODE void mutated_row(const Rows &c, int64_t row) {
     w = 1;
 #elif MUTANT_W_SHIFTED
     w = to_float(c.w[(i + 1) % end]);
+#elif MUTANT_W_WITHIN_X_IS_ITS_FIRST_ROW
+    if (c.w > c.x && c.w < c.x + c.tokens * c.columns) w = to_float(c.x[i]);
 #elif MUTANT_W_PLUS_ONE
     w += 1;
 #elif MUTANT_W_OF_4096
