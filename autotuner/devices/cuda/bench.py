@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from autotuner.devices.bench import FILLS, copied_into, far_in, held_by_process, predecessor, workspace_bytes
+from autotuner.devices.bench import FILLS, copied_into, held_by_process, predecessor, workspace_bytes
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import unless_full
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
 from autotuner.devices.cuda.instruments import NOT_READY, Instruments
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
+from autotuner.gate.check import Unavailable
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, full_is_no_refusal, span
 from autotuner.values.problem import Problem
@@ -47,18 +47,13 @@ class CudaBench:
         self._word = FILLS[0]
         self._disturbed = False
         self._traffic: Traffic | None = None
-        self._far: weakref.ref[Tensor] | None = None
-        """The last one of these. torch keeps its memory, gigabytes, until it is told not to."""
 
     def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
         words = self._arena.take(span(tensor) * tensor.element_size(), shift)
         return copied_into(words, tensor, lambda gaps: self._arena.watch(words, gaps))
 
     def far(self, tensor: Tensor, dim: int) -> Tensor:
-        with full_is_no_refusal():
-            found = far_in(lambda size: torch.empty(size, dtype=torch.uint8, device="cuda"), tensor, dim)
-        self._far = weakref.ref(found)
-        return found
+        raise Unavailable("tensors that are far apart are tried on a CPU alone")
 
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
         workspace, wanted = self._workspace(problem)
@@ -135,9 +130,6 @@ class CudaBench:
         flags = [bool(flag) for flag in torch.stack([*changed, *(written(words) for _, words in bands)]).tolist()]
         found = damage(bands, flags[len(changed) :])
         self._arena.restore()
-        if self._far is not None and self._far() is None:
-            self._far = None
-            torch.cuda.empty_cache()
         return Traces(tuple(flags[: len(changed)]), found)
 
     def held(self) -> Mapping[str, int]:
