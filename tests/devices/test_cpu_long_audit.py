@@ -21,8 +21,16 @@ WRONG = Fault(verdict=Verdict.INCORRECT, code="G7.audit", detail="wrong")
 Compute = Callable[[Tensors, Tensors], None]
 
 
+@pytest.fixture(autouse=True)
+def no_timers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of pytest-timeout runs in this process."""
+    monkeypatch.setattr("autotuner.devices.cpu.timing.TIMERS", ())
+
+
 class Loaded:
     """A variant whose calls run `compute` on inputs and outputs."""
+
+    library = "none.so"
 
     def __init__(self, compute: Compute) -> None:
         self._compute = compute

@@ -153,7 +153,7 @@ def test_a_wall_that_is_switched_off_is_not_there(tmp_path: Path) -> None:
         assert tried(executor, "reads", tmp_path / "file") == "b'ther'"
         assert tried(executor, "connects", server.getsockname()[1]) == "connected"
         assert tried(executor, "traces", os.getpid()) == "EPERM"
-        assert tried(executor, "starts_processes") == "done 0 0 ENOENT"
+        assert tried(executor, "starts_processes") in ("done 0 0 ENOENT", "done 0 0 EACCES")
         assert tried(executor, "makes_code").startswith("made 0 0")
 
 

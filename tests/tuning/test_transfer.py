@@ -211,6 +211,10 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
             self.conditions = simulated.conditions().model_copy(update={"problems": file.problems})
             self.family = Family.find("sdpa")
 
+        @property
+        def unread(self) -> list[str]:
+            return []
+
         def executor(self) -> InlineExecutor:
             return InlineExecutor(simulated.backend())
 
