@@ -79,7 +79,7 @@ class Bench(Protocol):
 
     def far(self, tensor: Tensor, dim: int) -> Tensor:
         """A copy that is far apart along that dimension, so that offsets do not fit in 32 bits; without guards, in
-        memory of its own. Raises DeviceFullError where there is none."""
+        memory of its own. Raises DeviceFullError where there is none, and Unavailable where that is not proven."""
 
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
         """One forward with freshly poisoned workspace, to its end; the variant's status.

@@ -21,8 +21,8 @@ AUDIT = "G7.audit"
 MEANINGS = {
     codes.RECHECK: Meaning("the timed buffers are as a right variant leaves them"),
     "G7.guard": Meaning(
-        "nothing was written around the timed buffers, nor the variant's address among functions that others call",
-        "a write past a tensor's end that depends on the shape; a clock, or another function, that it replaced",
+        "nothing was written around the timed buffers, nor is the variant's code called by others, or by a timer",
+        "a write past a tensor's end that depends on the shape; a clock that it replaced; a timer that runs on",
     ),
     "G7.inputs": Meaning(
         "the inputs are unchanged after the timing",

@@ -62,12 +62,15 @@ def foresee(
 ) -> Iterator[Foresight]:
     """For each problem of a space on this machine. `weights`: the microseconds of all its calls, of those that a record
     knows. Opens the device in this process. Raises as the store does."""
+    from autotuner.ops.tensors import on_threads  # imports torch
+
     space, device = here.space, DEVICES[here.device.backend].open(here.toolchain, here.device)
     device.prepare(here.conditions)
     ceilings = device.ceilings(here.conditions)
     for problem in space.file.problems:
         bound_us = floor_us(problem, ceilings, cold=here.conditions.cache == "cold")
-        taken_us = timed(problem, device.torch_device) if bound_us < SLOWEST_US else None
+        with on_threads(here.conditions.threads):  # as a baseline is timed
+            taken_us = timed(problem, device.torch_device) if bound_us < SLOWEST_US else None
         near = tuple(_near(here, store, problem))[:SHOWN]
         most = max(1.0, taken_us / bound_us) if taken_us is not None else float("inf")
         speedups = [each.speedup for each in near]

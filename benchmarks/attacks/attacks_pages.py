@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.attacks.catalogue import groups as catalogue
 from benchmarks.attention.cuda_pages import table
 from benchmarks.gate.gate_pages import made_by
 
@@ -12,7 +13,7 @@ GAINS = ("latency", "paid", "crown", "export")
 
 
 def attacks(document: dict[str, Any]) -> str:
-    """For each group how many attacks got what, and the shares of all with their intervals."""
+    """For each group how many attacks got what, and the shares of all with their intervals; CPU."""
     rows = [each for each in document["rows"] if each["judged"]]
     groups = {each["group"].partition("_")[0] for each in rows}
     head = ["attacks", "judged", "a latency", "one better than the honest variant's", "confirmed", "exported"]
@@ -24,6 +25,8 @@ def attacks(document: dict[str, Any]) -> str:
     lines.append([*whole[:2], *(f"{count}, {span}" for count, span in zip(whole[2:], low_high, strict=True))])
     left = len(document["rows"]) - len(rows)
     disturbed = f" {left} more were disturbed, or not reached in the time." if left else ""
+    missing = [group.name for group in catalogue("cpu") if all(each["group"] != group.name for each in rows)]
+    disturbed += f" Not run: {', '.join(f'`{name}`' for name in missing)}." if missing else ""
     named = [each["name"] for each in rows if each["paid"] or each["export"]]
     through = f" What got through: {', '.join(f'`{name}`' for name in named)}." if named else ""
     said = f"The last row has the upper ends of exact 95 % intervals.{disturbed}{through}"

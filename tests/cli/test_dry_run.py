@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from autotuner.cli.app import app
+from autotuner.serve import record
 
 RECORD = """\
 [[problems]]
@@ -49,6 +51,18 @@ def test_it_says_who_serves_and_what_is_to_be_hoped_for_and_makes_nothing(folder
 
 def test_of_a_problem_that_nothing_near_is_known_of_the_bound_is_all_there_is() -> None:
     assert "nothing near it is known; by the bound" in foretold("sdpa_cpu", "--problem", "(1,1,64,256) bfloat16")
+
+
+def test_torch_is_timed_on_the_threads_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def noted(called: record.Called) -> float:
+        threads.append(torch.get_num_threads())
+        return 100.0
+
+    monkeypatch.setattr(record, "microseconds", noted)
+    foretold("sdpa_cpu", "--problem", "(1,4,160,64) float32", "--threads", "2")
+    assert threads == [2]
 
 
 def test_of_a_record_it_says_what_the_whole_model_could_gain(folder: Path) -> None:

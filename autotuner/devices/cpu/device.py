@@ -95,7 +95,7 @@ class CpuProcess:
     def prepare(self, conditions: Conditions) -> None:
         """Pins this process to as many CPUs as the conditions allow. torch has one thread, and as many only while a
         baseline is called: its threads wait for each other by spinning, so beside another program steps as small as the
-        gate's take ten times as long on two."""
+        gate's take far longer on two than on one."""
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: conditions.threads])
         torch.set_num_threads(1)

@@ -53,6 +53,7 @@ class CudaBench:
         return copied_into(words, tensor, lambda gaps: self._arena.watch(words, gaps))
 
     def far(self, tensor: Tensor, dim: int) -> Tensor:
+        # It takes gigabytes here, and until it has run on a device an error in it would reject right variants.
         raise Unavailable("tensors that are far apart are tried on a CPU alone")
 
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
