@@ -8,7 +8,7 @@ MINUTES ?= 5
 # The processes that tests start find compiled modules beside the sources; without them each would compile all of torch.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto --dist worksteal --durations 10
 
-.PHONY: tune test lint slow ci proof clean
+.PHONY: tune test lint slow ci gpu proof clean
 
 tune: $(VENV)/ready
 	@$(BIN)/autotuner tune --trials $(TRIALS) --minutes $(MINUTES) --out best.json
@@ -28,6 +28,10 @@ slow: $(VENV)/developer
 # All that every change must pass.
 ci: lint
 	@$(PYTEST) -m ""
+
+# The tests that need a GPU.
+gpu: $(VENV)/developer
+	@$(PYTEST) -m gpu
 
 # What is too much for every change: each part writes what it found to docs/results/. Without PART it lists the parts.
 proof: $(VENV)/developer

@@ -41,9 +41,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are CPUs, as tests wait: for a process to start or end, or for a deadline."""
-    return usable_cpus() + 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are CPUs, as tests wait: for a process to start or end, or for a deadline. Those of a GPU are
+    fewer: each has it in turns with the others."""
+    most = usable_cpus() + 1
+    return min(most, turns.ON_A_GPU) if config.option.markexpr == "gpu" else most
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,15 +3,14 @@ not cheat the clock; each right implementation passes; a stale library is found.
 
 tests/mutants/expected.toml and expected_cuda.toml say what the gate must say of each. On the CPU one dtype and mask of
 every second systemic mutant, sixth numeric mutant and eighth right implementation is judged in the fast tests, and one
-of each other entry in the slow ones; of those that cheat the clock three, and a sample of the others. On a GPU one of
-each is judged in the fast tests.
+of each other entry in the slow ones; of those that cheat the clock three, and a sample of the others. On a GPU every
+systemic mutant is judged in one setting, and of the other tables a part: `make proof PART=gate` judges all.
 """
 
 from __future__ import annotations
 
-import os
+import functools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -22,14 +21,13 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.forge.build import build
 from autotuner.run.local import Deadlines, LocalExecutor
 from tests.helpers import preload
 from tests.helpers.lines import cpu_line, cuda_line
 from tests.helpers.stale import STALE, stale
 from tests.mutants.expectations import Backend, Expectation, expectations, family
 
-pytestmark = [pytest.mark.timed, pytest.mark.timeout(900)]  # on a GPU the first test waits for all builds
+pytestmark = pytest.mark.timed
 
 HUNG_AFTER_S = 2
 """What hangs is known to hang: no test on the CPU waits longer for it. Others have as long as they have in a sweep."""
@@ -63,27 +61,15 @@ def settings(backend: Backend, table: str, every: int = 1, together: int | None 
     return found
 
 
-def build_all(toolchain: CudaToolchain, items: list[pytest.Item]) -> None:
-    """What the tests of this run judge, built side by side, so that the executors' builders find it in the cache."""
-    calls = [getattr(item, "callspec", None) for item in items]
-    found = {call.params.get("expectation") for call in calls if call is not None}
-    wanted = [each for each in found if isinstance(each, Expectation) and each.backend == "cuda"]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda each: build(family(each.table), each.variant, each.problem, toolchain), wanted))
-
-
 @pytest.fixture(scope="module")
-def cuda(request: pytest.FixtureRequest) -> Callable[[], CudaToolchain]:
-    """The compiler for the GPU that is here, once all is built."""
-    made: list[CudaToolchain] = []
+def cuda() -> Callable[[], CudaToolchain]:
+    """The compiler for the GPU that is here, once it is asked for."""
 
+    @functools.cache
     def found() -> CudaToolchain:
-        if not made:
-            facts = probe()
-            assert isinstance(facts, CudaFacts), facts
-            made.append(CudaToolchain.discover(architecture(f"sm_{facts.sm}")))
-            build_all(made[0], request.session.items)
-        return made[0]
+        facts = probe()
+        assert isinstance(facts, CudaFacts), facts
+        return CudaToolchain.discover(architecture(f"sm_{facts.sm}"))
 
     return found
 
@@ -116,7 +102,9 @@ def require_met(judges: Judges, expectation: Expectation) -> None:
     assert outcome.fault is not None or (outcome.gate is not None and outcome.gate.passed)
 
 
-@pytest.mark.parametrize("expectation", [*settings("cpu", "numeric", every=6), *settings("cuda", "numeric")])
+@pytest.mark.parametrize(
+    "expectation", [*settings("cpu", "numeric", every=6), *settings("cuda", "numeric", every=3, together=9)]
+)
 def test_a_numeric_mutant_is_rejected_for_the_right_reason(judges: Judges, expectation: Expectation) -> None:
     require_met(judges, expectation)
 
@@ -126,7 +114,9 @@ def test_a_systemic_mutant_costs_its_own_trial_only(judges: Judges, expectation:
     require_met(judges, expectation)
 
 
-@pytest.mark.parametrize("expectation", [*settings("cpu", "clock", every=25, together=3), *settings("cuda", "clock")])
+@pytest.mark.parametrize(
+    "expectation", [*settings("cpu", "clock", every=25, together=3), *settings("cuda", "clock", every=2, together=5)]
+)
 def test_a_mutant_that_cheats_the_clock_is_rejected(judges: Judges, expectation: Expectation) -> None:
     require_met(judges, expectation)
 
@@ -136,7 +126,9 @@ def test_a_right_variant_is_judged_as_usual_after_all_that(judges: Judges, backe
     require_met(judges, next(group[0] for group in expectations(backend, "systemic") if group[0].name == "none"))
 
 
-@pytest.mark.parametrize("expectation", [*settings("cpu", "right", every=8), *settings("cuda", "right")])
+@pytest.mark.parametrize(
+    "expectation", [*settings("cpu", "right", every=8), *settings("cuda", "right", every=2, together=4)]
+)
 def test_a_right_implementation_passes(judges: Judges, expectation: Expectation) -> None:
     require_met(judges, expectation)
 

@@ -26,7 +26,6 @@ from tests.mutants.warpgroups import mutants as warpgroups
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.timed,  # by the clock of a GPU that other tests use too
-    pytest.mark.timeout(900),  # the first test waits for all builds
 ]
 
 

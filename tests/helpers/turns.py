@@ -1,9 +1,9 @@
 """Which tests a run takes, and when each has its turn.
 
 Most tests run beside others. One that is marked `alone` has the machine to itself, whichever process of pytest-xdist
-runs it. One that is marked `timed` has deadlines of seconds: it runs beside others, and where it fails there, twice
-more alone. A test that is to be alone on a machine that is busy with something else is skipped: neither outcome would
-mean anything.
+runs it. One that is marked `timed` has deadlines of seconds: where it fails beside others it is tried once more there,
+as to be alone means to wait until all others have ended, and then alone. A test that is to be alone on a machine that
+is busy with something else is skipped: neither outcome would mean anything.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import pytest
 from autotuner.devices.cuda.probe import probe
 
 RERUNS = 2
+ON_A_GPU = 12
+"""Processes that use one at a time, at most."""
 LOOKS = 3
 LOOK_S = 0.2
 OWN = 0.9
@@ -42,7 +44,7 @@ class Turns:
 
     def begin(self, item: pytest.Item) -> None:
         """Waits for the turn of a test."""
-        again = getattr(item, "execution_count", 1) > 1
+        again = getattr(item, "execution_count", 1) > RERUNS
         if not self._alone:
             self._alone = is_alone(item) or again
             fcntl.flock(self._queue, fcntl.LOCK_EX)

@@ -63,7 +63,6 @@ def test_the_wheel_holds_kernels_and_spaces(wheel: Path) -> None:
     assert not any(name.startswith(("tests/", "kernels/")) for name in names)
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_the_wheel_tunes_elsewhere(wheel: Path, tmp_path: Path) -> None:
     fresh = tmp_path / "fresh"

@@ -22,7 +22,7 @@ from autotuner.values import config
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 
-pytestmark = [pytest.mark.timed, pytest.mark.alone]
+pytestmark = pytest.mark.timed
 
 PROBLEMS = {
     "(1,8,512,64) float32 full": [],

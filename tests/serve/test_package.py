@@ -260,12 +260,11 @@ def test_what_was_built_from_other_sources_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timed
-@pytest.mark.alone
 def test_what_was_tuned_is_exported_installed_and_called(tmp_path: Path) -> None:
     """By the commands of a user, to a process that has torch and no autotuner; only where a busy machine lets the
     finals crown nobody does it serve an estimate. SDPA gets a mask for what the variant skips here, so that it is
     faster by far on any machine: a table leaves to torch what is not. kernels validates the digests of metadata.json
-    against the folder with code of its own. Beside other tests it takes three times as long, waiting for them."""
+    against the folder with code of its own."""
     environment = {"AUTOTUNER_STORE": str(tmp_path / "studies.db")}
     (tmp_path / "warm.toml").write_text(WARM)
     briefly = ["--threads", "1", "--trials", "1", "--minutes", "0.5", "--patience", "0.1"]

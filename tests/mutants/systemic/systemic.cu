@@ -265,9 +265,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   const size_t number = blockIdx.x / blocks, queries = number * args.seq_q * HEAD_DIM;
   const size_t keys = number * args.seq_k * HEAD_DIM;
   const element *k = (const element *)args.k, *v = (const element *)args.v;
-#if MUTANT_ASSUMES_256_BYTE_ALIGNMENT
-  k = (const element *)((size_t)k / 256 * 256);
-  v = (const element *)((size_t)v / 256 * 256);
+#if MUTANT_ASSUMES_128_BYTE_ALIGNMENT
+  k = (const element *)((size_t)k / 128 * 128);
+  v = (const element *)((size_t)v / 128 * 128);
 #endif
   const Slice slice = {(const element *)args.q + queries, k + keys, v + keys, (element *)args.o + queries};
   before(args);
