@@ -57,10 +57,10 @@ def test_the_command_on_real_variants(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
-def test_evolution_reaches_the_floor_of_a_kept_landscape(path: Path) -> None:
-    assert landscapes.not_held(landscapes.held(path)) == []
+def test_evolution_reaches_the_floor_of_a_kept_landscape() -> None:
+    """Of the smallest: `make proof PART=landscapes` holds every one to its floor."""
+    smallest = min(KEPT, key=lambda path: path.stat().st_size)
+    assert landscapes.not_held(landscapes.held(smallest)) == []
 
 
 def test_a_landscape_that_does_not_hold_says_why() -> None:

@@ -3,6 +3,7 @@ ones after a stop; ours find the best ones."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import random
@@ -174,6 +175,7 @@ def latencies(indices: Iterable[int]) -> list[float]:
     return [truth.us if truth.fault is None else math.inf for truth in truths]
 
 
+@functools.cache
 def best_of(sampler: str, seed: int, asks: int) -> float:
     return min(latencies(run(sampler, seed, asks)))
 

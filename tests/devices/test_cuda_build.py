@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.mutants.expectations import expectations, family
+from tests.mutants.expectations import entries
 
 SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16")
@@ -151,17 +151,12 @@ def test_the_report_of_the_assembler_is_read(kernel: Family, nvcc: CudaToolchain
     assert used["text_bytes"] > 500
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("table", ["numeric", "systemic", "clock", "right"])
-def test_every_mutant_is_a_program_of_its_own(nvcc: CudaToolchain, table: str) -> None:
-    wanted = [group[-1] for group in expectations("cuda", table)]
-    with ThreadPoolExecutor() as pool:
-        made = list(pool.map(lambda each: build(family(table), each.variant, each.problem, nvcc), wanted))
-    artifacts = [each for each in made if isinstance(each, Artifact)]
-    refused = {each.name for each, found in zip(wanted, made, strict=True) if isinstance(found, Fault)}
-    assert refused == ({"too_much_shared"} if table == "systemic" else set())
-    assert len({artifact.program_hash for artifact in artifacts}) == len(artifacts)
+def test_every_mutant_is_in_a_source() -> None:
+    """One that is not would be the right kernel. On a GPU all are judged, and so compiled."""
+    written = "".join(path.read_text() for path in SYSTEMIC.parent.rglob("*") if path.suffix in (".cu", ".h"))
+    known = {*re.findall(r"\b(?:MUTANT|KIND)_([A-Z0-9_]+)\b", written)}
+    listed = {entry["name"].upper() for table in ("numeric", "systemic", "clock") for entry in entries("cuda", table)}
+    assert sorted(listed - known - {"NONE"}) == []
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_89"])

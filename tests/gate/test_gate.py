@@ -74,7 +74,7 @@ def test_what_a_timed_launch_does_to_it_is_seen_too(toolchain: CpuToolchain, ker
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("expectation", [group[0] for group in expectations("cpu", "right")], ids=str)
 def test_a_right_implementation_is_not_accused_of_cheating(
     judges: dict[str, LocalExecutor], expectation: Expectation
@@ -84,14 +84,13 @@ def test_a_right_implementation_is_not_accused_of_cheating(
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("expectation", [group[0] for group in expectations("cpu", "right")], ids=str)
 def test_a_right_implementation_passes_under_any_seeds(
     judges: dict[str, LocalExecutor], expectation: Expectation
 ) -> None:
-    for first in (100, 200):  # four seeds each; benchmarks/gate/mutants.py judges them under many more
-        outcome = expectation.judge(judges["right"], (first, first + 1, first + 2, first + 3))
-        assert expectation.met_by(outcome), (first, outcome.fault)
+    outcome = expectation.judge(judges["right"], (100, 101, 102, 103))  # benchmarks/gate/mutants.py has many more
+    assert expectation.met_by(outcome), outcome.fault
 
 
 @pytest.mark.parametrize(

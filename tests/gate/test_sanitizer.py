@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -129,26 +128,7 @@ def test_the_shipped_cpu_kernels_pass(toolchain: Toolchain) -> None:
     default = workbench.variant(workbench.space.default_index)
     threaded = default.model_copy(update={"parameters": {**default.parameters, "THREADS": 2, "SYNC_POLICY": 4}})
     scalar = workbench.variant(first_of(workbench.space, "scalar"))
-    require_all_pass(workbench, (default, threaded, scalar), LIKE, toolchain)
-
-
-@pytest.mark.slow
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("part", range(3))
-@pytest.mark.parametrize("problem", [f"(1,8,512,64) {each}" for each in ("float32", "bfloat16", "float32 causal")])
-def test_random_points_of_the_shipped_cpu_kernels_pass(problem: str, part: int, toolchain: Toolchain) -> None:
-    """Six of each problem, in parts: a point is compiled twice with sanitizers, which takes many seconds."""
-    workbench = Workbench(load_space("sdpa_cpu", problems=[problem]))
-    points = random.Random(3).sample(range(len(workbench.space)), 6)[part::3]
-    require_all_pass(
-        workbench, [workbench.variant(point) for point in points], workbench.conditions.compiled_for, toolchain
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["two_pass", "split_keys"])
-def test_right_kernels_pass(kind: str, toolchain: Toolchain) -> None:
-    require_pass(sanitize(MUTANTS / "right", toolchain, {"KIND": kind}))
+    require_all_pass(workbench, (threaded, scalar), LIKE, toolchain)
 
 
 def test_what_the_faulty_kernels_are_made_from_passes(kernel_root: Path, toolchain: Toolchain) -> None:

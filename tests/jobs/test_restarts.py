@@ -7,16 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.driver.restarted import restarted_sweep
+from benchmarks.driver import restarted
 from tests.helpers.postgresql import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
-TRIALS = 40
+TRIALS = 25
 """A sweep of this length does not end before the second restart, on a quick machine either."""
 
 
-def test_a_worker_outlives_restarts_of_its_server_on_a_new_database(tmp_path: Path, server: Server) -> None:
-    found = restarted_sweep(tmp_path, server, 2, TRIALS, random.Random())
+def test_a_worker_outlives_restarts_of_its_server_on_a_new_database(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarted, "FIRST_S", 2.0)
+    for name in ("BETWEEN_S", "GONE_S"):
+        monkeypatch.setattr(restarted, name, (0.5, 2.0))
+    found = restarted.restarted_sweep(tmp_path, server, 2, TRIALS, random.Random())
     assert found.restarts == 2
     assert found.judged == TRIALS

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 ASKED = ("--no-finals", "--calm", "--patience", "0.1", "--json")
 PLUGINS = Path(__file__).parent.parent / "plugins"
-TRIALS, SETTLED = 150, 50
+TRIALS, SETTLED = 100, 40
 MIB = 1 << 20
 
 
@@ -135,7 +135,7 @@ def test_memory_and_open_files_stay_flat(path: Path) -> None:
         Driver(store, executor, plan, hear).run(Budget(trials=TRIALS))
     (early_bytes, early_files), (late_bytes, late_files) = samples[SETTLED], samples[TRIALS]
     assert late_files <= early_files + 4, "a pipe or a file of each process is left open"
-    assert late_bytes - early_bytes < 12 * MIB, f"{(late_bytes - early_bytes) / (TRIALS - SETTLED):.0f} bytes a trial"
+    assert late_bytes - early_bytes < 8 * MIB, f"{(late_bytes - early_bytes) / (TRIALS - SETTLED):.0f} bytes a trial"
 
 
 def _resident_bytes() -> int:

@@ -7,20 +7,17 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
 
 from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.cpu.toolchain import FLAGS, CpuToolchain
-from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Outcome
-from autotuner.values.verdict import Verdict
 
 pytestmark = pytest.mark.timed
 
@@ -33,7 +30,6 @@ PROBLEMS = {
     "(1,8,2048,128) float32 full": [pytest.mark.slow],
 }
 """Those that take long are slow; the sources are those of the others."""
-QUICK, THOROUGH = 2, 8
 
 
 @pytest.fixture(scope="module", params=[pytest.param(each, marks=marks) for each, marks in PROBLEMS.items()])
@@ -66,15 +62,10 @@ def ended(executor: Executor) -> tuple[int, object]:
     return done
 
 
-def drawn(workbench: Workbench, seed: int, count: int) -> list[int]:
-    """Random valid points; of a long problem a third as many, as one takes many seconds."""
-    if cast(SdpaProblem, workbench.conditions.compiled_for).seq_q > 512:
-        count //= 3
-    return [int(index) for index in np.random.default_rng(seed).choice(len(workbench.space), count, replace=False)]
-
-
-def test_the_default_and_random_points_pass_the_gate(workbench: Workbench) -> None:
-    for outcome in outcomes(workbench, [workbench.space.default_index, *drawn(workbench, 1, QUICK)]):
+def test_the_default_and_a_random_point_pass_the_gate(workbench: Workbench) -> None:
+    """benchmarks/timing/audits.py judges hundreds of each space."""
+    drawn = int(np.random.default_rng(1).integers(len(workbench.space)))
+    for outcome in outcomes(workbench, [workbench.space.default_index, drawn]):
         assert outcome.fault is None, (outcome.variant, outcome.fault)
         assert outcome.gate is not None
         assert outcome.gate.passed
@@ -82,14 +73,6 @@ def test_the_default_and_random_points_pass_the_gate(workbench: Workbench) -> No
 
 @pytest.mark.slow
 @pytest.mark.sampled(1)
-def test_many_random_points_pass_the_gate(workbench: Workbench) -> None:
-    """benchmarks/timing/audits.py judges hundreds of each space."""
-    for outcome in outcomes(workbench, drawn(workbench, 2, THOROUGH)):
-        assert outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT), (outcome.variant, outcome.fault)
-
-
-@pytest.mark.slow
-@pytest.mark.sampled(2)
 def test_the_scalar_source_passes_too(workbench: Workbench) -> None:
     branch, first = workbench.space.branch_of("scalar") or pytest.fail("no point of scalar")
     for outcome in outcomes(workbench, [first, first + len(branch) - 1]):

@@ -227,9 +227,8 @@ def names() -> list[object]:
     fast = {"exit_now_0", "throws", "kills_itself", "stops_itself", "closes_all_files", "stack_overflow"}
     entries = tomllib.loads((SYSTEMIC.parent / "expected.toml").read_text())["systemic"]
     ending = [(e["name"], e["codes"]) for e in entries if {"crashed", "hung"} & set(e["codes"]) and "chosen_s" not in e]
-    return [
-        pytest.param(name, codes, id=name, marks=[] if name in fast else [pytest.mark.slow]) for name, codes in ending
-    ]
+    slow = [pytest.mark.slow, pytest.mark.sampled(4)]
+    return [pytest.param(name, codes, id=name, marks=[] if name in fast else slow) for name, codes in ending]
 
 
 @pytest.mark.parametrize(("name", "codes"), names())

@@ -145,13 +145,6 @@ def test_a_wrong_target_is_one_line_and_exit_code_2(folder: Path) -> None:
 # What the gate says -------------------------------------------------------------------------------------------------
 
 
-def test_a_pass_says_what_a_forward_took(folder: Path) -> None:
-    done = autotuner(folder, "gate", "IMPL=mutant", "--space", "space.toml")
-    assert done.returncode == 0, done.stderr
-    assert "passed: IMPL=mutant MUTANT=none" in done.stdout
-    assert " us a forward against " in done.stdout
-
-
 @pytest.mark.slow
 def test_a_right_variant_goes_through_every_check(folder: Path, right: Artifact) -> None:
     done = autotuner(folder, "gate", right.path, "--space", "space.toml", "--json")
@@ -216,23 +209,6 @@ def test_an_architecture_is_built_for_where_there_is_no_such_device(folder: Path
     assert "G0.effect" in done.stdout
     assert "No verdict: built for an architecture" in done.stdout
     one_line(autotuner(folder, "gate", "IMPL=mutant", "--space", "space.toml", "--arch", "sm_80"), "--arch")
-
-
-@pytest.mark.slow
-def test_another_library_under_the_name_of_one_is_found(
-    tmp_path: Path, folder: Path, toolchain: CpuToolchain, right: Artifact
-) -> None:
-    """A stale binary: the file that should be one variant is the build of another, and has not even its name."""
-    other = mutant(folder, toolchain, "k_and_v_swapped")
-    copy = tmp_path / "stale"
-    shutil.copytree(Path(right.path).parent, copy)
-    shutil.copy(other.path, copy / Path(right.path).name)
-    done = autotuner(folder, "gate", str(copy), "--space", "space.toml", "--json")
-    assert done.returncode == 1, done.stderr
-    document = report(done)
-    assert (document["verdict"], document["fault"]["code"]) == ("build_failed", "G0.identity"), document["fault"]
-    assert "cannot be loaded" in document["fault"]["detail"]
-    assert [check["code"] for check in document["checks"]] == ["G0.identity"]
 
 
 # The references -----------------------------------------------------------------------------------------------------

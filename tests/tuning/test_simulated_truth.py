@@ -48,6 +48,7 @@ def test_equal_candidates_are_not_crowned_and_hardly_lost(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1, of="simulated truths")
 def test_what_is_2_percent_better_is_found(tmp_path: Path) -> None:
     tally = sweeps(tmp_path, "ordinary", better=True)
     assert tally.share("found") >= 0.85
@@ -57,6 +58,7 @@ def test_what_is_2_percent_better_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1, of="simulated truths")
 def test_intervals_hold_the_truth_when_processes_differ_most(tmp_path: Path) -> None:
     tally = sweeps(tmp_path, "uneven processes", better=False)
     assert tally.share("covered") >= 0.93

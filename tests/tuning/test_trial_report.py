@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +12,11 @@ import pytest
 
 from autotuner.store import Store
 from autotuner.values.outcome import Outcome
-from tests.helpers.command_line import SPACE, autotuner
+from tests.helpers.command_line import autotuner
 from tests.helpers.errors import errors, incorrect
 from tests.helpers.recorded import CALIBRATION, measured, rejected, study_record
-from tests.mutants.expectations import MUTANTS
-
-pytestmark = pytest.mark.timed
 
 SCHEMA = json.loads((Path(__file__).parent.parent.parent / "docs" / "trial-report.schema.json").read_text())
-BROKEN = """
-[cpu.broken]
-source = "broken.cpp"
-parameters = ["MUTANT"]
-dtypes = ["float32"]
-head_dims = [64]
-"""
 
 
 def reports(folder: Path, count: int) -> list[dict[str, Any]]:
@@ -40,49 +29,6 @@ def reports(folder: Path, count: int) -> list[dict[str, Any]]:
         jsonschema.validate(document, SCHEMA)
         found.append(document)
     return found
-
-
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """The reports of a sweep over two variants: one dies, one is refused by the compiler."""
-    folder = tmp_path_factory.mktemp("swept")
-    shutil.copytree(MUTANTS / "common", folder / "common")
-    shutil.copytree(MUTANTS / "systemic", folder / "systemic")
-    with (folder / "systemic" / "kernel.toml").open("a") as text:
-        text.write(BROKEN)
-    (folder / "systemic" / "broken.cpp").write_text("this is no C++\n")
-    space = SPACE.replace("mutants_numeric", "systemic").replace('["mutant"]', '["mutant", "broken"]')
-    listed = '"none", "o_not_rescaled", "k_and_v_swapped", "last_row_unwritten"'
-    (folder / "space.toml").write_text(space.replace(listed, '"trap"').replace('"none"', '"trap"'))
-    done = autotuner(folder, "tune", "space.toml", "--trials", "2", "--no-finals")
-    assert done.returncode == 0, done.stderr
-    return reports(folder, 2)
-
-
-def only(found: list[dict[str, Any]], verdict: str) -> dict[str, Any]:
-    (document,) = (document for document in found if document["verdict"] == verdict)
-    return document
-
-
-@pytest.mark.slow
-def test_a_death_is_reported_with_its_signal(swept: list[dict[str, Any]]) -> None:
-    document = only(swept, "crashed")
-    assert document["fault"]["code"] == "process.signal"
-    assert document["fault"]["system"]["signal"] in (4, 5)
-    assert document["identity"]["reported"] is None
-    assert [(check["code"], check["status"]) for check in document["checks"]] == [
-        ("G0.conduct", "pass"),
-        ("G0.identity", "pass"),
-        ("G1.smoke", "fail"),
-    ]
-
-
-@pytest.mark.slow
-def test_a_build_failure_is_reported_without_an_identity(swept: list[dict[str, Any]]) -> None:
-    document = only(swept, "build_failed")
-    assert document["fault"]["code"] == "build.failed"
-    assert "broken.cpp:1" in document["fault"]["detail"]
-    assert (document["identity"], document["checks"]) == (None, [])
 
 
 def recorded(folder: Path, *outcomes: Outcome) -> list[dict[str, Any]]:
