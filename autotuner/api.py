@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autotuner.ops import DEFAULT_OP
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.problem import Problem
@@ -175,10 +176,15 @@ def open_store(path: str | Path | None = None) -> StudyStore:
         return StudyStore(url)
 
 
+Problems = str | Problem | Sequence[str | Problem] | Path
+
+
 def tune(
-    problems: str | Problem | Sequence[str | Problem] | Path = (),
-    space: str | Path | None = None,
+    subject: Problems | Callable[..., Any] = (),
+    space: str | Path | Mapping[str, Sequence[int | str]] | None = None,
     *,
+    problems: Problems = (),
+    op: str = DEFAULT_OP,
     trials: int = 60,
     minutes: float = float("inf"),
     sampler: str = "evolution",
@@ -193,6 +199,10 @@ def tune(
 ) -> Study:
     """Runs a sweep, or goes on with one, and confirms the best in finals.
 
+    `subject`: problems, which may also be given by their name, or a function of a module that computes `op`: it takes
+    the op's tensors and, by name, what `space` maps to values. Variants of it are its calls with these, judged and timed
+    like those of a kernel (docs/my-kernel.md).
+
     `problems` replace those of the space; a path is that of a file that `record` wrote. Without a space the default one
     of this machine is searched. Problems that no one variant can serve have a study each set: the first is returned,
     with the others `beside` it. They share the minutes. `trials` counts judged variants of a study, those of earlier
@@ -206,11 +216,19 @@ def tune(
     from autotuner.store import Store
     from autotuner.tuning import workbench
 
+    if not callable(subject):
+        if problems and subject:
+            raise InputError("problems are given twice; give them once")
+        problems = problems or subject
     file = problems if isinstance(problems, Path) else None
-    one = isinstance(problems, str | Problem)
-    several = () if isinstance(problems, Path) else (problems,) if one else tuple(problems)
-    ops = {each.op for each in several if isinstance(each, Problem)}
-    wanted = space or workbench.default_space(ops.pop() if ops else None)
+    several: tuple[str | Problem, ...] = ()
+    if not isinstance(problems, Path):
+        several = (problems,) if isinstance(problems, str | Problem) else tuple(problems)
+    if isinstance(space, Mapping) or callable(subject):
+        wanted: str | Path = _space_of(subject, several, space, op)
+    else:
+        ops = {each.op for each in several if isinstance(each, Problem)}
+        wanted = space or workbench.default_space(ops.pop() if ops else None)
     files = workbench.load_spaces(str(wanted), threads, [str(each) for each in several], file)
     requests = [
         queue.request_for(
@@ -234,6 +252,24 @@ def tune(
         for request, here in zip(requests, benches, strict=True):
             found.append(Study(url, foreground.run_here(opened, request, here, Listener(hears=_told(callbacks)))))
     return replace(found[0], beside=tuple(found[1:]))
+
+
+def _space_of(
+    subject: object,
+    problems: Sequence[str | Problem],
+    space: str | Path | Mapping[str, Sequence[int | str]] | None,
+    op: str,
+) -> Path:
+    """Of a function and the values of its parameters. Raises InputError for one without the other."""
+    from autotuner.tuning import of_function
+
+    if not callable(subject):
+        raise InputError(
+            "a space of values is one of a function's parameters: tune(function, space={...}, problems=...)"
+        )
+    if not isinstance(space, Mapping):
+        raise InputError("a function is searched over values of its parameters: space={'BLOCK': [64, 128]}")
+    return of_function.space_of(subject, problems, space, op)
 
 
 def _told(callbacks: Sequence[Callable[[Event], None]]) -> Callable[[Any], None]:

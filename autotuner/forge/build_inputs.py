@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotuner.forge import python_function
 from autotuner.forge.family import ABI_VERSION, Family, Implementation
 from autotuner.forge.toolchain import IDENTITY, Toolchain
 from autotuner.ops import op_of
@@ -49,6 +50,8 @@ class BuildInputs:
     """SHA-256 of each file that it is compiled from, by folder and name."""
     files: tuple[Path, ...]
     """These files: no others of the user's can be read by its compilers."""
+    function: str | None
+    """Of a function of Python what its caller is told, as JSON."""
     digest: str
 
     @classmethod
@@ -57,7 +60,8 @@ class BuildInputs:
         the problem."""
         family.admit(variant, problem)
         implementation = family.implementation(variant.backend, variant.impl)
-        source, host = family.folder / implementation.source, host_source(family, toolchain, implementation)
+        toolchain = toolchain.of(implementation.python is not None)
+        source, host = family.source(implementation), host_source(family, toolchain, implementation)
         include_dirs = (abi_dir(), *family.include_dirs)
         _require_allowed(family, variant, implementation.flags, toolchain)
         flags = (*_common_flags(family, implementation, toolchain), *implementation.flags)
@@ -67,7 +71,9 @@ class BuildInputs:
         signature = signature_of(problem, toolchain.torch_device) if problem is not None else ""
         ours = [binding(), *(abi_dir() / name for name in toolchain.sources)]
         files = files_of([source, *ours, *([host] if host else [])], include_dirs)
+        files |= python_function.files(family, implementation)
         sources = source_digests(files)
+        function = python_function.described(family, implementation, variant, problem, compiled, toolchain.torch_device)
         identity = {
             "variant": variant.model_dump(mode="json"),
             "op": None if problem is None else problem.op,
@@ -79,7 +85,7 @@ class BuildInputs:
             "abi": ABI_VERSION,
             "form": 3,  # of a build's folder, and of what its program hash covers
         }
-        made_from = (source, host, include_dirs, signature, sources, tuple(files))
+        made_from = (source, host, include_dirs, signature, sources, tuple(files), function)
         return cls(variant, compiled, toolchain, flags, *made_from, digest_of(identity))
 
     @property
@@ -125,7 +131,7 @@ def host_source(family: Family, toolchain: Toolchain, implementation: Implementa
 
     Raises KernelError where there is none but one is needed.
     """
-    return family.host(implementation) if toolchain.needs_host else None
+    return family.host(implementation) if toolchain.needs_host and implementation.python is None else None
 
 
 def _common_flags(family: Family, implementation: Implementation, toolchain: Toolchain) -> tuple[str, ...]:
@@ -134,7 +140,7 @@ def _common_flags(family: Family, implementation: Implementation, toolchain: Too
         return toolchain.flags
     flags = toolchain.flags_for(implementation.arch)
     if flags is None:
-        source, here = family.folder / implementation.source, toolchain.architecture
+        source, here = family.source(implementation), toolchain.architecture
         raise KernelError(f"{source} is for {implementation.arch}; it does not run on {here}")
     return flags
 
@@ -154,11 +160,12 @@ def built_from(family: Family, device: str, toolchain: Toolchain) -> str:
     """A digest of what every artifact of a family is made from: its sources, flags and policy, the ABI, the compiler,
     the machine. Limits and expectations are no part of it: a space's digest has what they leave."""
     table = family.table(device)
-    sources = [binding()]
+    sources, functions = [binding()], dict[Path, bytes]()
     for implementation in table.values():
         host = host_source(family, toolchain, implementation)
-        sources += [family.folder / implementation.source, *([host] if host else [])]
-    digests = source_digests(files_of(sources, (abi_dir(), *family.include_dirs)))
+        sources += [family.source(implementation), *([host] if host else [])]
+        functions |= python_function.files(family, implementation)
+    digests = source_digests(files_of(sources, (abi_dir(), *family.include_dirs)) | functions)
     said = {name: implementation.model_dump(mode="json") for name, implementation in sorted(table.items())}
     policy = family.document.gate.model_dump(mode="json")
     return digest_of([sorted(digests.items()), said, policy, toolchain.model_dump(mode="json"), ABI_VERSION])
@@ -234,6 +241,7 @@ def unit_text(inputs: BuildInputs) -> str:
     lines = [
         *macro_lines(inputs.variant.parameters),
         *compiled_lines(inputs.compiled),
+        *([] if inputs.function is None else [f"#define AT_FUNCTION {_literal(inputs.function)}"]),
         f'#include "{inputs.source.name}"',
         '#include "identity.h"',
         *(f"#undef {name}" for name in (*IDENTITY, "AT_TEXT", "AT_TEXT_")),

@@ -29,6 +29,9 @@ ABI_VERSION = 2
 LAUNCHER = "launch.cpp"
 """The file in an op's ABI folder that launches a variant of one kernel."""
 
+CALLS_PYTHON = "python_function.cpp"
+"""The file in the ABI's folder that calls a function of Python."""
+
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 """A file in the family's folder itself, whose name can stand in an #include."""
 
@@ -46,9 +49,15 @@ class Effect(Model):
 
 
 class Implementation(Model):
-    """One IMPL of a family on one kind of device: a source file and what it can do."""
+    """One IMPL of a family on one kind of device: a source file, or a function of Python, and what it can do."""
 
-    source: str
+    source: str = ""
+    python: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+        description="in place of a source: module:function, called with the op's tensors and the parameters by name",
+    )
+    path: str | None = Field(default=None, description="the folder in which that module is found; None: the family's")
     host: str | None = Field(default=None, description="the host side, where it is more than the op's own launcher")
     arch: str | None = Field(
         default=None, min_length=1, description="the one architecture whose own instructions it uses, where it uses any"
@@ -233,7 +242,9 @@ class Family(Model):
 
     def _check(self, where: str, implementation: Implementation) -> None:
         """Raises KernelError for what would otherwise show only when a variant is built."""
-        for key, name in (("source", implementation.source), ("host", implementation.host)):
+        if bool(implementation.source) == (implementation.python is not None):
+            raise KernelError(f"{where}: it needs a key source, the name of a file, or a key python, module:function")
+        for key, name in (("source", implementation.source or None), ("host", implementation.host)):
             if name is not None and not FILE_NAME.fullmatch(name):
                 raise KernelError(f"{where}.{key}: {show(name)} is no file name; a source lies in the family's folder")
             if name is not None and not (self.folder / name).is_file():
@@ -322,6 +333,12 @@ class Family(Model):
             raise KernelError(f"{self.folder}/kernel.toml: no [{device}.{impl}]; implementations there: {known}")
         return table[impl]
 
+    def source(self, implementation: Implementation) -> Path:
+        """The file that is compiled: of a function of Python the one that calls it."""
+        if implementation.python is not None:
+            return config.kernels_dir() / "abi" / CALLS_PYTHON
+        return self.folder / implementation.source
+
     @property
     def include_dirs(self) -> tuple[Path, ...]:
         """Folders of headers of the family and its op."""
@@ -334,7 +351,7 @@ class Family(Model):
         if self.op is not None and (self.op.abi() / LAUNCHER).is_file():
             return self.op.abi() / LAUNCHER
         raise KernelError(
-            f"{self.folder}/kernel.toml: {implementation.source} needs a key host: the op has no launcher"
+            f"{self.folder}/kernel.toml: {self.source(implementation).name} needs a key host: the op has no launcher"
         )
 
     def admit(self, variant: Variant, problem: Problem | None) -> None:
@@ -373,7 +390,8 @@ class Family(Model):
         values = {**{name: facts[name] for name in self.facts}, **variant.point}
         implementation = self.implementation(variant.backend, variant.impl)
         effects = tuple(each for each in implementation.asserts if _parsed(each.when).evaluate(values))
-        said = {"domain": implementation.domain, "state": implementation.state}
+        calls = f"it calls {implementation.python}" if implementation.python is not None else None
+        said = {"domain": implementation.domain, "state": implementation.state or calls}
         return Claims(effects=effects, policy=self.document.gate, parameters=variant.point, **said)
 
 

@@ -10,7 +10,18 @@ from autotuner.values.verdict import SystemFault
 OUTSIDE_DOMAIN = 1
 """AT_OUTSIDE_DOMAIN of kernels/abi/variant.h."""
 
-STATUS = {0: "ok", OUTSIDE_DOMAIN: "outside the variant's domain", 2: "workspace missing or too small", 3: "no threads"}
+RAISED = 4
+"""A function of Python raised, or its answer is none: kernels/abi/python_function.cpp."""
+raised: list[str] = []
+"""What the last one said that did, in a line."""
+
+STATUS = {
+    0: "ok",
+    OUTSIDE_DOMAIN: "outside the variant's domain",
+    2: "workspace missing or too small",
+    3: "no threads",
+    RAISED: "the function raised",
+}
 DEVICE_ERROR = 1000
 
 
@@ -35,6 +46,8 @@ class DeviceErrors(NamedTuple):
 
     def text(self, status: int) -> str:
         """A variant's status in words."""
+        if status == RAISED and raised:
+            return raised[-1]
         if status < DEVICE_ERROR:
             return STATUS.get(status, f"unknown status {status}")
         number = status - DEVICE_ERROR

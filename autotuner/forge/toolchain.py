@@ -73,6 +73,10 @@ class Toolchain(Model):
     def flags(self) -> tuple[str, ...]:
         """Of every variant, before those of its implementation."""
 
+    def of(self, python: bool) -> Toolchain:
+        """What compiles such a variant: `python`, one that is a function of Python."""
+        return self
+
     def flags_for(self, exact: str) -> tuple[str, ...] | None:
         """Those of a variant with instructions of one architecture alone; None where that is not the one here."""
         return None

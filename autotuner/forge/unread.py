@@ -29,7 +29,9 @@ def unread(
     """Lines for a person about one implementation; `values`: of the space, by parameter."""
     implementation = family.implementation(device, impl)
     host = host_source(family, toolchain, implementation)
-    sources = [family.folder / implementation.source, *([host] if host else [])]
+    if implementation.python is not None:  # its function takes them by name: that was looked at
+        return []
+    sources = [family.source(implementation), *([host] if host else [])]
     files = files_of(sources, (abi_dir(), *family.include_dirs))
     texts = {path: COMMENT.sub(" ", text.decode(errors="replace")) for path, text in files.items()}
     words = {word for text in texts.values() for word in WORD.findall(text)}

@@ -73,6 +73,19 @@ class SanitizerTool(Protocol):
         """Whether the tool came to its end, by what it printed."""
 
 
+class NoTool:
+    """In the place of the sanitizers, for what none can be put around."""
+
+    def __init__(self, errors: DeviceErrors, why: str) -> None:
+        self.errors, self._why = errors, why
+
+    def command(self, level: Level, artifact: Artifact, cases: Sequence[Problem], folder: Path) -> list[str]:
+        raise Unavailable(self._why)
+
+    def is_finished(self, output: str) -> bool:
+        return False
+
+
 class ToolRun(NamedTuple):
     """How the process of a tool ended."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from autotuner.devices import DEVICES, versions
+from autotuner.forge import python_function
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
@@ -21,7 +22,7 @@ from autotuner.gate import checks, gate, sanitizer
 from autotuner.gate.cases import Case, Matrix, measured, served
 from autotuner.gate.check import Check, Subject
 from autotuner.gate.recheck import Judges, Timed, judge_fresh, recheck
-from autotuner.gate.sanitizer import sanitized, small_cases
+from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
 from autotuner.race.arms import Tracks
 from autotuner.race.calibrate import fastest, time_baselines
 from autotuner.values.conditions import Conditions
@@ -93,6 +94,7 @@ class LineFactory:
         """Raises InfrastructureError when the device does not work."""
         opened = DEVICES[self.device.backend].open(self.toolchain, self.device)
         _ = self.family.op  # found now: an op of another package may lie where a cage lets nobody look
+        python_function.imported(self.family, self.device.backend)  # for the same reason
         return GatedLine(self.family, self.toolchain, opened, self.more)
 
 
@@ -192,15 +194,16 @@ class GatedLine:
         matrix = self._matrix(artifact, conditions)
         if passed is not None and passed.level in SANITIZERS:
             cases = served(small_cases(conditions.compiled_for, artifact), matrix.claims)
-            tool, levels = self._device.sanitizer(self._family), SANITIZERS[passed.level]
+            tool, levels = self._sanitizer(artifact), SANITIZERS[passed.level]
             return passed.report.extended(*sanitized(tool, artifact, cases, say, levels))
         subject = Subject(conditions.compiled_for, self._device.streams, matrix.bounded)
         claims, threads = matrix.claims, artifact.variant.parameters.get("THREADS", 1) != 1
+        toolchain = self._toolchain.of(self._calls_python(artifact))
         misconduct = unread = None
         if passed is None and artifact.path:
             folder = Path(artifact.path).parent
             try:
-                misconduct = self._toolchain.misconduct(folder, threads, claims.state is not None)
+                misconduct = toolchain.misconduct(folder, threads, claims.state is not None)
             except FileNotFoundError as error:
                 unread = f"{error.filename} is not there"
         if misconduct is not None:  # loaded, it might run
@@ -216,6 +219,15 @@ class GatedLine:
             report = passed.report.extended(*gate.in_order(launching, _checks(passed)))
         return report if report.fault is None else self._settled(report, report.fault)
 
+    def _calls_python(self, artifact: Artifact) -> bool:
+        implementation = self._family.implementation(artifact.variant.backend, artifact.variant.impl)
+        return implementation.python is not None
+
+    def _sanitizer(self, artifact: Artifact) -> SanitizerTool:
+        tool = self._device.sanitizer(self._family)
+        why = "a function of Python is not compiled: no sanitizer can watch it"
+        return sanitizer.NoTool(tool.errors, why) if self._calls_python(artifact) else tool
+
     def _launching(
         self,
         artifact: Artifact,
@@ -228,7 +240,7 @@ class GatedLine:
         from autotuner.gate.launching import Evidence, Launching
 
         bench = self._device.bench(variant, matrix)
-        disassembly = partial(self._toolchain.disassembly, Path(artifact.path))
+        disassembly = partial(self._toolchain.of(self._calls_python(artifact)).disassembly, Path(artifact.path))
         floats = variant.changes_floats
         evidence = Evidence(self._device.truth, variant.identity, disassembly, self._answers, floats, unread)
         return Launching(artifact, matrix, bench, conditions, evidence, say)

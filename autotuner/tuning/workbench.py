@@ -446,7 +446,7 @@ def _sources(family: Family, device: str) -> list[Path]:
     """Every file of the family's sources for that kind of device, also those that lie beside its folder: the sanitizers
     compile a variant again."""
     implementations = family.document.devices.get(device, {}).values()
-    names = [name for each in implementations for name in (each.source, each.host) if name is not None]
+    names = [name for each in implementations for name in (each.source, each.host) if name]
     there = [path for name in names if (path := family.folder / name).is_file()]
     return list(files_of(there, tuple(family.include_dirs)))
 

@@ -1,4 +1,4 @@
-/* The few declarations of Python's stable ABI (limited API 3.11) that binding.cpp and python_launch.h use, so that
+/* The few declarations of Python's stable ABI (limited API 3.11) that binding.cpp, python_launch.h and python_function.cpp use, so that
  * building a variant needs no Python headers: a system's python3 often comes without them. The stable ABI promises that
  * these do not change: https://docs.python.org/3/c-api/stable.html */
 #ifndef AUTOTUNER_PYSTABLE_H
@@ -69,6 +69,12 @@ PyObject *PyUnicode_InternFromString(const char *);
 int PyUnicode_CompareWithASCIIString(PyObject *, const char *);
 PyObject *PyCapsule_New(void *, const char *, PyCapsule_Destructor);
 void *PyCapsule_GetPointer(PyObject *, const char *);
+PyObject *PyImport_ImportModule(const char *);
+PyObject *PyObject_CallMethod(PyObject *, const char *, const char *, ...);
+PyObject *PyObject_CallFunction(PyObject *, const char *, ...);
+void PyErr_Print(void);
+int PyGILState_Ensure(void);
+void PyGILState_Release(int);
 PyThreadState *PyEval_SaveThread(void);
 void PyEval_RestoreThread(PyThreadState *);
 }

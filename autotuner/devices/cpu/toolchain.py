@@ -82,12 +82,10 @@ class CpuToolchain(Toolchain):
         return [self.compiler, *words, "-c", self.unit, "-o", "unit.o"]
 
     def steps(self, inputs: BuildInputs, binding: Path) -> list[list[str]]:
-        return [
-            self.compiled(inputs.words),
-            # First the unit alone, since all that it calls must exist; Python's functions do not yet.
-            [self.compiler, "-shared", "-pthread", "-Wl,-z,defs", "unit.o", "-o", inputs.library],
-            self.linked(inputs, "unit.o", binding),
-        ]
+        # First the unit alone, since all that it calls must exist; Python's functions do not yet.
+        alone = [self.compiler, "-shared", "-pthread", "-Wl,-z,defs", "unit.o", "-o", inputs.library]
+        linked = self.linked(inputs, "unit.o", binding)
+        return [self.compiled(inputs.words), *([alone] if inputs.function is None else []), linked]
 
     def program_hash(self, folder: Path) -> str:
         return object_file.program_hash(folder / "unit.o")

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import Field
 
 from autotuner.devices.cpu.object_file import COMPILER, MEMORY, disassemble, misconduct, text_bytes
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda import cubin
 from autotuner.devices.cuda.architecture import Architecture, architecture
 from autotuner.forge.build_inputs import BuildInputs, abi_dir
@@ -36,6 +37,12 @@ or fault of its parameters, and nothing to learn from."""
 
 TOO_NEW = re.compile(r"unsupported (GNU|clang) version! [^!]*?(?:later|less) than (\d+)")
 """What nvcc says of a host compiler that it does not know."""
+
+
+class CallsPython(CpuToolchain):
+    """Of functions of Python on CUDA tensors: what calls them runs on the CPU."""
+
+    torch_device = "cuda"
 
 
 class CudaToolchain(Toolchain):
@@ -78,6 +85,9 @@ class CudaToolchain(Toolchain):
             nvcc=nvcc,
             headers=_include_dirs(nvcc),
         )
+
+    def of(self, python: bool) -> Toolchain:
+        return CallsPython.discover() if python else self
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -1,0 +1,156 @@
+"""The call of a variant that is a function of Python: tensors where a library's caller says, in and out."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autotuner.forge import python_function, status
+from autotuner.ops import OPS
+from autotuner.ops.op import Input, Output, shape_of
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Value
+
+KNOWN = 4096
+"""Calls whose tensors are kept: a race has fewer input sets, and makes none under the clock."""
+
+
+class Call(ctypes.Structure):
+    """at_call of kernels/abi/variant.h."""
+
+    _fields_ = (
+        ("inputs", ctypes.c_void_p * 8),
+        ("outputs", ctypes.c_void_p * 4),
+        ("input_strides", ctypes.c_int64 * 4 * 8),
+        ("output_strides", ctypes.c_int64 * 4 * 4),
+        ("dim", ctypes.c_int64 * 8),
+        ("scalar", ctypes.c_double * 4),
+        ("workspace", ctypes.c_void_p),
+        ("workspace_bytes", ctypes.c_int64),
+        ("stream", ctypes.c_void_p),
+    )
+
+
+def caller(text: str) -> Callable[[int], int]:
+    """What a library calls with the address of a call: returns the variant's status."""
+    said = json.loads(text)
+    function = python_function.function(said["python"], said["path"])
+    like, known = OPS[said["op"]].usual(said["compiled"]), dict[bytes, Callable[[], int]]()
+    on_device = said["device"] == "cuda"
+
+    def launch(address: int) -> int:
+        call = Call.from_address(address)
+        key = bytes(call)
+        made = known.get(key)
+        if made is None:
+            if len(known) >= KNOWN:
+                known.clear()
+            made = known[key] = _prepared(function, call, like, said["parameters"], on_device)
+        return made()
+
+    return launch
+
+
+def _prepared(
+    function: Callable[..., Any], call: Call, like: Problem, parameters: Mapping[str, Value], on_device: bool
+) -> Callable[[], int]:
+    """The function on the tensors of a call, which lie where the call says, on its stream."""
+    op = OPS[like.op]
+    problem = like.sized(tuple(call.dim[: len(like.DIMS)]))
+    lies = zip(op.inputs(problem), call.inputs, call.input_strides, strict=False)
+    inputs = tuple(_tensor(each, problem, address, strides, on_device) for each, address, strides in lies)
+    lies_out = zip(op.outputs(problem), call.outputs, call.output_strides, strict=False)
+    outputs = tuple(_tensor(each, problem, address, strides, on_device) for each, address, strides in lies_out)
+    arguments, options = called(function, problem, inputs)
+    stream = (call.stream or 0) if on_device else None
+
+    def run() -> int:
+        try:
+            with torch.no_grad(), _on(stream):
+                found = function(*arguments, **options, **parameters)
+                wrong = _wrong(found, inputs, outputs)
+                if wrong is None:
+                    for output, each in zip(outputs, found if isinstance(found, tuple) else (found,), strict=True):
+                        output.copy_(each)
+                    return 0
+        except Exception as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            wrong = f"the function raised {said[:300]}"
+        status.raised[:] = [wrong]
+        return status.RAISED
+
+    return run
+
+
+def _on(stream: int | None) -> AbstractContextManager[Any]:
+    """torch's kernels go to that stream of the current device; None: they go to none."""
+    if stream is None or torch.cuda.current_stream().cuda_stream == stream:
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream))
+
+
+def called(
+    function: Callable[..., Any], problem: Problem, inputs: tuple[Tensor, ...]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, as the op's function in torch takes them, without options that the function has no name
+    for: `unserved` has said of the problem that it needs none of these."""
+    op = OPS[problem.op]
+    if op.call is None:
+        return inputs, {}
+    arguments, options = op.signature.called(inputs, op.torch.options(problem))
+    taken = inspect.signature(function).parameters.values()
+    if any(each.kind is each.VAR_KEYWORD for each in taken):
+        return arguments, options
+    names = {each.name for each in taken}
+    return arguments, {name: value for name, value in options.items() if name in names}
+
+
+class _Memory:
+    """Device memory as torch takes it from others: a row of integers, as no such interface knows every element type."""
+
+    def __init__(self, address: int, count: int, item: int) -> None:
+        about = {"shape": (count,), "typestr": f"<i{item}", "data": (address, False), "version": 3}
+        self.__cuda_array_interface__ = about
+
+
+def _tensor(
+    about: Input | Output, problem: Problem, address: int, strides: ctypes.Array[ctypes.c_int64], on_device: bool
+) -> Tensor:
+    """The tensor at an address of this process, or of the current device. It keeps nothing alive: the call does."""
+    dtype = getattr(torch, about.dtype)
+    shape = shape_of(about, problem)
+    steps = tuple(strides[: len(shape)])
+    size = 1 + sum((size - 1) * step for size, step in zip(shape, steps, strict=True))
+    if on_device:
+        flat = torch.as_tensor(_Memory(address, size, dtype.itemsize), device="cuda").view(dtype)
+    else:
+        flat = torch.frombuffer((ctypes.c_char * (size * dtype.itemsize)).from_address(address), dtype=dtype)
+    return flat.as_strided(shape, steps)
+
+
+def _wrong(found: object, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> str | None:
+    """What an answer has that is not as it must be, in words."""
+    given = found if isinstance(found, tuple) else (found,)
+    if len(given) != len(outputs) or not all(isinstance(each, torch.Tensor) for each in given):
+        kinds = ", ".join(type(each).__name__ for each in given)
+        return f"the function returned {kinds}, expected {len(outputs)} of torch's tensors"
+    read = {each.untyped_storage().data_ptr() for each in inputs}
+    for each, output in zip(given, outputs, strict=True):
+        for what in ("shape", "dtype", "device"):
+            has, expected = getattr(each, what), getattr(output, what)
+            if has != expected:
+                return f"the function returned a tensor of {what} {_said(has)}, expected {_said(expected)}"
+        if each.untyped_storage().data_ptr() in read:
+            return "the function returned a view of its input"
+    return None
+
+
+def _said(value: object) -> str:
+    return str(tuple(value)) if isinstance(value, tuple) else str(value)

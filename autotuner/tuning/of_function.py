@@ -1,0 +1,119 @@
+"""A function of a program as a kernel family: what `tune(function, ...)` writes before it searches."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autotuner.forge.family import ABI_VERSION
+from autotuner.ops import OPS
+from autotuner.spaces.problem_files import parsed_problem
+from autotuner.tuning.workbench import default_space, load_space
+from autotuner.values import config
+from autotuner.values.errors import InputError
+from autotuner.values.problem import ITEM_BYTES, Problem
+from autotuner.values.validation import no_such
+from autotuner.values.variant import Value, digest_of
+
+
+def space_of(
+    function: Callable[..., Any],
+    problems: Sequence[str | Problem],
+    values: Mapping[str, Sequence[Value]],
+    op: str,
+) -> Path:
+    """The space file of a function over the values of its parameters, beside its kernel family, in the cache.
+
+    The function takes the op's tensors, by place, and each parameter by name; of the options of torch's function those
+    that it has a name for. Raises InputError for what no other process could import or call.
+    """
+    if op not in OPS:
+        raise InputError(no_such("op", op, OPS))
+    asked = [each if isinstance(each, Problem) else parsed_problem(each, op) for each in problems]
+    if not asked:
+        raise InputError("a function is tuned for problems: tune(function, problems='(1,8,512,64) float32', ...)")
+    module, path = _importable(function)
+    _require_parameters(function, values)
+    for problem in asked:
+        _require_options(function, problem)
+    name, backend = function.__name__, load_space(default_space(op)).backend
+    python = f"{module}:{name}"
+    family = [
+        f"family = {json.dumps(name)}\nabi = {ABI_VERSION}\nop = {json.dumps(op)}\n\n[{backend}.{name}]",
+        f"python = {json.dumps(python)}\npath = {json.dumps(str(path))}\ndtypes = {json.dumps([*ITEM_BYTES])}",
+        *(f"parameters.{each} = {json.dumps(list(held))}" for each, held in values.items()),
+    ]
+    space = [
+        f"title = {json.dumps(python)}\nfamily = {json.dumps(name)}\nbackend = {json.dumps(backend)}",
+        _table(asked[0]),
+    ]
+    text = "\n".join([*family, ""])
+    folder = config.cache_dir().absolute() / "functions" / digest_of([text, op])[:16]
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    written = folder / f"{name}.toml"
+    _write(folder / name / "kernel.toml", text)
+    _write(written, "\n".join([*space, ""]))
+    return written
+
+
+def _write(path: Path, text: str) -> None:
+    """As a whole, also where several processes write the same."""
+    beside = path.with_name(f".{path.name}-{id(text)}")
+    beside.write_text(text)
+    beside.replace(path)
+
+
+def _table(problem: Problem) -> str:
+    return "\n".join(
+        ["\n[[problems]]", *(f"{key} = {json.dumps(value)}" for key, value in problem.model_dump().items())]
+    )
+
+
+def _importable(function: Callable[..., Any]) -> tuple[str, Path]:
+    """The module of a function, and the folder from which it is imported by that name."""
+    name, module = getattr(function, "__qualname__", repr(function)), getattr(function, "__module__", None)
+    remedy = "the processes that judge it import it by name: define it at the top of a module, and import that"
+    if module in (None, "__main__"):
+        raise InputError(f"{name} is of the main program; {remedy}")
+    assert module is not None
+    if "<" in name or "." in name or getattr(sys.modules.get(module), name, None) is not function:
+        raise InputError(f"{name} is not {module}.{name}, so nobody else can have it; {remedy}")
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None:
+        raise InputError(f"{module} has no file; {remedy}")
+    path = Path(file).resolve()
+    return module, path.parents[module.count(".") + (path.name == "__init__.py")]
+
+
+def _require_parameters(function: Callable[..., Any], values: Mapping[str, Sequence[Value]]) -> None:
+    taken = inspect.signature(function).parameters
+    anything = any(each.kind is each.VAR_KEYWORD for each in taken.values())
+    unknown = next((each for each in values if each not in taken and not anything), None)
+    if unknown is not None:
+        raise InputError(f"{function.__name__}: {no_such('parameter', unknown, taken)}")
+    empty = next((name for name, held in values.items() if not held), None)
+    if empty is not None:
+        raise InputError(f"{function.__name__}: the space has no value for {empty}")
+    wanted = [name for name, each in taken.items() if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
+    missing = next((name for name in wanted if name not in values), None)
+    if missing is not None:
+        raise InputError(f"{function.__name__} needs {missing}, which the space has not: space={{{missing!r}: [...]}}")
+
+
+def _require_options(function: Callable[..., Any], problem: Problem) -> None:
+    """Refuses a function that has no name for what the problem asks."""
+    op = OPS[problem.op]
+    if op.call is None:
+        return
+    taken = inspect.signature(function).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+        return
+    inputs, options = op.inputs(problem), op.torch.options(problem)
+    named = {*op.signature.called(inputs, options)[1]} - {"enable_gqa"}  # its shapes say that
+    missing = next((each for each in sorted(named) if each not in taken), None)
+    if missing is not None:
+        raise InputError(f"{function.__name__} has no argument {missing}, which {problem} asks for")
