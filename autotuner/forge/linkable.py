@@ -20,6 +20,8 @@ PLAIN = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 """Flags of what runs before it is known which CPU this is."""
 
 
+UNIT = "unit.o"
+"""In a build's folder what was compiled of C++."""
 VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_([\d.]+)")
 PYTHON = re.compile(r"_?Py[A-Z_]")
 
@@ -27,9 +29,11 @@ PYTHON = re.compile(r"_?Py[A-Z_]")
 def isolated(toolchain: Toolchain, folder: Path, symbol: str, into: Path) -> Path:
     """The variant of a build's folder as one object. Its only symbol is its `at_identity` (kernels/abi/identity.h).
 
-    Every other name becomes local, so that variants with equal names in them stay apart. Raises InputError where the
-    kind of device has no such objects, ToolchainError where the linker fails.
+    Every other name becomes local, so that variants with equal names in them stay apart. Raises InputError for a
+    function of Python and where the kind of device has no such objects, ToolchainError where the linker fails.
     """
+    if (folder / UNIT).is_file() and python_symbols(folder / UNIT):
+        raise InputError("a function of Python is no library: export json, and call it with the parameters it names")
     if not toolchain.objects:
         raise InputError(f"variants for {toolchain.torch_device} cannot be linked into another program: export json")
     made = joined(toolchain, [folder / name for name in toolchain.objects], into / f"{symbol}.o")

@@ -1,0 +1,150 @@
+"""A function of Python as a variant: judged like any other, and refused in one line where nobody could call it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import autotuner
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.local import LocalExecutor
+from autotuner.values.conditions import Conditions
+from autotuner.values.errors import AutotunerError, InputError, KernelError
+from autotuner.values.outcome import Artifact
+from autotuner.values.variant import Variant
+from tests.helpers import preload
+from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
+
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=33, seq_k=64, head_dim=64, dtype="float32", causal=True)
+CONDITIONS = Conditions(
+    problems=(PROBLEM,), cache="warm", seeds=(11, 22, 33, 44), baselines=("flash",), min_blocks=2, max_blocks=2
+)
+VERDICTS = {"nothing": "measured", "raises": "launch_failed"}
+
+
+def variant(wrong: str, rows: int = 16) -> Variant:
+    return Variant(family="of_python", backend="cpu", impl="rows", parameters={"ROWS": rows, "WRONG": wrong})
+
+
+@pytest.fixture(scope="module")
+def family(kernel_root: Path) -> Family:
+    return Family.load(kernel_root / "of_python")
+
+
+@pytest.fixture(scope="module")
+def judges(family: Family, toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
+    with closing(LocalExecutor(cpu_line(toolchain, family), preload=preload.CPU)) as executor:
+        yield executor
+
+
+def test_a_right_one_is_measured_and_what_no_tool_can_look_at_is_said(judges: LocalExecutor) -> None:
+    outcome = judged(judges, variant("nothing"), CONDITIONS)
+    assert outcome.verdict == "measured", outcome.fault
+    assert outcome.gate is not None
+    assert outcome.gate.passed
+    (conduct,) = (check for check in outcome.gate.checks if check.code == "G0.conduct")
+    assert conduct.note == "it calls attention:attention"
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("wrong", "code", "said"),
+    [
+        ("raises", "G1.status", "the function raised ValueError: no such luck"),
+        ("is_a_view", "G1.status", "the function returned a view of its input"),
+        ("is_float64", "G1.status", "the function returned a tensor of dtype torch.float64, expected torch.float32"),
+        ("ignores_the_mask", "G2.T1", ""),
+        ("remembers", "G3.", ""),
+    ],
+)
+def test_a_wrong_one_is_rejected_with_what_it_did(judges: LocalExecutor, wrong: str, code: str, said: str) -> None:
+    fault = judged(judges, variant(wrong), CONDITIONS).fault
+    assert fault is not None
+    assert fault.code.startswith(code)
+    assert said in fault.detail
+
+
+def test_each_point_is_a_program_of_its_own_and_so_is_each_source(
+    family: Family, toolchain: CpuToolchain, tmp_path: Path
+) -> None:
+    def program(of: Family, rows: int) -> str:
+        made = build(of, variant("nothing", rows), PROBLEM, toolchain)
+        assert isinstance(made, Artifact)
+        return made.digest + made.program_hash
+
+    copy = tmp_path / "of_python"
+    copy.mkdir()
+    for each in family.folder.glob("*.*"):
+        (copy / each.name).write_bytes(each.read_bytes())
+    (copy / "attention.py").write_text((family.folder / "attention.py").read_text() + "\n# other\n")
+    assert len({program(family, 8), program(family, 16), program(Family.load(copy), 16)}) == 3
+
+
+def test_a_module_that_is_not_there_is_refused_before_any_build(tmp_path: Path, toolchain: CpuToolchain) -> None:
+    (tmp_path / "lost").mkdir()
+    text = 'family = "lost"\nabi = 2\nop = "sdpa"\n[cpu.rows]\npython = "nowhere:f"\ndtypes = ["float32"]\n'
+    (tmp_path / "lost" / "kernel.toml").write_text(text)
+    with pytest.raises(KernelError, match="there is no module nowhere"):
+        build(Family.load(tmp_path / "lost"), Variant(family="lost", backend="cpu", impl="rows", parameters={}), PROBLEM, toolchain)
+
+
+# From a program -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def module(family: Family, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(family.folder)
+    return importlib.import_module("attention")
+
+
+@pytest.mark.parametrize(
+    ("function", "changed", "said"),
+    [
+        (lambda q, k, v: q, {}, "<lambda> is not"),
+        (None, {"space": {"ROW": [1]}}, "no parameter 'ROW'"),
+        (None, {"space": {}}, "attention needs ROWS"),
+        (None, {"space": {"ROWS": []}}, "no value for ROWS"),
+        (None, {"space": "sdpa_cpu"}, "over values of its parameters"),
+        (None, {"problems": ()}, "a function is tuned for problems"),
+        (None, {"problems": "(1,8,512,64) float32 causal bottom_right"}, "no argument corner"),
+        (None, {"op": "spda"}, "did you mean sdpa"),
+        ("(1,8,512,64) float32", {"problems": ()}, "a space of values is one of a function's parameters"),
+    ],
+)
+def test_what_nobody_could_call_is_refused_in_one_line(
+    module: ModuleType, tmp_path: Path, function: Callable[..., Any] | str | None, changed: dict[str, Any], said: str
+) -> None:
+    asked = {"problems": "(1,8,512,64) float32", "space": {"ROWS": [16]}, "store": tmp_path / "s.db", **changed}
+    with pytest.raises(InputError) as raised:
+        autotuner.tune(module.attention if function is None else function, **asked)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "s.db").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timed
+def test_a_program_tunes_a_function_and_exports_its_parameters(module: ModuleType, tmp_path: Path) -> None:
+    study = autotuner.tune(
+        module.attention,
+        problems="(1,2,64,64) float32",
+        space={"ROWS": [16, 64], "WRONG": ["nothing", "raises"]},
+        trials=4,
+        finals=False,
+        store=tmp_path / "s.db",
+    )
+    verdicts = {(row["ROWS"], row["WRONG"]): row["verdict"] for row in study.rows()}
+    assert verdicts == {(rows, wrong): verdict for rows in (16, 64) for wrong, verdict in VERDICTS.items()}
+    assert study.export(tmp_path / "best.json").exists()
+    with pytest.raises(AutotunerError):
+        study.export(tmp_path / "package", format="package")

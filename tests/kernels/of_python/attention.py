@@ -1,0 +1,30 @@
+"""Attention in blocks of rows, and ways to be wrong."""
+
+import torch
+
+KEPT = {}
+
+
+def attention(query, key, value, *, is_causal=False, ROWS, WRONG="nothing"):
+    if WRONG == "raises":
+        raise ValueError("no such luck")
+    if WRONG == "is_a_view":
+        return query[:]
+    if WRONG == "is_float64":
+        return rows(query, key, value, is_causal, ROWS).double()
+    if WRONG == "ignores_the_mask":
+        is_causal = False
+    if WRONG == "remembers":
+        return KEPT.setdefault((query.data_ptr(), query.shape), rows(query, key, value, is_causal, ROWS))
+    return rows(query, key, value, is_causal, ROWS)
+
+
+def rows(query, key, value, is_causal, count):
+    found = []
+    for begin in range(0, query.shape[2], count):
+        scores = query[:, :, begin : begin + count] * query.shape[3] ** -0.5 @ key.transpose(2, 3)
+        if is_causal:
+            row = torch.arange(begin, begin + scores.shape[2])[:, None]
+            scores = scores.masked_fill(torch.arange(key.shape[2]) > row, -torch.inf)
+        found.append(torch.softmax(scores, 3) @ value)
+    return torch.cat(found, 2)
