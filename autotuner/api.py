@@ -200,8 +200,8 @@ def tune(
     """Runs a sweep, or goes on with one, and confirms the best in finals.
 
     `subject`: problems, which may also be given by their name, or a function of a module that computes `op`: it takes
-    the op's tensors and, by name, what `space` maps to values. Variants of it are its calls with these, judged and timed
-    like those of a kernel (docs/my-kernel.md).
+    the op's tensors and, by name, what `space` maps to values. Variants of it are its calls with these, judged and
+    timed like those of a kernel (docs/my-kernel.md).
 
     `problems` replace those of the space; a path is that of a file that `record` wrote. Without a space the default one
     of this machine is searched. Problems that no one variant can serve have a study each set: the first is returned,

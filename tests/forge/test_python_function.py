@@ -95,7 +95,12 @@ def test_a_module_that_is_not_there_is_refused_before_any_build(tmp_path: Path, 
     text = 'family = "lost"\nabi = 2\nop = "sdpa"\n[cpu.rows]\npython = "nowhere:f"\ndtypes = ["float32"]\n'
     (tmp_path / "lost" / "kernel.toml").write_text(text)
     with pytest.raises(KernelError, match="there is no module nowhere"):
-        build(Family.load(tmp_path / "lost"), Variant(family="lost", backend="cpu", impl="rows", parameters={}), PROBLEM, toolchain)
+        build(
+            Family.load(tmp_path / "lost"),
+            Variant(family="lost", backend="cpu", impl="rows", parameters={}),
+            PROBLEM,
+            toolchain,
+        )
 
 
 # From a program -----------------------------------------------------------------------------------------------------

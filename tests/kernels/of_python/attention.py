@@ -1,11 +1,16 @@
 """Attention in blocks of rows, and ways to be wrong."""
 
+from __future__ import annotations
+
 import torch
+from torch import Tensor
 
-KEPT = {}
+KEPT: dict[object, Tensor] = {}
 
 
-def attention(query, key, value, *, is_causal=False, ROWS, WRONG="nothing"):
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False, ROWS: int, WRONG: str = "nothing"
+) -> Tensor:
     if WRONG == "raises":
         raise ValueError("no such luck")
     if WRONG == "is_a_view":
@@ -19,7 +24,7 @@ def attention(query, key, value, *, is_causal=False, ROWS, WRONG="nothing"):
     return rows(query, key, value, is_causal, ROWS)
 
 
-def rows(query, key, value, is_causal, count):
+def rows(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, count: int) -> Tensor:
     found = []
     for begin in range(0, query.shape[2], count):
         scores = query[:, :, begin : begin + count] * query.shape[3] ** -0.5 @ key.transpose(2, 3)
