@@ -141,12 +141,10 @@ def throughput_page() -> str:
     """docs/results/throughput.md."""
     cuda, cpu, store, devices = (f"throughput_{name}" for name in ("cuda", "cpu", "store", "devices"))
     parts = {
-        "On one GPU": throughput_pages.cuda(loaded(f"{cuda}_first", f"{cuda}_second", cuda)),
+        "On one GPU": throughput_pages.cuda(loaded(cuda)),
         "On a CPU": throughput_pages.cpu(*loaded(cpu)),
         "Store and sampler": throughput_pages.store(loaded(store)[0], kept_sweeps()),
-        "Several GPUs": throughput_pages.devices(
-            loaded(*(f"{devices}_{count}{run}" for count in (2, 4) for run in ("_first", "")))
-        ),
+        "Several GPUs": throughput_pages.devices(loaded(f"{devices}_2", f"{devices}_4")),
     }
     return throughput_pages.page(parts)
 
