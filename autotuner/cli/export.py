@@ -25,6 +25,7 @@ from autotuner.cli.serve import MISSING
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
+from autotuner.values.ratio import BIASED
 
 if TYPE_CHECKING:
     from autotuner.tuning.finals.retrials import Step
@@ -134,9 +135,7 @@ def export(
     if found.table is not None:
         out.print(table_words(found.table))
     if found.best.finals is None:
-        out.print(
-            "Unconfirmed: by the search's estimate, which looks better than it is. `autotuner finals` confirms it."
-        )
+        out.print(BIASED)
     say_where_the_gate_is_looser(found.best)
 
 

@@ -29,7 +29,7 @@ from autotuner.values.errors import AutotunerError, InfrastructureError, LeaseLo
 from autotuner.values.model import Model
 from autotuner.values.outcome import Outcome
 from autotuner.values.problem import Problem
-from autotuner.values.ratio import speedup_of
+from autotuner.values.ratio import quoted, speedup_of
 from autotuner.values.sweep import Found, State, Wish
 from autotuner.values.verdict import Verdict
 
@@ -312,6 +312,7 @@ def _data(event: Judged) -> Data:
         "speedup": None if found is None else found.speedup,
         "judged": event.judged,
         "best_speedup": None if event.best is None else speedup_of(event.best),
+        "confirmed": False,
         "seconds": math.fsum(outcome.seconds.values()),
     }
 
@@ -321,7 +322,8 @@ def _outcome_line(outcome: Outcome, baseline: str) -> str:
     if outcome.measurement is not None:
         note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict.words})"
         micros = statistics.median(outcome.measurement.timings[0].variant_us)
-        return f"{outcome.measurement.speedup:.3f}x {baseline}, {micros:.1f} us{note}  {outcome.variant}"
+        found = quoted(outcome.measurement.speedup, False, baseline)
+        return f"{found}, {micros:.1f} us{note}  {outcome.variant}"
     why = f" {outcome.fault.code}" if outcome.fault else ""
     if outcome.fault is not None and not outcome.verdict.judges:  # not the variant's: a person can help
         why += f" ({outcome.fault.detail.partition(chr(10))[0]})"

@@ -6,17 +6,21 @@ to back, as in a race. Still: before each forward its inputs, outputs and worksp
 Fresh: they are overwritten by inputs that no call has seen and by poison. Still and fresh cost the same copies, so a
 program that keeps nothing takes the same time in both. And what the copies add to its plain time, they add to that of
 the baseline too: that is measured where they add so much that it matters.
+
+In finals the baseline has fresh forwards too. So what a heat found of the two is found once more where each forward of
+both has inputs that no launch before it had.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from autotuner.race.arms import Audited, Track, Tracks
+from autotuner.race.arms import Audited, Price, Track, Tracks
 from autotuner.race.blocks import LongStep
 from autotuner.race.statistics import trimmed_bound
 from autotuner.values.conditions import Conditions
@@ -77,11 +81,12 @@ class Times(NamedTuple):
     plain: list[float]
     baseline: list[float]
     baseline_still: list[float]
+    baseline_fresh: list[float]
 
     @classmethod
     def none(cls, raced: Raced) -> Times:
         """Before the first round."""
-        return cls(raced, [], [], [], [], [])
+        return cls(raced, [], [], [], [], [], [])
 
     @property
     def plain_s(self) -> float:
@@ -110,6 +115,17 @@ class Times(NamedTuple):
         price = short(self.baseline_still) - short(self.baseline) if self.baseline else 0.0
         return 1e6 * (added - price)
 
+    def lost_us(self, short: Callable[[Sequence[float]], float] = min) -> float:
+        """How much longer the variant takes than it should by its race, where each forward of both sides has inputs
+        that no launch had, microseconds; beyond what is allowed. Below 0 where the baseline had no such forwards."""
+        if not self.baseline_fresh:
+            return -math.inf
+        plain = short(self.plain) if self.plain else self.raced.variant
+        variant = plain + short(self.fresh) - short(self.still)
+        copies = short(self.baseline_still) - short(self.baseline) if self.baseline else short(self.still) - plain
+        due = (short(self.baseline_fresh) - copies) * self.raced.variant / self.raced.baseline
+        return 1e6 * (variant - (1 + APART) * due)
+
     def is_suspected(self, problem: Problem, gap: float) -> bool:
         """Whether there is a reason, or may be one although a single short sample says that there is none."""
         return any(self.why(problem, gap, short) is not None for short in (min, _of_shortest_quarter))
@@ -137,6 +153,11 @@ class Times(NamedTuple):
                 f"on {problem} a forward took {1e6 * raced.variant:.3g} us in the race and {slower:.3g} times as long"
                 " in the audit, where the baseline did not: it knows where it is timed"
             )
+        if self.lost_us(short) > 1e6 * gap:
+            return (
+                f"on {problem} it was {raced.baseline / raced.variant:.3g} times as fast as the baseline in the race,"
+                " and far slower where each forward of both has inputs that no launch had: it knows what is timed"
+            )
         return None
 
 
@@ -158,19 +179,21 @@ def take(kinds: Sequence[Kind], step: LongStep) -> None:
             return
 
 
-def audited_kinds(times: Times, arms: Audited) -> list[Kind]:
-    """Still and fresh forwards of the variant."""
-    return [
+def audited_kinds(times: Times, arms: Audited, price: Price | None) -> list[Kind]:
+    """Still and fresh forwards of the variant; of the baseline fresh ones, where it is there."""
+    kinds: list[Kind] = [
         (times.still, lambda: arms.variant_audit(fresh=False)),
         (times.fresh, lambda: arms.variant_audit(fresh=True)),
     ]
+    return kinds if price is None else [*kinds, (times.baseline_fresh, lambda: price.baseline_audit(fresh=True))]
 
 
-def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
-    """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race. Raises
-    ArmError."""
+def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced, beside: bool = False) -> Times:
+    """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race. `beside`: the
+    baseline has fresh forwards too. Raises ArmError."""
     times, bound = Times.none(raced), KEPT / 2
-    kinds = audited_kinds(times, arms)
+    price = arms.price() if beside else None
+    kinds = audited_kinds(times, arms, price)
     if raced.variant < PLAIN_S:
         kinds.append((times.plain, arms.variant))
     while len(times.still) < MOST_ROUNDS:
@@ -180,20 +203,20 @@ def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Time
         bound = KEPT
     if times.keeps or not times.is_suspected(track.problem, track.gap):
         return times
-    return looked_at_beside(arms, track, step, raced)
+    return looked_at_beside(arms, track, step, raced, price)
 
 
-def looked_at_beside(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
+def looked_at_beside(arms: Audited, track: Track, step: LongStep, raced: Raced, price: Price | None) -> Times:
     """The same of a variant whose forwards take longer than in the race: with plain forwards and the baseline's by
     turns, since a device may have become slower after the race, or be faster later in the audit. Raises ArmError."""
     times = Times.none(raced)
     step.go_on()
-    price = arms.price()
+    around = price or arms.price()
     kinds: list[Kind] = [
-        *audited_kinds(times, arms),
+        *audited_kinds(times, arms, price),
         (times.plain, arms.variant),
-        (times.baseline, price.baseline),
-        (times.baseline_still, lambda: price.baseline_audit(fresh=False)),
+        (times.baseline, around.baseline),
+        (times.baseline_still, lambda: around.baseline_audit(fresh=False)),
     ]
     while len(times.still) < MOST_ROUNDS:
         take(kinds, step)
@@ -202,23 +225,32 @@ def looked_at_beside(arms: Audited, track: Track, step: LongStep, raced: Raced) 
     return times
 
 
-def audit(tracks: Tracks, artifact: Artifact, raced: Sequence[Raced], conditions: Conditions, say: Say) -> str | Fault:
-    """The audit on every problem: what it found, in words, or a fault of the variant. `raced`: on each of them. Raises
-    ArmError."""
+def audit(
+    tracks: Tracks,
+    artifact: Artifact,
+    raced: Sequence[Raced],
+    conditions: Conditions,
+    say: Say,
+    beside: bool = False,
+) -> str | Fault:
+    """The audit on every problem: what it found, in words, or a fault of the variant. `raced`: on each of them.
+    `beside`: the baseline has fresh forwards too. Raises ArmError."""
     notes: list[str] = []
     for track, baseline, before in zip(tracks, conditions.baselines, raced, strict=True):
         step = LongStep(say, f"audit {track.problem}")
-        found = judged(track, artifact, baseline, before, step)
+        found = judged(track, artifact, baseline, before, step, beside)
         if isinstance(found, Fault):
             return found
         notes.append(f"{100 * median(found.kept):+.1f} %")
     return f"fresh inputs and poisoned outputs change the latency by {', '.join(notes)}"
 
 
-def judged(track: Track, artifact: Artifact, baseline: str, raced: Raced, step: LongStep) -> Times | Fault:
+def judged(
+    track: Track, artifact: Artifact, baseline: str, raced: Raced, step: LongStep, beside: bool
+) -> Times | Fault:
     """The audit on one problem."""
     arms = track.audit(artifact, baseline)
-    times = looked_at(arms, track, step, raced)
+    times = looked_at(arms, track, step, raced, beside)
     why = times.why(track.problem, track.gap)
     if why is not None:
         return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.memory", detail=why)

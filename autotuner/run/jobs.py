@@ -100,7 +100,7 @@ class RaceJob(Model):
     audits: bool = Field(
         default=False,
         description="the one variant goes through quick cases of the gate before the race, and is audited after it, in"
-        " the same process: one that is judged and one that is only timed cannot be told apart",
+        " the same process, the baseline beside it: one that is judged and one that is only timed cannot be told apart",
     )
     fresh: bool = Field(default=False, description="in a process that has judged nothing before")
 
@@ -214,20 +214,26 @@ def _audited_after(found: Heat, job: RaceJob, tracks: Tracks, say: Say) -> Heat:
     """The heat of one variant, with its audit; a fault that shows there is one of the heat."""
     say("audit")
     (artifact,), (us,) = job.artifacts, found.us
-    check, fault = _audit(artifact, zip(us, found.baseline_us, strict=True), job.conditions, tracks, say)
+    pairs = zip(us, found.baseline_us, strict=True)
+    check, fault = _audit(artifact, pairs, job.conditions, tracks, say, beside=True)
     if fault is not None:
         return found.model_copy(update={"faults": {0: fault}, "us": ((),), "audit": check})
     return found.model_copy(update={"audit": check})
 
 
 def _audit(
-    artifact: Artifact, us: Iterable[tuple[Samples, Samples]], conditions: Conditions, tracks: Tracks, say: Say
+    artifact: Artifact,
+    us: Iterable[tuple[Samples, Samples]],
+    conditions: Conditions,
+    tracks: Tracks,
+    say: Say,
+    beside: bool = False,
 ) -> tuple[CheckResult, Fault | None]:
     """What the audit found, as a check of the gate, and the variant's fault if it has one. `us`: samples of the race,
-    microseconds, of the variant and of the baseline for each problem."""
+    microseconds, of the variant and of the baseline for each problem. `beside`: as `audit` takes it."""
     started = time.monotonic()
     try:
-        found = audit(tracks, artifact, [Raced.of(*pair) for pair in us], conditions, say)
+        found = audit(tracks, artifact, [Raced.of(*pair) for pair in us], conditions, say, beside)
     except ArmError as error:
         found = error.fault
     fault, note = (found, None) if isinstance(found, Fault) else (None, found)

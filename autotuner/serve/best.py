@@ -25,15 +25,11 @@ from autotuner.values.files import write_atomically
 from autotuner.values.model import Model
 from autotuner.values.plugs import Plugs
 from autotuner.values.problem import Problem
-from autotuner.values.ratio import Speedup
+from autotuner.values.ratio import BIASED, Speedup
 from autotuner.values.table import DispatchTable
 from autotuner.values.variant import Value, digest_of
 from autotuner.values.versions import version_of
 
-NOTE = (
-    "Unconfirmed: the speedup is the search's own estimate. As the best of many measured variants it is biased upward"
-    " until finals confirm it on fresh inputs in fresh processes."
-)
 CONFIRMED_NOTE = (
     "The speedup to quote is the one under `confirmed`, found in fresh processes on fresh inputs. That under"
     " `measurement` is the search's own estimate: as the best of many measured variants it is biased upward."
@@ -167,7 +163,7 @@ class BestConfiguration(Model):
     baseline: tuple[ExportedBaseline, ...]
     recorded_at: datetime
     exported_at: datetime
-    note: str = NOTE
+    note: str = BIASED
     table: DispatchTable | None = Field(
         default=None,
         description="which variant serves which problem, over all studies of the export; null without finals",
@@ -245,7 +241,7 @@ def configuration(best: Best, study: StudyRecord, table: DispatchTable | None = 
         ),
         recorded_at=best.record.recorded_at,
         exported_at=datetime.now(UTC),
-        note=NOTE if confirmed is None else CONFIRMED_NOTE,
+        note=BIASED if confirmed is None else CONFIRMED_NOTE,
         table=table,
         table_digest=None if table is None else digest_of_table(table),
     )

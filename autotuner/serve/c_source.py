@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from textwrap import fill
 
 from autotuner.devices.kind import Packaging
 from autotuner.forge.build_inputs import abi_dir
@@ -17,6 +18,7 @@ from autotuner.serve.folder import Source, fresh, linked, name_of, packaged, req
 from autotuner.serve.runtime.stated import Stated
 from autotuner.serve.table_source import signature_lines, table_lines
 from autotuner.store.records import StudyRecord
+from autotuner.values.ratio import BIASED
 from autotuner.values.table import DispatchTable
 
 SHARED = ("package.h", "device_model.h")
@@ -82,6 +84,7 @@ def _of_signature(table: DispatchTable, name: str) -> dict[str, str]:
     words = [each for option in signature.options for each in enumerate(option.values) if isinstance(each[1], str)]
     return {
         "TITLE": op.signature.TITLE,
+        "UNCONFIRMED": fill(BIASED, 118, initial_indent="\n * ", subsequent_indent=" * ") if table.estimates else "",
         "CONSTANTS": "".join(f"#define {name}_{str(word).upper()} {place}\n" for place, word in words),
         "FIELDS": "\n".join(fields),
         "TENSORS": "\n".join(read),

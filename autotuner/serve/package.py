@@ -28,6 +28,7 @@ from autotuner.serve.table import digest_of_table
 from autotuner.serve.table_source import signature_lines, table_lines
 from autotuner.store.records import StudyRecord
 from autotuner.values.problem import Problem, Shape
+from autotuner.values.ratio import BIASED
 from autotuner.values.table import DispatchTable, TableEntry
 from autotuner.values.variant import digest_of
 from autotuner.values.versions import version_of
@@ -264,7 +265,7 @@ def _readme(table: DispatchTable, module: str, needs: dict[str, str]) -> Iterato
     yield f"{signature.TITLE} as autotuner tuned it. `{signature.NAME}` takes what torch's function takes.\n"
     yield f"```python\nfrom {module} import {signature.NAME}\n```\n"
     if table.estimates:
-        yield "**Estimates are in it: no finals confirmed that these variants are faster.**\n"
+        yield f"**{BIASED}**\n"
     proven = ", ".join(f"{name} {value}" for name, value in table.proven_on.items())
     yield f"Proven on {table.device} with {proven}. On another device torch serves the calls."
     symbols = ", ".join(f"{name} {version}" for name, version in needs.items())

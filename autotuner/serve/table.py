@@ -22,6 +22,7 @@ from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import UNCONFIRMED
 from autotuner.values.table import DispatchTable, LeftOut, Range, TableEntry, TableVariant
 from autotuner.values.variant import Value, digest_of
 
@@ -40,6 +41,8 @@ class _Studied(NamedTuple):
     candidates: dict[str, _Candidate]
     chosen: str
     """The artifact that is best over all problems."""
+    confirmed: bool
+    """By finals."""
     baselines: Sequence[str]
     environment: dict[str, str]
 
@@ -134,7 +137,7 @@ def _studied(store: Store, name: str, estimates: bool) -> _Studied:
     record, finals = queries.study(store, name), standings.finals(store, name)
     best = standings.best(store, name)
     if finals is not None and best is not None and best.raced is not None:
-        return _Studied(record, _finalists(finals, best.raced), best.raced, finals.baselines, finals.environment)
+        return _Studied(record, _finalists(finals, best.raced), best.raced, True, finals.baselines, finals.environment)
     if not estimates:
         raise InputError(f"{name} has no finals: run `autotuner finals {name}`, or take --estimates")
     if best is None or best.outcome.artifact is None or best.outcome.measurement is None:
@@ -145,7 +148,7 @@ def _studied(store: Store, name: str, estimates: bool) -> _Studied:
     ]
     candidate = _Candidate(best.record.number, guessed)
     baselines = [each.baseline for each in timings]
-    return _Studied(record, {digest: candidate}, digest, baselines, best.record.session.environment)
+    return _Studied(record, {digest: candidate}, digest, False, baselines, best.record.session.environment)
 
 
 def _finalists(finals: FinalsRecord, chosen: str) -> dict[str, _Candidate]:
@@ -178,6 +181,7 @@ def _entry(studied: _Studied, place: int, choice: Assigned, loss: float) -> Tabl
     ratio = studied.candidates[choice.use].ratios[place]
     assert ratio is not None
     why = "the problem's own best" if lost == 0 else f"within {100 * loss:g} % of the problem's own best"
+    why = why if studied.confirmed else f"{why}, {UNCONFIRMED}"
     return TableEntry(problem=problem, use=choice.use, why=why, speedup=ratio_of(ratio), loss=lost, baseline=baseline)
 
 

@@ -35,6 +35,7 @@ class Near(Model):
     problem: str
     impl: str
     speedup: float = Field(description="t_baseline / t_variant there")
+    confirmed: bool = Field(description="by finals")
     distance: float = Field(description="in doublings and changes")
     where: str = Field(description="the device of a kept result, or a study of the store")
 
@@ -100,8 +101,14 @@ def _shipped(here: Workbench, problem: Problem) -> Iterator[Near]:
     space: Space = here.space
     for impl, points in read_first_points(here.family.folder, space.file.backend, problem.op).items():
         for each in points if space.branch_of(impl) is not None else ():
-            distance = each.distance([problem])
-            yield Near(problem=str(each.problem), impl=impl, speedup=each.speedup, distance=distance, where=each.device)
+            yield Near(
+                problem=str(each.problem),
+                impl=impl,
+                speedup=each.speedup,
+                confirmed=False,
+                distance=each.distance([problem]),
+                where=each.device,
+            )
 
 
 def _studied(here: Workbench, store: Store, problem: Problem) -> Iterator[Near]:
@@ -114,6 +121,7 @@ def _studied(here: Workbench, store: Store, problem: Problem) -> Iterator[Near]:
                 problem=str(study.problems[0]),
                 impl=best.outcome.variant.impl,
                 speedup=found.mid,
+                confirmed=best.confirmed is not None,
                 distance=transfer.distance(study, new),
                 where=study.name,
             )

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -74,6 +74,22 @@ class LogRatio(Model):
 def speedup_of(log_ratio: float) -> float:
     """t_baseline / t_variant from ln(t_variant / t_baseline)."""
     return math.exp(-log_ratio)
+
+
+# In words -------------------------------------------------------------------------------------------------------------
+
+UNCONFIRMED: Final = "unconfirmed"
+"""Stands beside every speedup that no finals have confirmed, wherever it is quoted."""
+BIASED = (
+    "Unconfirmed: an estimate of the search. The best of many looks better than it is until `autotuner finals`"
+    " confirms it."
+)
+
+
+def quoted(speedup: float, confirmed: bool, over: str = "") -> str:
+    """A variant's speedup `over` a baseline, as every text quotes it: `1.234x torch, unconfirmed`."""
+    said = f"{speedup:.3f}x {over}" if over else f"{speedup:.3f}x"
+    return said if confirmed else f"{said}, {UNCONFIRMED}"
 
 
 # Over several problems ------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ class BranchStanding(Model):
     points: int = Field(description="valid ones")
     judged: int
     best: float | None = Field(description="the speedup of its best point; None: none was measured")
+    confirmed: bool = Field(description="that was confirmed by finals")
     left: str = Field(description='why the search has left it, in words; "": it has not')
 
 
@@ -97,10 +98,11 @@ def branches_of(store: Store, study: str) -> tuple[BranchStanding, ...]:
 
 def branch_standings(space: Space, judged: JudgedPoints) -> tuple[BranchStanding, ...]:
     """Each branch of the space; those that the default sampler would be out of by now are said to be left."""
-    arms = []
+    arms, confirmed = [], []
     for _, mine, inside in space.parts(judged.points):
         best = float(judged.objectives[mine].min(initial=math.inf))
         arms.append(Arm(len(inside), len(inside), best))
+        confirmed.append(bool(judged.confirmed[mine][judged.objectives[mine] == best].any()))
     left = {place: _why(each) for place, each in dropped(arms).items()}
     return tuple(
         BranchStanding(
@@ -108,6 +110,7 @@ def branch_standings(space: Space, judged: JudgedPoints) -> tuple[BranchStanding
             points=len(branch),
             judged=arm.judged,
             best=speedup_of(arm.best) if math.isfinite(arm.best) else None,
+            confirmed=confirmed[place],
             left=left.get(place, ""),
         )
         for place, (branch, arm) in enumerate(zip(space.branches, arms, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from autotuner.values.ratio import UNCONFIRMED, quoted
 from autotuner.views.beliefs import BranchStanding, StudyBeliefs
 from autotuner.views.built_knobs import BuiltKnob
 from autotuner.views.rejects import RejectedWhere
@@ -70,8 +71,8 @@ EFFECTS: list[Column[tuple[ParameterEffect, ValueEffect]]] = [
     Column(
         "slower", float, of=lambda e: e[1].slower, head="slower than the best", reads=lambda share: percent(share, 1)
     ),
-    Column("speedup", float, of=lambda e: e[1].speedup, head="mean speedup", reads=ratio),
-    Column("best", float, of=lambda e: e[1].best, head="of its fastest point", reads=ratio),
+    Column("speedup", float, of=lambda e: e[1].speedup, head=f"mean speedup, {UNCONFIRMED}", reads=ratio),
+    Column("best", float, of=lambda e: e[1].best, head=f"of its fastest point, {UNCONFIRMED}", reads=ratio),
     Column("judged", int, of=lambda e: e[1].judged),
     Column("points", int, of=lambda e: e[1].points),
 ]
@@ -87,7 +88,7 @@ PROMISING: list[Column[Belief]] = [
     Column(
         "gain", float, head="expected improvement", reads=lambda gain: percent(gain, 2), none="believed the fastest"
     ),
-    Column("speedup", float, head="believed speedup", reads=ratio),
+    Column("speedup", float, head=f"believed, {UNCONFIRMED}", reads=ratio),
     Column(
         "interval",
         tuple[float, float],
@@ -143,7 +144,7 @@ def branch_lines(branches: Sequence[BranchStanding]) -> list[str]:
     ranked = sorted(branches, key=lambda each: -(each.best or 0.0))
     found = []
     for each in ranked:
-        best = f"best {ratio(each.best)}" if each.best is not None else "none measured"
+        best = f"best {quoted(each.best, each.confirmed)}" if each.best is not None else "none measured"
         found.append(
             f"  {each.impl}: {each.judged} of {each.points:,} points judged, {best}"
             + f"; {each.left}" * bool(each.left)

@@ -10,11 +10,11 @@ from autotuner.store.figures import BaselineAt, Cost, Improvement, Pace, StudyCo
 from autotuner.tuning.compared import StudyComparison
 from autotuner.tuning.covered import Coverage, Covered
 from autotuner.tuning.finals.standings import Quoted
-from autotuner.values.ratio import Speedup
+from autotuner.values.ratio import Speedup, quoted
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
 from autotuner.views.table import Column, Table, data, trial_column
-from autotuner.views.words import ESTIMATE, micros, moment, percent, quoted_words, span
+from autotuner.views.words import micros, moment, percent, span
 
 if TYPE_CHECKING:
     from autotuner.views.drawings.links import Links
@@ -28,10 +28,7 @@ def history_table(
     links: Links | None = None,
 ) -> Table:
     """Each trial that was the best until then; `confirmed` by the trial's number."""
-    note = (
-        f"{ESTIMATE} an estimate of the search, else confirmed by finals. judged: variants until then. seconds: of all"
-        " trials until then, on builders and devices."
-    )
+    note = "judged: variants until then. seconds: of all trials until then, on builders and devices."
     return Table.of(history_columns(confirmed, study, links), found, [note])
 
 
@@ -59,7 +56,7 @@ def history_columns(
             float,
             "t_baseline / t_variant, of the finals or else of the search",
             speedup,
-            text=lambda e: quoted_words(speedup(e), e.number in known),
+            text=lambda e: quoted(speedup(e), e.number in known),
         ),
         data("confirmed", bool, "that was confirmed by finals", lambda e: e.number in known),
     ]
@@ -121,7 +118,7 @@ COVERAGE: list[Column[tuple[str, Covered]]] = [
         float,
         "t_baseline / t_variant, of the finals or else of the search",
         lambda e: e[1].best_speedup,
-        text=lambda e: "" if e[1].best_speedup is None else quoted_words(e[1].best_speedup, e[1].best_confirmed),
+        text=lambda e: "" if e[1].best_speedup is None else quoted(e[1].best_speedup, e[1].best_confirmed),
     ),
     data("best_confirmed", bool, "that was confirmed by finals", lambda e: e[1].best_confirmed),
 ]
@@ -163,8 +160,7 @@ def comparison_table(
 ) -> Table:
     """Two studies by the variants of both, by the searches; `best`: what the trial to use of each came to."""
     notes = [
-        f"The trial to use of {name}: {quoted_words(each.speedup, each.confirmed)},"
-        f" {'confirmed by finals' if each.confirmed else 'by the search'}."
+        f"The trial to use of {name}: {quoted(each.speedup, each.confirmed)}{', confirmed' if each.confirmed else ''}."
         for name, each in zip(names, best, strict=True)
         if each is not None
     ]
@@ -179,7 +175,7 @@ COMPARISON: list[Column[StudyComparison]] = [
         Speedup,
         "geometric mean of speedup in the second over speedup in the first; null where they share none",
         head="speedup, by the searches",
-        reads=lambda found: f"{quoted_words(found.mid, False)} [{found.low:.3f}, {found.high:.3f}]",
+        reads=lambda found: f"{quoted(found.mid, False)} [{found.low:.3f}, {found.high:.3f}]",
         none="no variant is right in both",
     ),
     Column(

@@ -10,7 +10,7 @@ from autotuner.ops import op_of
 from autotuner.race.confirm import Confirmed, Standing
 from autotuner.values.conditions import TIE as LEAST_TIE
 from autotuner.values.problem import Problem
-from autotuner.values.ratio import Speedup, speedup_of
+from autotuner.values.ratio import UNCONFIRMED, Speedup, speedup_of
 from autotuner.values.variant import Value
 from autotuner.views.table import Column, Table
 from autotuner.views.words import POINTS, TIE, WINNER, ending_words, ends, moment, over_words, point, ratio
@@ -43,7 +43,7 @@ def finals_columns(baseline: str) -> list[Column[FinalsLine]]:
         Column("trial", int, "its number", text=lambda e: "" if e.trial is None else f"{e.trial}{e.sign}"),
         Column("confirmed", float, "t_baseline / t_variant", reads=ratio),
         Column("confirmed_interval", Speedup, "the same with its ends", head="95 % interval", reads=ends),
-        Column("search", float, "the search's estimate", reads=ratio, where="wide"),
+        Column("search", float, "the search's estimate", head=UNCONFIRMED, reads=ratio, where="wide"),
         Column("off_by", float, "that over what was confirmed, less 1", reads=lambda e: f"{e:+z.1%}", where="wide"),
         Column("place", str),
         Column(POINTS, dict[str, Value], reads=point, none=baseline),

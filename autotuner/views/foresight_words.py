@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import fsum
 
 from autotuner.tuning.foresight import Foresight, Near
+from autotuner.values.ratio import quoted
 from autotuner.views.words import about, micros, percent, ratio
 
 FAR_FROM = "nothing near it is known"
@@ -43,7 +44,8 @@ def _of_problem(found: Foresight, baseline: str) -> list[str]:
 
 
 def _near(each: Near) -> str:
-    return f"{each.problem}: {each.impl} {ratio(each.speedup)} ({each.where}; distance {each.distance:.3g})"
+    found = quoted(each.speedup, each.confirmed)
+    return f"{each.problem}: {each.impl} {found} ({each.where}; distance {each.distance:.3g})"
 
 
 def _hope(found: Foresight, baseline: str) -> str:

@@ -30,6 +30,8 @@ class JudgedPoints:
         self.points = np.array([_index(space, each) for each in trials], dtype=np.int64)
         self.objectives = np.array(objectives, dtype=np.float64)
         self.measured = np.isfinite(self.objectives)
+        self.confirmed = np.array([each.number in corrections for each in trials], dtype=bool)
+        """Those whose objective is no estimate of the search."""
         self.codes = [each.code for each in trials]
         self.programs = {
             int(point): each.program for point, each in zip(self.points, trials, strict=True) if each.program

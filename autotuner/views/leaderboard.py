@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotuner.ops import op_of
-from autotuner.values.ratio import Speedup
+from autotuner.values.ratio import BIASED, UNCONFIRMED, Speedup
 from autotuner.views.table import Column, Table, Where, data, points_column, trial_column
 from autotuner.views.words import (
     ESTIMATE,
@@ -18,8 +18,8 @@ from autotuner.views.words import (
     micros,
     numbers_words,
     over_words,
-    quoted_words,
     ratio,
+    searched,
 )
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
@@ -85,8 +85,8 @@ def leaderboard_columns(
             float,
             "t_baseline / t_variant by the search: the best of many look better than they are",
             lambda e: e.speedup.mid,
-            "search" if has_finals else "speedup",
-            text=lambda e: quoted_words(e.speedup.mid, not e.censored),
+            UNCONFIRMED,
+            text=lambda e: searched(e.speedup.mid, e.censored),
         ),
         Column(
             "search_interval",
@@ -138,10 +138,10 @@ def _notes(entries: Sequence[Entry], of: StudyRecord, baseline: str) -> list[str
     ]
     notes = [f"{sign} {SIGNS[sign]}." for sign in signs]
     if has_finals:
-        notes += ["confirmed: in fresh processes, on fresh inputs.", "search, us: of the search, biased: the best of"]
+        notes += ["confirmed: in fresh processes, on fresh inputs.", f"{UNCONFIRMED}, us: of the search: the best of"]
         notes[-1] += " many looks better than it is."
     else:
-        notes.append("Estimates of the search, not confirmed: the best of many looks better than it is.")
+        notes.append(BIASED)
     line = " ".join(filter(None, [*notes, over_words(len(of.problems), of.objective)]))
     if not has_finals:
         return [line, f"`autotuner finals {of.name}` times the best again, in fresh processes, and confirms them."]

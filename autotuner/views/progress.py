@@ -19,7 +19,7 @@ from autotuner.tuning.run.time_left import TimeLeft
 from autotuner.tuning.workbench import builders_beside
 from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome
-from autotuner.values.ratio import speedup_of
+from autotuner.values.ratio import quoted, speedup_of
 from autotuner.values.verdict import Verdict
 from autotuner.views.two_lines import TwoLines, fitted, left, with_bar
 from autotuner.views.words import counts_words, held_up_words
@@ -182,7 +182,7 @@ class Progress:
         failed = f"not judged: {_counts(self._failed)}" if self._failed else ""
         room = width - len(now) - 3
         causes = fitted("; ".join(filter(None, (failed, rejects))), room) if room > len("rejected: ...") else ""
-        best = f"best {speedup_of(self._best):.3f}x {self._baseline}; " if math.isfinite(self._best) else ""
+        best = f"{self._best_words()}; " if math.isfinite(self._best) else ""
         share = self.judged / self._trials if self._trials else 1.0
         return [
             f"{now} | {causes}" if causes else now,
@@ -190,15 +190,14 @@ class Progress:
         ]
 
     def _summary(self) -> str:
-        best = (
-            f"best {speedup_of(self._best):.3f}x {self._baseline}"
-            if math.isfinite(self._best)
-            else "no right variant was measured yet"
-        )
+        best = self._best_words() if math.isfinite(self._best) else "no right variant was measured yet"
         rejected = _counts(self._rejected) if self._rejected else "none"
         failed = f"; not judged: {_counts(self._failed)}" if self._failed else ""
         counts = f"{self.judged}/{self._trials} judged; {best}; rejected: {rejected}{failed}"
         return f"{counts}; {self._left()}"
+
+    def _best_words(self) -> str:
+        return f"best {quoted(speedup_of(self._best), False, self._baseline)}"
 
     def _left(self) -> str:
         """Time left, by what was judged so far and by the budget, finals included."""
@@ -237,7 +236,8 @@ def _line(outcome: Outcome, baseline: str) -> str:
     if outcome.measurement is not None:
         note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict.words})"
         micros, held_up = outcome.measurement.variant_us, held_up_words(outcome.measurement)
-        return f"{outcome.measurement.speedup:.3f}x {baseline}{held_up}, {micros:.1f} us{note}  {outcome.variant}"
+        found = quoted(outcome.measurement.speedup, False, baseline)
+        return f"{found}{held_up}, {micros:.1f} us{note}  {outcome.variant}"
     why = f" {outcome.fault.code}" if outcome.fault else ""
     if outcome.fault is not None and not outcome.verdict.judges:  # not the variant's: a person can help
         why += f" ({outcome.fault.detail.partition(chr(10))[0]})"

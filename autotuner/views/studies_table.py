@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from autotuner.ops import op_of
 from autotuner.values.problem import Problem
-from autotuner.values.ratio import Speedup
+from autotuner.values.ratio import Speedup, quoted
 from autotuner.views.table import Column, Table, data, model_of, row_of
-from autotuner.views.words import LATER, counts_words, ends, moment, numbers_words, quoted_words
+from autotuner.views.words import LATER, counts_words, ends, moment, numbers_words
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
     from autotuner.tuning.finals.standings import FinalsSummary, StudySummary
@@ -88,7 +88,7 @@ def study_columns(links: Links | None = None) -> list[Column[StudySummary]]:
             float,
             "its t_baseline / t_variant",
             head="speedup",
-            text=lambda e: "-" if e.best_speedup is None else quoted_words(e.best_speedup, e.best_confirmed),
+            text=lambda e: "-" if e.best_speedup is None else quoted(e.best_speedup, e.best_confirmed),
             where="table",
         ),
         data("best_confirmed", bool, "that was confirmed by finals; else it is the estimate of the search"),
@@ -134,8 +134,10 @@ def _baseline(summary: StudySummary) -> str:
 def _best(summary: StudySummary) -> str:
     if summary.best_number is None:
         return ""
-    by = "confirmed" if summary.best_confirmed else f"by the search ({summary.best_us:.1f} us), not confirmed"
-    return f"trial {summary.best_number}: {summary.best_speedup:.3f}x {_baseline(summary)} {by}"
+    assert summary.best_speedup is not None  # there is a best one
+    said = quoted(summary.best_speedup, summary.best_confirmed, _baseline(summary))
+    by = " confirmed" if summary.best_confirmed else f": by the search ({summary.best_us:.1f} us)"
+    return f"trial {summary.best_number}: {said}{by}"
 
 
 def _spread(summary: StudySummary) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from autotuner.search.settings import DEFAULT
 from autotuner.search.surrogate import Surrogate
 from autotuner.spaces.space import Space
 from autotuner.values.model import Model
-from autotuner.values.ratio import LogRatio, speedup_of
+from autotuner.values.ratio import UNCONFIRMED, LogRatio, speedup_of
 from autotuner.values.variant import Value
 from autotuner.views.importance import share_alone, share_together
 from autotuner.views.judged_points import JudgedPoints
@@ -110,6 +111,7 @@ class BeliefMap(Model):
 class Beliefs(Model):
     """What the surrogate believes after all trials of the study."""
 
+    standing: Literal["unconfirmed"] = Field(default=UNCONFIRMED, description="of all that is believed")
     looked_at: int = Field(description="points that the shares and means are over: all valid ones, or a sample")
     parameters: tuple[ParameterEffect, ...] = Field(description="that vary, the greatest share first")
     pairs: tuple[PairEffect, ...] = Field(description="the greatest share first")

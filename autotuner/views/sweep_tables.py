@@ -11,9 +11,10 @@ from pydantic import JsonValue
 from autotuner.jobs.outlook import Outlook, group_state
 from autotuner.jobs.queue import TOP
 from autotuner.store.sweep_records import DeviceRecord, EventRecord, Holder
+from autotuner.values.ratio import quoted
 from autotuner.values.sweep import State
 from autotuner.views.table import Column, Table, data, model_of, row_of
-from autotuner.views.words import about, moment, quoted_words
+from autotuner.views.words import about, moment
 
 MOODS = {State.RUNNING: "busy", State.DONE: "good", State.FAILED: "bad", State.PAUSED: "warn"}
 """How the chips of states look."""
@@ -91,7 +92,7 @@ SWEEPS: list[Column[Outlook]] = [
         float,
         "t_baseline / t_variant of the trial to use; null: there is none",
         head="best",
-        text=lambda e: "" if e.best_speedup is None else quoted_words(e.best_speedup, e.best_confirmed),
+        text=lambda e: "" if e.best_speedup is None else quoted(e.best_speedup, e.best_confirmed),
     ),
     data("best_confirmed", bool, "by finals; else it is the estimate of the search"),
     Column(

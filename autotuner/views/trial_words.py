@@ -15,7 +15,7 @@ from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.values import codes
 from autotuner.values.gate_report import CaseErrors, CaseResult, error_in_tolerances
 from autotuner.values.outcome import Artifact, Measurement, Outcome, Stop, Timing
-from autotuner.values.ratio import Speedup
+from autotuner.values.ratio import BIASED, UNCONFIRMED, Speedup, quoted
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.likely_cause import likely_cause
 from autotuner.views.meanings import meanings
@@ -65,8 +65,7 @@ def best_words(best: Best) -> list[str]:
     """The trial to use for a person: what the finals confirmed, where there were some, and what the search found."""
     confirmed, finals, entry = best.confirmed, best.finals, best.entry
     if confirmed is None or finals is None or entry.difference is None:
-        unconfirmed = "The fastest of the search so far, an estimate that looks better than it is: the best of many."
-        return [f"{unconfirmed} `autotuner finals` confirms it.", *outcome_words(best.outcome, _op(best))]
+        return [f"The fastest of the search so far. {BIASED}", *outcome_words(best.outcome, _op(best))]
     where = (
         f"finals {finals.id} of {finals.finished_at:%Y-%m-%d}: {finals.processes} processes x {finals.blocks} blocks"
     )
@@ -92,7 +91,7 @@ def chosen_because(best: Best) -> str:
     confirmed, finals, speedup = best.confirmed, best.finals, best.entry.speedup.mid
     baseline = _op(best).words.baseline
     if confirmed is None or finals is None:
-        return f"the fastest of the search, {speedup:.3f}x {baseline}, unconfirmed"
+        return f"the fastest of the search, {quoted(speedup, False, baseline)}"
     others = [str(number) for number in best.tied if number != best.entry.number]
     found = f"{confirmed.mid:.3f}x {baseline} confirmed"
     if best.crowned:
@@ -137,7 +136,7 @@ def gate_words(outcome: Outcome, op: Op) -> list[str]:
 
 def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
     lines = [
-        f"{outcome.verdict.words}: {measurement.speedup:.3f} times as fast as the baseline",
+        f"{outcome.verdict.words}: {measurement.speedup:.3f} times as fast as the baseline, {UNCONFIRMED}",
         f"Variant: {outcome.variant}",
         *(_timing_line(timing) for timing in measurement.timings),
     ]
@@ -174,7 +173,7 @@ def _ends(found: Speedup) -> str:
 def _timing_line(timing: Timing) -> str:
     found = timing.log_ratio.speedup
     times = f"{_median(timing.variant_us):.2f} us a forward against {_median(timing.baseline_us):.2f} us"
-    speedup = f"speedup {found.mid:.3f} ({_ends(found)}, {len(timing.variant_us)} blocks)"
+    speedup = f"{quoted(found.mid, False)} ({_ends(found)}, {len(timing.variant_us)} blocks)"
     return f"{timing.problem}: {times} of {timing.baseline}; {speedup}"
 
 

@@ -16,11 +16,11 @@ from autotuner.store import ListedTrial, Store, StudyRecord, queries, trials
 from autotuner.tuning.finals import standings
 from autotuner.values.model import json_of
 from autotuner.values.outcome import Timing
-from autotuner.values.ratio import Speedup
+from autotuner.values.ratio import UNCONFIRMED, Speedup
 from autotuner.values.verdict import Verdict
 from autotuner.views.table import Column, Table, data, points_column
 from autotuner.views.trial_words import report_of
-from autotuner.views.words import ESTIMATE, OURS, REJECT, micros, over_words, quoted_words, ratio
+from autotuner.views.words import ESTIMATE, OURS, REJECT, micros, over_words, ratio, searched
 
 SIGNS = {
     ESTIMATE: "the race was stopped early: an estimate from few blocks",
@@ -69,7 +69,8 @@ def trial_columns(
             float,
             "t_baseline / t_variant, an estimate of the search",
             lambda e: e.speedup and e.speedup.mid,
-            text=lambda e: "" if e.speedup is None else quoted_words(e.speedup.mid, not e.censored),
+            UNCONFIRMED,
+            text=lambda e: "" if e.speedup is None else searched(e.speedup.mid, e.censored),
         ),
         data("speedup_low", float, "lower end of its 95 % interval", lambda e: _low(e.speedup)),
         data("speedup_high", float, of=lambda e: _high(e.speedup)),
@@ -167,7 +168,7 @@ def blocks_table(timing: Timing) -> Table:
         Column("variant_us", float, head="variant us", reads=micros),
         Column("baseline_us", float, head=f"{timing.baseline} us", reads=micros),
         Column("incumbent_us", float, head="incumbent us", reads=micros),
-        Column("speedup", float, of=lambda e: e.baseline_us / e.variant_us, reads=ratio),
+        Column("speedup", float, "", lambda e: e.baseline_us / e.variant_us, f"speedup, {UNCONFIRMED}", ratio),
     ]
     return Table.of(columns, rows)
 

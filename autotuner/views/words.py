@@ -40,9 +40,9 @@ def held_up_words(measured: Measurement) -> str:
     return f" (disturbed{by}: {ends(found, 'blocks')})"
 
 
-def quoted_words(speedup: float, confirmed: bool) -> str:
-    """A speedup, with a mark where it is the search's own and no finals have confirmed it."""
-    return f"{'' if confirmed else ESTIMATE}{speedup:.3f}x"
+def searched(speedup: float, censored: bool) -> str:
+    """An estimate of the search where the head of its column says that; with a mark where its race was stopped."""
+    return f"{ESTIMATE if censored else ''}{speedup:.3f}x"
 
 
 def numbers_words(trials: Sequence[int]) -> str:

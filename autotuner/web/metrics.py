@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from autotuner.store.sweep_records import DeviceRecord
 from autotuner.tuning.finals.standings import StudySummary
+from autotuner.values.ratio import UNCONFIRMED
 from autotuner.values.sweep import State
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -45,7 +46,7 @@ def text(
     judged = [(each.name, str(each.judged)) for each in studies]
     trials = [(each.name, str(verdict), str(n)) for each in studies for verdict, n in each.by_verdict.items()]
     best = [each for each in studies if each.best_speedup is not None]
-    speedups = [(each.name, "finals" if each.best_confirmed else "search", str(each.best_speedup)) for each in best]
+    speedups = [(each.name, "finals" if each.best_confirmed else UNCONFIRMED, str(each.best_speedup)) for each in best]
     last = [(each.name, str(each.last_activity.timestamp())) for each in studies]
     states = [(str(state), str(sweeps_by_state.get(state, 0))) for state in State]
     health = [(health, str(count)) for health, count in Counter(each.health for each in devices).items()]

@@ -30,7 +30,7 @@ ROUGH = Deviations(noise=0.02, spikes=0.1)
 
 def audited(plain: float, still: float, fresh: float, raced: Raced) -> Times:
     """Forwards that take these seconds, beside a baseline of a millisecond."""
-    return Times(raced, *([seconds] * SAMPLES for seconds in (still, fresh, plain, 1e-3, 1e-3)))
+    return Times(raced, *([seconds] * SAMPLES for seconds in (still, fresh, plain, 1e-3, 1e-3, 1e-3)))
 
 
 def test_what_depends_on_the_call_before_is_said() -> None:
@@ -65,8 +65,10 @@ class Scripted:
         return self._sample("fresh" if fresh else "still")
 
     def price(self) -> Price:
-        arms = (lambda: self._sample("baseline"), lambda fresh: self._sample("baseline still"))
-        return Price(*cast(tuple[Arm, AuditArm], arms))
+        def audited(fresh: bool) -> float:
+            return self._sample("baseline fresh" if fresh else "baseline still")
+
+        return Price(*cast(tuple[Arm, AuditArm], (lambda: self._sample("baseline"), audited)))
 
 
 def test_a_disturbance_in_the_first_look_acquits_nobody() -> None:
@@ -95,9 +97,9 @@ def shown(seconds: Callable[[str, int], float]) -> tuple[int, Times]:
 OF_A_MS = Raced(1e-3, 1e-3)
 
 
-def looked(arms: Scripted, raced: Raced = OF_A_MS) -> Times:
+def looked(arms: Scripted, raced: Raced = OF_A_MS, beside: bool = False) -> Times:
     track = FakeLine(lambda _: Truth(us=1000)).tracks(CONDITIONS)[0]
-    return looked_at(cast(Audited, arms), track, LongStep(lambda _: None, "audit"), raced)
+    return looked_at(cast(Audited, arms), track, LongStep(lambda _: None, "audit"), raced, beside)
 
 
 @pytest.mark.parametrize("round_s", [0.0, math.inf])
@@ -157,6 +159,25 @@ def test_who_is_slow_wherever_he_is_audited_is_accused_beside_a_baseline() -> No
     assert "where it is timed" in found
 
 
+@pytest.mark.parametrize("copies", [0.0, 2e-3])
+def test_in_finals_the_baseline_has_inputs_that_no_launch_had(copies: float) -> None:
+    """Whoever slows the baseline where it is called again and again has its lead there alone. `copies`: seconds that
+    refills add, which are in no fresh forward's own time."""
+
+    def of(baseline: float) -> str | None:
+        def seconds(kind: str, _: int) -> float:
+            own = baseline if kind == "baseline fresh" else 2e-3 if kind.startswith("baseline") else 1e-3
+            return own + (copies if kind.endswith(("still", "fresh")) else 0.0)
+
+        return looked(Scripted(seconds), Raced(1e-3, 2e-3), beside=True).why(PROBLEM, GAP)
+
+    found = of(1e-3)
+    assert found is not None
+    assert "inputs that no launch had" in found
+    assert of(2e-3) is None
+    assert of(1.7e-3) is None, "within the limit"
+
+
 def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
     line = FakeLine(lambda variant: truth, deviations=deviations, seed=seed)
     artifact = line.build(Variant(family="f", backend="fake", impl="a", parameters={}), CONDITIONS)
@@ -165,7 +186,7 @@ def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
     measured = measure(tracks, artifact, None, CONDITIONS, lambda _: None)
     assert isinstance(measured, Measurement)
     raced = [Raced.of(timing.variant_us, timing.baseline_us) for timing in measured.timings]
-    return audit(tracks, artifact, raced, CONDITIONS, lambda _: None)
+    return audit(tracks, artifact, raced, CONDITIONS, lambda _: None, beside=True)
 
 
 def test_nobody_who_keeps_nothing_is_accused() -> None:

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from autotuner.serve.best import (
     CONFIRMED_NOTE,
-    NOTE,
     BestConfiguration,
     configuration,
     export_json,
@@ -21,6 +20,7 @@ from autotuner.tuning.finals.standings import Best
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Outcome
+from autotuner.values.ratio import BIASED
 from tests.helpers.recorded import CALIBRATION, artifact, hold_finals, measured, study_record, variant, with_error
 
 
@@ -48,7 +48,7 @@ def best(tmp_path: Path) -> Best:
 
 def test_the_document_holds_the_proof(best: Best) -> None:
     found = BestConfiguration.model_validate_json(export_json(best, study_record()))
-    assert (found.schema_version, found.study, found.trial, found.note) == (3, "scalar-abc", 3, NOTE)
+    assert (found.schema_version, found.study, found.trial, found.note) == (3, "scalar-abc", 3, BIASED)
     assert found.parameters == {"IMPL": "scalar", "BLOCK_M": 16}
     assert found.problems[0].flops == 4 * 8 * 512 * 512 * 64
     assert found.device.name == "A CPU"

@@ -89,6 +89,15 @@ def test_what_the_gate_finds_wrong_there_is_revoked(store: Store) -> None:
     assert revoked.revoked_reason.startswith("on lengths that were not tuned: G2.T1")
 
 
+def test_what_computes_less_where_it_is_only_timed_is_revoked(store: Store) -> None:
+    """Each heat is audited, as those of finals are."""
+    study = study_of(store)
+    found = validated(store, study, executor(takes(50.0, honest_us=200.0)))
+    assert found.fault is not None
+    assert found.fault.code == "measure.memory"
+    assert "measure.memory" in (queries.trial(store, study, 0).revoked_reason or "")
+
+
 def test_what_cannot_be_built_as_it_was_is_said(store: Store) -> None:
     study = study_of(store)
     with pytest.raises(InputError, match="cannot be built as it was"):

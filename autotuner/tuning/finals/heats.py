@@ -47,15 +47,15 @@ class FinalHeats:
         self._witness = found
         return found
 
-    def of(self, artifact: Artifact, audits: bool = False) -> tuple[Heat | None, Fault | None]:
-        """A finalist's heat; or its fault, with the heat in which it showed if there is one. `audits`: it is audited in
-        the same process, after the heat.
+    def of(self, artifact: Artifact) -> tuple[Heat | None, Fault | None]:
+        """A finalist's heat, in a process that judges it before and audits it after; or its fault, with the heat in
+        which it showed if there is one.
 
         Raises InfrastructureError when processes are lost again and again.
         """
         slower: list[float] = []
         while len(slower) < STRIKES:
-            result = self._race(artifact, audits=audits)
+            result = self._race(artifact)
             if isinstance(result, Fault):
                 return None, result
             before = self._witness or self.witness()
@@ -66,13 +66,12 @@ class FinalHeats:
         detail = f"the baseline takes {times} % longer beside it than by itself right before and after"
         return None, Fault(verdict=Verdict.IMPOSSIBLE, code=WITNESS, detail=detail)
 
-    def _race(self, *artifacts: Artifact, audits: bool = False) -> Heat | Fault:
+    def _race(self, *artifacts: Artifact) -> Heat | Fault:
         """A heat, or a fault of the finalist's own."""
         why: object = None
         for _ in range(TRIES):
-            job = RaceJob(
-                artifacts=artifacts, conditions=self._conditions, blocks=FINAL_BLOCKS, audits=audits, fresh=True
-            )
+            conditions, audits = self._conditions, bool(artifacts)
+            job = RaceJob(artifacts=artifacts, conditions=conditions, blocks=FINAL_BLOCKS, audits=audits, fresh=True)
             result = ask(self._trials.executor, job, self._trials.beat)
             if isinstance(result, Heat) or (isinstance(result, Fault) and result.verdict.judges):
                 return result

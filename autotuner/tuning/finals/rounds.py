@@ -192,7 +192,7 @@ class FinalRounds:
     def _heat(self, entrant: Entrant) -> None:
         self._trials.say(f"timing trial {entrant.number}, process {entrant.heats + 1}", passing=True)
         started = time.monotonic()
-        heat, fault = self._runner.of(entrant.built.artifact, audits=True)
+        heat, fault = self._runner.of(entrant.built.artifact)
         entrant.heat_s = time.monotonic() - started
         entrant.heats += 1
         if heat is not None:

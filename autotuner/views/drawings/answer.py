@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Literal, NamedTuple
 
+from autotuner.values.ratio import BIASED, quoted
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.words import ends, percent, ratio
 
@@ -59,9 +60,9 @@ def _faster(snapshot: Snapshot) -> Card:
         found = best.entry.speedup
         lines = (
             f"Trial {best.entry.number}, by the search: {ends(found)}",
-            "An estimate that looks better than it is: the best of many. Finals confirm it.",
+            BIASED,
         )
-        return Card(question, f"about {ratio(found.mid)}", "none", lines)
+        return Card(question, quoted(found.mid, False), "none", lines)
     found_in_finals = best.confirmed
     interval = f"Trial {best.entry.number}, confirmed: 95 % interval {ends(found_in_finals)}"
     tied = [str(number) for number in best.tied if number != best.entry.number]

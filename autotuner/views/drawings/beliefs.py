@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from autotuner.values.ratio import UNCONFIRMED
 from autotuner.values.variant import Value
 from autotuner.views import beliefs_text
 from autotuner.views.beliefs import StudyBeliefs
@@ -91,11 +92,12 @@ def _map(found: BeliefMap) -> Figure:
     columns: list[Column[BelievedCell]] = [
         Column(found.x, str, of=lambda e: e.x, head=found.x, reads=str, none="absent"),
         Column(found.y, str, of=lambda e: e.y, head=found.y, reads=str, none="absent"),
-        Column("speedup", float, head="believed speedup", reads=ratio),
+        Column("speedup", float, head=f"believed speedup, {UNCONFIRMED}", reads=ratio),
         Column("judged", int),
         Column("rejected", int),
     ]
-    note = "The believed speedup of the fastest point of each cell. A question mark: nothing there was judged yet."
+    note = f"The believed speedup of the fastest point of each cell, {UNCONFIRMED}. A question mark: nothing there was"
+    note += " judged yet."
     return Figure("map", "The two that matter most", note, drawing.svg.render(), Table.of(columns, rows))
 
 

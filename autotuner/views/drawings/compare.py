@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from autotuner.store import ListedTrial
 from autotuner.tuning.compared import comparison
-from autotuner.values.ratio import speedup_of
+from autotuner.values.ratio import quoted, speedup_of
 from autotuner.views.drawings.answer import Card
 from autotuner.views.drawings.figure import Figure, Panel, Part
 from autotuner.views.drawings.history import overlaid
@@ -43,8 +43,8 @@ def _card(side: str, snapshot: Snapshot) -> Card:
     if best is None:
         return Card(f"{side}: {device}", "No answer yet", "none", ("Nothing was measured to its end.",))
     if best.confirmed is None:
-        lines = (f"Trial {best.entry.number}, by the search: an estimate", f"over its own {snapshot.baseline}")
-        return Card(f"{side}: {device}", f"about {ratio(best.entry.speedup.mid)}", "none", lines)
+        lines = (f"Trial {best.entry.number}, by the search", f"over its own {snapshot.baseline}")
+        return Card(f"{side}: {device}", quoted(best.entry.speedup.mid, False), "none", lines)
     lines = (f"Trial {best.entry.number}, confirmed: {ends(best.confirmed)}", f"over its own {snapshot.baseline}")
     return Card(f"{side}: {device}", ratio(best.confirmed.mid), "good" if best.confirmed.low > 1 else "warn", lines)
 
@@ -55,7 +55,7 @@ def _both(a: Snapshot, b: Snapshot) -> Card:
     table = comparison_table((a.name, b.name), found).shown()
     cells = zip(table.columns, table.rows[0].cells, strict=True)
     lines = tuple(f"{column.title}: {cell.text}" for column, cell in cells if cell.text)
-    answer = "None shared" if found.speedup is None else ratio(found.speedup.mid)
+    answer = "None shared" if found.speedup is None else quoted(found.speedup.mid, False)
     return Card("B, the second, over A, the first", answer, "none", lines)
 
 
@@ -88,7 +88,7 @@ def _speedup(snapshot: Snapshot) -> str:
         return "-"
     if best.confirmed is not None:
         return f"{ratio(best.confirmed.mid)} confirmed ({ends(best.confirmed)})"
-    return f"about {ratio(best.entry.speedup.mid)} by the search ({ends(best.entry.speedup)})"
+    return f"{quoted(best.entry.speedup.mid, False)}, by the search ({ends(best.entry.speedup)})"
 
 
 def _versions(a: Snapshot, b: Snapshot) -> list[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from autotuner.store import ListedTrial
-from autotuner.values.ratio import speedup_of
+from autotuner.values.ratio import BIASED, UNCONFIRMED, quoted, speedup_of
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Plot, around
@@ -96,8 +96,8 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float,
     confirmed_of = {} if best is None or confirmed is None else {best.entry.number: confirmed}
     table = history_table(snapshot.improvements, confirmed_of, snapshot.name, links)
     note = (
-        "The line is the best estimate of the search so far. Dots are variants that passed the gate, as far as the axis"
-        " reaches; strokes below it are rejects."
+        f"The line is the best estimate of the search so far, {UNCONFIRMED}. Dots are variants that passed the gate, as"
+        " far as the axis reaches; strokes below it are rejects."
     )
     return Figure(f"best-{axis.key}", axis.title, note, svg.render(), table)
 
@@ -133,7 +133,7 @@ def _line(plot: Plot, found: Sequence[NewBest], axis: Timeline) -> None:
         path += f"H{at:.1f}V{height:.1f}" if path else f"M{at:.1f} {height:.1f}"
     plot.svg.add("path", d=f"{path}H{plot.x.end:.1f}", class_="best")
     for each in found:
-        title = f"trial {each.trial.number}: {ratio(each.speedup)}"
+        title = f"trial {each.trial.number}: {quoted(each.speedup, False)}"
         at = axis.places[each.place]
         plot.svg.add("circle", cx=plot.x(at), cy=plot.y(each.speedup), r=3.5, class_="mark measured", title=title)
 
@@ -165,5 +165,6 @@ def overlaid(snapshots: Sequence[Snapshot], links: Links) -> Figure:
             )
             for each in found
         ]  # fmt: skip
-    grid = Table.plain(("study", "trial", "tried until then", "speedup (search)"), tuple(rows), frozenset({1, 2, 3}))
-    return Figure("best-both", "Best so far", "Estimates of each search.", plot.svg.render(), grid)
+    heads = "study", "trial", "tried until then", f"speedup, {UNCONFIRMED}"
+    grid = Table.plain(heads, tuple(rows), frozenset({1, 2, 3}))
+    return Figure("best-both", "Best so far", BIASED, plot.svg.render(), grid)

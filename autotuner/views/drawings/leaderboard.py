@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from autotuner.values.ratio import quoted
 from autotuner.views.drawings.charts import WIDTH, Strips
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
@@ -21,7 +22,7 @@ def leaderboard(snapshot: Snapshot, links: Links, most: int = 30, narrow: bool =
     """The first lines of the leaderboard. `narrow`: for half a page."""
     entries = snapshot.board[:most]
     note = f"Speedup over {snapshot.baseline} with its 95 % interval. Filled: confirmed in the finals. Hollow: the"
-    note += " search's own estimate, which looks better than it is. Shaded: they tie for the lead."
+    note += " search's own estimate, unconfirmed. Shaded: they tie for the lead."
     table = leaderboard_table(entries, snapshot.record, links)
     drawing = _forest(snapshot, links, most, narrow).plot.svg.render() if entries else None
     return Figure("leaderboard", "Leaderboard", note, drawing, table, open=not narrow)
@@ -48,7 +49,7 @@ def _forest(snapshot: Snapshot, links: Links, most: int, narrow: bool) -> Strips
         svg.link(links.trial(snapshot.name, entry.number), name)
         lower = 6 if entry.confirmed else 0
         forest.interval(row, entry.speedup.low, entry.speedup.high, "estimate", lower)
-        title = f"trial {entry.number}, search estimate {ratio(entry.speedup.mid)}"
+        title = f"trial {entry.number}, by the search {quoted(entry.speedup.mid, False)}"
         forest.dot(row, entry.speedup.mid, "estimate", title, 4.5, lower)
         if entry.confirmed is not None:
             forest.interval(row, entry.confirmed.low, entry.confirmed.high, "interval", -5)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autotuner.store import ListedTrial
-from autotuner.values.ratio import speedup_of
+from autotuner.values.ratio import UNCONFIRMED, speedup_of
 from autotuner.values.variant import Value
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
@@ -18,7 +18,7 @@ from autotuner.views.table import Column, Table, trial_column
 from autotuner.views.words import KINDS, kind, micros, point, ratio
 
 QUANTITIES: Mapping[str, str] = {
-    "speedup": "speedup over the baseline",
+    "speedup": f"speedup over the baseline, {UNCONFIRMED}",
     "us": "microseconds of one forward",
     "number": "trial",
     "minutes": "minutes since the first trial",
@@ -149,7 +149,7 @@ def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
     columns: list[Column[ListedTrial]] = [
         trial_column(lambda e: e.number, snapshot.name, links),
         Column("verdict", str, of=lambda e: e.verdict.value, text=lambda e: e.verdict.words),
-        Column("search", float, of=lambda e: speedup_of(e.objective or 0.0), head="speedup (search)", reads=ratio),
+        Column("search", float, "", lambda e: speedup_of(e.objective or 0.0), f"speedup, {UNCONFIRMED}", ratio),
         Column("variant_us", float, of=lambda e: e.median_us, head="us", reads=micros),
         Column("parameters", dict[str, Value], of=lambda e: e.parameters, head="variant", reads=point),
     ]

@@ -14,6 +14,7 @@ from autotuner.store import TrialRecord, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Outcome, Timing
+from autotuner.values.ratio import quoted
 from autotuner.views.drawings.answer import command
 from autotuner.views.drawings.charts import Strips
 from autotuner.views.drawings.figure import Figure
@@ -23,7 +24,7 @@ from autotuner.views.gate_tables import cases_table, checks_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.table import Table
 from autotuner.views.trials_table import blocks_table
-from autotuner.views.words import kind_of, micros, ratio
+from autotuner.views.words import kind_of, micros
 
 WIDTH, LEFT = 860, 130
 LONGEST_SOURCE = 200_000
@@ -195,7 +196,7 @@ def _facts(snapshot: Snapshot, record: TrialRecord, outcome: Outcome) -> Table:
     measurement = outcome.measurement if outcome.verdict.has_latency else None
     rows: list[tuple[str | datetime, ...]] = [
         ("verdict", "revoked" if record.revoked_at is not None else outcome.verdict.words),
-        ("speedup (search)", "-" if measurement is None else ratio(measurement.speedup)),
+        ("speedup (search)", "-" if measurement is None else quoted(measurement.speedup, False)),
         ("recorded", record.recorded_at),
         ("device", snapshot.record.device.name),
         ("host", record.session.host),
