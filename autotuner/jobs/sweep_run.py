@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -27,9 +26,8 @@ from autotuner.tuning.run.quiet import Waited, Waiting
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import AutotunerError, InfrastructureError, LeaseLostError
 from autotuner.values.model import Model
-from autotuner.values.outcome import Outcome
 from autotuner.values.problem import Problem
-from autotuner.values.ratio import quoted, speedup_of
+from autotuner.values.ratio import speedup_of
 from autotuner.values.sweep import Found, State, Wish
 from autotuner.values.verdict import Verdict
 
@@ -285,7 +283,7 @@ def _noted(event: Event | Step | TimeSpent, trials: int, problem: Problem) -> tu
             data: Data = {"study": event.study, "judged": event.judged, "lanes": event.lanes}
             return "started", f"study {event.study}, {event.judged} judged already; {baseline} {of}", data
         case Judged():
-            text = f"[{event.judged}/{trials}] trial {event.number}: {_outcome_line(event.outcome, baseline)}"
+            text = f"[{event.judged}/{trials}] trial {event.number}: {event.outcome.line(baseline)}"
             return "judged", text, _data(event)
         case Waiting():
             return ("waiting", f"waiting: {event.detail}", {}) if event.since_s < 1 else None
@@ -315,16 +313,3 @@ def _data(event: Judged) -> Data:
         "confirmed": False,
         "seconds": math.fsum(outcome.seconds.values()),
     }
-
-
-def _outcome_line(outcome: Outcome, baseline: str) -> str:
-    """A judged variant in one line."""
-    if outcome.measurement is not None:
-        note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict.words})"
-        micros = statistics.median(outcome.measurement.timings[0].variant_us)
-        found = quoted(outcome.measurement.speedup, False, baseline)
-        return f"{found}, {micros:.1f} us{note}  {outcome.variant}"
-    why = f" {outcome.fault.code}" if outcome.fault else ""
-    if outcome.fault is not None and not outcome.verdict.judges:  # not the variant's: a person can help
-        why += f" ({outcome.fault.detail.partition(chr(10))[0]})"
-    return f"{outcome.verdict.words}{why}  {outcome.variant}"

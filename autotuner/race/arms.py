@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from autotuner.values.outcome import Artifact
@@ -66,14 +66,6 @@ class AuditArm(Protocol):
         """Whether the outputs of a fresh sample are right, the last one or one more. Raises ArmError."""
 
 
-class Price(NamedTuple):
-    """What is written around a variant is written around the baseline too: what that costs a program that keeps
-    nothing."""
-
-    baseline: Arm
-    baseline_audit: AuditArm
-
-
 class PlainArm(Protocol):
     """Samples of the variant as a race has them."""
 
@@ -85,12 +77,13 @@ class PlainArm(Protocol):
 
 
 class Audited(NamedTuple):
-    """What an audit times on a problem."""
+    """What an audit times on a problem. What is written around the variant is written around the baseline too, which
+    says what that costs a program that keeps nothing."""
 
     variant: PlainArm
     variant_audit: AuditArm
-    price: Callable[[], Price]
-    """Makes the arms that say what refills cost, which few audits need. Raises ArmError."""
+    baseline: Arm
+    baseline_audit: AuditArm
 
 
 class Track(Protocol):

@@ -5,23 +5,20 @@ is there already, or keeps the answer for inputs that it has seen. An audit time
 to back, as in a race. Still: before each forward its inputs, outputs and workspace are overwritten by what they hold.
 Fresh: they are overwritten by inputs that no call has seen and by poison. Still and fresh cost the same copies, so a
 program that keeps nothing takes the same time in both. And what the copies add to its plain time, they add to that of
-the baseline too: that is measured where they add so much that it matters.
-
-In finals the baseline has fresh forwards too. So what a heat found of the two is found once more where each forward of
-both has inputs that no launch before it had.
+the baseline too: that is measured where they add so much that it matters. The baseline has fresh forwards too, so that
+what a race found of the two is found once more where each forward of both has inputs that no launch had.
 """
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from autotuner.race.arms import Audited, Price, Track, Tracks
-from autotuner.race.blocks import LongStep
+from autotuner.race.arms import Audited, Track, Tracks
+from autotuner.race.blocks import LongStep, shortest_quarter
 from autotuner.race.statistics import trimmed_bound
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Say
@@ -73,7 +70,8 @@ class Raced(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Seconds of one forward, a round each. Nothing of the baseline, or of long plain ones, where nobody had to ask."""
+    """Seconds of one forward, a round each. Nothing of the baseline but fresh ones, or of long plain ones, where nobody
+    had to ask."""
 
     raced: Raced
     still: list[float]
@@ -101,7 +99,7 @@ class Times(NamedTuple):
     @property
     def kept_at_best(self) -> float:
         """The same by the shortest quarter of each."""
-        return (_of_shortest_quarter(self.fresh) - _of_shortest_quarter(self.still)) / self.plain_s
+        return (shortest_quarter(self.fresh) - shortest_quarter(self.still)) / self.plain_s
 
     @property
     def keeps(self) -> bool:
@@ -117,9 +115,7 @@ class Times(NamedTuple):
 
     def lost_us(self, short: Callable[[Sequence[float]], float] = min) -> float:
         """How much longer the variant takes than it should by its race, where each forward of both sides has inputs
-        that no launch had, microseconds; beyond what is allowed. Below 0 where the baseline had no such forwards."""
-        if not self.baseline_fresh:
-            return -math.inf
+        that no launch had, microseconds; beyond what is allowed."""
         plain = short(self.plain) if self.plain else self.raced.variant
         variant = plain + short(self.fresh) - short(self.still)
         copies = short(self.baseline_still) - short(self.baseline) if self.baseline else short(self.still) - plain
@@ -128,7 +124,7 @@ class Times(NamedTuple):
 
     def is_suspected(self, problem: Problem, gap: float) -> bool:
         """Whether there is a reason, or may be one although a single short sample says that there is none."""
-        return any(self.why(problem, gap, short) is not None for short in (min, _of_shortest_quarter))
+        return any(self.why(problem, gap, short) is not None for short in (min, shortest_quarter))
 
     def why(self, problem: Problem, gap: float, short: Callable[[Sequence[float]], float] = min) -> str | None:
         """Why the variant's latency depends on earlier calls, in words; None when that is not shown. `gap` is the
@@ -161,12 +157,6 @@ class Times(NamedTuple):
         return None
 
 
-def _of_shortest_quarter(samples: Sequence[float]) -> float:
-    """The longest of these: what disturbs most of the samples hides nothing in them, and a single one that was faster
-    than any other says nothing."""
-    return sorted(samples)[(len(samples) - 1) // 4]
-
-
 def take(kinds: Sequence[Kind], step: LongStep) -> None:
     """Some more rounds of a sample of each kind, in random order: as many as are due before it is asked again. How many
     there are depends on how long they take and not on what they show. Raises ArmError."""
@@ -179,21 +169,20 @@ def take(kinds: Sequence[Kind], step: LongStep) -> None:
             return
 
 
-def audited_kinds(times: Times, arms: Audited, price: Price | None) -> list[Kind]:
-    """Still and fresh forwards of the variant; of the baseline fresh ones, where it is there."""
-    kinds: list[Kind] = [
+def audited_kinds(times: Times, arms: Audited) -> list[Kind]:
+    """Still and fresh forwards of the variant, and fresh ones of the baseline."""
+    return [
         (times.still, lambda: arms.variant_audit(fresh=False)),
         (times.fresh, lambda: arms.variant_audit(fresh=True)),
+        (times.baseline_fresh, lambda: arms.baseline_audit(fresh=True)),
     ]
-    return kinds if price is None else [*kinds, (times.baseline_fresh, lambda: price.baseline_audit(fresh=True))]
 
 
-def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced, beside: bool = False) -> Times:
-    """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race. `beside`: the
-    baseline has fresh forwards too. Raises ArmError."""
+def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
+    """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race. Raises
+    ArmError."""
     times, bound = Times.none(raced), KEPT / 2
-    price = arms.price() if beside else None
-    kinds = audited_kinds(times, arms, price)
+    kinds = audited_kinds(times, arms)
     if raced.variant < PLAIN_S:
         kinds.append((times.plain, arms.variant))
     while len(times.still) < MOST_ROUNDS:
@@ -203,20 +192,18 @@ def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced, beside:
         bound = KEPT
     if times.keeps or not times.is_suspected(track.problem, track.gap):
         return times
-    return looked_at_beside(arms, track, step, raced, price)
+    return looked_at_beside(arms, track, step, raced)
 
 
-def looked_at_beside(arms: Audited, track: Track, step: LongStep, raced: Raced, price: Price | None) -> Times:
+def looked_at_beside(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
     """The same of a variant whose forwards take longer than in the race: with plain forwards and the baseline's by
     turns, since a device may have become slower after the race, or be faster later in the audit. Raises ArmError."""
     times = Times.none(raced)
-    step.go_on()
-    around = price or arms.price()
     kinds: list[Kind] = [
-        *audited_kinds(times, arms, price),
+        *audited_kinds(times, arms),
         (times.plain, arms.variant),
-        (times.baseline, around.baseline),
-        (times.baseline_still, lambda: around.baseline_audit(fresh=False)),
+        (times.baseline, arms.baseline),
+        (times.baseline_still, lambda: arms.baseline_audit(fresh=False)),
     ]
     while len(times.still) < MOST_ROUNDS:
         take(kinds, step)
@@ -225,32 +212,23 @@ def looked_at_beside(arms: Audited, track: Track, step: LongStep, raced: Raced, 
     return times
 
 
-def audit(
-    tracks: Tracks,
-    artifact: Artifact,
-    raced: Sequence[Raced],
-    conditions: Conditions,
-    say: Say,
-    beside: bool = False,
-) -> str | Fault:
-    """The audit on every problem: what it found, in words, or a fault of the variant. `raced`: on each of them.
-    `beside`: the baseline has fresh forwards too. Raises ArmError."""
+def audit(tracks: Tracks, artifact: Artifact, raced: Sequence[Raced], conditions: Conditions, say: Say) -> str | Fault:
+    """The audit on every problem: what it found, in words, or a fault of the variant. `raced`: on each of them. Raises
+    ArmError."""
     notes: list[str] = []
     for track, baseline, before in zip(tracks, conditions.baselines, raced, strict=True):
         step = LongStep(say, f"audit {track.problem}")
-        found = judged(track, artifact, baseline, before, step, beside)
+        found = judged(track, artifact, baseline, before, step)
         if isinstance(found, Fault):
             return found
         notes.append(f"{100 * median(found.kept):+.1f} %")
     return f"fresh inputs and poisoned outputs change the latency by {', '.join(notes)}"
 
 
-def judged(
-    track: Track, artifact: Artifact, baseline: str, raced: Raced, step: LongStep, beside: bool
-) -> Times | Fault:
+def judged(track: Track, artifact: Artifact, baseline: str, raced: Raced, step: LongStep) -> Times | Fault:
     """The audit on one problem."""
     arms = track.audit(artifact, baseline)
-    times = looked_at(arms, track, step, raced, beside)
+    times = looked_at(arms, track, step, raced)
     why = times.why(track.problem, track.gap)
     if why is not None:
         return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.memory", detail=why)

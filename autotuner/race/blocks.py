@@ -204,8 +204,8 @@ def take_clean(blocks: Blocks, count: int) -> None:
         blocks.take()
 
 
-def shortest_quarter(seconds: Sequence[float], waited: Sequence[float]) -> float:
+def shortest_quarter(seconds: Sequence[float], waited: Sequence[float] = ()) -> float:
     """The longest of the shortest quarter of samples, without what they waited: what disturbs most of them hides
     nothing there, and a single one that was faster than any other says nothing."""
-    own = sorted(without(each, lost) for each, lost in zip(seconds, waited, strict=True))
+    own = sorted(without(each, lost) for each, lost in zip(seconds, waited or [0.0] * len(seconds), strict=True))
     return own[(len(own) - 1) // 4]

@@ -63,9 +63,6 @@ class JudgeJob(Model):
         description="G6 before it is promoted; of a finalist in any case, and longer; of the one that is chosen as long"
         " as some seconds allow, and G8's check of memory where its tool is there",
     )
-    audited: bool = Field(
-        default=False, description="this build has passed an audit on these problems, which is not repeated"
-    )
     many_s: float = Field(default=10.0, description="seconds of launches, of the one that is chosen")
     fresh: bool = Field(default=False, description="in a process that has judged nothing before")
     sanitize: bool = Field(default=False, description="G8 too")
@@ -100,7 +97,7 @@ class RaceJob(Model):
     audits: bool = Field(
         default=False,
         description="the one variant goes through quick cases of the gate before the race, and is audited after it, in"
-        " the same process, the baseline beside it: one that is judged and one that is only timed cannot be told apart",
+        " the same process: one that is judged and one that is only timed cannot be told apart",
     )
     fresh: bool = Field(default=False, description="in a process that has judged nothing before")
 
@@ -214,26 +211,20 @@ def _audited_after(found: Heat, job: RaceJob, tracks: Tracks, say: Say) -> Heat:
     """The heat of one variant, with its audit; a fault that shows there is one of the heat."""
     say("audit")
     (artifact,), (us,) = job.artifacts, found.us
-    pairs = zip(us, found.baseline_us, strict=True)
-    check, fault = _audit(artifact, pairs, job.conditions, tracks, say, beside=True)
+    check, fault = _audit(artifact, zip(us, found.baseline_us, strict=True), job.conditions, tracks, say)
     if fault is not None:
         return found.model_copy(update={"faults": {0: fault}, "us": ((),), "audit": check})
     return found.model_copy(update={"audit": check})
 
 
 def _audit(
-    artifact: Artifact,
-    us: Iterable[tuple[Samples, Samples]],
-    conditions: Conditions,
-    tracks: Tracks,
-    say: Say,
-    beside: bool = False,
+    artifact: Artifact, us: Iterable[tuple[Samples, Samples]], conditions: Conditions, tracks: Tracks, say: Say
 ) -> tuple[CheckResult, Fault | None]:
     """What the audit found, as a check of the gate, and the variant's fault if it has one. `us`: samples of the race,
-    microseconds, of the variant and of the baseline for each problem. `beside`: as `audit` takes it."""
+    microseconds, of the variant and of the baseline for each problem."""
     started = time.monotonic()
     try:
-        found = audit(tracks, artifact, [Raced.of(*pair) for pair in us], conditions, say, beside)
+        found = audit(tracks, artifact, [Raced.of(*pair) for pair in us], conditions, say)
     except ArmError as error:
         found = error.fault
     fault, note = (found, None) if isinstance(found, Fault) else (None, found)
@@ -285,7 +276,7 @@ class _Judging:
         if isinstance(measured, Fault):
             return self._end(measured.verdict, fault=measured)
         levels = self._levels(measured)
-        if any(level != "sanitize" for level in levels) and not self._job.audited:
+        if "soak" in levels:  # finalists are audited after each heat
             fault = self._audit(measured)
             if fault is not None:
                 return self._end(fault.verdict, fault=fault)
@@ -331,8 +322,8 @@ class _Judging:
         return measured
 
     def _audit(self, measured: Measurement) -> Fault | None:
-        """Before a variant becomes the incumbent, and of finalists: does it compute while it is timed? A pass goes into
-        the report; a fault drops the times."""
+        """Before a variant becomes the incumbent: does it compute while it is timed? A pass goes into the report; a
+        fault drops the times."""
         job = self._job
         us = [(timing.variant_us, timing.baseline_us) for timing in measured.timings]
 

@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, Field
 from autotuner.values.gate_report import CheckResult, GateReport, ReferenceCheck
 from autotuner.values.model import Model
 from autotuner.values.problem import Problem
-from autotuner.values.ratio import LogRatio, speedup_of, weighted
+from autotuner.values.ratio import LogRatio, quoted, speedup_of, weighted
 from autotuner.values.variant import Value, Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
@@ -256,6 +256,17 @@ class Outcome(Model):
         default=None, description="by the clock of the builder's machine; None: nothing was built"
     )
     stderr_tail: str = ""
+
+    def line(self, baseline: str, beside: str = "") -> str:
+        """It in one line, for who follows a sweep. `beside`: what is to stand behind its speedup."""
+        if self.measurement is not None:
+            note = "" if self.verdict == Verdict.MEASURED else f" ({self.verdict.words})"
+            found = f"{quoted(self.measurement.speedup, False, baseline)}{beside}"
+            return f"{found}, {self.measurement.variant_us:.1f} us{note}  {self.variant}"
+        why = f" {self.fault.code}" if self.fault else ""
+        if self.fault is not None and not self.verdict.judges:  # not the variant's: a person can help
+            why += f" ({self.fault.detail.partition(chr(10))[0]})"
+        return f"{self.verdict.words}{why}  {self.variant}"
 
     @property
     def objective(self) -> float:

@@ -148,7 +148,8 @@ class Progress:
         leads, self._best = best < self._best, best
         if leads or self._is_news(outcome) or not self._foot.is_live:
             style = "green" if leads else "red" if not outcome.verdict.has_latency else ""
-            line = f"[{event.judged}/{self._trials}] trial {event.number}: {_line(outcome, self._baseline)}"
+            held_up = "" if outcome.measurement is None else held_up_words(outcome.measurement)
+            line = f"[{event.judged}/{self._trials}] trial {event.number}: {outcome.line(self._baseline, held_up)}"
             self._foot.say(line, style)
         if not self._foot.is_live and (event.judged % 10 == 0 or event.judged in EARLY):
             self._say(self._summary())
@@ -229,16 +230,3 @@ def costs(outcome: Outcome) -> tuple[float, float, bool]:
     busy = sum(seconds for stage, seconds in outcome.seconds.items() if stage != "build")
     promoted = outcome.verdict == Verdict.MEASURED and outcome.measurement is not None and outcome.measurement.promoted
     return busy, outcome.seconds.get("build", 0.0), promoted
-
-
-def _line(outcome: Outcome, baseline: str) -> str:
-    """A judged variant in one line."""
-    if outcome.measurement is not None:
-        note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict.words})"
-        micros, held_up = outcome.measurement.variant_us, held_up_words(outcome.measurement)
-        found = quoted(outcome.measurement.speedup, False, baseline)
-        return f"{found}{held_up}, {micros:.1f} us{note}  {outcome.variant}"
-    why = f" {outcome.fault.code}" if outcome.fault else ""
-    if outcome.fault is not None and not outcome.verdict.judges:  # not the variant's: a person can help
-        why += f" ({outcome.fault.detail.partition(chr(10))[0]})"
-    return f"{outcome.verdict.words}{why}  {outcome.variant}"

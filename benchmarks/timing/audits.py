@@ -133,7 +133,7 @@ def built_in_turn(bench: Workbench, points: Sequence[int]) -> Iterator[tuple[int
 
 def raced_before(arms: Audited) -> Raced:
     """By the shortest of some plain forwards of each side."""
-    other = arms.price().baseline
+    other = arms.baseline
     variant, baseline = zip(*((arms.variant(), other()) for _ in range(RACED)), strict=True)
     return Raced(min(variant), min(baseline))
 

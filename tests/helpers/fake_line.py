@@ -15,7 +15,7 @@ from pydantic import Field
 from autotuner.gate.cases import Case
 from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
-from autotuner.race.arms import Audited, Clocks, Price, Tracks
+from autotuner.race.arms import Audited, Clocks, Tracks
 from autotuner.run.line import Passed
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
@@ -247,8 +247,8 @@ class FakeTrack:
             _Device(self._device.deviations, self._device.seed),
         )
         calm = Truth(us=self._baseline_us)
-        price = Price(FakeArm(device, calm), FakeAuditArm(device, calm))
-        return Audited(FakeArm(device, variant), FakeAuditArm(device, variant), lambda: price)
+        sides = FakeArm(device, calm), FakeAuditArm(device, calm)
+        return Audited(FakeArm(device, variant), FakeAuditArm(device, variant), *sides)
 
     def throttled(self) -> str | None:
         return self._device.throttled()

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.race.arms import Arm, AuditArm, Audited, Price
+from autotuner.race.arms import Audited
 from autotuner.race.audit import MOST_ROUNDS, ROUNDS, Raced, Times, audit, looked_at
 from autotuner.race.blocks import LongStep
 from autotuner.race.race import measure
@@ -64,11 +64,11 @@ class Scripted:
     def variant_audit(self, fresh: bool) -> float:
         return self._sample("fresh" if fresh else "still")
 
-    def price(self) -> Price:
-        def audited(fresh: bool) -> float:
-            return self._sample("baseline fresh" if fresh else "baseline still")
+    def baseline(self) -> float:
+        return self._sample("baseline")
 
-        return Price(*cast(tuple[Arm, AuditArm], (lambda: self._sample("baseline"), audited)))
+    def baseline_audit(self, fresh: bool) -> float:
+        return self._sample("baseline fresh" if fresh else "baseline still")
 
 
 def test_a_disturbance_in_the_first_look_acquits_nobody() -> None:
@@ -97,9 +97,9 @@ def shown(seconds: Callable[[str, int], float]) -> tuple[int, Times]:
 OF_A_MS = Raced(1e-3, 1e-3)
 
 
-def looked(arms: Scripted, raced: Raced = OF_A_MS, beside: bool = False) -> Times:
+def looked(arms: Scripted, raced: Raced = OF_A_MS) -> Times:
     track = FakeLine(lambda _: Truth(us=1000)).tracks(CONDITIONS)[0]
-    return looked_at(cast(Audited, arms), track, LongStep(lambda _: None, "audit"), raced, beside)
+    return looked_at(cast(Audited, arms), track, LongStep(lambda _: None, "audit"), raced)
 
 
 @pytest.mark.parametrize("round_s", [0.0, math.inf])
@@ -160,7 +160,7 @@ def test_who_is_slow_wherever_he_is_audited_is_accused_beside_a_baseline() -> No
 
 
 @pytest.mark.parametrize("copies", [0.0, 2e-3])
-def test_in_finals_the_baseline_has_inputs_that_no_launch_had(copies: float) -> None:
+def test_the_baseline_has_inputs_that_no_launch_had(copies: float) -> None:
     """Whoever slows the baseline where it is called again and again has its lead there alone. `copies`: seconds that
     refills add, which are in no fresh forward's own time."""
 
@@ -169,7 +169,7 @@ def test_in_finals_the_baseline_has_inputs_that_no_launch_had(copies: float) -> 
             own = baseline if kind == "baseline fresh" else 2e-3 if kind.startswith("baseline") else 1e-3
             return own + (copies if kind.endswith(("still", "fresh")) else 0.0)
 
-        return looked(Scripted(seconds), Raced(1e-3, 2e-3), beside=True).why(PROBLEM, GAP)
+        return looked(Scripted(seconds), Raced(1e-3, 2e-3)).why(PROBLEM, GAP)
 
     found = of(1e-3)
     assert found is not None
@@ -186,7 +186,7 @@ def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
     measured = measure(tracks, artifact, None, CONDITIONS, lambda _: None)
     assert isinstance(measured, Measurement)
     raced = [Raced.of(timing.variant_us, timing.baseline_us) for timing in measured.timings]
-    return audit(tracks, artifact, raced, CONDITIONS, lambda _: None, beside=True)
+    return audit(tracks, artifact, raced, CONDITIONS, lambda _: None)
 
 
 def test_nobody_who_keeps_nothing_is_accused() -> None:

@@ -23,7 +23,7 @@ from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, truth
 from autotuner.ops.tensors import DTYPES, on_threads
-from autotuner.race.arms import Audited, Price, Track
+from autotuner.race.arms import Audited, Track
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Ceilings, Say
 from autotuner.values.problem import Problem
@@ -67,12 +67,8 @@ class CpuTrack:
 
     def audit(self, artifact: Artifact, baseline: str) -> Audited:
         variant = self._raced[1] if self._raced and self._raced[0] == artifact.digest else self.variant(artifact)
-
-        def price() -> Price:
-            other = self.baseline(baseline)
-            return Price(other, of_baseline(other, variant))
-
-        return Audited(*of_variant(variant, self._judges.fresh), price)
+        other = self.baseline(baseline)
+        return Audited(*of_variant(variant, self._judges.fresh), other, of_baseline(other, variant))
 
     def throttled(self) -> None:
         """Nobody is asked: both sides are slowed alike."""

@@ -26,7 +26,7 @@ from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, compute_truth
 from autotuner.ops.tensors import DTYPES
-from autotuner.race.arms import Audited, Price, Track
+from autotuner.race.arms import Audited, Track
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Ceilings, Say
@@ -79,13 +79,9 @@ class CudaTrack:
         return self._again[1]
 
     def audit(self, artifact: Artifact, baseline: str) -> Audited:
-        variant = self.variant(artifact)
-
-        def price() -> Price:
-            other = self.baseline(baseline)
-            return Price(other, of_baseline(other, variant, self._sets))
-
-        return Audited(variant, of_variant(variant, self._sets, self._judges.fresh), price)
+        variant, other = self.variant(artifact), self.baseline(baseline)
+        audited = of_variant(variant, self._sets, self._judges.fresh)
+        return Audited(variant, audited, other, of_baseline(other, variant, self._sets))
 
     def throttled(self) -> str | None:
         return self._monitor.throttled()

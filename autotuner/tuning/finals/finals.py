@@ -19,7 +19,7 @@ from autotuner.tuning import optuna_marks
 from autotuner.tuning.finals import plan, standings
 from autotuner.tuning.finals.plan import PROVING, Number, Searched, contenders, searched
 from autotuner.tuning.finals.retrials import Retrials
-from autotuner.tuning.finals.rounds import Entrant, FinalRounds, audits_of, lineup_of
+from autotuner.tuning.finals.rounds import Entrant, FinalRounds, lineup_of
 from autotuner.values.errors import InputError
 
 Right = Mapping[Number, Searched]
@@ -77,10 +77,9 @@ class Finals:
         outcomes = {number: self._store.outcome(self._study, number) for number in numbers}
         jobs = [(BuildJob(variant=each.variant, conditions=trials.conditions), 0) for each in outcomes.values()]
         entrants: list[Entrant] = []
-        audits = audits_of(queries.all_finals(self._store, self._study))
         for number, result in zip(numbers, ask_all(trials.executor, jobs, trials.beat), strict=True):
             if isinstance(result, Built):
-                entrants.append(Entrant(number, outcomes[number], result, audits.get(result.artifact.digest)))
+                entrants.append(Entrant(number, outcomes[number], result))
             else:
                 self._trials.say(f"trial {number} cannot be built here and is left out")
         return entrants

@@ -90,5 +90,5 @@ def slower_beside(heat: Heat, witness: Heat) -> float:
 
 def _short(heat: Heat) -> list[float]:
     """Microseconds of the baseline, by its shorter samples; one a problem."""
-    waited = heat.baseline_waited_us or [[0.0] * len(us) for us in heat.baseline_us]
+    waited = heat.baseline_waited_us or [()] * len(heat.baseline_us)
     return [shortest_quarter(us, lost) for us, lost in zip(heat.baseline_us, waited, strict=True)]

@@ -6,9 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from autotuner.gate.recheck import AUDIT
 from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES
-from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Outcome, Stop
 from autotuner.values.ratio import LogRatio
 from autotuner.values.verdict import Verdict
@@ -19,7 +17,7 @@ TOP = 8
 """Best trials by the search's estimate that are always worth a place."""
 MOST = 32
 """Trials whose interval overlaps that of the best, at most, that are worth a place beside these."""
-AUDIT_SAMPLES = 24
+AUDIT_SAMPLES = 30
 """Samples that an audit takes about as long as."""
 STAYING = 3
 """Finalists that usually stay in the running after the first look."""
@@ -40,9 +38,8 @@ class FinalistCosts(NamedTuple):
     """Seconds that a finalist costs, about."""
 
     heat: float
+    """With the audit after it."""
     judging: float
-    audit: float = 0.0
-    """After each heat."""
 
 
 class Searched(NamedTuple):
@@ -134,13 +131,7 @@ def costs(outcome: Outcome) -> FinalistCosts:
     heat = START_S + took.get("measure", 0.0) * min(FINAL_BLOCKS / blocks, MOST_SCALED)
     check = took.get("check", 0.0)
     audit = took.get("measure", 0.0) * AUDIT_SAMPLES / _samples(outcome)
-    return FinalistCosts(heat, START_S + check + LONGER_SOAK * took.get("soak", check), audit)
-
-
-def audited(outcome: Outcome) -> CheckResult | None:
-    """The audit that it passed in the search, on every problem; None where there was none."""
-    checks = outcome.gate.checks if outcome.gate is not None else ()
-    return next((check for check in checks if check.code == AUDIT and check.status == "pass"), None)
+    return FinalistCosts(heat + audit, START_S + check + LONGER_SOAK * took.get("soak", check))
 
 
 def _samples(outcome: Outcome) -> int:
@@ -167,8 +158,8 @@ def as_many_as_fit(
 def needed_s(all_of_them: Sequence[FinalistCosts]) -> float:
     """Seconds of finals with these finalists, when as many stay in the running as usually do."""
     staying = sorted(all_of_them, reverse=True)[:STAYING]
-    rest = math.fsum((PROCESSES - FIRST) * (one.heat + one.audit) + one.judging for one in staying)
-    return math.fsum(FIRST * (one.heat + one.audit) for one in all_of_them) + rest
+    rest = math.fsum((PROCESSES - FIRST) * one.heat + one.judging for one in staying)
+    return math.fsum(FIRST * one.heat for one in all_of_them) + rest
 
 
 def by_merit(numbers: Sequence[Number], right: Mapping[Number, Searched]) -> tuple[Number, ...]:

@@ -91,15 +91,8 @@ class Retrials:
         pinned = {"baselines": found.baselines, "ceilings": found.ceilings}
         return replace(self, conditions=conditions.model_copy(update=pinned))
 
-    def judged(
-        self,
-        number: int,
-        built: Built,
-        is_chosen: bool = False,
-        audited: bool = False,
-    ) -> Outcome:
+    def judged(self, number: int, built: Built, is_chosen: bool = False) -> Outcome:
         """What the gate finds on fresh seeds, with a longer soak; with the longest where the trial is chosen.
-        `audited`: it has passed an audit.
 
         No latency of this race is used: the gate says the same on a busy machine. Raises InfrastructureError when the
         machine does not let it be judged.
@@ -109,7 +102,6 @@ class Retrials:
             built=built,
             conditions=self.conditions.model_copy(update=short),
             soak="chosen" if is_chosen else "finalist",
-            audited=audited,
             many_s=MANY * self.seconds,
             fresh=is_chosen,
         )

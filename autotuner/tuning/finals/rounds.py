@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from autotuner.race.audit import APART
 from autotuner.race.confirm import FIRST, PROCESSES, Bias, Standing, biases, confirm, process_values
 from autotuner.run.jobs import Built
-from autotuner.store import Finalist, FinalsRecord, FinalsResult, Lineup, Proof
+from autotuner.store import Finalist, FinalsResult, Lineup, Proof
 from autotuner.tuning.finals import plan
 from autotuner.tuning.finals.heats import FinalHeats
 from autotuner.tuning.finals.plan import PROVING, Number
@@ -37,14 +37,13 @@ PROVEN = (codes.MANY, codes.MEMORY)
 class Entrant:
     """A finalist that was built here, and what became of it so far."""
 
-    def __init__(self, number: Number, searched: Outcome, built: Built, audit: CheckResult | None = None) -> None:
-        """`audit`: that it passed in earlier finals of the study, where it did."""
+    def __init__(self, number: Number, searched: Outcome, built: Built) -> None:
         self.number, self.searched, self.built = number, searched, built
         self.digest = built.artifact.digest
-        self.heat_s, self.judging_s, self._audit_s = plan.costs(searched)
-        """Seconds of its last heat; before the first, as expected. And of the gate and the audit, as expected."""
-        self.audit = audit or (plan.audited(searched) if self.is_as_searched else None)
-        """That it passed in this study; None: it has none yet."""
+        self.heat_s, self.judging_s = plan.costs(searched)
+        """Seconds of its last heat; before the first, as expected. And of the gate, as expected."""
+        self.audit: CheckResult | None = None
+        """That it passed after its first heat."""
         self.heats = 0
         self.is_judged, self.is_out = False, False
 
@@ -53,11 +52,6 @@ class Entrant:
         """Whether it is the very binary that the search has judged."""
         artifact = self.searched.artifact
         return artifact is not None and artifact.digest == self.digest
-
-    @property
-    def next_s(self) -> float:
-        """Seconds of its next heat, as expected, with the audit after it."""
-        return self.heat_s + (0.0 if self.heats else self._audit_s)
 
     def finalist(self, slower_than: frozenset[Number]) -> Finalist:
         """As the store keeps it."""
@@ -172,7 +166,7 @@ class FinalRounds:
         return min(self._until, self._trials.until) - time.monotonic()
 
     def _round_s(self, running: Sequence[Entrant]) -> float:
-        return self._witness_s + math.fsum(entrant.next_s for entrant in running)
+        return self._witness_s + math.fsum(entrant.heat_s for entrant in running)
 
     def _round(self, running: Sequence[Entrant]) -> None:
         """One more process of each, in random order, after one of the baseline alone. All have the same inputs."""
@@ -279,7 +273,7 @@ class FinalRounds:
 
     def _passes(self, entrant: Entrant, is_chosen: bool = False) -> Outcome | None:
         """The outcome of one that passes the gate on fresh seeds; None of one that does not, and is out."""
-        outcome = self._trials.judged(entrant.number, entrant.built, is_chosen, audited=entrant.audit is not None)
+        outcome = self._trials.judged(entrant.number, entrant.built, is_chosen)
         if outcome.verdict.has_latency:
             return outcome
         assert outcome.fault is not None  # whatever has no latency has one
@@ -289,12 +283,6 @@ class FinalRounds:
     def _fails(self, entrant: Entrant, fault: Fault) -> None:
         entrant.is_out = True
         self._trials.refuse(entrant.number, fault, "in the finals", entrant.is_as_searched)
-
-
-def audits_of(records: Iterable[FinalsRecord]) -> dict[str, CheckResult]:
-    """The audits that finals have made, also those that did not come to an end, by artifact; those that passed."""
-    heats = (heat for record in records for heat in record.heats)
-    return {heat.entrants[0]: heat.audit for heat in heats if heat.audit is not None and not heat.faults}
 
 
 def lineup_of(entrants: Sequence[Entrant], known: Mapping[Number, frozenset[Number]]) -> tuple[Finalist, ...]:

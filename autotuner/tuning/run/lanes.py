@@ -117,7 +117,7 @@ class DeviceLanes:
         one; the number of the job."""
         conditions = lane.conditions_with(self.tie)
         built = Built(artifact=suspect, seconds=0.0)
-        job = JudgeJob(built=built, conditions=conditions, soak="chosen", audited=True, fresh=True)
+        job = JudgeJob(built=built, conditions=conditions, soak="chosen", fresh=True)
         return self._executor.submit(job, lane.number)
 
     def racing(self, number: int) -> DeviceLane | None:
