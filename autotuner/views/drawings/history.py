@@ -165,6 +165,6 @@ def overlaid(snapshots: Sequence[Snapshot], links: Links) -> Figure:
             )
             for each in found
         ]  # fmt: skip
-    heads = "study", "trial", "tried until then", f"speedup, {UNCONFIRMED}"
-    grid = Table.plain(heads, tuple(rows), frozenset({1, 2, 3}))
+    titles = "study", "trial", "tried until then", f"speedup, {UNCONFIRMED}"
+    grid = Table.plain(titles, tuple(rows), frozenset({1, 2, 3}))
     return Figure("best-both", "Best so far", BIASED, plot.svg.render(), grid)
