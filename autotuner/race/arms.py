@@ -93,6 +93,10 @@ class Track(Protocol):
     gap: float
     """Seconds by which what runs between two forwards may cost one implementation more than another."""
 
+    def another(self) -> Track | None:
+        """The same with its inputs at other addresses; None where one load of all arms says as much as several, or
+        there is no room."""
+
     def baseline(self, name: str) -> Arm:
         """The arm of a baseline. Raises RuntimeError when it does not take the problem, and InfrastructureError when
         the device has no memory left for it."""

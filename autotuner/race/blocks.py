@@ -104,6 +104,10 @@ class Blocks:
     def __len__(self) -> int:
         return len(self.seconds[0][0])
 
+    def go_on_with(self, tracks: Tracks, arms: Sequence[Sequence[Arm]]) -> None:
+        """The next blocks are of other loads of the same arms."""
+        self._tracks, self._arms = tracks, arms
+
     def take(self) -> None:
         """One more block. One in which the device throttled, or was shared, is taken again; a device that stays shared
         is timed as it is, and what the turns may have cost stands beside.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Sequence
 from statistics import median
+from typing import NamedTuple
 
 from autotuner.race.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.race.blocks import MOST_DISCARDED, Blocks, LongStep, take_clean
@@ -14,29 +16,61 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Heat, Say
 from autotuner.values.verdict import Fault
 
+LOADS = 4
+"""A short forward takes up to 1 % more or less as its tensors and its graph lie, from load to load of a process about
+as from process to process, at a tenth of the time."""
+LOAD_S = 0.25
+"""Where the blocks of one load take longer, it has the rest of them too."""
 
-def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: Conditions, say: Say) -> Heat:
+
+class _Load(NamedTuple):
+    """All arms, loaded in this process."""
+
+    tracks: Tracks
+    arms: dict[int, list[VariantArm]]
+    """Of those that can be launched, by place, one a problem."""
+    baselines: list[Arm]
+    faults: dict[int, Fault]
+    """Of the others."""
+
+    @property
+    def rows(self) -> list[Sequence[Arm]]:
+        """As `Blocks` takes them."""
+        return [self.baselines, *self.arms.values()]
+
+
+def heat(
+    tracks: Tracks,
+    artifacts: Sequence[Artifact],
+    count: int,
+    conditions: Conditions,
+    say: Say,
+    several: bool = False,
+) -> Heat:
     """`count` interleaved blocks of the baseline and all artifacts; one that is there twice is loaded twice. Without
-    artifacts no variant is loaded in this process.
+    artifacts no variant is loaded in this process. `several`: up to LOADS loads of all arms share the blocks, where the
+    device has another track of the one problem.
 
-    A variant that fails is left out, with its fault. Where something holds samples up, up to twice as many blocks are
-    taken, and those in which nothing was held up count if they are half of all. Raises Throttled.
+    A variant that fails is left out, with its fault; no further load follows. Where something holds samples up, up to
+    twice as many blocks are taken, and those in which nothing was held up count if they are half of all. Raises
+    Throttled.
     """
     draw = random.Random(conditions.seeds[0])
-    arms, baselines, faults = _entered(tracks, artifacts, conditions, draw, say)
-    step = LongStep(say, "racing")
-    blocks = Blocks(tracks, [baselines, *arms.values()], draw.randrange(2**31), step, max(count, MOST_DISCARDED))
-    take_clean(blocks, count)
-    for place, entrant in arms.items():
-        say(f"{codes.RECHECK} {artifacts[place].name}")
-        fault = next((found for arm in entrant if (found := arm.recheck()) is not None), None)
-        row = 1 + list(arms).index(place)
-        for problem, (track, arm) in enumerate(zip(tracks, entrant, strict=True)):
-            us = 1e6 * median(blocks.seconds_kept(row, problem))
-            is_cold = conditions.cache == "cold"
-            fault = fault or too_fast(track.problem, us, conditions.ceilings, is_cold) or clocks_disagree(arm)
-        if fault is not None:
-            faults[place] = fault
+    others = [tracks[0].another() for _ in range(LOADS - 1 if several and len(tracks) == 1 else 0)]
+    every = [tracks, *([other] for other in others if other is not None)]
+    held = [_loaded(tracks, artifacts, conditions, draw, say)]  # all stay: what comes later lies elsewhere
+    arms, faults, step = held[0].arms, held[0].faults, LongStep(say, "racing")
+    blocks = Blocks(tracks, held[0].rows, draw.randrange(2**31), step, max(count, MOST_DISCARDED))
+    for place, following in enumerate([*every[1:], None], 1):
+        is_last = _raced(blocks, place * count // len(every), count) or bool(faults)
+        faults |= _found(held[-1], blocks, artifacts, conditions, say, is_last)
+        if is_last or faults or following is None:
+            break
+        held.append(_loaded(following, artifacts, conditions, draw, say))
+        faults |= held[-1].faults
+        if faults:
+            break
+        blocks.go_on_with(following, held[-1].rows)
     baseline_us, *micros = [_micros(blocks.seconds_kept, arm, len(tracks)) for arm in range(len(arms) + 1)]
     baseline_lost, *lost = [_micros(blocks.waited_kept, arm, len(tracks)) for arm in range(len(arms) + 1)]
     rows, lost_rows = (dict(zip(arms, each, strict=True)) for each in (micros, lost))
@@ -52,6 +86,34 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: 
         faults=faults,
         discarded=blocks.discarded,
     )
+
+
+def _raced(blocks: Blocks, share: int, count: int) -> bool:
+    """Takes a load's share of the blocks, and all `count` where that takes long; whether it took all."""
+    began = time.monotonic()
+    take_clean(blocks, share)
+    if share < count and time.monotonic() - began <= LOAD_S:
+        return False
+    take_clean(blocks, count)
+    return True
+
+
+def _found(
+    load: _Load, blocks: Blocks, artifacts: Sequence[Artifact], conditions: Conditions, say: Say, is_last: bool
+) -> dict[int, Fault]:
+    """The faults that show after the blocks of a load. After the last one it is also asked whether a variant is faster
+    than any can be."""
+    faults: dict[int, Fault] = {}
+    for row, (place, entrant) in enumerate(load.arms.items(), 1):
+        say(f"{codes.RECHECK} {artifacts[place].name}")
+        fault = next((found for arm in entrant if (found := arm.recheck()) is not None), None)
+        for problem, (track, arm) in enumerate(zip(load.tracks, entrant, strict=True) if is_last else ()):
+            us = 1e6 * median(blocks.seconds_kept(row, problem))
+            is_cold = conditions.cache == "cold"
+            fault = fault or too_fast(track.problem, us, conditions.ceilings, is_cold) or clocks_disagree(arm)
+        if fault is not None:
+            faults[place] = fault
+    return faults
 
 
 def _micros(of: Callable[[int, int], list[float]], arm: int, problems: int) -> tuple[tuple[float, ...], ...]:
@@ -77,13 +139,11 @@ def variant_arms(tracks: Tracks, artifact: Artifact, step: LongStep, again: bool
     return arms
 
 
-def _entered(
+def _loaded(
     tracks: Tracks, artifacts: Sequence[Artifact], conditions: Conditions, draw: random.Random, say: Say
-) -> tuple[dict[int, list[VariantArm]], list[Arm], dict[int, Fault]]:
-    """The arms of those that can be launched, by place, one a problem; the baselines; and the faults of the others.
-
-    All are loaded in random order, the baselines too: where an arm's memory lies can make it some tenths of a per cent
-    faster or slower, and must not be the same in every process.
+) -> _Load:
+    """All are loaded in random order, the baselines too: where an arm's memory lies can make it some tenths of a per
+    cent faster or slower, and must not be the same in every process.
     """
     arms: dict[int, list[VariantArm]] = {}
     baselines: list[Arm] = []
@@ -100,4 +160,4 @@ def _entered(
         except ArmError as error:
             faults[place] = error.fault
         loaded.add(artifact.digest)
-    return arms, baselines, faults
+    return _Load(tracks, dict(sorted(arms.items())), baselines, faults)

@@ -43,6 +43,8 @@ class ForkServer:
         self.context: ForkServerContext = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(preload)
         self._start_s = start_s
+        with contextlib.suppress(OSError):  # it imports while its caller gets ready; `start` says what is wrong
+            forkserver.ensure_running()
 
     def start(self, process: ForkServerProcess) -> int:
         """Starts a process; the number of the server that did. Raises InfrastructureError when none can."""

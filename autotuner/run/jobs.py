@@ -193,7 +193,7 @@ def race(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
     say("measure")
     try:
         tracks = line.tracks(job.conditions)
-        found = heat(tracks, job.artifacts, job.blocks, job.conditions, say)
+        found = heat(tracks, job.artifacts, job.blocks, job.conditions, say, job.fresh)
     except (ArmError, Throttled) as error:
         return error.fault
     return _audited_after(found, job, tracks, say) if job.audits and not found.faults else found

@@ -34,7 +34,7 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.tuning import on_nodes
 from autotuner.values import config, program
 from autotuner.values.conditions import Conditions, fresh_seeds
-from autotuner.values.errors import InputError, SpaceError
+from autotuner.values.errors import InputError, SpaceError, ToolchainError
 from autotuner.values.outcome import Artifact, Device
 from autotuner.values.problem import Problem
 from autotuner.values.validation import no_such
@@ -59,6 +59,9 @@ EARLIER = {
     "rmsnorm_cpu_short": "rmsnorm_cpu",
 }
 """Names of spaces that kept results and older notes have, with the space that holds their points now."""
+
+STATISTICS = "scipy.special"
+"""What intervals come from: a process that judges needs it once, and imports it for half a second."""
 
 LEARNS = "evolution"
 """The sampler that learns from other studies."""
@@ -427,12 +430,11 @@ def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family) -> LocalE
     """Processes on this machine: a lane for each chosen device. Raises InputError when nothing can be kept, and
     ToolchainError where the compilers refuse what is nearly nothing."""
     require_cache()
-    require_compilers(toolchain)
     kind = DEVICES[chosen.device.backend]
     of_the_op = family.op.preload.get(kind.name, ()) if family.op is not None else ()
-    return LocalExecutor(
+    executor = LocalExecutor(
         LineFactory(chosen.device, toolchain, family),
-        preload=(kind.module, *program.modules(), *of_the_op),
+        preload=(kind.module, *program.modules(), *of_the_op, STATISTICS),
         builders=kind.builders(len(chosen.lanes)),
         overlap=kind.overlap,
         jobs_per_process=kind.jobs_per_process,
@@ -440,6 +442,12 @@ def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family) -> LocalE
         cage=CageParts.of(kind.cage, reads=(family.folder, *family.include_dirs, *_sources(family, kind.name))),
         who_disturbs=lambda: kind.who_disturbs(chosen),
     )
+    try:
+        require_compilers(toolchain)  # while the executor's server imports torch
+    except ToolchainError:
+        executor.close()
+        raise
+    return executor
 
 
 def _sources(family: Family, device: str) -> list[Path]:

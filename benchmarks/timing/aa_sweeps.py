@@ -102,6 +102,10 @@ class OneTrack:
         self._inner, self._one = inner, one
         self.problem, self.gap = inner.problem, inner.gap
 
+    def another(self) -> OneTrack | None:
+        inner = self._inner.another()
+        return None if inner is None else OneTrack(inner, self._one)
+
     def baseline(self, backend: str) -> Arm:
         return self._inner.variant(self._one)
 

@@ -226,13 +226,16 @@ class FakeAuditArm:
 class FakeTrack:
     """A problem on the fake device."""
 
-    gap = 1e-6
+    gap, has_room = 1e-6, False
 
     def __init__(
         self, problem: Problem, device: _Device, truth: Callable[[Variant], Truth], baseline_us: float
     ) -> None:
         self.problem = problem
         self._device, self._truth, self._baseline_us = device, truth, baseline_us
+
+    def another(self) -> FakeTrack | None:
+        return self if self.has_room else None
 
     def baseline(self, name: str) -> FakeArm:
         return FakeArm(self._device, Truth(us=self._baseline_us))

@@ -23,7 +23,7 @@ from autotuner.race.statistics import (
     trimmed_interval,
 )
 from autotuner.values.conditions import TIE
-from autotuner.values.outcome import Artifact, Measurement, Stop
+from autotuner.values.outcome import Artifact, Heat, Measurement, Stop
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.fake_line import Deviations, FakeArm, FakeTrack
 from tests.helpers.racing import fakes, race, raced, track
@@ -289,6 +289,33 @@ def test_a_heat_leaves_out_what_cannot_be_launched() -> None:
     assert [len(problems) for problems in found.us] == [1, 0, 1]
     assert median(found.us[2][0]) == pytest.approx(70, rel=0.02)
     assert len(found.baseline_us[0]) == 8
+
+
+def test_a_heat_of_one_problem_shares_its_blocks_out_to_several_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each load draws what it differs by, and is rechecked; where one is slow it has the rest of the blocks, and where
+    one fails there are no more."""
+    monkeypatch.setattr(FakeTrack, "has_room", True)
+    backend, artifacts, conditions = fakes([80], Deviations(process=0.02))
+    said: list[str] = []
+
+    def run() -> Heat:
+        return heat(backend.tracks(conditions), artifacts, 24, conditions, said.append, several=True)
+
+    found = run()
+    for us in (found.us[0][0], found.baseline_us[0]):
+        assert len(us) == 24
+        assert [len({*us[start : start + 6]}) for start in range(0, 24, 6)] == [1] * 4
+        assert len({*us}) == 4
+    assert sum(step.startswith("G7") for step in said) == 4
+    fault = Fault(verdict=Verdict.INCORRECT, code="G7.recheck", detail="no")
+    rechecks = iter([None, fault])
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeArm, "recheck", lambda _: next(rechecks))
+        failed = run()
+    assert failed.faults == {0: fault}
+    assert len(failed.baseline_us[0]) == 12
+    monkeypatch.setattr("autotuner.race.heat.LOAD_S", -1.0)
+    assert len({*run().baseline_us[0]}) == 1
 
 
 @pytest.mark.parametrize("every_s", [0.0, 3600.0])

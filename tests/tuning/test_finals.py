@@ -78,7 +78,7 @@ def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: St
     assert found.standing.processes == PROCESSES
     heats = Counter(heat.entrants for heat in found.heats)
     assert max(len(entrants) for entrants in heats) == 1  # nobody races beside another finalist
-    assert (heats[()], heats[leader.digest,]) == (PROCESSES, PROCESSES)
+    assert (heats[()], heats[leader.digest,]) == (1, PROCESSES)
     assert heats.total() < PROCESSES * len(found.finalists)  # who is far behind is dropped
     assert {len(blocks) for heat in found.heats for blocks in heat.baseline_us} == {FINAL_BLOCKS}
     ratios = {c.digest: c.log_ratio for c in found.standing.finalists}
@@ -101,7 +101,7 @@ def test_what_is_slower_than_sdpa_is_never_crowned(store: Store) -> None:
 
 
 class Unsound(FakeLine):
-    """Its fastest variant is right in the search and races in the long soak."""
+    """Its fastest variants are right in the search and race in the long soak."""
 
     def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         if passed is not None and passed.level == "finalist" and self._truth(artifact.variant).us < 45:
@@ -111,17 +111,21 @@ class Unsound(FakeLine):
         return super().check(artifact, conditions, say, passed)
 
 
-def test_a_finalist_that_fails_the_gate_is_revoked_and_the_next_one_leads(store: Store) -> None:
+def test_a_finalist_that_ties_and_fails_the_gate_is_revoked(store: Store) -> None:
+    """The one to use has its gate with its proof, in a process of its own; the other one that may lead before that."""
+    seen: dict[str, int] = {}
+
     def truth(variant: Variant) -> Truth:
-        return Truth(us=40.0 if variant.digest == DEFAULT else 50.0)
+        return Truth(us=40.0 if seen.setdefault(variant.digest, len(seen)) < 2 else 50.0)
 
     study = swept(store, truth, 12)
     backend = Unsound(truth, deviations=DEVIATIONS)
     found = confirmed(store, study, InlineExecutor(backend, fresh=lambda: FakeLine(truth, deviations=DEVIATIONS)))
-    number = next(n for n, o in outcomes(store, study).items() if o.variant.digest == DEFAULT)
-    assert found.revoked == (number,)
+    fast = [n for n, o in outcomes(store, study).items() if seen[o.variant.digest] < 2]
+    (number,) = found.revoked
+    assert number in fast
     assert found.standing is not None
-    assert found.by_digest[found.standing.leader or ""].number != number
+    assert found.by_digest[found.standing.leader or ""].number in {*fast} - {number}
     record = queries.trial(store, study, number)
     assert record.revoked_reason is not None
     assert "G6.soak" in record.revoked_reason

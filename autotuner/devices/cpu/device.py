@@ -47,6 +47,9 @@ class CpuTrack:
         """The arm that was made last, by its artifact's digest, where its forwards are long: the audit after the race
         has it too."""
 
+    def another(self) -> None:
+        """Its samples are longer than what addresses cost."""
+
     def baseline(self, name: str) -> Arm:
         sets, baseline = self._sets, self._sets.op.tensors().BASELINES[name]
         forward, beside = baseline.forward(self.problem), Beside(baseline, sets)

@@ -37,7 +37,7 @@ class AuditArm:
         with device_faults():
             sets.restore()
             self._forward()
-            seconds = min(elapsed(self._forward) for _ in range(3))
+            seconds = min(elapsed(self._forward, behind=True) for _ in range(3))
             calls = buffers.most_calls(math.ceil(GRAPH_S / seconds))
             self._refills = Refills(sets.problem, buffers, sets.plain, calls)
             self._graph = made_at_rest(self._captured, own_work_s) if seconds < SINGLE_S else None
@@ -57,7 +57,7 @@ class AuditArm:
     def __call__(self, fresh: bool) -> float:
         with device_faults():
             self._refills.load(fresh)
-            seconds = self._singly() if self._graph is None else elapsed(self._graph.replay)
+            seconds = self._singly() if self._graph is None else elapsed(self._graph.replay, behind=True)
             self._sets.restore()
             return seconds / self._refills.calls
 

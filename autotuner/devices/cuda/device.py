@@ -38,6 +38,9 @@ PRODUCT_SIZES = (4096, 8192)
 COPY_BYTES = 1 << 30
 """Of the products and the copies that the ceilings are measured by."""
 
+ROOM = 8
+"""Another load of all arms is made where the device has room for its inputs that often."""
+
 LARGE_BYTES = 64 << 20
 """Truths above this size are computed anew: a float64 reference and its tolerances are quick on the device."""
 
@@ -63,6 +66,11 @@ class CudaTrack:
         self._alone = -LOOK_S
         """When the device was last seen not to be shared."""
         self._again: tuple[str, VariantArm] | None = None
+
+    def another(self) -> CudaTrack | None:
+        if ROOM * self._sets.bytes > torch.cuda.mem_get_info()[0]:
+            return None
+        return CudaTrack(self._sets.another(), self._judges, self._monitor)
 
     def baseline(self, name: str) -> BaselineArm:
         if name not in self._baselines:

@@ -59,6 +59,11 @@ class Rows:
         self._memory = torch.full((count, period // 2), PATTERN, dtype=torch.int16, device=like[0].device)
         self.count = count
 
+    @property
+    def bytes(self) -> int:
+        """Of all sets."""
+        return 2 * self._memory.numel()
+
     def words(self, place: int) -> Tensor:
         """The tensor of that place in every set, as words; (sets, words)."""
         start, stop = self._spans[place]
@@ -104,7 +109,7 @@ class InputSets:
     """
 
     def __init__(self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int) -> None:
-        self.cold = cache == "cold"
+        self.cold, self._cache_bytes = cache == "cold", cache_bytes
         count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
         self.problem, self.op, self.plain = problem, op_of(problem), inputs
         self.rows = Rows(count, inputs)
@@ -118,6 +123,15 @@ class InputSets:
 
     def __len__(self) -> int:
         return self.rows.count
+
+    @property
+    def bytes(self) -> int:
+        """Of the inputs, with room for as much."""
+        return 2 * self.rows.bytes + self.flush.numel()
+
+    def another(self) -> InputSets:
+        """The same inputs in other memory."""
+        return InputSets(self.problem, self.plain, "cold" if self.cold else "warm", self._cache_bytes)
 
     def renew(self) -> None:
         """Other inputs for every set."""
@@ -177,9 +191,17 @@ class Outputs:
         return torch.stack([(now[used] != then[used]).any() for now, then in pairs]).any()
 
 
-def elapsed(work: Callable[[], object]) -> float:
-    """Seconds between two events around the work."""
+BEHIND_CYCLES = 400_000
+"""Cycles of the clock, some 0.2 ms, for which one thread of the device spins before a sample. The host launches the
+sample meanwhile: else some hundredths of a sample of a millisecond are the launch of its graph, more where the host is
+slow or the graph has more forwards."""
+
+
+def elapsed(work: Callable[[], object], behind: bool = False) -> float:
+    """Seconds between two events around the work. `behind`: without what the host takes to launch it."""
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    if behind:
+        torch.cuda._sleep(BEHIND_CYCLES)
     before.record()
     work()
     after.record()
@@ -205,7 +227,7 @@ class GraphArm:
             self._graph.replay()
 
     def __call__(self) -> float:
-        return elapsed(self._graph.replay) / self.calls
+        return elapsed(self._graph.replay, behind=True) / self.calls
 
     def replay(self) -> None:
         """One untimed replay."""
@@ -240,7 +262,7 @@ def make_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
     once = torch.cuda.CUDAGraph()
     with torch.cuda.graph(once):  # a forward of many kernels would be timed at the speed of their launches
         forward(0)
-    seconds = min(elapsed(once.replay) for _ in range(3))
+    seconds = min(elapsed(once.replay, behind=True) for _ in range(3))
     return EventArm(forward, sets) if seconds >= SINGLE_S else GraphArm(forward, sets, seconds)
 
 

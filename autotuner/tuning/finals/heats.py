@@ -33,7 +33,7 @@ class FinalHeats:
         """`trials`: calibrated."""
         self._trials, self._conditions = trials, trials.conditions
         self._witness: Heat | None = None
-        """The last one with these inputs."""
+        """The last one."""
 
     def draw(self, seeds: tuple[int, int, int, int]) -> None:
         """The inputs of the next heats are drawn from these seeds."""

@@ -81,7 +81,6 @@ class FinalRounds:
         self._runner = FinalHeats(trials)
         self._proving_s = PROVING * trials.seconds
         """Kept for the gate on the one that is chosen."""
-        self._witness_s = plan.START_S
         self._judged_s = 0.0
         """Seconds that the gate took the last time."""
         self._proofs: dict[str, Proof] = {}
@@ -166,10 +165,11 @@ class FinalRounds:
         return min(self._until, self._trials.until) - time.monotonic()
 
     def _round_s(self, running: Sequence[Entrant]) -> float:
-        return self._witness_s + math.fsum(entrant.heat_s for entrant in running)
+        return math.fsum(entrant.heat_s for entrant in running)
 
     def _round(self, running: Sequence[Entrant]) -> None:
-        """One more process of each, in random order, after one of the baseline alone. All have the same inputs."""
+        """One more process of each, in random order, the first time after one of the baseline alone. All have the same
+        inputs."""
         number = min(entrant.heats for entrant in running) + 1
         count = f"{len(running)} finalists" if len(running) > 1 else f"trial {running[0].number}"
         expected = (PROCESSES - number + 1) * self._round_s(running) + self._gates_s()
@@ -177,9 +177,8 @@ class FinalRounds:
         said = f"process {number} of {PROCESSES}: {count}, each alone beside the baseline"
         self._trials.say(said, left)
         self._runner.draw(fresh_seeds())
-        started = time.monotonic()
-        self._record(self._runner.witness())
-        self._witness_s = time.monotonic() - started
+        if not self._heats:
+            self._record(self._runner.witness())
         for entrant in random.sample(running, len(running)):
             self._heat(entrant)
 
@@ -221,8 +220,10 @@ class FinalRounds:
     # The gate ---------------------------------------------------------------------------------------------------
 
     def _unjudged(self) -> list[Entrant]:
-        """Those who may still lead and have not been judged here; the fastest first."""
-        return [entrant for entrant in self._tied() if not entrant.is_judged]
+        """Those who may still lead and have not been judged here, but for the one to use, whose proof begins with the
+        whole gate; the fastest first."""
+        chosen = self._chosen()
+        return [entrant for entrant in self._tied() if not entrant.is_judged and entrant is not chosen]
 
     def _judge(self, entrant: Entrant) -> None:
         """The gate on fresh seeds, with a longer soak."""
@@ -263,7 +264,7 @@ class FinalRounds:
         use = "the one to use" if entrant is chosen else "the best on a problem"
         said = f"judging trial {entrant.number}, {use}, through as many launches as fit in some seconds"
         self._trials.say(said, min(self._proving_s, max(0.0, self._left_s())))
-        started = time.monotonic()
+        started, entrant.is_judged = time.monotonic(), True
         outcome = self._passes(entrant, is_chosen=True)
         self._proof_s = time.monotonic() - started
         if outcome is not None:
