@@ -251,7 +251,12 @@ def shared_object(
         run_compiler(command, private, (*files, *toolchain.include_dirs))
         folder.mkdir(parents=True, exist_ok=True)
         final = folder / f"{hashlib.sha256(made.read_bytes()).hexdigest()}.o"
-        made.replace(final)
+        try:  # what another one has made meanwhile stays: a linker's cage may be open for that very file
+            os.link(made, final)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            made.replace(final)
     return final
 
 

@@ -26,7 +26,7 @@ KILLED = re.compile(r"Killed signal terminated program|died due to signal 9")
 """What g++ and nvcc print when a part of them was killed."""
 BY_SIGKILL = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """How a compiler that was killed itself ends, as a child of this process and as one of a shell."""
-ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
+ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition|ld: cannot")
 """What the line of a compiler's or linker's first error contains."""
 
 SYSTEM = (

@@ -9,14 +9,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge import build as building
 from autotuner.forge import compiling
-from autotuner.forge.build_inputs import BuildInputs
+from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding
 from autotuner.forge.family import ABI_VERSION, Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.values import config
@@ -33,6 +37,29 @@ pytestmark = pytest.mark.timed
 @pytest.fixture
 def workshop(tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     return set_up(tmp_path, kernel_root, monkeypatch)
+
+
+def test_what_two_builders_make_at_once_is_one_file(
+    tmp_path: Path, toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A linker may read that very file: under the path of one that took its place it would be refused."""
+    monkeypatch.setenv(config.CACHE, str(tmp_path))
+    together, real = threading.Barrier(2), compiling.run_compiler
+
+    def compile_together(*arguments: Any) -> str:
+        said = real(*arguments)
+        together.wait(60)
+        return said
+
+    def made(delay_s: float) -> tuple[Path, int]:
+        time.sleep(delay_s)
+        path = building.shared_object(toolchain, binding(), (abi_dir(),))
+        return path, path.stat().st_ino
+
+    monkeypatch.setattr(building, "run_compiler", compile_together)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(made, (0.0, 0.1))
+    assert one == other == (one[0], one[0].stat().st_ino)
 
 
 # Identity ---------------------------------------------------------------------------------------------------------

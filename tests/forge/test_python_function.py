@@ -13,6 +13,9 @@ import pytest
 
 import autotuner
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.probe import CudaFacts, probe
+from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
@@ -23,7 +26,7 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from tests.helpers import preload
 from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_line
+from tests.helpers.lines import cpu_line, cuda_line
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=33, seq_k=64, head_dim=64, dtype="float32", causal=True)
 CONDITIONS = Conditions(
@@ -72,6 +75,23 @@ def test_a_wrong_one_is_rejected_with_what_it_did(judges: LocalExecutor, wrong: 
     assert fault is not None
     assert fault.code.startswith(code)
     assert said in fault.detail
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("wrong", "code"), [("nothing", None), ("is_a_view", "G1.status"), ("ignores_the_mask", "G2.T1")]
+)
+def test_on_a_gpu_the_same_checks_judge_it(family: Family, wrong: str, code: str | None) -> None:
+    found = probe()
+    assert isinstance(found, CudaFacts), found
+    device = CudaToolchain.discover(architecture(f"sm_{found.sm}"))
+    problem = PROBLEM.model_copy(update={"dtype": "bfloat16"})
+    artifact = build(family, variant(wrong).model_copy(update={"backend": "cuda"}), problem, device)
+    assert isinstance(artifact, Artifact), artifact
+    conditions = CONDITIONS.model_copy(update={"problems": (problem,)})
+    report = cuda_line(device, family)().check(artifact, conditions, lambda _: None)
+    assert (report.fault and report.fault.code) == code, report.fault
+    assert ("G4.capture" in [check.code for check in report.checks]) == (code is None)
 
 
 def test_each_point_is_a_program_of_its_own_and_so_is_each_source(

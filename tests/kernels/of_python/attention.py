@@ -27,9 +27,9 @@ def attention(
 def rows(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, count: int) -> Tensor:
     found = []
     for begin in range(0, query.shape[2], count):
-        scores = query[:, :, begin : begin + count] * query.shape[3] ** -0.5 @ key.transpose(2, 3)
+        scores = query[:, :, begin : begin + count].float() * query.shape[3] ** -0.5 @ key.transpose(2, 3).float()
         if is_causal:
-            row = torch.arange(begin, begin + scores.shape[2])[:, None]
-            scores = scores.masked_fill(torch.arange(key.shape[2]) > row, -torch.inf)
-        found.append(torch.softmax(scores, 3) @ value)
+            row = torch.arange(begin, begin + scores.shape[2], device=query.device)[:, None]
+            scores = scores.masked_fill(torch.arange(key.shape[2], device=query.device) > row, -torch.inf)
+        found.append((torch.softmax(scores, 3) @ value.float()).to(query.dtype))
     return torch.cat(found, 2)
