@@ -44,6 +44,13 @@ class Arm(NamedTuple):
     """Whether every point was asked for."""
     hoped: float = math.inf
     """The lowest objective that another study has measured in it, which says where to begin."""
+    rank: int = 0
+    """Where to begin without that: its place by how fast its first points are, 0 for the fastest."""
+
+    @property
+    def turn(self) -> tuple[float, ...]:
+        """Sorts the branches of a rung that is not full: the smallest is drawn from next."""
+        return self.asked, self.best, self.hoped, self.rank
 
 
 class Dropped(NamedTuple):
@@ -70,7 +77,7 @@ def chosen(arms: Sequence[Arm]) -> int:
     for rung in rungs():
         short = [place for place in inside if arms[place].asked < rung.draws]
         if short:
-            return min(short, key=lambda place: (arms[place].asked, arms[place].best, arms[place].hoped))
+            return min(short, key=lambda place: arms[place].turn)
         inside = kept(arms, inside, rung) or inside  # the best of all may be exhausted
     raise AssertionError("there is always another rung")
 

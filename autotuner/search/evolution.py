@@ -32,10 +32,10 @@ class Drawn(NamedTuple):
     objectives: NDArray[np.float64]
     completed: Indices
 
-    def arm(self, exhausted: bool = False, hoped: float = np.inf) -> Arm:
+    def arm(self, exhausted: bool = False, hoped: float = np.inf, rank: int = 0) -> Arm:
         """The branch as an arm of the bandit."""
         best = float(np.nanmin(self.objectives[self.completed], initial=np.inf))
-        return Arm(len(self.indices), len(self.completed), best, exhausted, hoped)
+        return Arm(len(self.indices), len(self.completed), best, exhausted, hoped, rank)
 
 
 def drawn_by_branch(space: Space, seen: Seen) -> list[Drawn]:
@@ -51,9 +51,9 @@ def drawn_by_branch(space: Space, seen: Seen) -> list[Drawn]:
 class EvolutionarySampler(PointSampler):
     """Evolution over the enumerated valid points, no point asked for twice, in each branch of the space by itself.
 
-    The first proposal of a study that knows nothing else is the default point; then branches.py says which branch the
-    next point is of, and its `BranchSearch` which one. The proposals depend on the space, the seed, the settings and
-    the order in which the trials ended.
+    The first proposal of a study that knows nothing else is the default point; with first points it is of the branch
+    whose are the fastest. Then branches.py says which branch the next point is of, and its `BranchSearch` which one.
+    The proposals depend on the space, the seed, the settings and the order in which the trials ended.
     """
 
     def __init__(self, space: Space, seed: int, settings: SearchSettings = DEFAULT) -> None:
@@ -72,8 +72,8 @@ class EvolutionarySampler(PointSampler):
         first = self._space.first
         drawn = drawn_by_branch(self._space, seen)
         arms = [
-            draws.arm(bool(asked[first[place] : first[place + 1]].all()), self._searches[place].hoped)
-            for place, draws in enumerate(drawn)
+            draws.arm(bool(asked[first[place] : first[place + 1]].all()), search.hoped, search.rank)
+            for place, (draws, search) in enumerate(zip(drawn, self._searches, strict=True))
         ]
         place = chosen(arms)
         mine = asked[first[place] : first[place + 1]]
@@ -91,8 +91,11 @@ class EvolutionarySampler(PointSampler):
         if self._more is None:
             found, hints = study.user_attrs.get(KNOWN_POINTS), np.array(study.user_attrs.get(HINTS, ()), dtype=np.int64)
             self._more = found is not None or len(hints) > 0
-            for (place, _, inside), search in zip(self._space.parts(hints), self._searches, strict=True):
+            default = self._space.default_index
+            for (place, mine, inside), search in zip(self._space.parts(hints), self._searches, strict=True):
                 search.hints = inside
+                begins = self._space.first[place] <= default < self._space.first[place + 1]
+                search.rank = int(mine.argmax()) if mine.any() else len(hints) + (not begins)
                 if found is not None:
                     first = self._space.first[place : place + 2]
                     search.learn_of(KnownPoints.model_validate(found).of_range(*first))
@@ -115,6 +118,8 @@ class BranchSearch:
         self._warm = False
         self.hoped = np.inf
         """The lowest objective that is known of another study."""
+        self.rank = 0
+        """Its place among the branches by what is known before anything was judged."""
         self.hints: Indices = np.empty(0, dtype=np.int64)
         """Points that were the fastest at similar problems, the most similar first."""
         self._near: dict[int, Indices] = {}

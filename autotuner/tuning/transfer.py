@@ -170,16 +170,23 @@ def elites(store: Store, study: str, space: Space) -> Iterator[dict[str, Value]]
 
 def first_points(space: Space, folder: Path, others: bool = False) -> tuple[int, ...]:
     """The places in `space` of what the kernel family in a folder ships for the problems that are nearest to its own:
-    HINTED of each branch, the nearest first; with `others` none of the class of its own problems. What cannot be
-    moved onto the space is left out. Raises KernelError for a file that is wrong.
+    HINTED of each branch, the nearest first, and the branch first whose are the fastest; with `others` none of the
+    class of its own problems. What cannot be moved onto the space is left out. Raises KernelError for a file that is
+    wrong.
     """
     shipped = read_first_points(folder, space.file.backend, space.file.problems[0].op)
-    found: list[int] = []
+    found: list[dict[int, float]] = []
     for branch in space.branches:
-        ranked = nearest(shipped.get(branch.impl, ()), space.file.problems, others)
-        moved = (mapped({**each.on(space.facts), "IMPL": branch.impl}, space) for each in ranked)
-        found += islice(dict.fromkeys(place for place in moved if place is not None), HINTED)
-    return tuple(found)
+        speedups: dict[int, float] = {}
+        for each in nearest(shipped.get(branch.impl, ()), space.file.problems, others):
+            place = mapped({**each.on(space.facts), "IMPL": branch.impl}, space)
+            if place is not None:
+                speedups.setdefault(place, each.speedup)
+            if len(speedups) == HINTED:
+                break
+        found.append(speedups)
+    found.sort(key=lambda speedups: -max(speedups.values(), default=0.0))
+    return tuple(place for speedups in found for place in speedups)
 
 
 # Points ----------------------------------------------------------------------------------------------------------

@@ -81,6 +81,17 @@ def test_the_draws_of_a_branch_begin_with_its_first_points() -> None:
     assert {*firsts.values()} <= begun
 
 
+def test_a_search_begins_with_the_implementation_whose_first_points_are_the_fastest() -> None:
+    """`mma` stands first, and before these `scalar` came second."""
+    space = space_of("(1,32,2048,128) float16 causal")
+    hints = first_points(space, SDPA)
+    study, _ = study_of(0, space)
+    study.set_user_attr(HINTS, list(hints))
+    begun = [ask(study, space)[1]["IMPL"] for _ in space.branches]
+    assert begun[0] == "wgmma"
+    assert begun[-1] == "scalar"
+
+
 def test_a_file_that_is_wrong_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text('[[cuda.mma]]\nproblem = "(1,2) float16"\ndevice = "x"\nspeedup = 1.0\npoint = {}\n')
     with pytest.raises(KernelError, match=r"first_points\.toml: cuda\.mma\[0\]: problem"):

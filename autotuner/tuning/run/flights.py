@@ -94,10 +94,10 @@ class Flights:
     def feed(self) -> Iterator[Landed]:
         """Hands built variants to the devices, no sooner than these need them: whatever is known by then counts.
 
-        A program that was measured is not measured again: its outcome is given here. One that is being judged is waited
-        for.
+        In the order in which they were proposed: what builds fastest is often the slowest. A program that was measured
+        is not measured again: its outcome is given here. One that is being judged is waited for.
         """
-        waiting, self._built = self._built, []
+        waiting, self._built = sorted(self._built, key=lambda each: each[0].trial.number), []
         for flight, built in waiting:
             program = built.artifact.program_hash
             original = self._outcomes.measured(program)
@@ -137,7 +137,7 @@ class Flights:
             raise InfrastructureError(f"a variant's job gave no outcome: {result}")
         if flight.built is not None and flight.incumbent is not None and lost_in_its_race(result):
             self.suspect(flight.incumbent, lane)
-            self._built.insert(0, (Flight(flight.trial, flight.variant, again=True), flight.built))
+            self._built.append((Flight(flight.trial, flight.variant, again=True), flight.built))
             return None
         return Landed(flight.trial, result, lane)
 
