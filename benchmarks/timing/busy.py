@@ -1,8 +1,8 @@
 """What a busy machine costs an answer: the same command on a quiet machine, and beside as many busy loops as CPUs.
 
-    python -m benchmarks.timing.busy [--space sdpa_cpu_small] [--runs 20] [--minutes 3] [--json PATH] [--hold]
+    python -m benchmarks.timing.busy [--problem "(1,4,128,64) float32 full"] [--runs 20] [--minutes 3] [--json PATH] [--hold]
 
-Each run is `autotuner tune SPACE --minutes M --cold` in a store of its own, with another seed. The truth of each winner
+Each run is `autotuner tune --problem P --minutes M --cold` in a store of its own, with another seed. The truth of each winner
 is measured at the end, on the quiet machine: its ratio to the baseline in three fresh processes. Nothing else may run
 here.
 
@@ -73,10 +73,10 @@ class Run(NamedTuple):
         return max(0.0, self.speedup.low / self.truth - 1, self.truth / self.speedup.high - 1)
 
 
-def tuned(space: str, minutes: float, seed: int, is_busy: bool, folder: Path) -> Run:
+def tuned(problem: str, minutes: float, seed: int, is_busy: bool, folder: Path) -> Run:
     """One run of the command."""
-    words = [sys.executable, "-m", "autotuner", "tune", space, "--minutes", str(minutes), "--trials", "100000"]
-    words += ["--cold", "--seed", str(seed), "--store", str(folder / "studies.db"), "--out", str(folder / "best.json")]
+    words = [sys.executable, "-m", "autotuner", "tune", "sdpa_cpu", "--problem", problem, "--minutes", str(minutes)]
+    words += ["--trials", "100000", "--cold", "--seed", str(seed), "--store", str(folder / "studies.db"), "--out", str(folder / "best.json")]
     with disturbed("cpu", LONG_S, 0.0) if is_busy else nullcontext():
         began = time.monotonic()
         done = subprocess.run(words, capture_output=True, text=True)
@@ -142,7 +142,7 @@ def unmet(runs: list[Run], minutes: float) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--space", default="sdpa_cpu_small", help="a shipped space for a CPU, or a file")
+    parser.add_argument("--problem", default="(1,4,128,64) float32 full", help="of attention, on the CPU")
     parser.add_argument("--runs", type=int, default=20, help="of each kind")
     parser.add_argument("--minutes", type=float, default=3.0, help="of each run")
     parser.add_argument("--json", type=Path, metavar="PATH")
@@ -153,14 +153,14 @@ def main() -> None:
         for place in range(2 * options.runs):
             here = Path(folder) / str(place)
             here.mkdir()
-            runs.append(tuned(options.space, options.minutes, place // 2, place % 2 == 1, here))
+            runs.append(tuned(options.problem, options.minutes, place // 2, place % 2 == 1, here))
             print(json.dumps(runs[-1]._asdict(), default=vars), flush=True)
         runs = [with_truth(run, Path(folder) / str(place)) for place, run in enumerate(runs)]
     quiet, busy = ([run for run in runs if run.is_busy == each] for each in (False, True))
     document = {
         "command": command_line(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "space": options.space,
+        "problem": options.problem,
         "minutes": options.minutes,
         "quiet": summed(quiet),
         "busy": summed(busy),

@@ -304,3 +304,9 @@ def test_a_run_without_time_ends_what_an_earlier_one_left(store: Store) -> None:
         driver(store, simulated.backend()).run(budget)
         assert standings.summary(store, name).judged == judged
         assert [trial.number for trial in trials_of(store, name) if trial.state == TrialState.RUNNING] == []
+
+
+def test_what_was_proposed_first_is_judged_first_however_long_it_builds(store: Store) -> None:
+    heard: list[Event] = []
+    driver(store, simulated.backend(), heard.append, width=WIDE).run(Budget(trials=6))
+    assert next(event for event in heard if isinstance(event, Judged)).number == 0

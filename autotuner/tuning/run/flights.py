@@ -6,6 +6,7 @@ was measured meanwhile: then it shares that measurement.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -94,9 +95,11 @@ class Flights:
     def feed(self) -> Iterator[Landed]:
         """Hands built variants to the devices, no sooner than these need them: whatever is known by then counts.
 
-        In the order in which they were proposed: what builds fastest is often the slowest. A program that was measured
-        is not measured again: its outcome is given here. One that is being judged is waited for.
+        In the order in which they were proposed; while nothing leads, what was proposed before is waited for, as what
+        builds fastest is often the slowest. A program that was measured is not measured again: its outcome is given
+        here. One that is being judged is waited for.
         """
+        building = min(self.stages[0], default=math.inf)
         waiting, self._built = sorted(self._built, key=lambda each: each[0].trial.number), []
         for flight, built in waiting:
             program = built.artifact.program_hash
@@ -105,6 +108,8 @@ class Flights:
             lane = self._free(alone=incumbent is None)
             if original is not None:
                 yield Landed(flight.trial, _duplicate(built, original), self._lanes.first)
+            elif self._outcomes.opponent() is None and flight.trial.number > building:
+                self._built.append((flight, built))
             elif lane is not None and all(each.program != program for each in self._under_way.values()):
                 best = incumbent.artifact if incumbent is not None else None
                 ratios = () if best is None else self._outcomes.opponent_ratios()
