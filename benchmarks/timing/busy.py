@@ -1,10 +1,11 @@
 """What a busy machine costs an answer: the same command on a quiet machine, and beside as many busy loops as CPUs.
 
-    python -m benchmarks.timing.busy [--problem "(1,4,128,64) float32 full"] [--runs 20] [--minutes 3] [--json PATH] [--hold]
+    python -m benchmarks.timing.busy [--problem "(1,4,128,64) float32 full"] [--runs 20] [--minutes 3]
+        [--json PATH] [--hold]
 
-Each run is `autotuner tune --problem P --minutes M --cold` in a store of its own, with another seed. The truth of each winner
-is measured at the end, on the quiet machine: its ratio to the baseline in three fresh processes. Nothing else may run
-here.
+Each run is `autotuner tune --problem P --minutes M --cold` in a store of its own, with another seed. The truth of each
+winner is measured at the end, on the quiet machine: its ratio to the baseline in three fresh processes. Nothing else
+may run here.
 
 What must hold, of N quiet and N busy runs: the winner's interval covers the quiet ratio in 17 of 20 of each; a crown
 whose interval misses it by more than 5 % in no more than 2 of 20; each run ends within its minutes and 15 seconds, with
@@ -76,7 +77,8 @@ class Run(NamedTuple):
 def tuned(problem: str, minutes: float, seed: int, is_busy: bool, folder: Path) -> Run:
     """One run of the command."""
     words = [sys.executable, "-m", "autotuner", "tune", "sdpa_cpu", "--problem", problem, "--minutes", str(minutes)]
-    words += ["--trials", "100000", "--cold", "--seed", str(seed), "--store", str(folder / "studies.db"), "--out", str(folder / "best.json")]
+    words += ["--trials", "100000", "--cold", "--seed", str(seed)]
+    words += ["--store", str(folder / "studies.db"), "--out", str(folder / "best.json")]
     with disturbed("cpu", LONG_S, 0.0) if is_busy else nullcontext():
         began = time.monotonic()
         done = subprocess.run(words, capture_output=True, text=True)
