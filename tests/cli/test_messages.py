@@ -28,6 +28,12 @@ def test_what_is_said_is_what_was_kept(now: str) -> None:
     assert now.splitlines() == messages.FILE.read_text().splitlines()
 
 
+def test_every_question_has_an_answer(now: str) -> None:
+    answers = now.split("\nMistakes\n")[0].split("$ autotuner ")[1:]
+    assert len(answers) == len(messages.ANSWERS)
+    assert [answer for answer in answers if "[exit code " in answer] == []
+
+
 def test_every_mistake_is_answered_in_one_line_without_python(now: str) -> None:
     mistakes = now.split("\nMistakes\n")[1]
     for call in mistakes.split("$ autotuner ")[2:]:  # without a command the help is shown

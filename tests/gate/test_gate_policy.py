@@ -174,8 +174,7 @@ def test_an_own_case_can_reject(judge: Judge) -> None:
 
 @pytest.mark.slow
 def test_what_equals_baseline_needs_a_reason(judge: Judge) -> None:
-    usual = judge("systemic", "calls_sdpa", "float32", "")
-    assert (code(usual), usual.verdict) == ("G2.baseline", Verdict.IMPOSSIBLE)
+    """Without one it is a mutant (tests/mutants/expected.toml)."""
     reasoned = judge(
         "systemic", "calls_sdpa", "float32", '[gate]\nequals_baseline = "it is PyTorch itself, to compare"'
     )
@@ -212,11 +211,10 @@ def folder(accepted: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_looser_tolerance_accepts_what_is_rejected_otherwise(judge: Judge, accepted: Outcome) -> None:
+def test_a_looser_tolerance_accepts_what_is_a_mutant_otherwise(accepted: Outcome) -> None:
     assert accepted.verdict == Verdict.MEASURED, accepted.fault
     assert report(accepted).policy.looser == (SAID,)
     assert max(result.errors.worst_ratio for result in cases(accepted)) < 1
-    assert code(judge("numeric", "exp_degree_4", "float32", "")) == "G2.T1"
 
 
 def test_the_reason_is_in_the_export_and_shown_with_it(folder: Path) -> None:

@@ -188,6 +188,7 @@ def test_a_race_that_no_output_shows_is_found(name: str, kernel_root: Path, tool
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("body", ["", 'set -- -D_FORTIFY_SOURCE=2 "$@"'])
 def test_a_race_over_copied_memory_is_found(body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by a compiler that checks the sizes of copies, as those of some distributions do."""

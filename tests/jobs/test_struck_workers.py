@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from optuna.trial import TrialState
 from autotuner.store import Store, device_health, queries, sweeps
 from autotuner.values import config
 from autotuner.values.sweep import State
-from tests.helpers.chaos import DRAWN, GRACE_S, PLUGINS, Chaos, lay_out_drawn, recorded, require_whole
+from tests.helpers.chaos import DRAWN, PLUGINS, Chaos, lay_out_drawn, recorded, require_whole
 from tests.helpers.command_line import SPACE, lay_out
 from tests.helpers.processes import wait_for
 
@@ -67,24 +66,6 @@ def in_flight(folder: Path, number: int) -> list[int]:
 
 def is_over(store: Store, number: int) -> bool:
     return sweeps.one(store, number).state.is_over
-
-
-@pytest.mark.sampled(1, of="struck workers")
-def test_a_worker_that_judges_hands_back_when_it_is_told_to_end(tmp_path: Path) -> None:
-    lay_out_drawn(tmp_path)
-    with at_work(tmp_path) as chaos, Store.open(str(tmp_path / "studies.db")) as store:
-        number = ask(chaos, 5)
-        chaos.see_to_the_worker()
-        wait_for(lambda: judged(store, number) > 0 and chaos.has("job"))
-        before = recorded(store, str(sweeps.one(store, number).study))
-        chaos.end_worker(signal.SIGTERM)
-        assert chaos.slowest_end_s < GRACE_S
-        back = sweeps.one(store, number)
-        assert (back.state, back.detail, back.holder) == (State.QUEUED, "handed back: SIGTERM", None)
-        chaos.wait_for_the_rest()
-        chaos.see_to_the_worker()
-        wait_for(lambda: is_over(store, number))
-        assert require_whole(store, sweeps.one(store, number), [before]) == 5
 
 
 @pytest.mark.sampled(1, of="struck workers")

@@ -24,10 +24,8 @@ pytestmark = pytest.mark.timed
 PROBLEMS = {
     "(1,8,512,64) float32 full": [],
     "(1,4,128,64) float32 full": [],
-    "(1,8,512,64) float32 causal": [pytest.mark.slow],
     "(1,4:2,64x128,64) float32 causal bshd lse": [pytest.mark.slow],
     "(1,8,512,64) bfloat16 full": [pytest.mark.slow],
-    "(1,8,2048,128) float32 full": [pytest.mark.slow],
 }
 """Those that take long are slow; the sources are those of the others."""
 

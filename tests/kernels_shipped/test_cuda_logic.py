@@ -117,15 +117,15 @@ CHANGES: dict[str, list[Point]] = {
 
 
 def variants() -> list[object]:
-    """Each default on every problem, and each other point on a full or, among the slow ones, a causal one. Those of
-    wgmma, which take longest, are all slow, and one of them runs."""
+    """Each default on every problem, and each other point on a full one. On a causal one some do, among the slow tests,
+    and of wgmma, which takes longest, one point on either."""
     found: list[object] = []
     for impl, default in DEFAULTS.items():
         found += [pytest.param(impl, {}, on, id=f"{impl}-default-{on}") for on in PROBLEMS]
         for number, change in enumerate(CHANGES[impl]):
             assert change.keys() <= default.keys()
             sample = [pytest.mark.slow, pytest.mark.sampled(1, "wgmma")] if impl == "wgmma" else []
-            for on, marks in ((FULL, sample), (CAUSAL, sample or [pytest.mark.slow])):
+            for on, marks in ((FULL, sample), (CAUSAL, sample or [pytest.mark.slow, pytest.mark.sampled(4, "causal")])):
                 found.append(pytest.param(impl, change, on, id=f"{impl}-{number}-{on}", marks=marks))
     return found
 

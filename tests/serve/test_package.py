@@ -13,7 +13,6 @@ import torch
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.serve.folder import Source
 from autotuner.serve.package import write_folder
-from autotuner.values.errors import InputError
 from tests.helpers.command_line import autotuner
 from tests.helpers.tables import FOLDER, between, built, problem, served, table
 
@@ -150,45 +149,6 @@ assert inputs[0].grad is not None
 
 
 @pytest.mark.slow
-def test_it_is_an_op_of_torch_for_compiled_models_and_for_threads(project: Path) -> None:
-    passes(
-        folder_of(project),
-        """
-ours = package(FOLDER).attention
-for length in (32, 50, 16, 100):
-    for inputs in (qkv(length), strided(length)):
-        torch.library.opcheck(ours.op, inputs)
-        torch.library.opcheck(ours.op, inputs, {"is_causal": True, "copies": True})
-
-graphs = []
-def backend(graph, _):
-    graphs.append([node.target for node in graph.graph.nodes if node.op == "call_function"])
-    return graph.forward
-
-ours.reset_counters()
-model = torch.compile(lambda q, k, v: ours(q, k, v) + 1, backend=backend, fullgraph=True, dynamic=True)
-with torch.no_grad():
-    for length in (32, 50, 100, 64):
-        inputs = qkv(length)
-        close(model(*inputs), sdpa(*inputs) + 1)
-assert len(graphs) == 1 and torch.ops.autotuner_demo.served.default in graphs[0], graphs
-assert ours.served == 0.75, ours.counters
-
-inputs = [qkv(64) for _ in range(4)]
-found = [None] * 4
-def call(place):
-    for _ in range(20):
-        found[place] = ours(*inputs[place])
-threads = [threading.Thread(target=call, args=(place,)) for place in range(4)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-for each, given in zip(found, inputs):
-    close(each, sdpa(*given))
-""",
-    )
-
-
-@pytest.mark.slow
 def test_what_cannot_be_loaded_is_refused_in_one_line(project: Path, tmp_path: Path) -> None:
     """A damaged file, whatever it is; a torch without its ABI; a second copy."""
     said = passes(
@@ -223,39 +183,6 @@ for name, version in [("_autotuner_demo.so", real), ("serving.py", real), ("meta
         )
     assert len(lines) == 6
     assert lines[5].endswith("is another copy of autotuner_demo loaded?")
-
-
-@pytest.mark.slow
-def test_another_device_than_the_proven_one_is_torchs(project: Path, tmp_path: Path) -> None:
-    """Exported with facts of another machine: the digest of the metadata is part of it."""
-    artifact = built(problem(32))
-    here = table([served(artifact)], [(problem(32), artifact.digest)])
-    other = here.model_copy(update={"proven_on": {**here.proven_on, "L2_BYTES": 1}})
-    write_folder(other, Source(CpuToolchain.discover(), FOLDER), tmp_path / "demo")
-    passes(
-        folder_of(tmp_path / "demo"),
-        """
-demo = package(FOLDER)
-inputs = qkv(32)
-assert "proven on a device whose L2_BYTES is 1, here it is" in demo.attention.explain(*inputs).why
-close(demo.attention(*inputs), sdpa(*inputs))
-try:
-    demo.load(strict=True)(*inputs)
-except demo.NotServed as error:
-    assert "L2_BYTES" in str(error)
-else:
-    raise AssertionError
-""",
-    )
-
-
-def test_what_was_built_from_other_sources_is_refused(tmp_path: Path) -> None:
-    artifact = built(problem(32))
-    other = served(artifact).model_copy(update={"program": "0" * 64})
-    of = table([other], [(problem(32), artifact.digest)])
-    with pytest.raises(InputError, match="another program than the one that was proven"):
-        write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "demo")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -48,22 +48,12 @@ def test_equal_candidates_are_not_crowned_and_hardly_lost(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1, of="simulated truths")
 def test_what_is_2_percent_better_is_found(tmp_path: Path) -> None:
     tally = sweeps(tmp_path, "ordinary", better=True)
     assert tally.share("found") >= 0.85
     assert tally.share("tied") == 1
     assert tally.share("crowned wrongly") == 0
     assert tally.share("better lost") == 0
-
-
-@pytest.mark.slow
-@pytest.mark.sampled(1, of="simulated truths")
-def test_intervals_hold_the_truth_when_processes_differ_most(tmp_path: Path) -> None:
-    tally = sweeps(tmp_path, "uneven processes", better=False)
-    assert tally.share("covered") >= 0.93
-    assert tally.share("leader covered") >= 0.8
-    assert tally.share("crowned wrongly") <= 0.05
 
 
 @pytest.mark.slow
