@@ -83,23 +83,26 @@ class _Runner(NamedTuple):
         return len(self.values) - 1
 
 
-def confirm(heats: Sequence[Heat], tie: float, objective: Objective = "mean") -> Standing:
+def confirm(heats: Sequence[Heat], tie: float, objective: Objective = "mean", is_last: bool = False) -> Standing:
     """What the heats show. Each heat is one fresh process, and the process is the unit of every interval and test.
 
     `tie` is relative: a ratio of two variants within 1 + tie is a tie. An entrant with a fault or without a finite time
     in any heat is out. Finalists may have different numbers of processes; a heat without entrants says nothing here.
+    `is_last`: no look follows, as there is no time for another process.
     """
     over = combine(objective)
-    return standing_of(process_values(heats, over), tie, biases(heats, over))
+    return standing_of(process_values(heats, over), tie, biases(heats, over), is_last)
 
 
-def standing_of(values: Mapping[str, Sequence[float]], tie: float, bias: Mapping[str, Bias] | None = None) -> Standing:
+def standing_of(
+    values: Mapping[str, Sequence[float]], tie: float, bias: Mapping[str, Bias] | None = None, is_last: bool = False
+) -> Standing:
     """The same from the values of each finalist's processes, by its digest: ln(t_variant / t_baseline). `bias`: of
     those whose samples were held up."""
     runners = [_Runner(digest, each, (bias or {}).get(digest, Bias())) for digest, each in values.items()]
     if not runners:
         return Standing(finalists=(), leader=None, crowned=False, processes=0, tie=tie)
-    field = _Field(runners, tie)
+    field = _Field(runners, tie, is_last)
     slower, beats_baseline = field.slower()
     return Standing(
         finalists=tuple(
@@ -160,8 +163,8 @@ class _Field:
     its own may be small by chance.
     """
 
-    def __init__(self, runners: Sequence[_Runner], tie: float) -> None:
-        self._runners, self._tie = runners, math.log1p(tie)
+    def __init__(self, runners: Sequence[_Runner], tie: float, is_last: bool) -> None:
+        self._runners, self._tie, self._is_last = runners, math.log1p(tie), is_last
         self.leader = min(runners, key=lambda runner: runner.mean)
         self._freedom = sum(runner.freedom for runner in runners)
         squares = math.fsum(runner.freedom * deviation(runner.values) ** 2 for runner in runners if runner.freedom)
@@ -221,7 +224,9 @@ class _Field:
         return p_positive(ahead - self._tie, error, self._freedom)
 
     def _alpha(self) -> float:
-        """The share of CROWN_ALPHA that this look has: the last one half of it, the others the rest in equal parts."""
-        if max(len(runner.values) for runner in self._runners) >= PROCESSES:
-            return CROWN_ALPHA / 2
-        return CROWN_ALPHA / 2 / (PROCESSES - FIRST)
+        """The share of CROWN_ALPHA that this look has: those on the way half of it in equal parts, the last one what
+        they left. Time decides that it is the last, and not what was seen."""
+        processes, each = max(len(runner.values) for runner in self._runners), CROWN_ALPHA / 2 / (PROCESSES - FIRST)
+        if self._is_last or processes >= PROCESSES:
+            return CROWN_ALPHA - each * max(0, min(processes, PROCESSES) - FIRST)
+        return each

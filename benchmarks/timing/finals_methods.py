@@ -92,7 +92,7 @@ def held(truth: Sequence[float], spread: Spread, most: int, draw: random.Random)
             deviation = math.hypot(spread.of(place), spread.even, BLOCK_NOISE)
             values[name].append(draw.gauss(truth[place], deviation))
         if process >= FIRST:
-            standing = standing_of(values, TIE)
+            standing = standing_of(values, TIE, is_last=process == most)
             tied = {each.digest for each in standing.finalists if each.tied}
             running = [name for name in values if name in tied and len(values[name]) < most]
     return Ended(standing, sum(len(each) for each in values.values()))

@@ -107,7 +107,7 @@ def resolved(heats: Sequence[Heat]) -> dict[str, float]:
     have as many heats each and differ so."""
     (values,) = process_values(heats, combine("mean")).values()
     halves = {"one": values[: len(values) // 2], "other": values[len(values) // 2 :]}
-    found = standing_of(halves, TIE).resolution
+    found = standing_of(halves, TIE, is_last=True).resolution
     return {"deviation": round(stdev(values), 5), "resolution": round(found or float("inf"), 4)}
 
 

@@ -64,6 +64,14 @@ def test_a_clearly_faster_finalist_is_crowned_and_the_tie_set_is_it_alone() -> N
         assert finalist.log_ratio.mid == pytest.approx(math.log(us / 100), abs=0.005)
 
 
+def test_the_last_look_has_what_those_before_it_left() -> None:
+    """Finals that time ends tell more apart than a look on the way does; where all processes were, the same."""
+    for processes in range(2, PROCESSES + 1):
+        entered = heats([80, 80], processes, between=0.003)
+        way, last = (confirm(entered, TIE, is_last=is_last).resolution or 0.0 for is_last in (False, True))
+        assert (last < way) == (processes < PROCESSES)
+
+
 def test_equal_finalists_are_a_tie() -> None:
     standing = confirm(heats([80, 80, 80, 90]), TIE)
     assert not standing.crowned

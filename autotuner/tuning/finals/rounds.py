@@ -83,6 +83,8 @@ class FinalRounds:
         """Kept for the gate on the one that is chosen."""
         self._judged_s = 0.0
         """Seconds that the gate took the last time."""
+        self._is_over = False
+        """Whether no process follows, as far as is known."""
         self._proofs: dict[str, Proof] = {}
         """By artifact."""
         self._proof_s = 0.0
@@ -120,6 +122,7 @@ class FinalRounds:
     def _race(self) -> None:
         """Rounds until nobody in the running has a process left, or there is no time for another; then the gate on
         those who may still lead. Where one fails there, what it beat races on."""
+        self._is_over = False
         while True:
             running, waiting = self._running(), self._unjudged()
             if running and not self._is_late(running):
@@ -129,6 +132,7 @@ class FinalRounds:
             else:
                 if running:
                     self._trials.say("no time for another process")
+                self._is_over = True
                 return
 
     def _alive(self) -> list[Entrant]:
@@ -147,7 +151,7 @@ class FinalRounds:
     def _standing(self) -> Standing:
         here = {entrant.digest for entrant in self._alive()}
         heats = [heat for heat in self._heats if here.issuperset(heat.entrants)]
-        return confirm(heats, self._lineup.tie, self._lineup.objective)
+        return confirm(heats, self._lineup.tie, self._lineup.objective, self._is_over)
 
     def _is_late(self, running: Sequence[Entrant]) -> bool:
         """Whether all have had the first processes, and another of each of these would leave the gate too little."""

@@ -327,7 +327,7 @@ def standing(record: FinalsRecord) -> FinalsResult | None:
     if record.standing is None or not record.revoked:
         return record.standing
     gone = {finalist.digest for finalist in record.finalists if finalist.number in record.revoked}
-    drawn = confirm([_heat_without(heat, gone) for heat in record.heats], record.tie, record.objective)
+    drawn = confirm([_heat_without(heat, gone) for heat in record.heats], record.tie, record.objective, is_last=True)
     return FinalsResult(**dict(drawn), proofs=record.standing.proofs, audits=record.standing.audits)
 
 
