@@ -242,20 +242,19 @@ def shared_object(
     files = files_of([source], include_dirs)
     identity = [toolchain.model_dump(mode="json"), source_digests(files), flags, ABI_VERSION]
     folder = _cache() / "objects" / digest_of(identity)[:16]
-    for found in folder.glob("*.o"):  # named after its contents: a damaged one is made anew
-        if hashlib.sha256(found.read_bytes()).hexdigest() == found.stem:
-            return found
+
+    def whole(path: Path) -> bool:  # named after its contents: a damaged one is made anew
+        return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == path.stem
+
+    if (found := next(filter(whole, folder.glob("*.o")), None)) is not None:
+        return found
     with private_directory(folder) as private:
         made = private / f"{source.stem}.o"
         command = [toolchain.compiler, *flags, "-c", str(source), "-o", str(made)]
         run_compiler(command, private, (*files, *toolchain.include_dirs))
         folder.mkdir(parents=True, exist_ok=True)
         final = folder / f"{hashlib.sha256(made.read_bytes()).hexdigest()}.o"
-        try:  # what another one has made meanwhile stays: a linker's cage may be open for that very file
-            os.link(made, final)
-        except FileExistsError:
-            pass
-        except OSError:  # a file system without links
+        if not whole(final):  # what another one has made meanwhile stays: a linker's cage may be open for that very file
             made.replace(final)
     return final
 
