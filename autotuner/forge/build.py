@@ -254,8 +254,11 @@ def shared_object(
         run_compiler(command, private, (*files, *toolchain.include_dirs))
         folder.mkdir(parents=True, exist_ok=True)
         final = folder / f"{hashlib.sha256(made.read_bytes()).hexdigest()}.o"
-        if not whole(final):  # what another one has made meanwhile stays: a linker's cage may be open for that very file
-            made.replace(final)
+        try:  # what another one has made meanwhile stays: a linker's cage may be open for that very file
+            os.link(made, final)
+        except OSError:  # it is there, or the file system has no links
+            if not whole(final):
+                made.replace(final)
     return final
 
 
