@@ -87,6 +87,13 @@ for name, (panel, about, inner) in GROUPS.items():
 of_devices = _group("The devices that workers serve.", invoke_without_command=True, callback=devices.devices)
 app.add_typer(of_devices, name="devices", rich_help_panel=QUEUE)
 of_devices.command("clear")(devices.devices_clear)
+MOVED = {
+    **{"best": "show", "page": "export --format html", "reference": "gate --reference", "sweeps": "sweep list"},
+    **{verb: f"sweep {verb}" for verb in ("watch", "logs", "pause", "resume", "cancel", "retry")},
+    **{figure: f"status --show {figure}" for figure in ("history", "costs", "coverage", "baselines")},
+    "race": "finals --trial N` or `autotuner finals --aa",
+}
+"""What commands of earlier versions are called now."""
 
 
 @app.callback(invoke_without_command=True)
@@ -139,6 +146,8 @@ def _refuse(error: Any) -> NoReturn:
     if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(error.ctx.get_help())
         sys.exit(2)
+    if len(sys.argv) > 1 and sys.argv[1] in MOVED:
+        _fail(f"`autotuner {sys.argv[1]}` is `autotuner {MOVED[sys.argv[1]]}` now", 2)
     said = error.format_message().removesuffix(".")
     _fail(f"{said}{'' if said.endswith('?') else ';'} `{where} --help` says what there is", 2)
 

@@ -100,7 +100,7 @@ def wanted_sweep(
         str | None, typer.Option(help="such as cuda:0, or cuda:0,cuda:1 or all of one model; any when left out")
     ] = None,
     sampler: Annotated[
-        str, typer.Option(help="evolution, random, tpe, exhaustive, or one of another package")
+        str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp, exhaustive, or one of another package")
     ] = "evolution",
     seed: SeedOption = 0,
     threads: ThreadsOption = None,

@@ -53,6 +53,13 @@ if TYPE_CHECKING:
 
 program.consists_of(__name__)
 
+EARLIER = {
+    **dict.fromkeys(("sdpa_decode", "sdpa_sm89", "sdpa_sm90", "sdpa_wgmma"), "sdpa_cuda"),
+    **dict.fromkeys(("sdpa_cpu_bf16", "sdpa_cpu_causal", "sdpa_cpu_long", "sdpa_cpu_small"), "sdpa_cpu"),
+    "rmsnorm_cpu_short": "rmsnorm_cpu",
+}
+"""Names of spaces that kept results and older notes have, with the space that holds their points now."""
+
 STATISTICS = "scipy.special"
 """What intervals come from: a process that judges needs it once, and imports it for half a second."""
 
@@ -68,6 +75,8 @@ def find_space_file(name: str) -> Path:
     shipped = config.spaces_dir() / f"{name}.toml"
     if shipped.is_file():
         return shipped
+    if name in EARLIER:
+        raise SpaceError(f"the space {name} is part of {EARLIER[name]}: name that one, and the problem by --problem")
     known = sorted(file.stem for file in config.spaces_dir().glob("*.toml"))
     raise SpaceError(f"{no_such('space', name, known)}, or give a .toml file")
 

@@ -138,7 +138,7 @@ REFUSALS = (
     ("gate", "IMPL=plain", "--space", "right.toml", "--arch", "sm_90", "--sanitize"),
     ("gate", "0", "--threads", "2"),
     ("status", "--show", "everything"),
-    ("best",),
+    *((name,) for name in program.MOVED),
     ("doctor",),
     ("space", "drop"),
     ("space", "show"),
