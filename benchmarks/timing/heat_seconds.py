@@ -47,6 +47,9 @@ STEPS = {
 }
 """What is done from a step on, by how it is announced."""
 
+FEWEST = 6
+"""Heats from which on their differences are told."""
+
 Steps = list[tuple[float, str]]
 
 
@@ -106,6 +109,8 @@ def resolved(heats: Sequence[Heat]) -> dict[str, float]:
     """What the ratios differ by from process to process, relative; and the resolution of finals of two finalists that
     have as many heats each and differ so."""
     (values,) = process_values(heats, combine("mean")).values()
+    if len(values) < FEWEST:
+        return {}
     halves = {"one": values[: len(values) // 2], "other": values[len(values) // 2 :]}
     found = standing_of(halves, TIE, is_last=True).resolution
     return {"deviation": round(stdev(values), 5), "resolution": round(found or float("inf"), 4)}
