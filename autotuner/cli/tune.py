@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from autotuner.tuning.run.plan import Start
     from autotuner.tuning.workbench import Workbench
     from autotuner.values.sweep import SweepRequest
-    from autotuner.values.table import DispatchTable
     from autotuner.views.finals_progress import FinalsProgress
     from autotuner.views.progress import Progress
 
@@ -217,16 +216,21 @@ class _Shown:
         self._is_searching, self._finals = False, None
 
 
-def _say_that_nothing_wins(store: Store, study: str, table: DispatchTable, output: Path) -> None:
-    """By the finals: what serves the problems instead, and what was tried."""
-    from autotuner.views.beliefs import branches_of
-    from autotuner.views.beliefs_text import branch_lines
+def _say_that_nothing_wins(store: Store, study: str, output: Path, serves: bool) -> None:
+    """What serves the problems instead, what was tried, and how much room there is. `serves`: finals have said so, and
+    the file is a table that has torch serve."""
+    from autotuner.views.beliefs import branches_of, room_of
+    from autotuner.views.beliefs_text import branch_lines, room_lines
 
-    baselines = " and ".join(dict.fromkeys(each.baseline for each in table.entries))
-    problems = ", ".join(str(each.problem) for each in table.entries)
-    out.print(f"Nothing here beats {baselines} at {problems}; {output} serves {baselines}.")
-    for line in branch_lines(branches_of(store, study)):
-        out.print(line)
+    rooms = room_of(store, study)
+    baselines = " and ".join(dict.fromkeys(each.baseline for each in rooms))
+    problems = ", ".join(str(each.problem) for each in rooms)
+    if serves:
+        out.print(f"Nothing here beats {baselines} at {problems}; {output} serves {baselines}.")
+    else:
+        tried = f"Nothing that was tried so far is faster than {baselines} at {problems}"
+        out.print(f"{tried}; {output} has the fastest of it, which nothing loads. The same command goes on.")
+    print_lines([*branch_lines(branches_of(store, study)), *room_lines(rooms)])
 
 
 def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
@@ -248,14 +252,14 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     made = export(store, study, [study for study, each in found if each.finals is not None], output)
     if made.without is not None:  # the best configuration is worth its file all the same
         out.print(f"{output} has no table of what serves which problem: {made.without}", style="yellow")
-    if made.table is not None and all(each.use is None for each in made.table.entries):
-        _say_that_nothing_wins(store, study, made.table, output)
+    serves = made.table is not None and all(each.use is None for each in made.table.entries)
+    if serves or (best.finals is None and best.entry.speedup.mid <= 1):
+        _say_that_nothing_wins(store, study, output, serves)
     else:
         out.print(f"{output} has trial {best.entry.number} of {study}: {chosen_because(best)}.")
-    if made.table is None:
-        out.print(f"`autotuner finals {study}` confirms it within some minutes; `autotuner show` says more of it.")
-    elif any(each.use is not None for each in made.table.entries):
-        out.print(f'`autotuner.load("{output}")` serves it in Python; `autotuner show` says more of it.')
+        confirm = f"`autotuner finals {study}` confirms it within some minutes"
+        how = confirm if made.table is None else f'`autotuner.load("{output}")` serves it in Python'
+        out.print(f"{how}; `autotuner show` says more of it.")
     if made.table is not None and len(made.table.entries) > 1:
         out.print(table_words(made.table))
     for _, each in found:

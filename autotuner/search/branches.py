@@ -7,7 +7,8 @@ Munos, Best Arm Identification in Multi-Armed Bandits, 2010) and in its form for
 on (K. Jamieson and A. Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization, 2016). All
 branches get the draws of the first rung, however many points they have. At the end of each rung the better half goes
 on, and with it each branch whose best is so near to the best of all that the draws to come may reach it. The budget is
-not known here, so the rungs grow without end.
+not known here, so the rungs grow without end. A branch that cannot be as fast as the best of all, by what the device
+can do at most, gets no draw.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Arm(NamedTuple):
     """The lowest objective that another study has measured in it, which says where to begin."""
     rank: int = 0
     """Where to begin without that: its place by how fast its first points are, 0 for the fastest."""
+    bound: float = -math.inf
+    """The lowest objective that a right point can have on this device."""
 
     @property
     def turn(self) -> tuple[float, ...]:
@@ -57,8 +60,9 @@ class Dropped(NamedTuple):
     """When a branch was left, and how far behind it was."""
 
     draws: int
+    """0 where it is out by its bound."""
     behind: float
-    """Its best over the best of all, in time; infinite where nothing of it was measured."""
+    """Its best, or its bound, over the best of all, in time; infinite where nothing of it was measured."""
 
 
 def rungs() -> Iterator[Rung]:
@@ -73,7 +77,8 @@ def rungs() -> Iterator[Rung]:
 def chosen(arms: Sequence[Arm]) -> int:
     """The branch that the next point is drawn from: the one with the fewest draws among those that are in at the first
     rung that is not full. Not every arm may be exhausted."""
-    inside = [place for place, arm in enumerate(arms) if not arm.exhausted]
+    fresh = [place for place, arm in enumerate(arms) if not arm.exhausted]
+    inside = [place for place in fresh if place not in hopeless(arms)] or fresh
     for rung in rungs():
         short = [place for place in inside if arms[place].asked < rung.draws]
         if short:
@@ -92,11 +97,17 @@ def kept(arms: Sequence[Arm], inside: Sequence[int], rung: Rung) -> list[int]:
     return [place for place in inside if place in half | unknown | near]
 
 
+def hopeless(arms: Sequence[Arm]) -> list[int]:
+    """The branches of which no point can be as fast as the best of all is."""
+    best = min((arm.best for arm in arms), default=math.inf)
+    return [place for place, arm in enumerate(arms) if arm.bound > best]
+
+
 def dropped(arms: Sequence[Arm]) -> dict[int, Dropped]:
     """The branches that the search has left, by the draws so far."""
-    found: dict[int, Dropped] = {}
     best = min((arm.best for arm in arms), default=math.inf)
-    inside = list(range(len(arms)))
+    found = {place: Dropped(0, math.exp(arms[place].bound - best)) for place in hopeless(arms)}
+    inside = [place for place in range(len(arms)) if place not in found]
     for rung in rungs():
         if len(inside) < 2 or any(arms[place].judged < rung.draws and not arms[place].exhausted for place in inside):
             return found

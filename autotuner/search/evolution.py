@@ -6,6 +6,7 @@ point that was not asked for is screened.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,10 +33,10 @@ class Drawn(NamedTuple):
     objectives: NDArray[np.float64]
     completed: Indices
 
-    def arm(self, exhausted: bool = False, hoped: float = np.inf, rank: int = 0) -> Arm:
+    def arm(self, exhausted: bool = False, hoped: float = np.inf, rank: int = 0, bound: float = -np.inf) -> Arm:
         """The branch as an arm of the bandit."""
         best = float(np.nanmin(self.objectives[self.completed], initial=np.inf))
-        return Arm(len(self.indices), len(self.completed), best, exhausted, hoped, rank)
+        return Arm(len(self.indices), len(self.completed), best, exhausted, hoped, rank, bound)
 
 
 def drawn_by_branch(space: Space, seen: Seen) -> list[Drawn]:
@@ -61,8 +62,12 @@ class EvolutionarySampler(PointSampler):
         self._searches = [BranchSearch(branch, seed, settings) for branch in space.branches]
         self._promises: list[float | None] = [None] * len(space.branches)
         """The last promise of each branch."""
+        self._bounds = [-np.inf] * len(space.branches)
         self._more: bool | None = None
         """Whether the study knows more than its space says; None before it was seen."""
+
+    def bound(self, bounds: Sequence[float]) -> None:
+        self._bounds = list(bounds)
 
     def opened(self, study: Study, asked: Mask) -> bool:
         return self._knows_more(study) or super().opened(study, asked)
@@ -72,7 +77,9 @@ class EvolutionarySampler(PointSampler):
         first = self._space.first
         drawn = drawn_by_branch(self._space, seen)
         arms = [
-            draws.arm(bool(asked[first[place] : first[place + 1]].all()), search.hoped, search.rank)
+            draws.arm(
+                bool(asked[first[place] : first[place + 1]].all()), search.hoped, search.rank, self._bounds[place]
+            )
             for place, (draws, search) in enumerate(zip(drawn, self._searches, strict=True))
         ]
         place = chosen(arms)

@@ -80,6 +80,10 @@ class PointSampler(BaseSampler):
         """
         self._seen.corrected = objectives
 
+    def bound(self, bounds: Sequence[float]) -> None:
+        """For each branch of the space the lowest objective that a point of it can have here. Without branches of its
+        own a sampler has no use for it."""
+
     @abc.abstractmethod
     def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: NDArray[np.bool_]) -> int:
         """Index of the point to judge next. `asked` (N,) marks the points that were asked for; never all of them."""

@@ -35,6 +35,7 @@ class Branch(Model):
     constraints: Annotated[tuple[Constraint, ...], BeforeValidator(as_tuple)] = ()
     derived: dict[str, ExpressionText] = Field(default_factory=dict)
     expected_latency: dict[str, ExpressionText] = Field(default_factory=dict)
+    peak_percent: ExpressionText = Field(default="100", description="of what matrix products reach, at most")
 
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from autotuner.spaces.branch import Branch
 from autotuner.spaces.enumeration import Enumeration
 from autotuner.spaces.expectations import doublings, expected_latency
-from autotuner.spaces.expression import ExpressionError
+from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.spaces.fields import EXPECTED, Facts
 from autotuner.values.problem import Problem
 from autotuner.values.validation import refuse, show
@@ -77,6 +77,12 @@ class BranchPoints:
     def impl(self) -> str:
         """The implementation."""
         return self.branch.impl
+
+    @cached_property
+    def peak_share(self) -> float:
+        """The share of what matrix products reach on the device that a point can reach at most, 0..1."""
+        facts = {**self.facts, **self.problems[0].facts()}
+        return int(Expression.parse(self.branch.peak_percent).evaluate(facts)) / 100
 
     @cached_property
     def derived(self) -> NDArray[np.float64]:

@@ -45,6 +45,9 @@ class LimitTable(Model):
     constraints: Annotated[tuple[Rule, ...], BeforeValidator(as_tuple)] = ()
     derived: dict[str, ExpressionText] = Field(default_factory=dict)
     expected_latency: dict[str, ExpressionText] = Field(default_factory=dict)
+    peak_percent: ExpressionText = Field(
+        default="100", description="of what matrix products reach on the device, at most; over facts alone"
+    )
 
     def named(self, kind: str) -> dict[str, str]:
         """The amounts, the derived quantities or the steps to the expected latency, by name."""
@@ -125,9 +128,17 @@ class Limits(Model):
                         above.add(each)
                     else:
                         derived.add(each)
+            place = f"{self.key(name)}.peak_percent"
+            if read := sorted(_checked(place, table.peak_percent, {}, others, defined).names & {*reads}):
+                raise refuse(f"{read[0]} is a parameter; the bound is one for all points", place)
             for index, rule in enumerate(table.constraints):
                 place = f"{self.key(name)}.constraints[{index}].expression"
                 _checked(place, rule.expression, amounts, others, defined)
+
+    def peak_percent(self, implementation: str) -> str:
+        """What the implementation says of its peak, else what holds for all."""
+        said = [table.peak_percent for table in self._tables_of(implementation).values()]
+        return next((each for each in reversed(said) if each != "100"), "100")
 
     def part(self, implementation: str) -> tuple[list[Constraint], dict[str, dict[str, str]]]:
         """What the branch of an implementation has of them: constraints, and by kind the named expressions.

@@ -278,6 +278,7 @@ class SpaceDocument(_Common):
         )
         return Branch(
             impl=impl,
+            peak_percent=limits.peak_percent(impl) if limits is not None and known else "100",
             parameters=dict(lists),
             default=completed(default, lists),
             amounts={**named["amounts"], **said["amounts"]},

@@ -11,13 +11,17 @@ from collections import Counter
 
 from pydantic import Field
 
+from autotuner.race.plausible import floor_us
 from autotuner.race.tie import tie_band
 from autotuner.search.branches import Arm, Dropped, dropped
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
+from autotuner.tuning.bounds import baselines_us, bounds
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
+from autotuner.values.outcome import Calibration
+from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
 from autotuner.views.built_knobs import BuiltKnob, built_knobs
 from autotuner.views.judged_points import JudgedPoints
@@ -37,6 +41,9 @@ class BranchStanding(Model):
     best: float | None = Field(description="the speedup of its best point; None: none was measured")
     confirmed: bool = Field(description="that was confirmed by finals")
     left: str = Field(description='why the search has left it, in words; "": it has not')
+    behind_bound: float | None = Field(
+        default=None, description="how many times its bound the best point takes; None: nothing was measured"
+    )
 
 
 class StudyBeliefs(Model):
@@ -79,7 +86,7 @@ def study_beliefs(store: Store, study: str) -> StudyBeliefs:
         measured=measured,
         left=len(space) - len(judged),
         tie=tie,
-        branches=branch_standings(space, judged),
+        branches=branch_standings(space, judged, _last_calibration(store, study)),
         knobs=built_knobs(space, judged),
         rejects=regions,
         rejected=dict(Counter(code for code in judged.codes if code is not None).most_common()),
@@ -88,20 +95,45 @@ def study_beliefs(store: Store, study: str) -> StudyBeliefs:
     )
 
 
+class Room(Model):
+    """How far the baseline of a problem is from what the device can do at most."""
+
+    problem: Problem
+    baseline: str
+    us: float = Field(description="microseconds that the baseline took")
+    bound_us: float = Field(description="microseconds that nothing can go below on this device")
+
+
 def branches_of(store: Store, study: str) -> tuple[BranchStanding, ...]:
     """How far the search of a study has gone into each branch of its space. Raises as `study_beliefs` does."""
     space = _space(queries.study(store, study))
-    return branch_standings(
-        space, JudgedPoints(space, queries.judged(store, study), standings.corrections(store, study))
+    judged = JudgedPoints(space, queries.judged(store, study), standings.corrections(store, study))
+    return branch_standings(space, judged, _last_calibration(store, study))
+
+
+def room_of(store: Store, study: str) -> tuple[Room, ...]:
+    """For each problem of a study how much room there is above its baseline; none where that is not known."""
+    of, found = queries.study(store, study), _last_calibration(store, study)
+    if found is None or found.ceilings is None:
+        return ()
+    times = zip(of.problems, found.baselines, baselines_us(of.problems, found), strict=True)
+    return tuple(
+        Room(problem=problem, baseline=name, us=us, bound_us=floor_us(problem, found.ceilings, of.cache == "cold"))
+        for problem, name, us in times
     )
 
 
-def branch_standings(space: Space, judged: JudgedPoints) -> tuple[BranchStanding, ...]:
+def _last_calibration(store: Store, study: str) -> Calibration | None:
+    return next((each.calibration for each in reversed(queries.sessions(store, study))), None)
+
+
+def branch_standings(space: Space, judged: JudgedPoints, calibration: Calibration | None) -> tuple[BranchStanding, ...]:
     """Each branch of the space; those that the default sampler would be out of by now are said to be left."""
+    least = bounds(space, calibration) if calibration is not None else (-math.inf,) * len(space.branches)
     arms, confirmed = [], []
-    for _, mine, inside in space.parts(judged.points):
+    for place, mine, inside in space.parts(judged.points):
         best = float(judged.objectives[mine].min(initial=math.inf))
-        arms.append(Arm(len(inside), len(inside), best))
+        arms.append(Arm(len(inside), len(inside), best, bound=least[place]))
         confirmed.append(bool(judged.confirmed[mine][judged.objectives[mine] == best].any()))
     left = {place: _why(each) for place, each in dropped(arms).items()}
     return tuple(
@@ -111,6 +143,7 @@ def branch_standings(space: Space, judged: JudgedPoints) -> tuple[BranchStanding
             judged=arm.judged,
             best=speedup_of(arm.best) if math.isfinite(arm.best) else None,
             confirmed=confirmed[place],
+            behind_bound=math.exp(arm.best - arm.bound) if math.isfinite(arm.best - arm.bound) else None,
             left=left.get(place, ""),
         )
         for place, (branch, arm) in enumerate(zip(space.branches, arms, strict=True))
@@ -118,6 +151,8 @@ def branch_standings(space: Space, judged: JudgedPoints) -> tuple[BranchStanding
 
 
 def _why(found: Dropped) -> str:
+    if not found.draws:
+        return f"left out: by its bound on this device it takes {found.behind:.3g} times as long as the best of all"
     draws = f"{found.draws} draw{'s' * (found.draws > 1)}"
     if not math.isfinite(found.behind):
         return f"left after {draws}: nothing of it was measured"

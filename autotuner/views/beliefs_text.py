@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from autotuner.values.ratio import UNCONFIRMED, quoted
-from autotuner.views.beliefs import BranchStanding, StudyBeliefs
+from autotuner.views.beliefs import BranchStanding, Room, StudyBeliefs
 from autotuner.views.built_knobs import BuiltKnob
 from autotuner.views.rejects import RejectedWhere
 from autotuner.views.surrogate_beliefs import Belief, Beliefs, ParameterEffect, Trust, ValueEffect
 from autotuner.views.table import Column, Table, points_column
-from autotuner.views.words import counts_words, percent, point, ratio
+from autotuner.views.words import counts_words, micros, percent, point, ratio
 
 SHOWN = 0.01
 """Smallest share of the variance that is worth a line, 0..1."""
@@ -145,11 +145,22 @@ def branch_lines(branches: Sequence[BranchStanding]) -> list[str]:
     found = []
     for each in ranked:
         best = f"best {quoted(each.best, each.confirmed)}" if each.best is not None else "none measured"
+        best += f", {each.behind_bound:.2g} times its bound" if each.behind_bound is not None else ""
         found.append(
             f"  {each.impl}: {each.judged} of {each.points:,} points judged, {best}"
             + f"; {each.left}" * bool(each.left)
         )
     return ["Branches:", *found]
+
+
+def room_lines(rooms: Sequence[Room]) -> list[str]:
+    """What there is to be had beyond the baselines, and what it would take."""
+    return [
+        f"More than {each.us / each.bound_us:.2f}x is not to be had at {each.problem}: {each.baseline} took"
+        f" {micros(each.us)} us, and this device needs {micros(each.bound_us)} us at least. Up to that it takes another"
+        " implementation, or other values in a space of your own."
+        for each in rooms
+    ]
 
 
 def _dead(knobs: tuple[BuiltKnob, ...]) -> list[str]:

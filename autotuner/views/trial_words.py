@@ -79,6 +79,8 @@ def best_words(best: Best) -> list[str]:
         lines.append(f"Tied with trial {', '.join(others)}: {_why(best, finals)}. Nobody is crowned.")
     else:
         lines.append("It leads, but not shown to be faster than the baseline by more than a tie. Nobody is crowned.")
+    if confirmed.low <= 1 and len(best.record.session.calibration.baselines) == 1:
+        lines[-1] += " An export has the baseline serve in its place."
     if best.proof is not None and best.gate is not None:
         lines.append(proof_words(GateSummary.of(best.gate)))
     first, *rest = outcome_words(best.outcome, _op(best))

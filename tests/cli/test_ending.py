@@ -19,7 +19,6 @@ from tests.helpers import hostile
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 from tests.helpers.hostile import LIMITS, OWN, Case, Ended, faults, run, stores
 from tests.helpers.stores import sample_store
-from tests.helpers.tables import table
 
 SCRIPT = shlex.quote(str(Path(sys.executable).parent / "autotuner"))
 
@@ -173,7 +172,10 @@ def test_where_nothing_wins_the_end_says_what_serves_and_what_was_tried(
     name = sample_store(tmp_path / "studies.db")
     with closing(Store.open(str(tmp_path / "studies.db"))) as store:
         problem = queries.study(store, name).problems[0]
-        _say_that_nothing_wins(store, name, table([], [(problem, None)]), Path("best.json"))
+        _say_that_nothing_wins(store, name, Path("best.json"), serves=True)
+        _say_that_nothing_wins(store, name, Path("best.json"), serves=False)
     said = " ".join(capsys.readouterr().out.split())
-    assert f"Nothing here beats flash at {problem}; best.json serves flash." in said
-    assert "plain: 3 of 3 points judged, best 0.314x; left after 3 draws" in said
+    assert f"Nothing here beats fake at {problem}; best.json serves fake." in said
+    assert f"Nothing that was tried so far is faster than fake at {problem}; best.json has the fastest of it" in said
+    assert "plain: 3 of 3 points judged, best 0.314x, 19 times its bound; left after 3 draws" in said
+    assert f"More than 5.96x is not to be had at {problem}: fake took" in said

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from autotuner.search.branches import Arm, chosen, dropped
 from tests.helpers.searching import SPACE, ask, objective, study_of
@@ -71,3 +72,15 @@ def test_a_study_draws_from_each_branch_first() -> None:
         if count == 1:
             assert found == {"plain": 1, "fancy": 1}
     assert min(found.values()) >= 3
+
+
+def test_a_branch_that_cannot_be_as_fast_as_the_best_of_all_is_drawn_from_no_more() -> None:
+    """Its bound decides, however good its few draws look beside its own bound; and it is said to be out by that."""
+    slow, fast = Arm(0, 0, NEVER, bound=math.log(2.0)), Arm(2, 2, math.log(0.5), bound=math.log(0.2))
+    assert chosen([slow, fast]) == 1
+    left = dropped([slow, fast])[0]
+    assert left.draws == 0
+    assert left.behind == pytest.approx(4.0)
+    first = Arm(0, 0, NEVER, bound=math.log(0.2))
+    assert chosen([slow, first]) == 0  # nothing is known yet
+    assert chosen([slow, fast._replace(exhausted=True)]) == 0  # nothing else is left

@@ -164,6 +164,7 @@ class _Run:
         wait_until_quiet(self._who_disturbs, within_s, self._listen, self._beat)
         found = self._lanes.calibrate(self._beat)
         self._lanes.begin(found)
+        self._study.bound(found[0])
         judged, lanes = self._outcomes.judged, len(self._lanes)
         self._listen(Started(study=self._name, judged=judged, calibration=found[0], lanes=lanes))
 

@@ -18,12 +18,13 @@ from autotuner.search.point_sampler import PointSampler, distributions
 from autotuner.search.samplers import SAMPLERS
 from autotuner.store import Store
 from autotuner.tuning import optuna_marks
+from autotuner.tuning.bounds import bounds
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run.outcomes import Outcomes
 from autotuner.tuning.run.plan import Plan
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.known_points import HINTS, KNOWN_POINTS
-from autotuner.values.outcome import Outcome
+from autotuner.values.outcome import Calibration, Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 
@@ -105,6 +106,10 @@ class OptunaStudy:
         self._left: list[Trial] = []
         """Trials that an earlier driver left without an outcome."""
         self._is_alone = False
+
+    def bound(self, calibration: Calibration) -> None:
+        """Tells the sampler what each implementation cannot go below here."""
+        self._sampler.bound(bounds(self._space, calibration))
 
     @property
     def seeds(self) -> tuple[int, int, int, int]:
