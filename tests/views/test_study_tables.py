@@ -68,7 +68,7 @@ def test_ties_are_shown_as_ties_and_nobody_is_crowned(study: Store) -> None:
     assert "+6.2%" in slow
     assert "not in finals" in line_of(text, "BLOCK_M=8")
     assert "Nobody is crowned." in text
-    assert "search, us: of the search, biased" in text
+    assert "unconfirmed, us: of the search" in text
     first = leaderboard(study, limit=1)
     assert "1=" in first
     assert "Nobody is crowned." in first
