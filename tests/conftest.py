@@ -68,6 +68,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.stash[turns.FAILED] = call.excinfo.exconly()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How tests failed that were tried again: a fault of ours may lie behind a second try."""
+    for report in terminalreporter.getreports("rerun"):
+        said = getattr(getattr(report.longrepr, "reprcrash", None), "message", "")
+        terminalreporter.write_line(f"TRIED AGAIN {report.nodeid}: {said.partition(chr(10))[0]}")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     TURNS.end(nextitem)

@@ -58,6 +58,7 @@ def speedups(text: str) -> list[float]:
     return [float(each) for each in re.findall(r"(\d+\.?\d*)x", text)]
 
 
+@pytest.mark.slow
 def test_every_command_quotes_the_confirmed_figure_and_explain_believes_it(study: tuple[Path, Store, str]) -> None:
     folder, store, name = study
     lucky = standings.best(store, name)

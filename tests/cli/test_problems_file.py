@@ -24,7 +24,7 @@ def attend(lengths: tuple[int, ...]) -> None:
         scaled_dot_product_attention(q, q, q, is_causal=length == 16)
 
 
-@pytest.mark.sampled(1, of="whole sweeps")
+@pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.slow
 def test_recorded_tuned_exported_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(tmp_path)

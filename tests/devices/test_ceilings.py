@@ -12,6 +12,7 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.race.plausible import MARGIN
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 @pytest.mark.alone
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -85,6 +85,7 @@ def test_a_parameter_that_nothing_reads_makes_the_same_program(kernel: Family, n
     assert one.program_hash == two.program_hash
 
 
+@pytest.mark.slow
 def test_another_host_side_makes_another_program(nvcc: CudaToolchain, tmp_path: Path) -> None:
     shutil.copytree(SYSTEMIC.parent, tmp_path, dirs_exist_ok=True)
     told = tmp_path / "systemic" / "kernel.toml"

@@ -201,6 +201,7 @@ def builder(workshop: Workshop, impl: str = "plain") -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent.parent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("impl", ["plain", pytest.param("dated", marks=pytest.mark.slow)])
 def test_four_processes_that_build_the_same_variant_get_one_good_library(
     tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, impl: str

@@ -65,6 +65,7 @@ def found(family: Family, toolchain: CpuToolchain, threads: bool = False) -> str
     return toolchain.misconduct(Path(made.path).parent, threads, state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_what_a_variant_may_not_do_is_found(
     tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain, attack: str

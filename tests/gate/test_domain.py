@@ -64,6 +64,7 @@ def rows_of(case: str) -> int:
     return int(shape.split("x")[2])
 
 
+@pytest.mark.slow
 def test_what_refuses_all_but_its_own_lengths_passes(executor: LocalExecutor) -> None:
     outcome = judge(executor, "refused")
     assert outcome.verdict.has_latency, outcome.fault
@@ -75,6 +76,7 @@ def test_what_refuses_all_but_its_own_lengths_passes(executor: LocalExecutor) ->
     assert [case for case in cases if rows_of(case) % GROUP] == []
 
 
+@pytest.mark.slow
 def test_what_serves_a_single_query_is_not_accused_of_taking_rows_that_are_dense(executor: LocalExecutor) -> None:
     """Of a single row the stride from row to row says nothing, so there are no unfit ones."""
     one = PROBLEM.model_copy(update={"seq_q": 1})
@@ -161,6 +163,7 @@ def test_a_domain_that_cannot_be_read_is_told_in_one_line(
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_what_a_variant_is_judged_by_is_known_before(
     toolchain: CpuToolchain, kernel: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:

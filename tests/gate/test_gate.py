@@ -74,7 +74,7 @@ def test_what_a_timed_launch_does_to_it_is_seen_too(toolchain: CpuToolchain, ker
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, of="right ones anew")
 @pytest.mark.parametrize("expectation", [group[0] for group in expectations("cpu", "right")], ids=str)
 def test_a_right_implementation_is_not_accused_of_cheating(
     judges: dict[str, LocalExecutor], expectation: Expectation
@@ -84,7 +84,7 @@ def test_a_right_implementation_is_not_accused_of_cheating(
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, of="right ones anew")
 @pytest.mark.parametrize("expectation", [group[0] for group in expectations("cpu", "right")], ids=str)
 def test_a_right_implementation_passes_under_any_seeds(
     judges: dict[str, LocalExecutor], expectation: Expectation

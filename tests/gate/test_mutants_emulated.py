@@ -69,6 +69,7 @@ def two_launches_agree(name: str) -> None:
             raise EmulationError("two schedules differ")
 
 
+@pytest.mark.slow
 def test_the_systemic_kernel_without_a_fault_is_right() -> None:
     two_launches_agree("none")
     expectation = systemic("none")

@@ -61,6 +61,7 @@ def test_an_output_must_be_no_number_where_the_reference_is_none(monkeypatch: py
         assert judge(wrong, expected).failed_rule == "T0", place
 
 
+@pytest.mark.slow
 def test_a_baseline_that_is_wrong_is_no_baseline(toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the fastest. The run goes on with those that are right, and says so."""
     careless = Baseline(lambda problem: lambda q, k, v: (q,), frozenset({"cpu"}))
@@ -76,6 +77,7 @@ def test_a_baseline_that_is_wrong_is_no_baseline(toolchain: CpuToolchain, monkey
     assert found.oracle_fault is None
 
 
+@pytest.mark.slow
 def test_a_baseline_that_is_wrong_only_where_libraries_are_is_raced(
     toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:

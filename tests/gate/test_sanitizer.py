@@ -131,6 +131,7 @@ def test_the_shipped_cpu_kernels_pass(toolchain: Toolchain) -> None:
     require_all_pass(workbench, (threaded, scalar), LIKE, toolchain)
 
 
+@pytest.mark.slow
 def test_what_the_faulty_kernels_are_made_from_passes(kernel_root: Path, toolchain: Toolchain) -> None:
     require_pass(faulty(kernel_root, toolchain, "none"))
 
@@ -224,6 +225,7 @@ def test_a_variant_that_hangs_is_killed_at_the_deadline(cache: Path, kernel_root
     assert set((cache / "building").glob("*")) <= before
 
 
+@pytest.mark.slow
 def test_a_fence_is_not_taken_for_a_race(kernel_root: Path, toolchain: Toolchain) -> None:
     checks, fault = faulty(kernel_root, toolchain, "fence")
     assert fault is None

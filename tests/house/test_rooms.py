@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks import rooms_page
 from tests import lines
 
 
+@pytest.mark.slow
 def test_every_arrow_of_the_diagram_goes_down_or_along_a_layer() -> None:
     layers = rooms_page.rooms()
     assert {room for arrow in rooms_page.arrows() for room in arrow} == {*layers}

@@ -87,6 +87,7 @@ def test_alone(n):
 """
 
 
+@pytest.mark.slow
 def test_what_is_to_be_alone_runs_beside_nothing(pytester: pytest.Pytester) -> None:
     inner(pytester, BESIDE, "-n", "2").assert_outcomes(passed=8)
     ran = {path.stem: tuple(map(float, path.read_text().split())) for path in pytester.path.glob("*.ran")}

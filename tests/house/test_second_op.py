@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parent.parent.parent
 NAMING = ("README", "CHANGELOG", "start", "architecture", "own-op")
 """Pages whose lines name the paths."""
@@ -38,6 +36,16 @@ def listed() -> list[str]:
     return found[1].split()
 
 
+def test_nothing_else_imports_a_module_of_it() -> None:
+    places = tuple(listed())
+    gone = {place.removesuffix(".py").rstrip("/").replace("/", ".") for place in places}
+    others = [path for top in ("autotuner", "benchmarks", "examples", "tests") for path in (ROOT / top).rglob("*.py")]
+    left = [path for path in others if not path.relative_to(ROOT).as_posix().startswith(places)]
+    assert len(left) > 500
+    imported = {(path.name, f"{module}.") for path in left for module in IMPORTED.findall(path.read_text())}
+    assert [each for each in imported if each[1].startswith(tuple(f"{module}." for module in gone))] == []
+
+
 @pytest.fixture(scope="module")
 def without(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree without them, its pages drawn anew from the results that are left."""
@@ -59,6 +67,8 @@ def run(folder: Path, *command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(2, of="whole sweeps")
 def test_the_copy_is_what_is_imported_and_the_op_is_gone(without: Path) -> None:
     said = run(without, sys.executable, "-c", "import autotuner.ops as ops; print(ops.__file__, [*ops.OPS])")
     assert said.split()[0].startswith(str(without))
@@ -66,19 +76,16 @@ def test_the_copy_is_what_is_imported_and_the_op_is_gone(without: Path) -> None:
     assert "rmsnorm" not in said
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(2, of="whole sweeps")
 def test_contracts_hold_and_programs_are_made(without: Path) -> None:
     run(without, str(Path(sys.executable).parent / "lint-imports"), "--no-cache")
     run(without, sys.executable, "-c", IMPORT_ALL)
 
 
-def test_all_that_tests_import_is_there_and_the_first_to_break_pass(without: Path) -> None:
-    missing = [
-        (path.name, module)
-        for path in (without / "tests").rglob("*.py")
-        for module in IMPORTED.findall(path.read_text())
-        if not any((without / f"{module.replace('.', '/')}{suffix}").exists() for suffix in ("", ".py"))
-    ]
-    assert missing == []
+@pytest.mark.slow
+@pytest.mark.sampled(2, of="whole sweeps")
+def test_the_first_to_break_pass(without: Path) -> None:
     files = [f"tests/{name}" for name in FIRST_TO_BREAK]
     named = f"not ({' or '.join(NAMING)})"
     run(without, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, "-k", named)

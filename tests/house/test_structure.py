@@ -135,6 +135,7 @@ def test_the_default_point_is_valid_on_a_plain_machine(path: Path) -> None:
     assert Space.enumerate(file, plain).default_index >= 0
 
 
+@pytest.mark.slow
 def test_the_pages_say_what_the_results_say() -> None:
     done = subprocess.run([sys.executable, "-m", pages.__name__, "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.driver import restarted
 from tests.helpers.postgresql import Server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timed]
+pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.sampled(1, of="struck workers")]
 
 TRIALS = 25
 """A sweep of this length does not end before the second restart, on a quick machine either."""

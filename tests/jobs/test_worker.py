@@ -27,7 +27,7 @@ def judged(store: Store, number: int) -> int:
     return sum(event.kind == "judged" for event in sweeps.events(store, number))
 
 
-@pytest.mark.sampled(1, of="whole sweeps")
+@pytest.mark.sampled(2, of="whole sweeps")
 def test_a_sweep_outlives_its_workers(tmp_path: Path) -> None:
     """One is killed, the next one is told to go and hands back, the third one ends it; the file of the space was
     edited meanwhile."""
@@ -56,7 +56,7 @@ def test_a_sweep_outlives_its_workers(tmp_path: Path) -> None:
         assert [event.kind for event in sweeps.events(store, number)].count("begun") == 3
 
 
-@pytest.mark.sampled(1, of="whole sweeps")
+@pytest.mark.sampled(2, of="whole sweeps")
 def test_a_sick_device_is_put_into_quarantine_and_cleared(tmp_path: Path) -> None:
     """Its process cannot open it: a probe finds that of a known-good variant as well, and no sweep is lost to it."""
     kernels = PLUGINS / "rowsum" / "kernels"

@@ -70,6 +70,7 @@ def test_one_very_large_score_comes_late_or_early(name: str) -> None:
         assert (found - others).abs().max() < 1e-2
 
 
+@pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("place", [0, 1, 2])

@@ -171,6 +171,7 @@ CUBLAS: Point = {"SCORES": "float", "ROWS": 4, "NUM_WARPS": 4, "VEC_WIDTH": 4, "
 KEYS, PITCH, WIDTH, CHUNK_ROWS, FIRST_ROW = 1100, 1112, 1104, 7, 1094
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     "change",

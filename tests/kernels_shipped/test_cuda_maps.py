@@ -161,6 +161,7 @@ def expected(impl: str, tensors: Sequence[Tensor], strided: bool) -> list[Map]:
     return found if impl == "wgmma" else found[1:3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("impl", POINTS)
 def test_the_maps_of_views_have_their_strides(driver: Path, impl: str) -> None:
     calls = [(text, tensors_of(text, distribution)) for text, distribution in CALLS]

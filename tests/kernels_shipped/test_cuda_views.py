@@ -72,6 +72,7 @@ def each() -> list[object]:
     return found + [pytest.param(*case, id=f"{case[1]} {case[2]}", marks=marks) for case in SLOW]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("point", "text", "distribution"), each())
 def test_a_view_is_read_and_written_right(point: Point, text: str, distribution: str) -> None:
     source = config.kernels_dir() / "sdpa" / ("wgmma.cu" if "CONSUMERS" in point else "mma.cu")

@@ -18,6 +18,7 @@ def served_by(text: str) -> set[str]:
     return {branch.impl for branch in Workbench(load_space("sdpa_cuda", problems=[text]), "sm_90").space.branches}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -37,6 +38,7 @@ def test_others_are_served_by_mma_alone(text: str) -> None:
     assert not found & {*DENSE, "cublas"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

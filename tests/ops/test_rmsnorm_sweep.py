@@ -48,7 +48,7 @@ def run(folder: Path, *arguments: str) -> str:
 @pytest.mark.slow
 @pytest.mark.timed
 @pytest.mark.alone
-@pytest.mark.sampled(1, of="whole sweeps")
+@pytest.mark.sampled(2, of="whole sweeps")
 def test_a_sweep_ends_in_an_export_and_its_results_can_be_asked_for(tmp_path: Path) -> None:
     (tmp_path / "short.toml").write_text(SPACE)
     run(tmp_path, "tune", "short.toml", "--trials", "2", "--minutes", "3", "--out", "best.json")
@@ -61,7 +61,7 @@ def test_a_sweep_ends_in_an_export_and_its_results_can_be_asked_for(tmp_path: Pa
     assert "G3.scale_w" in run(tmp_path, "gate", "0")
 
 
-@pytest.mark.sampled(1, of="whole sweeps")
+@pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.slow
 @pytest.mark.timed
 def test_a_variant_is_timed_beside_the_compiled_baseline_in_the_cage() -> None:

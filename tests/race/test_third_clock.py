@@ -151,6 +151,7 @@ def test_a_kernel_that_patches_the_clocks_of_its_process_has_no_latency(executor
     assert not outcome.gate.passed
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 @pytest.mark.parametrize("name", ["silences_the_third_clock", "rewrites_the_marks", "alarm_while_others_run"])
 def test_nor_has_one_that_has_others_run_its_code(toolchain: CpuToolchain, name: str) -> None:

@@ -222,12 +222,13 @@ def race(toolchain: CpuToolchain) -> RaceJob:
 
 
 def names() -> list[object]:
-    """Mutants that spoil their process; a few of them stand for the others in the fast tests."""
-    fast = {"exit_now_0", "throws", "kills_itself", "stops_itself", "closes_all_files", "stack_overflow"}
+    """Mutants that spoil their process; one of them stands for the others in the fast tests."""
+    always = {"exit_now_0", "throws", "kills_itself", "stops_itself", "closes_all_files", "stack_overflow"}
     entries = tomllib.loads((SYSTEMIC.parent / "expected.toml").read_text())["systemic"]
     ending = [(e["name"], e["codes"]) for e in entries if {"crashed", "hung"} & set(e["codes"]) and "chosen_s" not in e]
-    slow = [pytest.mark.slow, pytest.mark.sampled(4)]
-    return [pytest.param(name, codes, id=name, marks=[] if name in fast else slow) for name, codes in ending]
+    marks = {name: [] if name == "kills_itself" else [pytest.mark.slow] for name in always}
+    others = [pytest.mark.slow, pytest.mark.sampled(4)]
+    return [pytest.param(name, codes, id=name, marks=marks.get(name, others)) for name, codes in ending]
 
 
 @pytest.mark.parametrize(("name", "codes"), names())
@@ -296,6 +297,7 @@ def test_only_the_zygote_forgets_its_exit_code() -> None:
     assert ended.returncode == 3
 
 
+@pytest.mark.slow
 def test_the_zygote_imports_once_for_all_jobs(tmp_path: Path) -> None:
     """torch is there before the fork; no job adds to the driver's standard output."""
     process = driver(tmp_path, zygote_witness.__name__)

@@ -77,6 +77,7 @@ def test_memory_that_comes_back_costs_a_variant_nothing(error: Exception) -> Non
     assert not any("more" in step for step in waits)
 
 
+@pytest.mark.slow
 def test_memory_that_does_not_come_back_is_a_disturbed_machine() -> None:
     found = perform(judge_job(), Full(3), lambda _: None)
     assert isinstance(found, Outcome)
@@ -146,6 +147,7 @@ def executor(tmp_path: Path) -> Iterator[LocalExecutor]:
         yield executor
 
 
+@pytest.mark.slow
 def test_what_follows_is_judged_in_another_process(executor: LocalExecutor, tmp_path: Path) -> None:
     """A variant may have taken the memory: the end of its process gives it back."""
     for impl, verdict in (("right", Verdict.MEASURED), ("hogs", Verdict.DISTURBED), ("right", Verdict.MEASURED)):

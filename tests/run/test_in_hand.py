@@ -85,6 +85,7 @@ def test_it_has_one_job_in_hand_and_no_more(eager: LocalExecutor, tmp_path: Path
     assert eager.wait() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("odd", "verdict", "begins"),
     [

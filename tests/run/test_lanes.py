@@ -99,6 +99,7 @@ def test_a_process_serves_so_many_jobs_and_is_replaced(executor: LocalExecutor) 
     assert len(set(pids)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("odd", "verdict", "code"),
     [

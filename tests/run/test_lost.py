@@ -128,7 +128,7 @@ def test_a_variant_that_kills_the_fork_server_again_is_to_blame_and_no_other(
     assert (blamed.verdict, blamed.fault.code) == (Verdict.CRASHED, "process.server")
 
 
-@pytest.mark.sampled(1, of="whole sweeps")
+@pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.slow
 def test_a_start_has_a_deadline(executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is stopped at the very moment at which it is asked."""

@@ -41,6 +41,7 @@ def test_what_a_second_look_does_not_find_again_was_none(tmp_path: Path, act: st
     assert judged(tmp_path, act, times=1) == (Verdict.MEASURED, "", "", 3, 2)  # the last time by the soak
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "verdict", "code"),
     [("accused", Verdict.IMPOSSIBLE, "measure.memory"), ("late", Verdict.HUNG, "process.deadline")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from autotuner.values.problem import Problem
 from autotuner.values.table import TableVariant
 from tests.helpers.tables import served, table, write
 
-pytest.importorskip("transformers")
 pytestmark = [
+    pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers"),  # it takes a second to import
     pytest.mark.slow,
-    pytest.mark.sampled(1, of="models"),
+    pytest.mark.sampled(2, of="whole sweeps"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's compiler imports what torch calls deprecated
 ]
 

@@ -185,6 +185,7 @@ for name, version in [("_autotuner_demo.so", real), ("serving.py", real), ("meta
     assert lines[5].endswith("is another copy of autotuner_demo loaded?")
 
 
+@pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.slow
 @pytest.mark.timed
 def test_what_was_tuned_is_exported_installed_and_called(tmp_path: Path) -> None:

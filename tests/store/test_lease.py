@@ -89,6 +89,7 @@ def test_a_lease_is_given_back(store: Store) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_only_one_of_two_gets_the_lease(place: str) -> None:
     Store.open(place).close()
     code = f"""

@@ -43,6 +43,7 @@ def done(executor: LocalExecutor, job: BuildJob | JudgeJob | RaceJob) -> Result:
     return found[1]
 
 
+@pytest.mark.slow
 def test_a_heat_that_begins_with_the_gate_is_as_honest_as_the_search(executor: LocalExecutor) -> None:
     built = done(executor, BuildJob(variant=VARIANT, conditions=CONDITIONS))
     assert isinstance(built, Built)

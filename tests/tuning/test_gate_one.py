@@ -166,6 +166,7 @@ def test_a_right_variant_goes_through_every_check(folder: Path, right: Artifact)
     assert len(document["measurement"]["timings"][0]["variant_us"]) == single.BLOCKS
 
 
+@pytest.mark.slow
 def test_a_wrong_variant_is_rejected_with_place_values_and_cause(folder: Path) -> None:
     done = autotuner(folder, "gate", "MUTANT=k_and_v_swapped", "--space", "space.toml")
     assert done.returncode == 1, done.stderr
@@ -183,6 +184,7 @@ def test_a_wrong_variant_is_rejected_with_place_values_and_cause(folder: Path) -
         assert words in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_what_crashes_before_the_sanitizers_goes_under_them_all_the_same(tmp_path: Path) -> None:
     shutil.copytree(MUTANTS / "systemic", tmp_path / "systemic")

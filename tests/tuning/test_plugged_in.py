@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timed,
     pytest.mark.alone,
-    pytest.mark.sampled(1, of="whole sweeps"),
+    pytest.mark.sampled(2, of="whole sweeps"),
 ]
 
 PLUGINS = Path(__file__).parent.parent / "plugins"

@@ -38,6 +38,7 @@ def sweeps(folder: Path, regime: str, better: bool, count: int = FEW) -> Tally:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1, of="simulated truths")
 def test_equal_candidates_are_not_crowned_and_hardly_lost(tmp_path: Path) -> None:
     tally = sweeps(tmp_path, "one load", better=False)
     assert tally.share("crowned wrongly") == 0
@@ -48,6 +49,7 @@ def test_equal_candidates_are_not_crowned_and_hardly_lost(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1, of="simulated truths")
 def test_what_is_2_percent_better_is_found(tmp_path: Path) -> None:
     tally = sweeps(tmp_path, "ordinary", better=True)
     assert tally.share("found") >= 0.85

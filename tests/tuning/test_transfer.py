@@ -179,6 +179,7 @@ def right(point: dict[str, Value]) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1, of="known points")
 def test_known_points_make_a_search_shorter(store: Store) -> None:
     search(store, OTHER, 60)
     found = start(store, record_of(SPACE), SPACE)
@@ -188,6 +189,7 @@ def test_known_points_make_a_search_shorter(store: Store) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1, of="known points")
 def test_known_points_that_are_the_contrary_of_the_truth_are_unlearned(store: Store) -> None:
     """What was fastest there is slowest here: nothing could mislead more."""
     search(store, OTHER, 60, microseconds=contrary)

@@ -81,7 +81,7 @@ def test_what_is_not_in_the_folder_is_refused(judging: TestClient, shown: dict[s
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1, of="judged by the service")
+@pytest.mark.sampled(2, of="whole sweeps")
 def test_a_wrong_one_is_rejected_with_its_report(judging: TestClient, shown: dict[str, str]) -> None:
     """Its exponential is too coarse on purpose."""
     parameters = {"BLOCK_N": 16, "ROWS": 1, "EXP": "coarse"}
@@ -94,7 +94,7 @@ def test_a_wrong_one_is_rejected_with_its_report(judging: TestClient, shown: dic
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1, of="judged by the service")
+@pytest.mark.sampled(2, of="whole sweeps")
 def test_a_right_one_passes_with_its_report(judging: TestClient, shown: dict[str, str]) -> None:
     answer = judging.post("/api/v1/gate", headers=shown, json=ASKED)
     assert answer.status_code == 200, answer.text
