@@ -25,7 +25,6 @@ from autotuner.values.errors import InfrastructureError
 START_S = 120.0
 """A server that has not started a process by then is stopped, or busy beyond hope. The first start imports torch."""
 TRIES = 3
-END_S = 10.0
 GONE = (None, psutil.STATUS_ZOMBIE)
 STOPPED = (*GONE, psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_DEAD)
 """States of a process that does nothing any more."""
@@ -61,8 +60,9 @@ class ForkServer:
                 return server_pid() or 0
             except (OSError, EOFError) as error:  # it ended before the process was there
                 why = f"{type(error).__name__}: {error}"
-                if isinstance(error, (ConnectionError, EOFError)):
-                    wait_for_the_end_of(server_pid())
+                # It frees its memory first, and takes no calls: on a busy machine for longer than TRIES tries.
+                while isinstance(error, (ConnectionError, EOFError)) and (pid := server_pid()) and is_well(pid):
+                    time.sleep(0.01)
             finally:
                 late.cancel()
         raise InfrastructureError(f"no process could be started, {TRIES} times ({why}); the machine needs a look")
@@ -85,14 +85,6 @@ def kill(*pids: int | None) -> None:
     for pid in filter(None, pids):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-
-
-def wait_for_the_end_of(pid: int | None) -> None:
-    """Until it has gone, of a process that is ending: it takes no calls, and frees its memory first, which takes longer
-    than TRIES tries on a busy machine."""
-    until = time.monotonic() + END_S
-    while pid is not None and state_of(pid) not in GONE and time.monotonic() < until:
-        time.sleep(0.01)
 
 
 def state_of(pid: int) -> str | None:
