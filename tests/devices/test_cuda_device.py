@@ -205,9 +205,9 @@ def test_warpgroup_products_of_views_and_groups_pass_every_level(problem: str) -
 
 
 def test_what_is_written_between_tensors_is_found() -> None:
-    arena = Arena(torch.device("cuda"))
+    arena = Arena()
     words = [arena.take(1000), arena.take(2000, shift=16)]
-    assert words[1].data_ptr() % 1024 == 16
+    assert words[1].data_ptr() % 64 == 16
     assert damage(arena.bands()) is None
     again = arena.take(1000)
     flat = torch.as_strided(again, (again.numel() + 3,), (1,), again.storage_offset())

@@ -15,14 +15,15 @@ from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import unless_full
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
 from autotuner.devices.cuda.instruments import NOT_READY, Instruments
+from autotuner.devices.cuda.reserved_memory import between_nothing
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
-from autotuner.gate.check import Unavailable
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, full_is_no_refusal, span
+from autotuner.ops.tensors import Tensors, far_apart, full_is_no_refusal, lying_in, span
 from autotuner.values.problem import Problem
 
 MAX_WORKSPACE = 2 << 30
+WORKSPACE_ALIGNMENT = 64
 HANG_S = 2.0
 DELAY_NS = 2_000_000
 POLL_S = 0.00005
@@ -44,6 +45,7 @@ class CudaBench:
         self._variant = variant
         self._foreign, self._larger = between
         self._arena, self._instruments = arena, instruments
+        arena.begin()
         self._word = FILLS[0]
         self._disturbed = False
         self._traffic: Traffic | None = None
@@ -53,8 +55,11 @@ class CudaBench:
         return copied_into(words, tensor, lambda gaps: self._arena.watch(words, gaps))
 
     def far(self, tensor: Tensor, dim: int) -> Tensor:
-        # It takes gigabytes here, and until it has run on a device an error in it would reject right variants.
-        raise Unavailable("tensors that are far apart are tried on a CPU alone")
+        like, size = far_apart(tensor, dim), tensor.element_size()
+        starts = [place * like.stride(dim) * size for place in range(like.shape[dim])]
+        one = span(like.select(dim, 0)) * size
+        memory = between_nothing(span(like) * size, [(start, start + one) for start in starts])
+        return lying_in(memory, like).copy_(tensor)
 
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
         workspace, wanted = self._workspace(problem)
@@ -89,7 +94,7 @@ class CudaBench:
         wanted = workspace_bytes(self._variant, problem, MAX_WORKSPACE)
         if not wanted:
             return 0, 0
-        words = self._arena.take(-(-wanted // 4) * 4)
+        words = self._arena.take(-(-wanted // 4) * 4, alignment=WORKSPACE_ALIGNMENT)
         words.view(torch.int32).fill_(self._word)
         return words.data_ptr(), wanted
 
@@ -128,7 +133,7 @@ class CudaBench:
     def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
         bands = self._arena.bands()
         changed = [(_words(a) != _words(b)).any() for a, b in zip(before, placed, strict=True)]
-        flags = [bool(flag) for flag in torch.stack([*changed, *(written(words) for _, words in bands)]).tolist()]
+        flags = [bool(flag) for flag in torch.stack([*changed, *map(written, bands)]).tolist()]
         found = damage(bands, flags[len(changed) :])
         self._arena.restore()
         return Traces(tuple(flags[: len(changed)]), found)

@@ -128,7 +128,7 @@ class CudaProcess:
 
     @cached_property
     def _arena(self) -> Arena:
-        return Arena(torch.device("cuda"))
+        return Arena()
 
     @cached_property
     def _monitor(self) -> ClockMonitor:

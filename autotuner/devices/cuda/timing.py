@@ -88,7 +88,7 @@ class Rows:
         """What lies around the tensors of each set."""
         edges = [0, *(edge for span in self._spans for edge in span), 2 * self._memory.shape[1]]
         pairs = zip(edges[::2], edges[1::2], strict=True)
-        return [(start > 0, self._memory[:, start // 2 : stop // 2]) for start, stop in pairs]
+        return [Band(self._memory[:, start // 2 : stop // 2], start > 0, before=True) for start, stop in pairs]
 
 
 def _spans(sizes: list[int]) -> list[tuple[int, int]]:
