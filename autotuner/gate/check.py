@@ -69,7 +69,7 @@ class Failed(Exception):
     ) -> None:
         super().__init__(detail)
         self._detail, self._case, self._code, self._verdict = detail, case, code, verdict
-        self._system, self.differs, self.stale, self.hint = system, differs, stale, hint
+        self.system, self.differs, self.stale, self.hint = system, differs, stale, hint
 
     def fault(self, check: Check) -> Fault:
         """As the report on the check has it."""
@@ -78,7 +78,7 @@ class Failed(Exception):
             code=self._code or check.code,
             detail=self._detail,
             case=self._case.name if self._case is not None else None,
-            system=self._system,
+            system=self.system,
         )
 
 

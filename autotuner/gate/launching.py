@@ -179,7 +179,8 @@ class Launching:
 
         try:
             found = of_type(outputs, right) or of_lengths(self.matrix, case, rightness(judged))
-        except (Failed, ValueError):  # a launch that fails in another way, or a case of which there is no truth
+        except (Failed, ValueError) as error:  # a launch that fails in another way, or a case of which is no truth
+            _require_device(error)
             found = None
         return False, found
 
@@ -188,7 +189,8 @@ class Launching:
         self.bench.disturb(ZEROS)
         try:
             return not all_same_bits(self.launch(case, inputs), outputs)
-        except Failed:
+        except Failed as failed:
+            _require_device(failed)
             return False
 
     def same(self, got: Tensors, want: Tensors) -> bool:
@@ -211,6 +213,12 @@ class Launching:
     def extent(self, number: int, affected: Tensor, size: Tensor) -> Extent:
         """Where `affected` is true in an output, and how large `size` is there."""
         return extent(self.op.outputs(self.conditions.compiled_for)[number], affected, size, self.tile[0])
+
+
+def _require_device(error: Exception) -> None:
+    """Raises what has cost the process its device: nothing else can be found out there, and it says most."""
+    if isinstance(error, Failed) and error.system is not None and error.system.sticky:
+        raise error
 
 
 def _difference(where: Extent) -> str:
