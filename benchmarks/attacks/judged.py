@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 from autotuner.devices import DEVICES, Wishes
-from autotuner.race.statistics import share_interval
 from benchmarks import holds
 from benchmarks.attacks.catalogue import Attack, Group, copy_families, groups
 from benchmarks.provenance import ROOT, command_line
@@ -238,6 +237,16 @@ def document(rows: list[Row], kind: str, commands: list[str]) -> Row:
         "endings": Counter(each["code"] or each["verdict"] for each in rows if each["judged"]),
         "rows": rows,
     }
+
+
+def share_interval(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
+    """The exact two-sided confidence interval of a share that was seen `count` times of so many (Clopper and Pearson,
+    Biometrika 26, 1934); 0 to 1 where nothing was looked at."""
+    from scipy.special import betaincinv
+
+    tail = (1 - level) / 2
+    low = float(betaincinv(count, of - count + 1, tail)) if count else 0.0
+    return low, float(betaincinv(count + 1, of - count, 1 - tail)) if count < of else 1.0
 
 
 if __name__ == "__main__":

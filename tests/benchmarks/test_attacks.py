@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from autotuner.race.statistics import share_interval
 from benchmarks.attacks import judged
 from benchmarks.attacks.catalogue import groups
 
@@ -16,6 +15,6 @@ def test_there_are_attacks_enough_and_no_name_is_there_twice() -> None:
 
 
 def test_a_share_has_its_exact_interval() -> None:
-    assert share_interval(0, 60)[1] == pytest.approx(1 - 0.025 ** (1 / 60))
-    assert share_interval(60, 60)[0] == pytest.approx(0.025 ** (1 / 60))
-    assert share_interval(0, 0) == (0.0, 1.0)
+    assert judged.share_interval(0, 60)[1] == pytest.approx(1 - 0.025 ** (1 / 60))
+    assert judged.share_interval(60, 60)[0] == pytest.approx(0.025 ** (1 / 60))
+    assert judged.share_interval(0, 0) == (0.0, 1.0)

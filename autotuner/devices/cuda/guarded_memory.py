@@ -1,10 +1,5 @@
-"""Guarded memory on CUDA: tensors between bands of NaN.
-
-    | band | tensor | band | tensor | ... | band |
-
-A read past a tensor's end brings a NaN into the output, a write is found in the band. Where the gate launches each
-tensor has memory of its own, and beyond it lies nothing (reserved_memory.py).
-"""
+"""Guarded memory on CUDA: a tensor has memory of its own, beyond which lies nothing (reserved_memory.py). What is left
+beside it is band, a NaN: a read of it shows in the output, a write is found there."""
 
 from __future__ import annotations
 
@@ -19,10 +14,6 @@ from autotuner.devices.cuda.reserved_memory import PIECE, between_nothing
 PATTERN = 0x7FA5
 """A NaN with a payload, in float16 and in bfloat16; twice over, also in float32."""
 
-BAND = 32 << 10
-"""Bytes of a band: more than a tile's rows, since what is just past the end is what a wrong tail touches."""
-
-ALIGNMENT = 1024
 KEPT = 1 << 30
 """Bytes of memory that are kept from launch to launch, at most."""
 
@@ -37,47 +28,15 @@ class Band(NamedTuple):
     """A tensor begins where they end."""
 
 
-class Segment:
-    """One allocation, handed out in order."""
-
-    def __init__(self, size: int, device: torch.device) -> None:
-        self.words = torch.full((-(-size // 2),), PATTERN, dtype=torch.int16, device=device)
-        self._taken: list[tuple[int, int]] = []
-
-    @classmethod
-    def around(cls, size: int, device: torch.device) -> Segment:
-        """One that has room for `size` bytes."""
-        return cls(size + 2 * (BAND + ALIGNMENT), device)
-
-    def take(self, size: int, shift: int = 0) -> Tensor | None:
-        """The next `size` bytes as words, `shift` past a multiple of ALIGNMENT; None when they do not fit."""
-        end = self._taken[-1][1] if self._taken else 0
-        start = -(-(end + BAND) // ALIGNMENT) * ALIGNMENT + shift
-        stop = start + -(-size // 2) * 2
-        if 2 * self.words.numel() < stop + BAND:
-            return None
-        self._taken.append((start, stop))
-        return self.words[start // 2 : stop // 2]
-
-    def bands(self) -> list[Band]:
-        """Each stretch beside and between what was handed out."""
-        if not self._taken:
-            return []
-        stops = [0, *(stop for _, stop in self._taken)]
-        starts = [*(start for start, _ in self._taken), self._taken[-1][1] + BAND]
-        pairs = zip(stops, starts, strict=True)
-        return [Band(self.words[stop // 2 : start // 2], stop > 0, before=True) for stop, start in pairs]
-
-
 class Slot:
     """Memory for one tensor, in multiples of PIECE, between addresses at which nothing is. What is left beside the
     tensor is band."""
 
     def __init__(self, size: int) -> None:
-        self.words = between_nothing(size).view(torch.int16).fill_(PATTERN)
+        self.words = between_nothing(-(-size // PIECE) * PIECE).view(torch.int16).fill_(PATTERN)
         self._taken = (0, 0)
 
-    def take(self, size: int, shift: int, alignment: int, at_end: bool) -> Tensor:
+    def take(self, size: int, shift: int = 0, alignment: int = 16, at_end: bool = False) -> Tensor:
         """`size` bytes as words, at the beginning of the memory or as near to its end as the alignment allows, `shift`
         bytes past that."""
         room = 2 * self.words.numel() - size - shift
@@ -111,11 +70,8 @@ class Arena:
         words (size rounded up). Raises DeviceFullError."""
         alignment = 64 if shift else alignment
         wanted = max(PIECE, 1 << (size + shift + alignment - 1).bit_length())
-        found = next((slot for slot in self._free if 2 * slot.words.numel() == wanted), None)
-        if found is None:
-            found = Slot(wanted)
-        else:
-            self._free.remove(found)
+        place = next((place for place, each in enumerate(self._free) if 2 * each.words.numel() == wanted), None)
+        found = Slot(wanted) if place is None else self._free.pop(place)
         self._used.append(found)
         return found.take(size, shift, alignment, self._at_end)
 
@@ -156,6 +112,6 @@ def damage(bands: Sequence[Band], flags: Sequence[bool] | None = None) -> str | 
 def _describe(band: Band) -> str:
     where = (band.words != PATTERN).nonzero().flatten()
     first, last = 2 * int(where[0]), 2 * int(where[-1])
-    if band.after and (first < BAND // 2 or not band.before):
+    if band.after and (first < band.words.numel() or not band.before):
         return f"{2 * len(where)} bytes past a tensor's end were written, nearest at +{first}"
     return f"{2 * len(where)} bytes before a tensor were written, nearest {2 * band.words.numel() - last} before it"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Sequence
+from ctypes import byref, c_uint64
 from typing import Any
 
 import torch
@@ -22,33 +23,21 @@ PIECE = 2 << 20
 """The driver maps memory in multiples of so many bytes."""
 ON_DEVICE, PINNED, READ_AND_WRITE, FULL = 1, 1, 3, 2
 """Of cuda.h: a location, a kind of memory, the access to it, and the error where there is no memory left."""
-
-
-class _Location(ctypes.Structure):
-    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
-
-
-class _Memory(ctypes.Structure):
-    _fields_ = (
-        *(("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", _Location)),
-        *(("metadata", ctypes.c_void_p), ("flags", ctypes.c_ubyte * 8)),
-    )
-
-
-class _Access(ctypes.Structure):
-    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+INTS, NOTHING = ctypes.c_int * 8, c_uint64(0)
 
 
 class _Addresses:
-    """Reserved addresses around `size` bytes, given back with the last tensor that lies in them."""
+    """Reserved addresses around `size` bytes, of which torch makes a tensor; given back with the last one of it."""
 
     def __init__(self, size: int, device: int) -> None:
         self._driver, self._device = ctypes.CDLL("libcuda.so.1"), device
-        self._mapped: list[tuple[int, int]] = []
-        whole, found = size + 2 * WIDE, ctypes.c_uint64()
-        self._call("cuMemAddressReserve", ctypes.byref(found), *map(ctypes.c_uint64, (whole, PIECE, 0, 0)))
-        self.begin = found.value + WIDE
-        weakref.finalize(self, _give_back, self._driver, found.value, whole, self._mapped).atexit = False
+        self._mapped: list[tuple[c_uint64, c_uint64]] = []
+        whole, found = c_uint64(-(-size // PIECE) * PIECE + 2 * WIDE), c_uint64()
+        self._call("cuMemAddressReserve", byref(found), whole, c_uint64(PIECE), NOTHING, NOTHING)
+        self._begin = found.value + WIDE
+        place = {"data": (self._begin, False), "shape": (size,), "typestr": "|u1", "strides": None}
+        self.__cuda_array_interface__ = {**place, "version": 3}
+        weakref.finalize(self, _give_back, self._driver, found, whole, self._mapped).atexit = False
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._driver, name)(*arguments)
@@ -59,31 +48,22 @@ class _Addresses:
 
     def hold(self, start: int, stop: int) -> None:
         """From now on there is memory for these bytes. Raises DeviceFullError."""
-        at, size, handle = self.begin + start, ctypes.c_uint64(stop - start), ctypes.c_uint64()
-        here = _Location(ON_DEVICE, self._device)
-        wanted, access = _Memory(type=PINNED, location=here), _Access(here, READ_AND_WRITE)
-        self._call("cuMemCreate", ctypes.byref(handle), size, ctypes.byref(wanted), ctypes.c_uint64(0))
-        try:
-            self._call("cuMemMap", ctypes.c_uint64(at), size, ctypes.c_uint64(0), handle, ctypes.c_uint64(0))
-        finally:
-            self._call("cuMemRelease", handle)  # it stays as long as it is mapped
-        self._mapped.append((at, stop - start))
-        self._call("cuMemSetAccess", ctypes.c_uint64(at), size, ctypes.byref(access), ctypes.c_size_t(1))
+        at, size, handle = c_uint64(self._begin + start), c_uint64(stop - start), c_uint64()
+        wanted = INTS(PINNED, 0, ON_DEVICE, self._device)  # CUmemAllocationProp
+        access = INTS(ON_DEVICE, self._device, READ_AND_WRITE)  # CUmemAccessDesc
+        self._call("cuMemCreate", byref(handle), size, byref(wanted), NOTHING)
+        self._call("cuMemMap", at, size, NOTHING, handle, NOTHING)
+        self._call("cuMemRelease", handle)  # it stays as long as it is mapped
+        self._mapped.append((at, size))
+        self._call("cuMemSetAccess", at, size, byref(access), c_uint64(1))
 
 
-def _give_back(driver: ctypes.CDLL, base: int, whole: int, mapped: list[tuple[int, int]]) -> None:
+def _give_back(
+    driver: ctypes.CDLL, base: c_uint64, whole: c_uint64, mapped: Sequence[tuple[c_uint64, c_uint64]]
+) -> None:
     for at, size in mapped:
-        driver.cuMemUnmap(ctypes.c_uint64(at), ctypes.c_uint64(size))
-    driver.cuMemAddressFree(ctypes.c_uint64(base), ctypes.c_uint64(whole))
-
-
-class _Array:
-    """What torch makes a tensor of."""
-
-    def __init__(self, addresses: _Addresses, size: int) -> None:
-        self.addresses = addresses
-        place = {"data": (addresses.begin, False), "shape": (size,), "typestr": "|u1", "strides": None}
-        self.__cuda_array_interface__ = {**place, "version": 3}
+        driver.cuMemUnmap(at, size)
+    driver.cuMemAddressFree(base, whole)
 
 
 def between_nothing(size: int, parts: Sequence[tuple[int, int]] = ()) -> Tensor:
@@ -93,10 +73,10 @@ def between_nothing(size: int, parts: Sequence[tuple[int, int]] = ()) -> Tensor:
     Raises DeviceFullError, and InfrastructureError where the driver has no such memory.
     """
     device = torch.cuda.current_device()
-    addresses, held = _Addresses(-(-size // PIECE) * PIECE, device), 0
+    addresses, held = _Addresses(size, device), 0
     for first, last in parts or [(0, size)]:
         start, stop = max(held, first // PIECE * PIECE), -(-last // PIECE) * PIECE
         if start < stop:
             addresses.hold(start, stop)
             held = stop
-    return torch.as_tensor(_Array(addresses, size), device=f"cuda:{device}")
+    return torch.as_tensor(addresses, device=f"cuda:{device}")

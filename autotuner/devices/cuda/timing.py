@@ -14,7 +14,7 @@ from torch import Tensor
 
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import device_bytes, unless_full
-from autotuner.devices.cuda.guarded_memory import ALIGNMENT, BAND, PATTERN, Band, Segment, damage
+from autotuner.devices.cuda.guarded_memory import PATTERN, Band, Slot, damage
 from autotuner.devices.cuda.overlap import CapturedForwards
 from autotuner.devices.cuda.rest import AfterBaseline, made_at_rest, own_work_s, still_busy
 from autotuner.forge.loaded_variant import LoadedVariant
@@ -41,6 +41,11 @@ replay that is longer is warm soon after its beginning, and needs no other befor
 
 STRETCH_S = 0.005
 """Longer than the turns of a millisecond or two in which a GPU serves programs that share it."""
+
+BAND = 32 << 10
+"""Bytes of a band between the tensors of a set: more than a tile's rows, as what is just past the end is what a wrong
+tail touches."""
+ALIGNMENT = 1024
 
 Forward = Callable[[int], None]
 """Launches one forward on the input set of that number, on the current stream."""
@@ -367,11 +372,9 @@ class VariantArm:
         sets.after_baseline.forget()
         wanted = variant.workspace_bytes(sets.problem)
         _require_possible(wanted, sets)
-        self._workspace = Segment.around(wanted, sets.flush.device)
-        words = self._workspace.take(wanted)
-        assert words is not None
-        self.workspace = words
-        workspace = words.data_ptr()
+        self._workspace = Slot(max(wanted, 1))
+        self.workspace = self._workspace.take(wanted)
+        workspace = self.workspace.data_ptr()
         inputs, outputs = sets.inputs, self.outputs.tensors
 
         def forward(index: int) -> None:
