@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotuner.values import codes
-from autotuner.values.verdict import Meaning
+from autotuner.values.verdict import Fault, Meaning, Verdict
 
 MEANINGS = {
     "process.signal": Meaning("the process that runs the variant is not killed by a signal"),
@@ -29,19 +29,14 @@ MEANINGS = {
     ),
 }
 
-REST_ON_TIME = frozenset(
-    {
-        codes.DEADLINE,
-        codes.REST,
-        "measure.clocks",
-        "measure.floor",
-        "measure.memory",
-        "measure.witness",
-        "process.deadline",
-    }
-)
-"""Another program may bring these about: they are faults of a variant where a second look, alone on a calm machine and
-in a fresh process, finds one again."""
+BY_OTHERS = {codes.REST, "G3.leak", "measure.clocks", "measure.floor", "measure.memory", "measure.witness"}
+
+
+def may_be_others(fault: Fault) -> bool:
+    """Whether another program may bring it about, as all that rests on time: it is a fault of the variant where a
+    second look, alone on a calm machine and in a fresh process, finds one again."""
+    return fault.code in BY_OTHERS or fault.verdict in (Verdict.HUNG, Verdict.BUILD_TIMEOUT)
+
 
 SIGNALS = {
     4: "an instruction that this processor does not have (built for another architecture)",

@@ -26,7 +26,7 @@ from autotuner.devices import shown_by
 from autotuner.gate.checks import EFFECT
 from autotuner.run import inside, zygote
 from autotuner.run.cage import CageParts
-from autotuner.run.faults import REST_ON_TIME
+from autotuner.run.faults import may_be_others
 from autotuner.run.fork_server import ForkServer
 from autotuner.run.inside import Role
 from autotuner.run.job_process import JobProcess, Submitted
@@ -289,9 +289,9 @@ class LocalExecutor:
         return result
 
     def _doubted(self, process: JobProcess, fault: Fault, found: Result | None = None) -> Result | None:
-        """A fault that rests on time. On a machine that somebody disturbs it says nothing; else it is one where a
-        second look, alone and in a fresh process, finds such a fault again. `found`: the result that holds it; None
-        where the process was lost."""
+        """A fault that others may have brought about. On a machine that somebody disturbs it says nothing; else it is
+        one where a second look, alone and in a fresh process, finds such a fault again. `found`: the result that holds
+        it; None where the process was lost."""
         job = process.given[0]
         who = self._who_disturbs()
         if not who and not job.second_look:
@@ -305,8 +305,8 @@ class LocalExecutor:
         detail = f"{fault.code}: {fault.detail}; but somebody disturbs: {who}"
         disturbed = Fault(verdict=Verdict.DISTURBED, code="measure.disturbed", detail=detail, case=fault.case)
         self._release(process, spoiled=True)
-        if isinstance(job.job, JudgeJob):
-            artifact = job.job.built.artifact
+        if isinstance(job.job, JudgeJob | BuildJob):
+            artifact = job.job.built.artifact if isinstance(job.job, JudgeJob) else None
             return Outcome(variant=job.job.variant, verdict=disturbed.verdict, artifact=artifact, fault=disturbed)
         return disturbed
 
@@ -360,7 +360,7 @@ class LocalExecutor:
             return self._again(process)
         if not begun or not process.given[0].runs_variants:
             return self._failed(process, fault.detail)
-        if fault.code in REST_ON_TIME:
+        if may_be_others(fault):
             return self._doubted(process, fault)
         return self._blamed(process, fault)
 
@@ -418,11 +418,11 @@ def _timed_right(process: JobProcess, result: Result, stamps: bool) -> Result:
 
 
 def _resting_on_time(result: Result) -> Fault | None:
-    """The fault of a variant in a result that rests on time."""
+    """The fault of a variant in a result that others may have brought about."""
     found: Iterable[Fault | None] = result.faults.values() if isinstance(result, Heat) else ()
     if isinstance(result, Outcome | Fault):
         found = (result.fault if isinstance(result, Outcome) else result,)
-    return next((each for each in found if each is not None and each.code in REST_ON_TIME), None)
+    return next((each for each in found if each is not None and may_be_others(each)), None)
 
 
 def _require_space() -> None:

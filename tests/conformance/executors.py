@@ -100,7 +100,7 @@ def act(variant: Variant) -> Fault | None:
         case "works":
             _work(Path(str(value["FOLDER"])), str(value["NAME"]), int(value.get("MS", 50)) / 1000)
             return act(variant.model_copy(update={"impl": str(value["THEN"])})) if "THEN" in value else None
-        case "late" | "accused":
+        case "late" | "accused" | "slow_to_build":
             return _at_first(variant.impl, Path(str(value["FOLDER"])), int(value["TIMES"]))
         case "kills_the_server":
             os.kill(os.getppid(), signal.SIGKILL)
@@ -130,6 +130,8 @@ def _at_first(what: str, folder: Path, times: int) -> Fault | None:
         return None
     if what == "late":
         time.sleep(60)
+    if what == "slow_to_build":
+        return Fault(verdict=Verdict.BUILD_TIMEOUT, code="build.timeout", detail="the compiler was killed")
     return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.memory", detail="it took longer on new inputs")
 
 

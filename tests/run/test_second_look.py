@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from autotuner.run.jobs import Built
 from autotuner.run.local import Deadlines, LocalExecutor
+from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
-from tests.conformance.executors import judge_job, notes, outcome, play
+from tests.conformance.executors import build_job, judge_job, notes, outcome, play
 from tests.helpers import preload
 
 pytestmark = pytest.mark.timed
@@ -58,3 +60,19 @@ def test_on_a_machine_that_somebody_disturbs_it_says_nothing(tmp_path: Path, act
     assert (verdict, code, tries) == (Verdict.DISTURBED, "measure.disturbed", 1)
     assert detail.endswith(f"but somebody disturbs: {BUSY}")
     assert ("measure.memory: " in detail) == (act == "accused")
+
+
+@pytest.mark.parametrize(
+    ("times", "who", "tries", "verdict"),
+    [(1, "", 2, None), (5, "", 2, Verdict.BUILD_TIMEOUT), (5, BUSY, 1, Verdict.DISTURBED)],
+)
+def test_a_compiler_that_is_late_gets_one_too(
+    tmp_path: Path, times: int, who: str, tries: int, verdict: Verdict | None
+) -> None:
+    with closing(LocalExecutor(play, preload.CPU, overlap=True, who_disturbs=lambda: who)) as executor:
+        executor.submit(build_job("slow_to_build", FOLDER=str(tmp_path), TIMES=times))
+        done = executor.wait(60)
+    assert done is not None
+    found = done[1]
+    assert isinstance(found, Built) if verdict is None else isinstance(found, Outcome) and found.verdict == verdict
+    assert len({note.pid for note in notes(tmp_path, "begin")}) == tries
