@@ -32,7 +32,7 @@ FINALIST_LAUNCHES = 1000
 FLOATS_CHANGED = Fault(
     verdict=Verdict.CORRUPTING,
     code="G3.float_env",
-    detail="a launch left the rounding mode or the handling of subnormals changed",
+    detail="a launch left the rounding mode, the handling of subnormals or the stack of x87 changed",
 )
 BATCH_S = 0.05
 """Seconds of launches between two disturbances there, about."""
@@ -218,7 +218,7 @@ SMOKE = Check(
             "every element of the output is written (it is poisoned with NaN before the launch)",
             "rows or columns that no thread writes, or an arithmetic that gives NaN even on ordinary input",
         ),
-        "G3.float_env": Meaning("the launch leaves rounding mode and subnormal handling as they were"),
+        "G3.float_env": Meaning("the launch leaves rounding, subnormals and x87's stack as they were"),
     },
 )
 QUICK = Check(codes.QUICK, "the quick cases are within tolerance", _quick, faults=rules("G2", "quick cases"))

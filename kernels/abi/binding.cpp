@@ -59,17 +59,18 @@ bool read_call(PyObject *inputs, PyObject *outputs, PyObject *dims, PyObject *sc
   return signature().read(inputs, outputs, call) && read_workspace(workspace, workspace_bytes, call);
 }
 
-/* How this thread rounds, and whether subnormals are zeros to it; not what has happened to its numbers. */
+/* How this thread rounds, whether subnormals are zeros to it, and whether the stack of x87 is empty, as every function
+ * must leave it: a number is lost that finds no place there. Not what has happened to its numbers. */
 #if defined(__x86_64__)
 uint64_t float_controls() {
-  uint16_t x87;
-  __asm__ volatile("fnstcw %0" : "=m"(x87));
-  return uint64_t(x87) << 32 | (__builtin_ia32_stmxcsr() & 0xffc0u);
+  uint16_t x87, top;
+  __asm__ volatile("fnstcw %0\n\tfxam\n\tfnstsw %1" : "=m"(x87), "=m"(top));
+  return uint64_t(top & 0x7d00) << 48 | uint64_t(x87) << 32 | (__builtin_ia32_stmxcsr() & 0xffc0u);
 }
 
 void set_float_controls(uint64_t controls) {
   const uint16_t x87 = uint16_t(controls >> 32);
-  __asm__ volatile("fldcw %0" : : "m"(x87));
+  __asm__ volatile("emms\n\tfldcw %0" : : "m"(x87));
   __builtin_ia32_ldmxcsr(uint32_t(controls));
 }
 #elif defined(__aarch64__)

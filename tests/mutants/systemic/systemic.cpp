@@ -451,6 +451,13 @@ int variant_run(const at_call *call) {
   if (calls == 2) output(call)[0] = narrow(2 * widen(output(call)[0]) + 1);
 #elif MUTANT_CACHED_BY_POINTER || MUTANT_CACHED_BY_DIMS
   memcpy(copy, output(call), bytes);
+#elif MUTANT_LEAVES_A_NUMBER_ON_X87 && defined(__x86_64__)
+  asm volatile("fldz");
+#elif MUTANT_LEAVES_X87_FULL && defined(__x86_64__)
+  static int launches;
+  for (int i = ++launches > 50 ? 0 : 8; i < 8; ++i) asm volatile("fldz");
+#elif MUTANT_LEAVES_X87_TURNED && defined(__x86_64__)
+  asm volatile("fincstp");
 #elif MUTANT_ROUNDING_MODE_LEFT_CHANGED
   fesetround(FE_UPWARD);
 #elif MUTANT_FLUSH_TO_ZERO_LEFT_ON && defined(__SSE__)
