@@ -61,7 +61,7 @@ def _is_much(what: str, kept: float) -> bool:
 
 
 LEAK = Check(
-    "G3.leak",
+    codes.LEAK,
     "launches give back the memory and the files that they take",
     _leak,
     "an allocation at each call, of memory, files or threads, without its end",
