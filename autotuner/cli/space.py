@@ -57,17 +57,25 @@ def space_show(
 
 
 def doctor(
-    space: Annotated[str, typer.Option("--space", help="a space file, or the name of one that is shipped")],
+    space: Annotated[
+        str | None, typer.Option("--space", help="build this space instead: a file, or the name of one that is shipped")
+    ] = None,
     arch: ArchOption = None,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Finds dead parameters, and values, of a space: those that never change the program. Builds, but runs nothing.
+    """Looks at this machine, with a remedy for each thing that is wrong; or at a space, for dead parameters.
 
-    Exit code 1 where it finds one, or could build nothing.
-    Says also what the cage around variants lacks on this machine.
+    Without a space it prints what a bug report needs: versions, devices, compilers, which are tried, limits, folders.
+    With one it builds points, runs nothing, and names the parameters and values that never change the program, and
+    what the cage around variants lacks.
+
+    Exit code 1 where it finds something that is in the way of tuning, a dead parameter, or could build nothing.
     """
+    if space is None:
+        _look_at_the_machine(as_json)
+        return
     from autotuner.run import cage
     from autotuner.spaces.dead_parameters import diagnose, unbuilt
     from autotuner.tuning import workbench
@@ -86,4 +94,20 @@ def doctor(
         for line in space_tables.cage_lines(cage.missing(walls)):
             out.print(line)
     if unbuilt(knobs) or any(knob.state in ("dead", "same values") for knob in knobs):
+        raise typer.Exit(1)
+
+
+def _look_at_the_machine(as_json: bool) -> None:
+    """Prints what a bug report needs of it."""
+    from autotuner.tuning import checkup
+    from autotuner.views import space_tables
+    from autotuner.views.terminal import printed
+
+    found = list(checkup.findings(config.store_url()))
+    table = space_tables.findings_table(found)
+    if as_json:
+        print_json(table.json())
+    else:
+        out.print(printed(table))
+    if any(each.remedy and each.blocks for each in found):
         raise typer.Exit(1)

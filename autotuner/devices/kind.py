@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +14,23 @@ from autotuner.values.variant import Value
 
 if TYPE_CHECKING:
     from autotuner.devices.process import DeviceProcess
+
+
+class Finding(NamedTuple):
+    """One point of what a bug report needs of a machine."""
+
+    what: str
+    said: str
+    remedy: str = ""
+    """What to do about it; "": nothing is wrong."""
+    blocks: bool = True
+    """With a remedy: nothing can be tuned before it."""
+
+    @classmethod
+    def refused(cls, what: str, error: Exception, blocks: bool = True) -> Finding:
+        """From an error whose message ends with the remedy."""
+        said, _, remedy = str(error).rpartition("; ")
+        return cls(what, said or remedy, remedy if said else "mend that", blocks)
 
 
 class Wishes(NamedTuple):
@@ -132,6 +149,9 @@ class DeviceKind(NamedTuple):
     """What a cluster's scheduler calls one such device; "": a resource that nodes are given by hand, `unit`."""
     jobs_per_process: int = 1
     """Variants that one process judges, which keeps references and baselines, before a fresh one."""
+    findings: Callable[[], Iterable[Finding]] = tuple
+    """What a bug report needs of such devices here, their compilers and drivers. What stops a sweep is found out again
+    where a sweep begins, by `choose`, `toolchain` and the trial of the compilers."""
     who_disturbs: Callable[[Chosen], str] = lambda chosen: ""
     """Who uses the devices now besides this process and those that it started, and what holds them back, in a line; ""
     where nobody can be seen. It may take a second."""

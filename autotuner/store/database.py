@@ -16,7 +16,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-import psutil
 from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
@@ -33,7 +32,7 @@ from sqlalchemy.pool import QueuePool
 from autotuner.store.patience import Patience
 from autotuner.store.tables import SCHEMA, Base, VersionRow
 from autotuner.values.errors import AutotunerError, DiskFullError, StoreError, StoreUnavailableError
-from autotuner.values.files import text_of, why
+from autotuner.values.files import NETWORKS, file_system_of, text_of, why
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,8 +43,6 @@ TURN_MS = 1000
 """Of these, milliseconds in one call of SQLite, which no signal ends."""
 SERVER = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 """What libpq is asked for unless the URL says otherwise, seconds: a server's host that has gone does not say so."""
-NETWORKS = frozenset({"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.sshfs"})
-"""File systems that several hosts share: SQLite's write-ahead log wants memory that all its users share."""
 OPENING = 0x617574
 """Number of the lock under which one process at a time opens a store on a server."""
 PRAGMAS = ("synchronous = NORMAL", "foreign_keys = ON")
@@ -420,14 +417,6 @@ def writes(change: Callable[Concatenate[Owner, Session, P], T]) -> Callable[Conc
         return owner.database.write(lambda session: change(owner, session, *args, **kwargs))
 
     return write
-
-
-def file_system_of(folder: Path) -> str:
-    """The kind of the file system that a folder lies on, as the system's table of mounts has it; "" where it is not in
-    there."""
-    real = folder.resolve()
-    over = [each for each in psutil.disk_partitions(all=True) if real.is_relative_to(each.mountpoint)]
-    return max(over, key=lambda each: len(each.mountpoint)).fstype if over else ""
 
 
 def _check_readable(path: Path) -> None:

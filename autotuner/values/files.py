@@ -13,12 +13,16 @@ import secrets
 import stat
 from pathlib import Path
 
+import psutil
+
 from autotuner.values.errors import DiskFullError, InputError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The numbers of the errors of a disk that has no space left, or none for this user."""
 FULL_WORDS = ("No space left on device", "Disk quota exceeded")
 """What a program says of these in English."""
+NETWORKS = frozenset({"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.sshfs"})
+"""File systems that several hosts share: SQLite's write-ahead log wants memory that all its users share."""
 
 _KINDS = {
     stat.S_IFCHR: "a device",
@@ -85,6 +89,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     finally:
         with contextlib.suppress(OSError):
             private.unlink(missing_ok=True)
+
+
+def file_system_of(folder: Path) -> str:
+    """The kind of the file system that a folder lies on, as the system's table of mounts has it; "" where it is not in
+    there."""
+    real = folder.resolve()
+    over = [each for each in psutil.disk_partitions(all=True) if real.is_relative_to(each.mountpoint)]
+    return max(over, key=lambda each: len(each.mountpoint)).fstype if over else ""
 
 
 def text_of(path: Path) -> str:

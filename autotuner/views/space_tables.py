@@ -16,6 +16,7 @@ from autotuner.views.terminal import printed
 if TYPE_CHECKING:  # numpy takes longer to import than a table to print
     from numpy.typing import NDArray
 
+    from autotuner.devices.kind import Finding
     from autotuner.spaces.dead_parameters import Knob
     from autotuner.spaces.space import BranchPoints, Space
 
@@ -120,6 +121,21 @@ def cage_lines(missing: Sequence[str]) -> list[str]:
     if not missing:
         return ["The cage around variants is whole on this machine."]
     return [f"The cage around variants lacks a wall here: {each}." for each in missing]
+
+
+def findings_table(findings: Sequence[Finding]) -> Table:
+    """What a bug report needs of this machine."""
+    wrong = sum(bool(each.remedy) and each.blocks for each in findings)
+    note = f"{wrong} to mend before anything is tuned." if wrong else "Nothing here is in the way of tuning."
+    return Table.of(FINDINGS, findings, [note])
+
+
+FINDINGS: list[Column[Finding]] = [
+    Column("what", str, head=""),
+    Column("said", str, head="found"),
+    Column("remedy", str, text=lambda each: each.remedy if each.blocks else f"({each.remedy})" if each.remedy else ""),
+    data("blocks", bool, of=lambda each: bool(each.remedy) and each.blocks),
+]
 
 
 def knobs_table(knobs: Sequence[Knob]) -> Table:

@@ -139,7 +139,7 @@ REFUSALS = (
     ("gate", "0", "--threads", "2"),
     ("status", "--show", "everything"),
     *((name,) for name in program.MOVED),
-    ("doctor",),
+    ("doctor", "--space", "missing"),
     ("space", "drop"),
     ("space", "show"),
     *(("space", "show", f"{name}.toml") for name in MISTAKES),

@@ -12,6 +12,7 @@ import pytest
 from autotuner.store import database
 from autotuner.store.store import Store
 from autotuner.values.errors import StoreError
+from autotuner.values.files import file_system_of
 
 MAPPED = ("--user", "--map-user=54321", "--map-group=54321")
 HOMELESS = ("env", "-u", "HOME", "-u", "USER", "-u", "LOGNAME", "-u", "XDG_CACHE_HOME", "-u", "AUTOTUNER_CACHE")
@@ -59,7 +60,7 @@ def test_a_library_on_a_mount_that_nothing_is_run_from_is_refused_in_a_line(tmp_
 
 
 def test_a_store_on_a_shared_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = database.file_system_of(tmp_path)
+    kind = file_system_of(tmp_path)
     assert kind
     monkeypatch.setattr(database, "NETWORKS", {kind})
     with pytest.raises(StoreError, match=r"local disk, or postgresql://"):

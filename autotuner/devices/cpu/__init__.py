@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from autotuner.devices.cpu import machine
+from autotuner.devices.cpu import checkup, machine
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import builders, environment, own_processes, usable_cpus
 from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging, Wishes
@@ -109,6 +109,7 @@ DEVICE = DeviceKind(
     toolchain=lambda device: CpuToolchain.discover(),
     module=f"{__name__}.device",
     open=_open,
+    findings=lambda: checkup.findings(_cpu_name()),
     who_disturbs=lambda chosen: who_disturbs(),
     proven_by=("CPU_VECTOR_BYTES", "CPU_FMA", "CPU_BF16_DOT", "L2_BYTES", "L3_BYTES", "THREADS_ALLOWED"),
     facts_in_torch=_facts_in_torch,

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from autotuner.devices.cpu import COPIED
+from autotuner.devices.cuda import checkup
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.facts import SHOWN_BY, choose, missing
-from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.devices.cuda.toolchain import CudaToolchain, require_driver
 from autotuner.devices.environment import builders, usable_cpus
 from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging
 from autotuner.forge.toolchain import Toolchain
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def _toolchain(device: Device) -> Toolchain:
-    return CudaToolchain.discover(architecture(f"sm_{device.facts['SM']}"))
+    found = CudaToolchain.discover(architecture(f"sm_{device.facts['SM']}"))
+    require_driver(found, device.environment.get("driver"))
+    return found
 
 
 def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
@@ -101,5 +104,6 @@ DEVICE = DeviceKind(
     cluster_unit="GPU",
     overlap=True,
     jobs_per_process=250,
+    findings=checkup.findings,
     who_disturbs=_who_disturbs,
 )

@@ -182,6 +182,17 @@ def _include_dirs(nvcc: str) -> tuple[Path, ...]:
     return found
 
 
+def require_driver(toolchain: CudaToolchain, driver: str | None) -> None:
+    """Raises ToolchainError where the driver, by the CUDA version that it is for, is of an older generation than nvcc:
+    it loads nothing that is compiled for a newer one. None: there is none here."""
+    release = re.search(r"release (\d+)", toolchain.version)
+    if driver is not None and release is not None and int(driver.partition(".")[0]) < int(release[1]):
+        raise ToolchainError(
+            f"the driver is for CUDA {driver}, and {toolchain.nvcc} is of CUDA {release[1]}, whose code it does not"
+            f" load; update the driver, or set CUDA_HOME to a toolkit of CUDA {driver.partition('.')[0]}"
+        )
+
+
 def has_cublas() -> bool:
     """True when the headers of cuBLAS are installed with the toolkit."""
     nvcc = config.nvcc()

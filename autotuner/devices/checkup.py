@@ -1,0 +1,67 @@
+"""What a bug report needs of the machine around the devices, each point with its remedy where something is wrong."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from autotuner.devices.environment import builders, cpu_quota, environment, memory_limit, usable_cpus
+from autotuner.devices.kind import Finding
+from autotuner.values import config
+from autotuner.values.files import file_system_of
+
+SMALL_SHM = 256 << 20
+"""Bytes of /dev/shm under which libraries that share memory between processes run short of it."""
+
+
+def findings() -> Iterator[Finding]:
+    """Versions, CPUs, memory, and the folders in which files are kept and libraries loaded."""
+    yield Finding("versions", ", ".join(f"{name} {each}" for name, each in environment().items() if name != "cpus"))
+    allowed, quota, there = len(os.sched_getaffinity(0)), cpu_quota(), os.cpu_count()
+    limited = f", a quota of {quota:.1f}" if quota is not None else ""
+    yield Finding("CPUs", f"{usable_cpus()} used: {there} here, {allowed} allowed{limited}; {builders()} compilers")
+    limit, total = memory_limit(), psutil.virtual_memory()
+    group = "" if limit is None else f", {_gib(limit)} allowed"
+    yield Finding("memory", f"{_gib(total.total)}, {_gib(total.available)} free{group}")
+    yield _folder("cache", config.cache_dir().absolute(), f"set {config.CACHE} to another folder", loads=False)
+    yield _folder("temporary files", Path(tempfile.gettempdir()), "set TMPDIR to another folder", loads=True)
+    shared = Path("/dev/shm")
+    if shared.is_dir():
+        size = psutil.disk_usage(str(shared)).total
+        small = "give the container more (docker --shm-size 1g) where PyTorch's workers share tensors"
+        yield Finding("/dev/shm", _gib(size), small if size < SMALL_SHM else "", blocks=False)
+    yield _counters()
+
+
+def _folder(name: str, folder: Path, remedy: str, loads: bool) -> Finding:
+    """A folder that is written to; `loads`: libraries are loaded from there."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    mount = os.statvfs(there)
+    said = (
+        f"{folder} on {file_system_of(there) or 'an unknown file system'}, {_gib(mount.f_bavail * mount.f_frsize)} free"
+    )
+    if not os.access(there, os.W_OK | os.X_OK):
+        return Finding(name, f"{said}; it cannot be written", remedy)
+    if mount.f_flag & os.ST_NOEXEC:
+        return Finding(name, f"{said}; it is mounted noexec, so no library is loaded from there", remedy, blocks=loads)
+    return Finding(name, said)
+
+
+def _counters() -> Finding:
+    """Whether `perf` may count what the processor does."""
+    try:
+        level = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+    except (OSError, ValueError):
+        return Finding("perf", "not in this kernel")
+    remedy = "nothing here needs it; for `perf` of one's own: sysctl kernel.perf_event_paranoid=2"
+    return Finding(
+        "perf", f"perf_event_paranoid is {level}", remedy if level > 2 and os.geteuid() else "", blocks=False
+    )
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:,.1f} GiB"
