@@ -20,7 +20,7 @@ from autotuner.cli.options import (
     stored,
     takes,
 )
-from autotuner.cli.output import err, json_of, out, print_json, say_waiting, say_where_the_gate_is_looser
+from autotuner.cli.output import err, json_of, out, print_json, say_reservations, say_waiting
 from autotuner.cli.serve import MISSING
 from autotuner.values import config
 from autotuner.values.errors import InputError
@@ -136,7 +136,7 @@ def export(
         out.print(table_words(found.table))
     if found.best.finals is None:
         out.print(BIASED)
-    say_where_the_gate_is_looser(found.best)
+    say_reservations(found.best)
 
 
 def _pages(study: str | None, target: Path, store: str | None) -> None:

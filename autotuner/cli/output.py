@@ -73,8 +73,12 @@ def say_doing(what: str) -> None:
     err.print(f"{what} ...", markup=False)
 
 
-def say_where_the_gate_is_looser(best: Best) -> None:
-    """Prints what the family's kernel.toml takes away from the proof."""
+def say_reservations(best: Best) -> None:
+    """Prints where it may not be the fastest, and what the family's kernel.toml takes away from the proof."""
+    from autotuner.views.trial_words import cache_words
+
+    for line in cache_words(best):
+        out.print(line, style="yellow")
     gate = best.outcome.gate
     for reason in gate.policy.looser if gate is not None else ():
         out.print(f"The family's kernel.toml loosens the gate: {reason}", style="yellow")

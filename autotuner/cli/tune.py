@@ -13,7 +13,7 @@ import psutil
 import typer
 
 from autotuner.cli.options import StoreOption, Wanted, takes, wanted_sweep
-from autotuner.cli.output import out, print_lines, say_waiting, say_where_the_gate_is_looser
+from autotuner.cli.output import out, print_lines, say_reservations, say_waiting
 from autotuner.cli.study import print_leaderboard
 from autotuner.values import config
 from autotuner.values.errors import InputError, Stopped, StoreError
@@ -263,4 +263,4 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     if made.table is not None and len(made.table.entries) > 1:
         out.print(table_words(made.table))
     for _, each in found:
-        say_where_the_gate_is_looser(each)
+        say_reservations(each)

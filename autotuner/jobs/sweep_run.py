@@ -26,6 +26,7 @@ from autotuner.tuning.run.quiet import Waited, Waiting
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import AutotunerError, InfrastructureError, LeaseLostError
 from autotuner.values.model import Model
+from autotuner.values.outcome import Calibration
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
 from autotuner.values.sweep import Found, State, Wish
@@ -138,6 +139,7 @@ class SweepRun:
         self._clock = WorkClock(claim.sweep.spent_s)
         self._study = claim.sweep.study
         self._found: Found | None = None
+        self._calibration: Calibration | None = None
         """By what was heard of the search."""
         self._lost = 0
         self._problem: Problem
@@ -225,7 +227,8 @@ class SweepRun:
         try:
             seconds = min(request.finals_s, max(0.0, self._left_s))
             until = time.monotonic() + self._left_s + PROOF_S
-            trials = here.retrials(self._store, study, executor, self._hear, seconds, self.beat, until)
+            hear, known = self._hear, self._calibration
+            trials = here.retrials(self._store, study, executor, hear, seconds, self.beat, until, known)
             Finals(trials, here.default_digest).run()
         except LeaseLostError:
             raise
@@ -254,6 +257,8 @@ class SweepRun:
         if not isinstance(event, TimeSpent):
             self._clock.hear(event)
         self._listener.hears(event)
+        if isinstance(event, Started):
+            self._calibration = event.calibration
         kept = _noted(event, self._request.trials, self._problem)
         if kept is not None:
             kind, text, data = kept

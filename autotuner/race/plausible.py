@@ -27,6 +27,11 @@ def floor_us(problem: Problem, ceilings: Ceilings, cold: bool) -> float:
     return 1e6 * max(by_flops, by_bytes) / MARGIN
 
 
+def moves_bytes(problem: Problem, ceilings: Ceilings) -> bool:
+    """Whether moving the problem's bytes takes longer than its operations: then it matters what the caches hold."""
+    return problem.bytes / ceilings.bytes > problem.flops / ceilings.flops
+
+
 def too_fast(problem: Problem, us: float, ceilings: Ceilings | None, cold: bool) -> Fault | None:
     """A fault when the latency is below the floor."""
     if ceilings is None:

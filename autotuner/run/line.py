@@ -128,18 +128,21 @@ class GatedLine:
         )
         baselines = sound(checks)
         timings: list[BackendTiming] = []
+        refused: dict[str, str] = {}
         pinned: list[str] = []
         tracks = self.tracks(conditions)
         for track in tracks:
             say(f"timing the baselines on {track.problem}")
-            here = time_baselines(track, baselines, device.calibration_rounds)
+            here, others = time_baselines(track, baselines, device.calibration_rounds)
             timings += here
+            refused |= {name: f"{name} does not take {track.problem}: {why}" for name, why in others.items()}
             pinned.append(fastest(here))
         device.draw(conditions, say)
         say("measuring what the device can do at most")
         return Calibration(
             baselines=tuple(pinned),
             timings=tuple(timings),
+            refused=refused,
             references=checks,
             versions=versions(),
             ceilings=device.ceilings(conditions),

@@ -15,7 +15,7 @@ from autotuner.serve.c_source import write_c
 from autotuner.serve.package import write_package
 from autotuner.serve.table import digest_of_table, table_of
 from autotuner.store import Store, queries
-from autotuner.store.records import StudyRecord
+from autotuner.store.records import OtherCache, StudyRecord
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.serving import LOSS
 from autotuner.tuning.finals.standings import Best
@@ -85,6 +85,7 @@ class ExportedFinals(Speedup):
     tied: tuple[int, ...] = Field(description="trials that tie for the lead, this one among them")
     crowned: bool = Field(description="faster than every other finalist and the baseline, beyond the tie band")
     tie: float = Field(description="the tie band: ratios within 1 + tie are ties")
+    other_cache: OtherCache | None = Field(default=None, description="the same where the caches hold something else")
     processes: int
     blocks: int = Field(description="of one process")
     host: str
@@ -103,6 +104,7 @@ class ExportedFinals(Speedup):
             tied=best.tied,
             crowned=best.crowned,
             tie=finals.tie,
+            other_cache=best.proof.other_cache if best.proof is not None else None,
             processes=finals.processes,
             blocks=finals.blocks,
             host=finals.host,

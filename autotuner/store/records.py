@@ -100,12 +100,22 @@ class Finalist(Model):
     )
 
 
+class OtherCache(Model):
+    """What a finalist takes in the other state of the caches than the study's, by one process."""
+
+    cache: Literal["cold", "warm"]
+    speedup: Speedup = Field(description="t_baseline / t_variant, over all problems")
+
+
 class Proof(Model):
     """What was found of a finalist that was chosen, for all problems or for one, beyond the gate of every finalist."""
 
     number: int = Field(description="Optuna's trial number")
     digest: str = Field(description="of its artifact")
     checks: tuple[CheckResult, ...] = Field(description="G6.many, and G8.memory or why it could not run")
+    other_cache: OtherCache | None = Field(
+        default=None, description="null where no problem's time is that of moving its bytes, or there was no time"
+    )
 
 
 class FinalsResult(Standing):

@@ -35,7 +35,7 @@ from autotuner.tuning import on_nodes
 from autotuner.values import config, program
 from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InputError, SpaceError, ToolchainError
-from autotuner.values.outcome import Artifact, Device
+from autotuner.values.outcome import Artifact, Calibration, Device
 from autotuner.values.problem import Problem
 from autotuner.values.validation import no_such
 from autotuner.values.variant import Value, Variant, digest_of
@@ -376,13 +376,14 @@ class Workbench:
         seconds: float,
         beat: Beat = lambda: None,
         until: float = math.inf,
+        known: Calibration | None = None,
     ) -> Retrials:
         """A study of this space whose trials are judged again, which should take so long; done or not, it ends at
-        `until`, on the monotonic clock."""
+        `until`, on the monotonic clock. `known`: what its search has found of the baselines minutes ago."""
         from autotuner.tuning.finals.retrials import Retrials
 
         where = (store, study, self.conditions, executor, self.device.environment)
-        return Retrials(*where, listen, seconds, beat, until)
+        return Retrials(*where, listen, seconds, beat, until, known)
 
     def who_disturbs(self) -> str:
         """Who uses the devices beside us now, in words; "" where nobody can be seen."""

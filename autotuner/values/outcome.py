@@ -190,6 +190,7 @@ class Calibration(Model):
 
     baselines: tuple[str, ...] = Field(description="the pinned baseline, one a problem")
     timings: tuple[BackendTiming, ...]
+    refused: dict[str, str] = Field(default_factory=dict, description="why a baseline was not timed, in words")
     references: tuple[ReferenceCheck, ...]
     versions: dict[str, str] = Field(default_factory=dict, description="of torch, and of what its backends call")
     ceilings: Ceilings | None = Field(
@@ -220,10 +221,10 @@ class Calibration(Model):
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Why a baseline is no baseline here, in words, by its name: it breaks its own tolerance on a case that another
-        one computes right."""
+        """Why a baseline is no baseline here, in words, by its name: it cannot be launched, or breaks its own tolerance
+        on a case that another one computes right."""
         first = {check.backend: check for check in reversed(self.broken)}
-        return {name: self._breach(check) for name, check in first.items()}
+        return {**self.refused, **{name: self._breach(check) for name, check in first.items()}}
 
     def _breach(self, check: ReferenceCheck) -> str:
         assert check.errors is not None

@@ -105,4 +105,5 @@ def _reference_verdict(calibration: Calibration) -> str:
         return "Every baseline is within tolerance on each case it takes."
     if calibration.oracle_fault is not None:
         return f"oracle_error: {'; '.join(broken)}"
-    return f"No baseline here: {', '.join(sorted(calibration.left_out))}. {'; '.join(broken)}"
+    unsound = sorted({check.backend for check in calibration.broken})
+    return f"No baseline here: {', '.join(unsound)}. {'; '.join(broken)}"

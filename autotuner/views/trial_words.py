@@ -7,6 +7,7 @@ import re
 import statistics
 
 from autotuner.ops import Op, op_of
+from autotuner.race.plausible import moves_bytes
 from autotuner.store import Store, TrialRecord, queries
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Best, FinalsSummary
@@ -33,6 +34,10 @@ _STOPS = {
     Stop.LIMIT: "it had its largest number of blocks",
     Stop.LATE: "it took too long",
 }
+
+
+_HELD = {"cold": "as where memory has its tensors", "warm": "as where the caches still have its tensors"}
+"""What the states of the caches are like."""
 
 
 def outcome_words(outcome: Outcome, op: Op) -> list[str]:
@@ -83,6 +88,7 @@ def best_words(best: Best) -> list[str]:
         lines[-1] += " An export has the baseline serve in its place."
     if best.proof is not None and best.gate is not None:
         lines.append(proof_words(GateSummary.of(best.gate)))
+    lines += cache_words(best)
     first, *rest = outcome_words(best.outcome, _op(best))
     biased = f"Search estimate, biased: {first}; {entry.difference:+z.1%} off what was confirmed."
     return [*lines, biased, *rest]
@@ -101,6 +107,22 @@ def chosen_because(best: Best) -> str:
     if others:
         return f"{found}, tied with trial {', '.join(others)}; {_why(best, finals)}"
     return f"{found}, the first of the finals, but nobody is crowned"
+
+
+def cache_words(best: Best) -> list[str]:
+    """What the one to use is worth where the caches hold something else than when it was tuned; nothing where that
+    hardly matters."""
+    measured, ceilings = best.outcome.measurement, best.record.session.calibration.ceilings
+    assert measured is not None  # it was measured
+    if ceilings is None or not any(moves_bytes(timing.problem, ceilings) for timing in measured.timings):
+        return []
+    other, baseline = best.proof.other_cache if best.proof is not None else None, _op(best).words.baseline
+    if other is None:
+        untried = next(each for each in _HELD if each != measured.cache)
+        return [f"It was timed {measured.cache} alone: {_HELD[untried]}, another may be faster (docs/my-shape.md)."]
+    loses = f": {baseline} is faster there" if other.speedup.mid < 1 else ""
+    found = f"{other.speedup.mid:.3f}x {baseline} ({_ends(other.speedup)}){loses}"
+    return [f"Timed {other.cache}, {_HELD[other.cache]}, it is {found}; docs/my-shape.md says which holds for you."]
 
 
 def _why(best: Best, finals: FinalsSummary) -> str:

@@ -80,7 +80,7 @@ class Session:
         devices = "cuda" if bench.device.backend == "cuda" else "cpu"
         callable_here = names(conditions.compiled_for, devices)
         self._tracks = line.tracks(conditions)
-        self._pinned = [fastest(time_baselines(track, callable_here, 5)) for track in self._tracks]
+        self._pinned = [fastest(time_baselines(track, callable_here, 5)[0]) for track in self._tracks]
 
     def audits(self, point: str, built: Artifact) -> Iterator[Row]:
         for track, baseline in zip(self._tracks, self._pinned, strict=True):

@@ -14,6 +14,7 @@ import pytest
 from autotuner.race import rules
 from autotuner.race.arms import ArmError
 from autotuner.race.blocks import MOST_DISCARDED, Bounded, Throttled, take_clean
+from autotuner.race.calibrate import time_baselines
 from autotuner.race.heat import heat
 from autotuner.race.race import Incumbent, measure
 from autotuner.race.statistics import (
@@ -23,6 +24,7 @@ from autotuner.race.statistics import (
     trimmed_interval,
 )
 from autotuner.values.conditions import TIE
+from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Heat, Measurement, Stop
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.fake_line import Deviations, FakeArm, FakeTrack
@@ -401,3 +403,35 @@ def test_a_shared_device_is_timed_after_some_tries_and_says_so(monkeypatch: pyte
     assert found.low <= math.log(0.8) <= found.high
     left[0] = 0
     assert raced([lambda: 100e-6, lambda: 80e-6], 6, on=shared).held_up == 0
+
+
+# Calibration --------------------------------------------------------------------------------------------------------
+
+
+def test_a_baseline_that_cannot_be_launched_is_left_out_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some say so when they are made ready, and some in a sample."""
+    of, made = track(), FakeTrack.baseline
+
+    def baseline(self: FakeTrack, name: str) -> FakeArm:
+        if name == "flash":
+            raise RuntimeError("CUDA error: invalid configuration argument\nand pages of advice")
+        return Failing() if name == "efficient" else made(self, name)  # type: ignore[return-value]
+
+    monkeypatch.setattr(FakeTrack, "baseline", baseline)
+    timed, refused = time_baselines(of, ["flash", "efficient", "math"], rounds=3)
+    assert [each.backend for each in timed] == ["math"]
+    assert refused == {"flash": "CUDA error: invalid configuration argument", "efficient": "not at this size"}
+    with pytest.raises(InfrastructureError, match="efficient: not at this size"):
+        time_baselines(of, ["flash", "efficient"], rounds=3)
+
+
+class Failing:
+    """An arm whose second sample cannot be launched."""
+
+    waited, count = 0.0, 0
+
+    def __call__(self) -> float:
+        self.count += 1
+        if self.count > 1:
+            raise RuntimeError("not at this size")
+        return 1e-9

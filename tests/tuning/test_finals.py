@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from autotuner.race.arms import Tracks
 from autotuner.race.confirm import FINAL_BLOCKS, PROCESSES
-from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
+from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, RaceJob
 from autotuner.run.line import Passed
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
@@ -24,9 +25,10 @@ from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CheckResult, GateReport
-from autotuner.values.outcome import Artifact, Outcome, Say
+from autotuner.values.outcome import Artifact, Calibration, Ceilings, Outcome, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
+from autotuner.views.trial_words import cache_words
 from tests.helpers import simulated
 from tests.helpers.fake_line import LAUNCHES, FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
@@ -87,6 +89,53 @@ def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: St
     assert best is not None
     assert best.crowned
     assert best.confirmed is not None
+
+
+def calibrations(store: Store, known: Calibration | None) -> int:
+    """How many there are in finals that are given one."""
+    study = swept(store, lambda _: Truth(us=50.0), 12)
+    by = executor(lambda _: Truth(us=50.0))
+    done: list[AnyJob] = []
+    submit = by.submit
+    by.submit = lambda job, lane=0: done.append(job) or submit(job, lane)  # type: ignore[func-returns-value, method-assign]
+    Finals(Retrials(store, study, simulated.conditions(), by, {"os": "none"}, known=known), DEFAULT).run()
+    return sum(isinstance(job, CalibrationJob) for job in done)
+
+
+def test_the_baselines_that_the_search_has_timed_minutes_ago_are_not_timed_again(store: Store) -> None:
+    known = FakeLine(lambda _: Truth(us=50.0)).calibrate(simulated.conditions(), lambda _: None)
+    assert (calibrations(store, None), calibrations(store, known)) == (1, 0)
+
+
+class SlowWhenWarm(FakeLine):
+    """Its variants take three times as long where the caches have the tensors, and moving these is what takes long."""
+
+    def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+        found = super().calibrate(conditions, say)
+        return found.model_copy(update={"ceilings": Ceilings(flops=1e15, bytes=1e11)})
+
+    def tracks(self, conditions: Conditions) -> Tracks:
+        times = 3.0 if conditions.cache == "warm" else 1.0
+        return FakeLine(lambda variant: Truth(us=times * self._truth(variant).us)).tracks(conditions)
+
+
+def test_what_loses_where_the_caches_have_the_tensors_is_not_chosen_without_a_word(store: Store) -> None:
+    by = InlineExecutor(SlowWhenWarm(lambda _: Truth(us=50.0)), fresh=lambda: SlowWhenWarm(lambda _: Truth(us=50.0)))
+    driver = Driver(store, by, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    driver.run(Budget(trials=3))
+    untried = standings.best(store, driver.name)
+    assert untried is not None
+    assert "timed cold alone" in cache_words(untried)[0]
+    confirmed(store, driver.name, by)
+    best = standings.best(store, driver.name)
+    assert best is not None
+    assert best.confirmed is not None
+    assert best.confirmed.mid == pytest.approx(2)
+    assert best.proof is not None
+    assert best.proof.other_cache is not None
+    assert best.proof.other_cache.cache == "warm"
+    assert best.proof.other_cache.speedup.mid == pytest.approx(2 / 3)
+    assert "SDPA is faster there" in cache_words(best)[0]
 
 
 def test_what_is_slower_than_sdpa_is_never_crowned(store: Store) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
 import torch
@@ -204,10 +204,15 @@ def _of_heads(problem: SdpaProblem, x: Tensor) -> Tensor:
     return x.repeat_interleave(problem.group, 1) if problem.grouped else x
 
 
-def _hide(problem: SdpaProblem, scores: Tensor, lengths: Tensor | None) -> Tensor:
-    """The scores, -inf where a row does not see the key."""
+ALL = slice(None)
+
+
+def _hide(problem: SdpaProblem, scores: Tensor, lengths: Tensor | None, rows: slice = ALL) -> Tensor:
+    """The scores of some queries, -inf where one does not see the key."""
     seen = visible(problem, lengths, scores.device)
-    return scores if seen is None else scores.masked_fill(~seen, -math.inf)
+    if seen is None:
+        return scores
+    return scores.masked_fill(~(seen if seen.shape[-2] == 1 else seen[..., rows, :]), -math.inf)
 
 
 def _softmax(scores: Tensor) -> Tensor:
@@ -235,20 +240,22 @@ def _plain_sums(weights: Tensor, order: Sequence[int] | None = None) -> Tensor:
     return plain_product(weights, ones, order)
 
 
-def _scores(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None) -> Tensor:
-    """Of every row and key, in float64, hidden ones -inf."""
-    scores = q.double() @ _of_heads(problem, k).double().transpose(-1, -2) * problem.scale
-    return _hide(problem, scores, lengths)
+def _scores(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None, rows: slice = ALL) -> Tensor:
+    """Of some queries and every key, in float64, hidden ones -inf."""
+    scores = q[:, :, rows].double() @ _of_heads(problem, k).double().transpose(-1, -2) * problem.scale
+    return _hide(problem, scores, lengths, rows)
 
 
 PIECE_BYTES = {"cpu": 8 << 20, "cuda": 1 << 30}
 """Of the scores that a reference has at a time: what a cache holds; on a GPU enough to fill it."""
+EMULATED_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
+"""The same of an emulation, which takes a step for every key: many rows at a time, but not all of a long problem."""
 
 
-def _pieces(problem: SdpaProblem, device: str) -> Iterator[slice]:
+def _pieces(problem: SdpaProblem, device: str, most: Mapping[str, int] = PIECE_BYTES) -> Iterator[slice]:
     """The queries, some at a time, of all heads."""
     row_bytes = 8 * problem.batch * problem.heads * problem.seq_k
-    step = max(1, PIECE_BYTES.get(device, PIECE_BYTES["cpu"]) // row_bytes)
+    step = max(1, most.get(device, most["cpu"]) // row_bytes)
     return (slice(first, first + step) for first in range(0, problem.seq_q, step))
 
 
@@ -283,15 +290,21 @@ def emulation(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     q, k, v, lengths = _with_lengths(inputs)
     k, v = (_without_past(problem, x, lengths) for x in (k, v))
     v = _of_heads(problem, v)
-    scaled_k = _of_heads(problem, (k.float() * problem.scale).to(dtype))
-    if dtype == torch.float32:
-        scores = _hide(problem, plain_product(q, scaled_k.transpose(-1, -2)), lengths)
-        o = plain_product(_plain_softmax(scores), v).double()
-    else:
-        scores = _hide(problem, _rounded(q.double() @ scaled_k.double().transpose(-1, -2), dtype), lengths)
+    scaled_k = _of_heads(problem, (k.float() * problem.scale).to(dtype)).transpose(-1, -2)
+
+    def emulated(rows: slice) -> Tensor:
+        if dtype == torch.float32:
+            scores = _hide(problem, plain_product(q[:, :, rows], scaled_k), lengths, rows)
+            return plain_product(_plain_softmax(scores), v).double()
+        scores = _hide(problem, _rounded(q[:, :, rows].double() @ scaled_k.double(), dtype), lengths, rows)
         probabilities = _softmax(scores.double()).to(dtype)
-        o = (probabilities.double() @ v.double()).to(dtype).double()
-    return (o, emulated_lse(problem, q, k, lengths)) if problem.lse else (o,)
+        return (probabilities.double() @ v.double()).to(dtype).double()
+
+    pieces = list(_pieces(problem, q.device.type, EMULATED_BYTES))
+    o = torch.cat([emulated(rows) for rows in pieces], 2)
+    if not problem.lse:
+        return (o,)
+    return o, torch.cat([emulated_lse(problem, q[:, :, rows], k, lengths, rows) for rows in pieces], 2)
 
 
 def _rounded(scores: Tensor, dtype: torch.dtype) -> Tensor:
@@ -301,11 +314,11 @@ def _rounded(scores: Tensor, dtype: torch.dtype) -> Tensor:
     return rounded
 
 
-def emulated_lse(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None) -> Tensor:
-    """The log-sum-exps, float32 whatever the dtype: scores in float32, in powers of two, as FlashAttention has them,
-    and weights that are rounded to the dtype before they are summed."""
+def emulated_lse(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None, rows: slice) -> Tensor:
+    """The log-sum-exps of some queries, which `q` has alone, float32 whatever the dtype: scores in float32, in powers
+    of two, as FlashAttention has them, and weights that are rounded to the dtype before they are summed."""
     scores = plain_product(q.float(), _of_heads(problem, k).float().transpose(-1, -2)) * _base_2(problem)
-    return _plain_lse(problem, _hide(problem, scores, lengths))
+    return _plain_lse(problem, _hide(problem, scores, lengths, rows))
 
 
 def _base_2(problem: SdpaProblem) -> float:
@@ -325,10 +338,14 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
     """
     q, k, v, lengths = _with_lengths(inputs)
     k, v = (_without_past(problem, x, lengths) for x in (k, v))
-    scores = _scores(problem, q, k, lengths)
-    weights = _softmax(scores)
     largest = _of_heads(problem, v).abs().amax((-1, -2)).unsqueeze(-1)
-    moves = (weights * (1 - weights) * scores.clamp_min(-torch.finfo(torch.float64).max).abs()).sum(-1) * largest
+
+    def moved(rows: slice) -> Tensor:
+        scores = _scores(problem, q, k, lengths, rows)
+        weights = _softmax(scores)
+        return (weights * (1 - weights) * scores.clamp_min(-torch.finfo(torch.float64).max).abs()).sum(-1) * largest
+
+    moves = torch.cat([moved(rows) for rows in _pieces(problem, q.device.type)], 2)
     moves = moves / exact.abs().amax(-1).clamp_min(torch.finfo(torch.float64).tiny)
     found = moves.flatten().topk(min(ROWS, moves.numel())).indices
     heads, queries = moves.shape[1:]  # torch.unravel_index imports 500 modules first, in every process
@@ -361,8 +378,13 @@ def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Ten
     those are sums of large terms. (heads, 2): batch and head of each."""
     q, k, _, lengths = _with_lengths(inputs)
     k = _without_past(problem, k, lengths)
-    terms = q.double().abs() @ _of_heads(problem, k).double().abs().transpose(-1, -2)
-    moves = (_softmax(_scores(problem, q, k, lengths)) * terms).sum(-1)
+    sizes = _of_heads(problem, k).double().abs().transpose(-1, -2)
+
+    def moved(rows: slice) -> Tensor:
+        terms = q[:, :, rows].double().abs() @ sizes
+        return (_softmax(_scores(problem, q, k, lengths, rows)) * terms).sum(-1)
+
+    moves = torch.cat([moved(rows) for rows in _pieces(problem, q.device.type)], 2)
     moves = (moves / exact.abs().clamp_min(1)).amax(-1)  # of a row that sees nothing 0
     found = moves.flatten().topk(min(max(1, ROWS // problem.seq_q), moves.numel())).indices
     return torch.stack((found // problem.heads, found % problem.heads), dim=1)

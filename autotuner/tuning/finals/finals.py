@@ -42,7 +42,6 @@ class Finals:
             numbers = contenders(found, self._default)
             if not numbers:
                 raise InputError(f"{self._study} has no right variant yet; run `autotuner tune` first")
-            trials.say("timing the baselines")
             trials = trials.calibrated()
             entrants = self._built(self._invited(numbers, found, until), trials)
             if not entrants:

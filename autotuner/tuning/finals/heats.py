@@ -6,13 +6,21 @@ finalist that makes the baseline beside it slow.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from autotuner.race.blocks import shortest_quarter
 from autotuner.race.confirm import FINAL_BLOCKS
+from autotuner.race.plausible import moves_bytes
+from autotuner.race.statistics import median_interval
+from autotuner.race.tie import logs
 from autotuner.run.executor import ask
 from autotuner.run.jobs import RaceJob
+from autotuner.store import OtherCache
 from autotuner.tuning.finals.retrials import TRIES, Retrials
+from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Heat
+from autotuner.values.ratio import combined
 from autotuner.values.verdict import Fault, Verdict
 
 WITNESS = "measure.witness"
@@ -66,12 +74,27 @@ class FinalHeats:
         detail = f"the baseline takes {times} % longer beside it than by itself right before and after"
         return None, Fault(verdict=Verdict.IMPOSSIBLE, code=WITNESS, detail=detail)
 
-    def _race(self, *artifacts: Artifact) -> Heat | Fault:
+    def other_cache(self, artifact: Artifact) -> OtherCache | Fault | None:
+        """What it takes in the other state of the caches, where that may be another answer: where moving a problem's
+        bytes takes longer than its operations. A fault is the finalist's own. Raises as `of`."""
+        conditions = self._conditions
+        ceilings = conditions.ceilings
+        if ceilings is None or not any(moves_bytes(problem, ceilings) for problem in conditions.problems):
+            return None
+        cache: Literal["cold", "warm"] = "warm" if conditions.cache == "cold" else "cold"
+        heat = self._race(artifact, conditions=conditions.model_copy(update={"cache": cache}))
+        if isinstance(heat, Fault) or heat.faults:
+            return heat if isinstance(heat, Fault) else heat.faults[0]
+        speedup = median_interval(combined(logs(heat, 0), conditions.objective)).speedup
+        return OtherCache(cache=cache, speedup=speedup)
+
+    def _race(self, *artifacts: Artifact, conditions: Conditions | None = None) -> Heat | Fault:
         """A heat, or a fault of the finalist's own."""
         why: object = None
+        under = conditions or self._conditions
         for _ in range(TRIES):
-            conditions, audits = self._conditions, bool(artifacts)
-            job = RaceJob(artifacts=artifacts, conditions=conditions, blocks=FINAL_BLOCKS, audits=audits, fresh=True)
+            audits = bool(artifacts)
+            job = RaceJob(artifacts=artifacts, conditions=under, blocks=FINAL_BLOCKS, audits=audits, fresh=True)
             result = ask(self._trials.executor, job, self._trials.beat)
             if isinstance(result, Heat) or (isinstance(result, Fault) and result.verdict.judges):
                 return result

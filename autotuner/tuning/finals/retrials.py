@@ -15,7 +15,7 @@ from autotuner.store import Store, TrialRecord
 from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
-from autotuner.values.outcome import Outcome
+from autotuner.values.outcome import Calibration, Outcome
 from autotuner.values.verdict import Fault
 
 SECONDS = 120.0
@@ -70,6 +70,8 @@ class Retrials:
     """Is called again and again; what it raises ends all."""
     until: float = math.inf
     """When all ends, done or not, on the monotonic clock."""
+    known: Calibration | None = None
+    """Of the same run, minutes ago."""
 
     def say(self, text: str, left_s: float | None = None, passing: bool = False) -> None:
         """Tells the listener of a step."""
@@ -82,22 +84,27 @@ class Retrials:
             yield replace(self, beat=beat)
 
     def calibrated(self, **others: object) -> Retrials:
-        """The same with the baselines, on fresh inputs. `others`: further conditions that are not the study's.
+        """The same with the baselines, and with seeds that the search has not seen. `others`: further conditions that
+        are not the study's.
 
         Raises OracleError or InfrastructureError.
         """
         conditions = self.conditions.model_copy(update={"seeds": fresh_seeds(), **others})
-        found = sound_calibration(ask(self.executor, CalibrationJob(conditions=conditions), self.beat))
+        found = None if others else self.known
+        if found is None:
+            self.say("timing the baselines")
+            found = sound_calibration(ask(self.executor, CalibrationJob(conditions=conditions), self.beat))
         pinned = {"baselines": found.baselines, "ceilings": found.ceilings}
         return replace(self, conditions=conditions.model_copy(update=pinned))
 
     def judged(self, number: int, built: Built, is_chosen: bool = False) -> Outcome:
-        """What the gate finds on fresh seeds, with a longer soak; with the longest where the trial is chosen.
+        """What the gate finds on the seeds of these conditions, with a longer soak; with the longest where the trial is
+        chosen.
 
         No latency of this race is used: the gate says the same on a busy machine. Raises InfrastructureError when the
         machine does not let it be judged.
         """
-        short = {"min_blocks": GATE_BLOCKS, "max_blocks": GATE_BLOCKS, "seeds": fresh_seeds()}
+        short = {"min_blocks": GATE_BLOCKS, "max_blocks": GATE_BLOCKS}
         job = JudgeJob(
             built=built,
             conditions=self.conditions.model_copy(update=short),

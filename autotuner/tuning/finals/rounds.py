@@ -275,6 +275,18 @@ class FinalRounds:
             assert outcome.gate is not None  # it passed
             found = tuple(check for check in outcome.gate.checks if check.code in PROVEN)
             self._proofs[entrant.digest] = Proof(number=entrant.number, digest=entrant.digest, checks=found)
+            self._try_other_cache(entrant)
+
+    def _try_other_cache(self, entrant: Entrant) -> None:
+        """Notes with the proof what it takes where the caches hold something else, as far as there is time."""
+        if self._trials.until - time.monotonic() < entrant.heat_s:
+            return
+        found = self._runner.other_cache(entrant.built.artifact)
+        if isinstance(found, Fault):
+            self._fails(entrant, found)
+        elif found is not None:
+            proof = self._proofs[entrant.digest]
+            self._proofs[entrant.digest] = proof.model_copy(update={"other_cache": found})
 
     def _passes(self, entrant: Entrant, is_chosen: bool = False) -> Outcome | None:
         """The outcome of one that passes the gate on fresh seeds; None of one that does not, and is out."""
