@@ -431,7 +431,7 @@ def test_a_baseline_that_is_the_fastest_beyond_doubt_is_not_timed_for_long() -> 
 
     def on(us: dict[str, float]) -> FakeTrack:
         def baseline(name: str) -> Sampler:
-            return Sampler(lambda: counts.update([name]) or 1e-6 * us[name])  # type: ignore[func-returns-value]
+            return Sampler(lambda: counts.update([name]) or 1e-6 * us[name])
 
         found = track()
         found.baseline = baseline  # type: ignore[assignment,method-assign]
