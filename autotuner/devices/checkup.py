@@ -27,18 +27,17 @@ def findings() -> Iterator[Finding]:
     limit, total = memory_limit(), psutil.virtual_memory()
     group = "" if limit is None else f", {_gib(limit)} allowed"
     yield Finding("memory", f"{_gib(total.total)}, {_gib(total.available)} free{group}")
-    yield _folder("cache", config.cache_dir().absolute(), f"set {config.CACHE} to another folder", loads=False)
-    yield _folder("temporary files", Path(tempfile.gettempdir()), "set TMPDIR to another folder", loads=True)
+    yield _folder("cache", config.cache_dir().absolute(), f"set {config.CACHE} to another folder")
+    yield _folder("temporary files", Path(tempfile.gettempdir()), "set TMPDIR to another folder")
     shared = Path("/dev/shm")
     if shared.is_dir():
         size = psutil.disk_usage(str(shared)).total
         small = "give the container more (docker --shm-size 1g) where PyTorch's workers share tensors"
         yield Finding("/dev/shm", _gib(size), small if size < SMALL_SHM else "", blocks=False)
-    yield _counters()
 
 
-def _folder(name: str, folder: Path, remedy: str, loads: bool) -> Finding:
-    """A folder that is written to; `loads`: libraries are loaded from there."""
+def _folder(name: str, folder: Path, remedy: str) -> Finding:
+    """A folder that is written to, and from which libraries are loaded."""
     there = next(each for each in (folder, *folder.parents) if each.exists())
     mount = os.statvfs(there)
     said = (
@@ -47,20 +46,8 @@ def _folder(name: str, folder: Path, remedy: str, loads: bool) -> Finding:
     if not os.access(there, os.W_OK | os.X_OK):
         return Finding(name, f"{said}; it cannot be written", remedy)
     if mount.f_flag & os.ST_NOEXEC:
-        return Finding(name, f"{said}; it is mounted noexec, so no library is loaded from there", remedy, blocks=loads)
+        return Finding(name, f"{said}; it is mounted noexec, so no library is loaded from there", remedy)
     return Finding(name, said)
-
-
-def _counters() -> Finding:
-    """Whether `perf` may count what the processor does."""
-    try:
-        level = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
-    except (OSError, ValueError):
-        return Finding("perf", "not in this kernel")
-    remedy = "nothing here needs it; for `perf` of one's own: sysctl kernel.perf_event_paranoid=2"
-    return Finding(
-        "perf", f"perf_event_paranoid is {level}", remedy if level > 2 and os.geteuid() else "", blocks=False
-    )
 
 
 def _gib(count: int) -> str:

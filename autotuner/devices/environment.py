@@ -56,6 +56,11 @@ def memory_limit(system: Path = SYSTEM) -> int | None:
     return None if least is None or least >= psutil.virtual_memory().total else least
 
 
+def usable_memory() -> int:
+    """Bytes that this process may use: of the machine, no more than its control groups give it."""
+    return memory_limit() or psutil.virtual_memory().total
+
+
 def _groups(controller: str, system: Path) -> Iterator[Path]:
     """The folders of this process's control groups, of version 1 and 2, and of all groups that they lie in. A container
     may see the path that a group has outside it: then the root of what it sees is its own group."""

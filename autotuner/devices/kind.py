@@ -128,6 +128,10 @@ class DeviceKind(NamedTuple):
     """Opens the device in the process that calls it. Raises InfrastructureError when the device does not work."""
     builders: Callable[[int], int]
     """How many variants are built at a time beside that many devices."""
+    reference_flops: float = 1e12
+    """Operations a second at which references of large problems are computed, about."""
+    copies: int = 2
+    """Bytes of the machine's memory, over those of a problem's tensors, that judging it takes."""
     proven_by: tuple[str, ...] = ()
     """Names of the facts that say that another device is as good: where one differs, what was proven and timed on a
     device of this kind says nothing."""

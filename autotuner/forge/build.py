@@ -77,6 +77,11 @@ def require_cache() -> None:
             (folder / part).mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            raise InputError(
+                f"the cache {folder} is mounted noexec, and libraries are loaded from there; set {config.CACHE} to"
+                " another folder"
+            )
     except OSError as error:
         if error.errno in FULL:
             raise DiskFullError(

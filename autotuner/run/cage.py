@@ -7,7 +7,6 @@ lacks is left out and named; nothing of it is a reason not to judge. docs/method
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import sys
 import sysconfig
@@ -15,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from autotuner.devices.environment import usable_memory
 from autotuner.devices.kind import Cage
 from autotuner.forge import landlock, seccomp
 from autotuner.forge.build import PARTS
@@ -63,7 +63,7 @@ def enter(parts: CageParts, folder: Path, work: Work) -> None:
     """
     kind, sanitizes = parts.kind, work.sanitizes
     seccomp.give_up_privileges()
-    _limit(memory=kind.memory and not sanitizes)
+    limit(memory=kind.memory and not sanitizes)
     if sanitizes and not kind.tools:
         return
     scoped = landlock.version() >= landlock.WITH_SCOPES and kind.files and kind.signals
@@ -115,7 +115,7 @@ def described(kind: Cage) -> dict[str, str]:
     return {"cage": summary(kind), **({"cage_lacks": ". ".join(lacks)} if lacks else {})}
 
 
-def _limit(memory: bool) -> None:
+def limit(memory: bool) -> None:
     """Limits of the system: open files, processes, the size of a file, and data."""
     wanted = {
         resource.RLIMIT_NOFILE: MOST_FILES,
@@ -123,7 +123,7 @@ def _limit(memory: bool) -> None:
         resource.RLIMIT_FSIZE: LARGEST_FILE,
     }
     if memory:
-        wanted[resource.RLIMIT_DATA] = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        wanted[resource.RLIMIT_DATA] = usable_memory()
     for what, most in wanted.items():
         _, hard = resource.getrlimit(what)
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)

@@ -23,7 +23,7 @@ from autotuner.gate.cases import Case
 from autotuner.race.third_clock import report_to
 from autotuner.run import cage
 from autotuner.run.cage import CageParts, Work
-from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob, perform
+from autotuner.run.jobs import AnyJob, BuildJob, CalibrationJob, JudgeJob, RaceJob, perform
 from autotuner.run.line import MakeLine
 from autotuner.run.messages import Message, Raised, send
 from autotuner.values.errors import AutotunerError, InfrastructureError, InputError, OracleError
@@ -76,8 +76,11 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
     line = cache(role.factory)
     outside = [role.cage] if role.cage is not None else []
 
-    def enter(job: JudgeJob | RaceJob, say: Say) -> None:
-        if outside:
+    def enter(job: JudgeJob | RaceJob | CalibrationJob, say: Say) -> None:
+        if isinstance(job, CalibrationJob):
+            # a baseline that wants more memory than there is does not take the problem
+            cage.limit(memory=role.cage is not None and role.cage.kind.memory)
+        elif outside:
             parts = outside.pop()
             artifact = job.built.artifact if isinstance(job, JudgeJob) else None
             if artifact is not None and artifact.path:  # it may lie outside of the cache
@@ -133,7 +136,7 @@ def _do(
     number: int,
     order: bytes,
     line: MakeLine,
-    enter: Callable[[JudgeJob | RaceJob, Say], None],
+    enter: Callable[[JudgeJob | RaceJob | CalibrationJob, Say], None],
     tell: Callable[[Message], None],
 ) -> Message:
     """How the job that is ordered, in JSON, ended. An InfrastructureError is for the driver only when there is no line:
@@ -145,7 +148,7 @@ def _do(
     for_driver: tuple[type[AutotunerError], ...] = (InputError, OracleError, InfrastructureError)
     try:
         made, job = line(), JOBS.validate_json(order)
-        if isinstance(job, JudgeJob | RaceJob):
+        if not isinstance(job, BuildJob):
             enter(job, say)
         for_driver = (InputError, OracleError)
         return Message(number=number, result=perform(job, made, say))

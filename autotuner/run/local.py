@@ -68,6 +68,10 @@ class Deadlines(Model):
         """The deadline of a step in that stage."""
         return float(getattr(self, stage, self.check))
 
+    def with_more(self, seconds: float) -> Deadlines:
+        """As many seconds more for every step but a build."""
+        return Deadlines(**{name: each + seconds * (name != "build") for name, each in self})
+
 
 class LocalExecutor:
     """Builds in up to `builders` processes; one process for each device, which is a lane.

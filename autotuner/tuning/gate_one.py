@@ -22,6 +22,7 @@ from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.fields import ParameterValue
 from autotuner.spaces.space import SpaceFile
 from autotuner.tuning.device_lock import held
+from autotuner.tuning.possible import require_possible
 from autotuner.tuning.run.quiet import Waiting
 from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.tuning.workbench import (
@@ -31,7 +32,6 @@ from autotuner.tuning.workbench import (
     executor_for,
     load_space,
     point_of,
-    require_memory,
     toolchain_for,
 )
 from autotuner.values import codes, config
@@ -117,7 +117,7 @@ def of_family(
     wanted = family.implementation(device, impl).parameters
     if {*wanted} != {*values}:
         raise InputError(f"{name}, {impl}: expected a value for each of {', '.join(wanted) or 'no parameters'}")
-    require_memory(problem)
+    require_possible(problem, DEVICES[device])
     if threads is not None and "threads" not in DEVICES[device].choices:
         raise InputError(f"{device} has no threads to choose: leave them out")
     chosen = DEVICES[device].choose(Wishes(threads=threads))
@@ -148,7 +148,7 @@ def judge(
         problems=found.problems, threads=threads, seeds=fresh_seeds(), min_blocks=BLOCKS, max_blocks=BLOCKS
     )
     free = held(found.chosen.locks, device.name, patience_s, listen)
-    with free, closing(executor_for(found.chosen, found.toolchain, found.family)) as executor:
+    with free, closing(executor_for(found.chosen, found.toolchain, found.family, found.problems)) as executor:
         say(f"judging the baselines and timing them on {device.name}")
         calibrated = sound_calibration(ask(executor, CalibrationJob(conditions=conditions)))
         pinned = conditions.model_copy(update={"baselines": calibrated.baselines})

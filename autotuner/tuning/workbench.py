@@ -7,7 +7,6 @@ longer than all else they import.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -32,6 +31,7 @@ from autotuner.spaces.branch import Branch
 from autotuner.spaces.problem_files import Asked, asked, parsed_problem, problems_in
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.tuning import on_nodes
+from autotuner.tuning.possible import deadlines, require_all, slow_words
 from autotuner.values import config, program
 from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InputError, SpaceError, ToolchainError
@@ -261,7 +261,7 @@ class Workbench:
             else on_nodes.chosen(cluster, partial(choose_device, file))
         )
         self.device = self.chosen.device
-        _require_memory(file)
+        require_all(file, kind_of(file))
         self.space = Space.enumerate(file, self.device.facts)
         self.family = Family.find(file.family, near=Path(file.path).resolve().parent)
         self.toolchain = toolchain_for(self.device)
@@ -277,13 +277,15 @@ class Workbench:
         return variant_at(self.space, index)
 
     @property
-    def unread(self) -> list[str]:
-        """What a look at the sources shows before anything is built: lines for a person."""
+    def remarks(self) -> list[str]:
+        """What is known before anything is built: what takes long, and what a look at the sources shows; lines for a
+        person."""
         found = (
             unread(self.family, self.space.file.backend, branch.impl, branch.values, self.toolchain)
             for branch in self.space.branches
         )
-        return list(dict.fromkeys(line for lines in found for line in lines))
+        slow = slow_words(self.conditions.problems, kind_of(self.space.file))
+        return [*slow, *dict.fromkeys(line for lines in found for line in lines)]
 
     @property
     def default_digest(self) -> str:
@@ -396,24 +398,7 @@ class Workbench:
         if self._cluster is not None:
             require_cache()
             return on_nodes.executor(self._cluster, partial(Workbench, self.space.file), self)
-        return executor_for(self.chosen, self.toolchain, self.family)
-
-
-def _require_memory(file: SpaceFile) -> None:
-    """Raises SpaceError for a problem whose tensors alone fill the machine."""
-    for index, problem in enumerate(file.problems):
-        try:
-            require_memory(problem)
-        except InputError as error:
-            raise SpaceError(f"{file.path}: problems[{index}]: {error}") from None
-
-
-def require_memory(problem: Problem) -> None:
-    """Raises InputError for a problem whose tensors alone fill the machine: inputs and references are drawn in it."""
-    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if problem.bytes > here // 2:
-        wanted = f"{problem.bytes / 2**30:,.0f} GiB of tensors, this machine has {here / 2**30:,.0f} GiB of memory"
-        raise InputError(f"{wanted}; choose smaller sizes")
+        return executor_for(self.chosen, self.toolchain, self.family, self.conditions.problems)
 
 
 def toolchain_for(device: Device) -> Toolchain:
@@ -427,7 +412,7 @@ def builders_beside(device: Device, lanes: int) -> int:
     return kind.builders(lanes) if kind.overlap else 0
 
 
-def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family) -> LocalExecutor:
+def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family, problems: Sequence[Problem]) -> LocalExecutor:
     """Processes on this machine: a lane for each chosen device. Raises InputError when nothing can be kept, and
     ToolchainError where the compilers refuse what is nearly nothing."""
     require_cache()
@@ -436,6 +421,7 @@ def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family) -> LocalE
     executor = LocalExecutor(
         LineFactory(chosen.device, toolchain, family),
         preload=(kind.module, *program.modules(), *of_the_op, STATISTICS),
+        deadlines=deadlines(problems, kind),
         builders=kind.builders(len(chosen.lanes)),
         overlap=kind.overlap,
         jobs_per_process=kind.jobs_per_process,

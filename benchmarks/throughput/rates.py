@@ -271,7 +271,8 @@ def devices(options: argparse.Namespace) -> Document:
         for count in dict.fromkeys((1, *(2**i for i in range(1, 8) if 2**i < len(lanes)), len(lanes))):
             place = folder / str(count)
             place.mkdir()
-            executor = executor_for(here.chosen._replace(lanes=lanes[:count]), here.toolchain, here.family)
+            chosen, problems = here.chosen._replace(lanes=lanes[:count]), here.conditions.problems
+            executor = executor_for(chosen, here.toolchain, here.family, problems)
             rates[str(count)] = session_sweep(here, place, options.trials, options.seed, "random", executor)
     ratios = {count: rate["a_minute"] / rates["1"]["a_minute"] for count, rate in rates.items()}
     return {**_machine(here), "devices": len(lanes), "ratios": ratios, "by_devices": rates}

@@ -59,6 +59,15 @@ def test_a_library_on_a_mount_that_nothing_is_run_from_is_refused_in_a_line(tmp_
     assert "set AUTOTUNER_CACHE" in done.stderr
 
 
+def test_a_cache_that_no_library_is_loaded_from_is_refused_before_anything_is_built(tmp_path: Path) -> None:
+    require("unshare", "--mount")
+    code = "from autotuner.forge.build import require_cache; require_cache()"
+    script = 'mount -t tmpfs -o noexec none "$1" && AUTOTUNER_CACHE="$1" exec "$2" -c "$3"'
+    done = run("unshare", "--mount", "sh", "-c", script, "sh", str(tmp_path), sys.executable, code)
+    assert "InputError" in done.stderr
+    assert "is mounted noexec" in done.stderr
+
+
 def test_a_store_on_a_shared_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = file_system_of(tmp_path)
     assert kind

@@ -49,4 +49,4 @@ def test_what_no_source_reads_is_said(
 
 @pytest.mark.parametrize("space", ["sdpa_cpu", "rmsnorm_cpu"])
 def test_shipped_sources_read_all_that_is_searched(space: str) -> None:
-    assert Workbench(load_space(space)).unread == []
+    assert Workbench(load_space(space)).remarks == []

@@ -1,0 +1,65 @@
+"""Whether this machine can judge a problem at all, and in what time: refused, or told, before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotuner.devices.environment import usable_memory
+from autotuner.devices.kind import DeviceKind
+from autotuner.run.local import Deadlines
+from autotuner.spaces.space import SpaceFile
+from autotuner.values.errors import InputError, SpaceError
+from autotuner.values.problem import Problem
+
+LEAST_BYTES = 1 << 30
+"""Memory without which no process that imports torch gets far."""
+LONGEST_S, TOLD_S = 1800.0, 30.0
+"""Seconds of a reference from which on a problem is refused, and from which on it is told what it takes."""
+REFERENCES = 4
+"""References of a problem that are drawn before its first variant is judged, about."""
+SLOW = 4.0
+"""How many times as long as a reference a step may take: the forward of a slow variant, or several."""
+
+
+def require_possible(problem: Problem, kind: DeviceKind) -> None:
+    """Raises InputError for a problem that this machine has not the memory or the time to judge."""
+    here, wanted = usable_memory(), kind.copies * problem.bytes
+    if here < max(LEAST_BYTES, wanted):
+        needs = f"{max(LEAST_BYTES, wanted) / 2**30:,.0f} GiB of memory, and {here / 2**30:,.1f} GiB may be used here"
+        raise InputError(f"judging {problem} takes {needs}; choose smaller sizes, or give the container more memory")
+    seconds = reference_s(problem, kind)
+    if seconds > LONGEST_S:
+        raise InputError(
+            f"{problem} has {problem.flops / 1e12:,.1f} TFLOP: a reference of it takes about {seconds / 3600:,.1f}"
+            f" hours here, and {REFERENCES} come before the first variant; tune shorter lengths"
+        )
+
+
+def require_all(file: SpaceFile, kind: DeviceKind) -> None:
+    """The same of the problems of a space. Raises SpaceError."""
+    for index, problem in enumerate(file.problems):
+        try:
+            require_possible(problem, kind)
+        except InputError as error:
+            raise SpaceError(f"{file.path}: problems[{index}]: {error}") from None
+
+
+def reference_s(problem: Problem, kind: DeviceKind) -> float:
+    """Seconds of a float64 reference with its tolerances, about."""
+    return problem.flops / kind.reference_flops
+
+
+def slow_words(problems: Sequence[Problem], kind: DeviceKind) -> list[str]:
+    """What a person has to know of problems that take long, a line each."""
+    found = [(problem, reference_s(problem, kind)) for problem in problems]
+    return [
+        f"{problem}: a reference takes about {seconds / 60:.0f} minutes here, and {REFERENCES} come before the first"
+        " variant; deadlines are as much longer"
+        for problem, seconds in found
+        if seconds > TOLD_S
+    ]
+
+
+def deadlines(problems: Sequence[Problem], kind: DeviceKind) -> Deadlines:
+    """Those of steps on these problems: what is large takes long, and hangs no more for that."""
+    return Deadlines().with_more(SLOW * max(reference_s(problem, kind) for problem in problems))

@@ -1,0 +1,40 @@
+"""Problems that are too large for a machine, or take long there: refused or told before anything is built."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotuner.devices import DEVICES
+from autotuner.run.local import Deadlines
+from autotuner.spaces.problem_files import parsed_problem
+from autotuner.tuning import possible
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values.errors import SpaceError
+
+CPU = DEVICES["cpu"]
+
+
+def test_what_would_take_days_is_refused_in_a_line() -> None:
+    with pytest.raises(SpaceError, match=r"262144.* 17\.6 TFLOP: a reference of it takes about 4\.9 hours") as refused:
+        Workbench(load_space("sdpa_cpu", problems=["(1,1,262144,64) float32"]))
+    assert "\n" not in str(refused.value)
+
+
+def test_what_takes_minutes_is_told_and_hangs_no_more_for_that() -> None:
+    here = Workbench(load_space("sdpa_cpu", problems=["(1,1,65536,64) float32"]))
+    assert "a reference takes about 18 minutes" in here.remarks[0]
+    usual, longer = Deadlines(), possible.deadlines(here.conditions.problems, CPU)
+    flops, slow = here.conditions.problems[0].flops, 1e9
+    assert min(longer.check, longer.measure, longer.start) > flops / slow
+    assert longer.build == usual.build
+    assert possible.deadlines([parsed_problem("(1,8,512,64) float32")], CPU).check < usual.check + 3
+
+
+def test_what_needs_more_memory_than_may_be_used_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(possible, "usable_memory", lambda: 4 << 30)
+    with pytest.raises(SpaceError, match=r"64 GiB of memory, and 4\.0 GiB may be used here; choose smaller sizes"):
+        Workbench(load_space("sdpa_cpu", problems=["(64,64,1024,64) float32"]))
+    Workbench(load_space("sdpa_cpu", problems=["(1,8,512,64) float32"]))
+    monkeypatch.setattr(possible, "usable_memory", lambda: 300 << 20)  # torch itself does not fit
+    with pytest.raises(SpaceError, match=r"1 GiB of memory, and 0\.3 GiB may be used"):
+        Workbench(load_space("sdpa_cpu", problems=["(1,8,512,64) float32"]))
