@@ -51,7 +51,8 @@ def run_foreign(problem: Problem, torch_device: str, inputs: Tensors) -> None:
     take the problem, or has no memory there. Raises RuntimeError or InfrastructureError where none does."""
     tensors = op_of(problem).tensors()
     named = tensors.BETWEEN[torch_device]
-    others = (name for name, each in tensors.BASELINES.items() if torch_device in each.devices and name != named)
+    known = tensors.BASELINES.items()
+    others = (name for name, each in known if torch_device in each.devices and not each.made_for_each)
     refused: RuntimeError | InfrastructureError | None = None
     for name in (named, *others):
         try:

@@ -42,7 +42,7 @@ class Matrix:
     def _fitted(self, shape: Shape) -> Problem:
         """Of this shape, but for lengths that are compiled in."""
         lengths = {name.lower(): value for name, value in self._fixed.items()}
-        return self._like.sized(shape).model_copy(update=lengths)
+        return self._like.cased(shape).model_copy(update=lengths)
 
     def case(self, shape: Shape, distribution: str | None = None, label: str = "") -> Case:
         """A case of this shape, or of the nearest lengths that the artifact serves."""
@@ -55,7 +55,7 @@ class Matrix:
 
     def neighbours(self, shape: Shape) -> Neighbours:
         """What runs between launches, of this shape; for the variant of the nearest lengths that it serves."""
-        problem = self._like.sized(shape)
+        problem = self._like.cased(shape)
         return Neighbours(problem, None if self._fixed else self.claims.nearest(problem))
 
     def quick(self) -> tuple[Case, ...]:
@@ -113,7 +113,7 @@ class Matrix:
             return tuple(self._beside(self._fitted(self.op.cases.smoke)))
         tile = self.op.cases.tile({}, {})
         cases = (*self.op.cases.quick(self._like), *self.op.cases.full(self._like, tile))
-        refused = (problem for case in cases if not self.claims.serve(problem := self._like.sized(case.shape)))
+        refused = (problem for case in cases if not self.claims.serve(problem := self._like.cased(case.shape)))
         return tuple(dict.fromkeys(refused))[:REFUSED]
 
     def refused(self) -> Iterator[Case]:

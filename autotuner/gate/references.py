@@ -17,7 +17,7 @@ from autotuner.values.problem import Problem
 def names(problem: Problem, torch_device: str) -> tuple[str, ...]:
     """The op's baselines on a kind of torch device."""
     baselines = op_of(problem).tensors().BASELINES
-    return tuple(name for name, baseline in baselines.items() if torch_device in baseline.devices)
+    return tuple(name for name, each in baselines.items() if torch_device in each.devices and each.takes(problem))
 
 
 def without_nan(inputs: Tensors) -> Tensors:

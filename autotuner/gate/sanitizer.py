@@ -101,7 +101,7 @@ def small_cases(like: Problem, artifact: Artifact) -> tuple[Problem, ...]:
     cases = op_of(like).cases
     shapes = cases.sanitized(cases.tile(artifact.variant.parameters, artifact.resources))
     fixed = {name.lower(): length for name, length in like.fixed_in(artifact.macros).items()}
-    return tuple(dict.fromkeys(like.sized(shape).model_copy(update=fixed) for shape in shapes))
+    return tuple(dict.fromkeys(like.cased(shape).model_copy(update=fixed) for shape in shapes))
 
 
 def sanitized(

@@ -142,6 +142,8 @@ class Baseline(NamedTuple):
     is not timed. Sets of inputs that a symmetry of the op made together have it in common."""
     made_for_each: bool = False
     """It is made for one problem, which takes long: only those that are timed are asked for, not the gate's cases."""
+    takes: Callable[[Problem], bool] = lambda problem: True
+    """Whether it is asked about problems of this kind at all."""
 
     def answer(self, problem: Problem, inputs: Tensors) -> Tensors:
         """What it gives on these inputs. Raises RuntimeError where it does not take the problem, and DeviceFullError

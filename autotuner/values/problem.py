@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, Self
@@ -88,7 +89,7 @@ class Problem(Model):
         the fields that another word says, none for one that it does not know; `names` are those that it knows. Raises
         ValueError."""
         fields = dict(sizes)
-        for word in words.replace(",", " ").split():
+        for word in re.findall(r"[^\s,]+(?:,\d+)?", words):
             name, dtype = word.partition("=")[0], SHORT.get(word.lower(), word.lower())
             cls.refuse_not_served([name.lower()])
             if dtype not in ITEM_BYTES and not (found := read(word)):
@@ -141,6 +142,11 @@ class Problem(Model):
         sizes = dict(zip(self.DIMS, shape, strict=False))
         sizes |= {name: sizes[like] for name, like in self.SAME.items() if name not in sizes}
         return self.model_copy(update=sizes)
+
+    def cased(self, shape: Shape) -> Self:
+        """A problem of other sizes to judge a variant of this one on: what a variant is given when it is called, and
+        would do nothing at such sizes, is as much smaller."""
+        return self.sized(shape)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -109,14 +110,14 @@ def timed_at(text: str, rounds: int, most: int) -> Figures:
                 print("WRONG", label, flush=True)
                 break
             forwards[cold][label] = forward
-    searched = {cold: _medians(forwards[cold], len(sets[cold]), SEARCH_ROUNDS) for cold in (False, True)}
+    searched = {cold: medians(forwards[cold], len(sets[cold]), SEARCH_ROUNDS) for cold in (False, True)}
     both = [label for label in searched[False] if label in searched[True]]
     best = sorted(both, key=lambda label: searched[False][label] * searched[True][label])[:KEPT]
     found: Figures = {"problem": str(problem), "tried": len(both), "wrong": wrong}
     for cold in (False, True):
         sides = {label: forwards[cold][label] for label in best}
         sides |= {name: baseline_forward(name, problem, sets[cold]) for name in ("cudnn", "flash", "efficient")}
-        taken = race(_timers(sides, len(sets[cold])), rounds)
+        taken = race(timers(sides, len(sets[cold])), rounds)
         backends = [name for name in ("cudnn", "flash", "efficient") if name in taken]
         baseline = min(backends, key=lambda name: spread(taken[name])["median"])
         found["cold" if cold else "warm"] = {
@@ -127,7 +128,7 @@ def timed_at(text: str, rounds: int, most: int) -> Figures:
     return found
 
 
-def _timers(forwards: dict[str, Forward], sets: int):  # type: ignore[no-untyped-def]
+def timers(forwards: dict[str, Forward], sets: int) -> dict[str, Callable[[], float]]:
     """A timer of each forward that can be captured; a backend that does not take the problem is left out."""
     found = {}
     for name, forward in forwards.items():
@@ -138,8 +139,8 @@ def _timers(forwards: dict[str, Forward], sets: int):  # type: ignore[no-untyped
     return found
 
 
-def _medians(forwards: dict[str, Forward], sets: int, rounds: int) -> dict[str, float]:
-    return {name: spread(us)["median"] for name, us in race(_timers(forwards, sets), rounds).items()}
+def medians(forwards: dict[str, Forward], sets: int, rounds: int) -> dict[str, float]:
+    return {name: spread(us)["median"] for name, us in race(timers(forwards, sets), rounds).items()}
 
 
 def main() -> int:

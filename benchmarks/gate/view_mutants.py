@@ -42,7 +42,7 @@ def executor_for(device: Device) -> LocalExecutor:
 def row(executor: LocalExecutor, each: View, backend: Backend) -> dict[str, Any]:
     """What the gate says of one."""
     started = time.monotonic()
-    outcome = judged(executor, each.variant(backend), conditions(backend), soak="never")
+    outcome = judged(executor, each.variant(backend), conditions(each, backend), soak="never")
     fault = outcome.fault
     return {
         "name": each.name,

@@ -10,7 +10,8 @@ typedef float element;
 typedef uint16_t element;
 #endif
 
-#define AT_MAY_BE_BLIND (KEY_LENGTHS || CORNER == AT_BOTTOM_RIGHT)  // a row may see no key
+#define AT_MAY_BE_BLIND (KEY_LENGTHS || WINDOWED || CORNER == AT_BOTTOM_RIGHT)  // a row may see no key
+#define AT_HIDES (CAUSAL || WINDOWED)                                          // a row may see fewer than the next
 
 // The stride of rows, which in the dense layout the compiler knows.
 static inline int64_t row_step(int64_t stride) { return LAYOUT == AT_BHSD ? HEAD_DIM : stride; }
@@ -33,6 +34,8 @@ struct Attention {
   const int32_t *key_lengths;
   float *lse;
   int64_t batch, heads, group, seq_q, seq_k;
+  int64_t left, right;  // of the window
+  float cap;            // of scaled scores
 
   explicit Attention(const at_call *call)
       : q(call->in[SDPA_Q], call->in_stride[SDPA_Q]), k(call->in[SDPA_K], call->in_stride[SDPA_K]),
@@ -40,7 +43,14 @@ struct Attention {
         key_lengths(KEY_LENGTHS ? (const int32_t *)call->in[SDPA_KEY_LENGTHS] : nullptr),
         lse(LSE ? (float *)call->out[SDPA_LSE] : nullptr), batch(call->dim[SDPA_BATCH]), heads(call->dim[SDPA_HEADS]),
         group(GROUPED ? call->dim[SDPA_HEADS] / call->dim[SDPA_HEADS_KV] : 1), seq_q(call->dim[SDPA_SEQ_Q]),
-        seq_k(call->dim[SDPA_SEQ_K]) {}
+        seq_k(call->dim[SDPA_SEQ_K]), left(side(call, SDPA_WINDOW_LEFT)),
+        right(side(call, SDPA_WINDOW_RIGHT)), cap(SOFTCAPPED ? (float)call->scalar[SDPA_SOFTCAP] : 0) {}
+
+  // No more keys than there can be.
+  static int64_t side(const at_call *call, int scalar) {
+    const double most = (double)(call->dim[SDPA_SEQ_Q] + call->dim[SDPA_SEQ_K]);
+    return WINDOWED ? (int64_t)(call->scalar[scalar] < most ? call->scalar[scalar] : most) : 0;
+  }
 
   // Keys of a batch. A length that cannot be is no reason to read elsewhere.
   int64_t keys(int64_t b) const {
@@ -49,13 +59,19 @@ struct Attention {
     return length < 0 ? 0 : length < seq_k ? length : seq_k;
   }
 
-  // A causal row i sees the keys up to i + offset, of `keys`.
+  // The place of row i among `keys` is i + offset.
   int64_t offset(int64_t keys) const { return CORNER == AT_BOTTOM_RIGHT ? keys - seq_q : 0; }
 
-  // How many of `keys` row i sees.
+  // Row i sees those of `keys` before this one ...
   int64_t seen(int64_t i, int64_t keys) const {
-    const int64_t end = CAUSAL ? i + 1 + offset(keys) : keys;
+    const int64_t end = AT_HIDES ? i + 1 + offset(keys) + right : keys;
     return end < 0 ? 0 : end < keys ? end : keys;
+  }
+
+  // ... from this one on, which may be past all that there are.
+  int64_t begin(int64_t i, int64_t keys) const {
+    const int64_t first = WINDOWED ? i + offset(keys) - left : 0;
+    return first < 0 ? 0 : first;
   }
 
   float *lse_at(int64_t b, int64_t h, int64_t i) const { return lse + (b * heads + h) * seq_q + i; }

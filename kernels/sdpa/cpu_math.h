@@ -82,6 +82,17 @@ AT_INLINE vec exp2_nonpositive(vec x) {
 }
 #endif
 
+#if SOFTCAPPED
+// tanh(x): near 0 a polynomial in x^2, which loses no digits, and for what is no number; else 1 - 2 / (e^2|x| + 1).
+AT_INLINE vec tanh(vec x) {
+  const vec positive = max(x, -x), square = x * x;
+  vec high = 0.0206390888f - 0.00570498873f * square;
+  high = -0.333332819f + square * (0.133314422f + square * (-0.0537397156f + square * high));
+  const vec power = exp2_nonpositive(positive * -2.88539008f), large = (1.0f - power) / (1.0f + power);
+  return positive >= splat(0.625f) ? x < splat(0.0f) ? -large : large : x + x * square * high;
+}
+#endif
+
 // Transposes a square of VEC_WIDTH x VEC_WIDTH words: each of log2(VEC_WIDTH) rounds interleaves rows i and i + half.
 AT_INLINE void transpose(vec (&rows)[VEC_WIDTH]) {
   constexpr int half = VEC_WIDTH / 2;

@@ -72,19 +72,22 @@ static float dot(const float *q, const element *k) {
   return sum;
 }
 
-// One row: `keys` keys are visible to it, the rows of K and V lie at the strides of `call`. Returns its log-sum-exp.
-static float attend(const Attention &call, const float *q, const element *k, const element *v, element *o, int64_t keys) {
+// One row: the keys from `begin` on and before `keys` are visible to it, the rows of K and V lie at the strides of `call`.
+// Returns its log-sum-exp.
+static float attend(const Attention &call, const float *q, const element *k, const element *v, element *o, int64_t begin,
+                    int64_t keys) {
   float output[HEAD_DIM] = {}, scores[BLOCK_N];
   float row_max = -INFINITY, row_sum = 0;
-  for (int64_t n0 = 0; n0 < keys; n0 += BLOCK_N) {
+  for (int64_t n0 = begin; n0 < keys; n0 += BLOCK_N) {
     const int count = (int)(keys - n0 < BLOCK_N ? keys - n0 : BLOCK_N);
     float new_max = row_max;
     for (int n = 0; n < count; ++n) {
       scores[n] = dot(q, k + (n0 + n) * row_step(call.k.row));
+      if (SOFTCAPPED) scores[n] = call.cap * tanhf(scores[n] / call.cap);
       new_max = scores[n] > new_max ? scores[n] : new_max;
     }
     // What was summed so far was relative to the old maximum.
-    const float decay = n0 == 0 ? 0 : exponential(row_max - new_max);
+    const float decay = n0 == begin ? 0 : exponential(row_max - new_max);
     row_max = new_max;
     row_sum *= decay;
     for (int d = 0; d < HEAD_DIM; ++d) output[d] *= decay;
@@ -94,7 +97,7 @@ static float attend(const Attention &call, const float *q, const element *k, con
       for (int d = 0; d < HEAD_DIM; ++d) output[d] += scores[n] * to_float(v[(n0 + n) * row_step(call.v.row) + d]);
     }
   }
-  const float sum = AT_MAY_BE_BLIND && keys == 0 ? 1 : row_sum;
+  const float sum = AT_MAY_BE_BLIND && keys <= begin ? 1 : row_sum;
   for (int d = 0; d < HEAD_DIM; ++d) o[d] = from_float(output[d] / sum);
   return row_max + logf(sum);
 }
@@ -112,7 +115,7 @@ static void run_thread(void *context, int thread) {
     float q[HEAD_DIM];
     for (int d = 0; d < HEAD_DIM; ++d) q[d] = to_float(from[d]) * (float)arguments.scalar[SDPA_SCALE];
     const float lse = attend(call, q, call.k.at(b, h / call.group, 0), call.v.at(b, h / call.group, 0),
-                             call.o.at(b, h, i), call.seen(i, call.keys(b)));
+                             call.o.at(b, h, i), call.begin(i, call.keys(b)), call.seen(i, call.keys(b)));
     if (LSE) *call.lse_at(b, h, i) = lse;
   }
 }

@@ -90,7 +90,9 @@ struct Job {
 // One head's K and V and the thread's scratch, as the blocks of an item see them.
 struct Head {
   const element *k, *v;
-  int64_t k_row, v_row, keys, offset;  // strides of rows; keys there are; query i sees those up to i + offset
+  int64_t k_row, v_row, keys;  // strides of rows; keys there are
+  int64_t offset, reach;       // query i sees those up to i + offset, with a window so many before that
+  Cap cap;
   Scratch scratch;
   int64_t packed;  // the head whose K and V are packed; -1: none
 };
@@ -136,7 +138,7 @@ static const float *value_rows(const Head &head, int64_t n0) {
 
 // Scores of the block's keys for the queries q0 .. q0 + rows - 1.
 static void score_block(const Head &head, int64_t n0, int keys, int64_t q0, int rows) {
-  const int64_t last = q0 + head.offset;  // that the first query sees
+  const int64_t last = q0 + head.offset, from = last - head.reach;  // that the first query sees
   const Scratch &s = head.scratch;
   for (int m = 0; m < round_up(rows, QUERY_TILE); m += VEC_WIDTH) store(s.block_max + m, splat(HIDDEN));
   for (int n = 0; n < keys; n += QK_KEYS) {
@@ -144,11 +146,12 @@ static void score_block(const Head &head, int64_t n0, int keys, int64_t q0, int 
     const float *tile = key_tile(head, n0, n, stride);
     for (int m = 0; m < rows; m += QUERY_TILE) {
       float *to = s.scores + n * BLOCK_M + m;
-      if (CAUSAL && n0 + n > last + m + QUERY_TILE - 1) {  // no query of the tile sees any of its keys
+      const bool after = AT_HIDES && n0 + n > last + m + QUERY_TILE - 1, before = WINDOWED && n0 + n + QK_KEYS <= from + m;
+      if (after || before) {  // no query of the tile sees any of its keys
         for (int i = 0; i < QK_KEYS; ++i)
           for (int j = 0; j < QK_VECS; ++j) store(to + i * BLOCK_M + j * VEC_WIDTH, splat(HIDDEN));
       } else {
-        score_tile(tile, stride, s.queries + m, to, s.block_max + m, n0 + n, last + m);
+        score_tile(tile, stride, s.queries + m, to, s.block_max + m, n0 + n, last + m, from + m, head.cap);
       }
     }
   }
@@ -201,23 +204,29 @@ static void value_block(const Head &head, int64_t n0, int keys, int64_t q0, int 
   const float *values = value_rows(head, n0);
   const int64_t stride = value_stride(head);
   for (int m = 0; m < rows; m += PV_ROWS) {
-    const int64_t visible = CAUSAL ? least(keys, q0 + head.offset + m + PV_ROWS - n0) : keys;
-    if (visible <= 0) {
+    const int64_t visible = AT_HIDES ? least(keys, q0 + head.offset + m + PV_ROWS - n0) : keys;
+    int64_t hidden = 0;  // before those that the rows see, in whole words
+    if (WINDOWED && q0 + head.offset - head.reach + m > n0)
+      hidden = (q0 + head.offset - head.reach + m - n0) / WORD_ELEMENTS * WORD_ELEMENTS;
+    if (visible <= hidden) {
       if (AT_MAY_BE_BLIND && first)
         for (int i = 0; i < PV_ROWS * HEAD_DIM; i += VEC_WIDTH) store(s.output + m * HEAD_DIM + i, vec{});
       continue;
     }
-    const int steps = (int)((visible + WORD_ELEMENTS - 1) / WORD_ELEMENTS);
+    const int steps = (int)((visible - hidden + WORD_ELEMENTS - 1) / WORD_ELEMENTS);
+    const float *p = s.scores + hidden / WORD_ELEMENTS * BLOCK_M + m, *v = values + hidden / WORD_ELEMENTS * stride;
     for (int d = 0; d < HEAD_DIM; d += PV_VECS * VEC_WIDTH)
-      value_tile(s.scores + m, values + d, stride, steps, s.decay + m, s.output + m * HEAD_DIM + d, first);
+      value_tile(p, v + d, stride, steps, s.decay + m, s.output + m * HEAD_DIM + d, first);
   }
 }
 
 // What a vector of queries divides by. Where every score of a query is HIDDEN its maximum is, too, and its sum no sum: it
-// sees no key, or all that it sees have a score of -infinity, of which the softmax is undefined.
+// sees no key, or all that it sees have a score of -infinity, of which the softmax is undefined. Past a window a query may
+// have met the last key again, which fills up its tile, and nothing else.
 static vec divisor(const Scratch &s, int m) {
   const vec sum = load(s.row_sum + m), none = splat(AT_MAY_BE_BLIND ? INFINITY : NAN);
-  return AT_MAY_BE_BLIND || CAUSAL ? load(s.row_max + m) > splat(HIDDEN) ? sum : none : sum;
+  if (WINDOWED) return load(s.row_max + m) > splat(HIDDEN) ? sum == splat(0) ? none : sum : none;
+  return AT_MAY_BE_BLIND || AT_HIDES ? load(s.row_max + m) > splat(HIDDEN) ? sum : none : sum;
 }
 
 static void store_output(const Scratch &s, element *o, int64_t stride, int rows) {
@@ -261,19 +270,21 @@ static void run_item(const Job &job, Head &head, int64_t item) {
   const int64_t q0 = (CAUSAL ? job.blocks - 1 - block : block) * BLOCK_M;
   const int rows = (int)least(BLOCK_M, call.seq_q - q0);
   head.keys = call.keys(b);
-  head.offset = call.offset(head.keys);
+  head.offset = call.offset(head.keys) + call.right;
+  head.reach = call.left + call.right;
   head.k = call.k.at(b, h / call.group, 0);
   head.v = call.v.at(b, h / call.group, 0);
-  const int64_t end = call.seen(q0 + rows - 1, head.keys);
-  if (AT_MAY_BE_BLIND && end == 0) return store_nothing(call, b, h, q0, rows);
+  const int64_t end = call.seen(q0 + rows - 1, head.keys), seen = call.begin(q0, head.keys);
+  if (AT_MAY_BE_BLIND && end <= seen) return store_nothing(call, b, h, q0, rows);
   pack_head(head, b * (call.heads / call.group) + h / call.group);
   pack_queries(head.scratch.queries, call.q.at(b, h, q0), call.q.row, rows, job.scale);
-  for (int64_t n0 = 0; n0 < end; n0 += BLOCK_N) {
+  const int64_t begin = seen / BLOCK_N * BLOCK_N;  // panels and pairs of keys begin there
+  for (int64_t n0 = begin; n0 < end; n0 += BLOCK_N) {
     const int keys = (int)least(BLOCK_N, end - n0);
     pack_block(head, n0, keys);
     score_block(head, n0, keys, q0, rows);
-    softmax_block(head.scratch, keys, rows, job.scale, n0 == 0);
-    value_block(head, n0, keys, q0, rows, n0 == 0);
+    softmax_block(head.scratch, keys, rows, job.scale, n0 == begin);
+    value_block(head, n0, keys, q0, rows, n0 == begin);
   }
   store_output(head.scratch, call.o.at(b, h, q0), call.o.row, rows);
   if (LSE) store_lse(head.scratch, call.lse_at(b, h, q0), rows, job.scale);
@@ -282,7 +293,10 @@ static void run_item(const Job &job, Head &head, int64_t item) {
 static void run_thread(void *context, int thread) {
   Job &job = *(Job *)context;
   const Attention &call = *job.call;
-  Head head = {nullptr, nullptr, call.k.row, call.v.row, 0, 0, Scratch(nullptr, call.seq_k), -1};
+  Head head = {nullptr, nullptr, call.k.row, call.v.row, 0, 0, 0, {}, Scratch(nullptr, call.seq_k), -1};
+  // Scores are in powers of two, or with BF16_DOT not scaled yet.
+  if (SOFTCAPPED) head.cap.after = BF16_DOT ? call.cap * 1.44269504f / job.scale : call.cap * 1.44269504f;
+  if (SOFTCAPPED) head.cap.before = 1 / head.cap.after;
   head.scratch = Scratch(job.workspace + thread * head.scratch.floats, call.seq_k);
   if (SCHEDULE == 0) {
     const int64_t end = job.items * (thread + 1) / THREADS;

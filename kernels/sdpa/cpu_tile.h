@@ -11,11 +11,16 @@
 // Below every score, yet finite: it takes part in differences and maxima like any other. 2^(HIDDEN - max) is exactly 0.
 static constexpr float HIDDEN = -3e38f;
 
+// Scores become tanh(score * before) * after.
+struct Cap {
+  float before, after;
+};
+
 AT_INLINE void prefetch(const float *p) { __builtin_prefetch(p, 0, 3); }
 
-// Sets the scores that the causal mask hides. Key `key` of the sequence is the tile's first, and the first query of the tile
-// sees the keys up to `query`.
-AT_INLINE void hide(vec (&score)[QK_KEYS][QK_VECS], int64_t key, int64_t query) {
+// Sets the scores that the mask hides. Key `key` of the sequence is the tile's first, and the first query of the tile
+// sees the keys up to `query`, and with a window from `from` on.
+AT_INLINE void hide(vec (&score)[QK_KEYS][QK_VECS], int64_t key, int64_t query, [[maybe_unused]] int64_t from) {
   ivec lane;
   for (int i = 0; i < VEC_WIDTH; ++i) lane[i] = i;
   AT_UNROLL(16)
@@ -23,11 +28,18 @@ AT_INLINE void hide(vec (&score)[QK_KEYS][QK_VECS], int64_t key, int64_t query) 
     AT_UNROLL(8)
     for (int j = 0; j < QK_VECS; ++j)
       score[i][j] = lane >= (int32_t)(key + i - query - j * VEC_WIDTH) ? score[i][j] : splat(HIDDEN);
+#if WINDOWED
+  AT_UNROLL(16)
+  for (int i = 0; i < QK_KEYS; ++i)
+    AT_UNROLL(8)
+    for (int j = 0; j < QK_VECS; ++j)
+      score[i][j] = lane <= (int32_t)(key + i - from - j * VEC_WIDTH) ? score[i][j] : splat(HIDDEN);
+#endif
 }
 
 // scores[i][m] for the tile's QK_KEYS keys and QK_VECS * VEC_WIDTH queries; block_max[m] grows to their maximum.
 static void score_tile(const float *keys, int64_t key_stride, const float *queries, float *scores, float *block_max,
-                       int64_t key, int64_t query) {
+                       int64_t key, int64_t query, int64_t from, [[maybe_unused]] const Cap &cap) {
   const int64_t step = LAYOUT == AT_BHSD || PACK_K > 0 ? KEY_STRIDE : key_stride;
   vec score[QK_KEYS][QK_VECS] = {};
   AT_UNROLL(UNROLL)
@@ -42,7 +54,14 @@ static void score_tile(const float *keys, int64_t key_stride, const float *queri
       for (int j = 0; j < QK_VECS; ++j) score[i][j] = multiply_add(k, q[j], score[i][j]);
     }
   }
-  if (CAUSAL && key + QK_KEYS - 1 > query) hide(score, key, query);
+#if SOFTCAPPED
+  AT_UNROLL(16)
+  for (int i = 0; i < QK_KEYS; ++i)
+    AT_UNROLL(8)
+    for (int j = 0; j < QK_VECS; ++j) score[i][j] = tanh(score[i][j] * cap.before) * cap.after;
+#endif
+  if ((AT_HIDES && key + QK_KEYS - 1 > query) || (WINDOWED && key < from + QK_VECS * VEC_WIDTH - 1))
+    hide(score, key, query, from);
   AT_UNROLL(8)
   for (int j = 0; j < QK_VECS; ++j) {
     vec most = load(block_max + j * VEC_WIDTH);

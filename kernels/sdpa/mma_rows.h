@@ -33,7 +33,9 @@
 #endif
 #define STRIDED (LAYOUT != AT_BHSD)
 // Rows may see no key at all.
-#define MAY_BE_BLIND (KEY_LENGTHS || CORNER == AT_BOTTOM_RIGHT)
+#define MAY_BE_BLIND (KEY_LENGTHS || WINDOWED || CORNER == AT_BOTTOM_RIGHT)
+// Rows see different keys.
+#define HIDES (CAUSAL || WINDOWED)
 // Batches and heads are told apart.
 #define NAMES_HEADS (STRIDED || GROUPED || KEY_LENGTHS)
 
@@ -54,20 +56,36 @@ struct Slice {
   int seq_q, seq_k;
   int rows;    // of Q
   int length;  // keys that there are
-  int offset;  // of these a causal query i sees those up to i + offset
+  int offset;  // the place of query i among these is i + offset
+#if WINDOWED
+  int left, right;  // keys to either side of it that it sees
+#endif
 
   __device__ __forceinline__ int query(int row) const { return PACKED ? row / group : row; }
   __device__ __forceinline__ int head_of(int row) const { return PACKED ? head + row % group : head; }
 
   // How many keys any row before this one sees.
   __device__ __forceinline__ int end_before(int row) const {
-    if (!CAUSAL) return length;
-    const int end = (PACKED ? query(row - 1) + 1 : row) + offset;
+    if (!HIDES) return length;
+    int end = (PACKED ? query(row - 1) + 1 : row) + offset;
+#if WINDOWED
+    end += right;
+#endif
     return least(length, CORNER == AT_BOTTOM_RIGHT && end < 0 ? 0 : end);
   }
 
   // How many the row sees.
   __device__ __forceinline__ int end_of(int row) const { return end_before(row + 1); }
+
+  // The first that the row sees, or some key after all that there are.
+  __device__ __forceinline__ int begin_of([[maybe_unused]] int row) const {
+#if WINDOWED
+    const int begin = query(row) + offset - left;
+    return begin < 0 ? 0 : begin;
+#else
+    return 0;
+#endif
+  }
 
   // The first element of a row of Q or O.
   __device__ __forceinline__ int64_t place(int row, [[maybe_unused]] const sdpa_strides &stride) const {
@@ -118,6 +136,10 @@ AT_DEVICE void name_slice(Slice &s, const sdpa_args &args, int number) {
   s.length = s.seq_k;
 #endif
   s.offset = CORNER == AT_BOTTOM_RIGHT ? s.length - s.seq_q : 0;
+#if WINDOWED
+  s.left = args.window_left;
+  s.right = args.window_right;
+#endif
 }
 
 #endif

@@ -95,12 +95,31 @@ struct Place : Slice {
   int keys;      // that any row of the cluster sees
   int warp_end;  // keys that any row of the warp sees
   int trips;     // tiles of a group, or one more than it has
+#if WINDOWED
+  int first_tile;  // of the keys that any row of the cluster sees
+  int warp_begin;  // the first key that any row of the warp sees
+#endif
 
   // The rank of the first of the blocks that share loads.
   __device__ __forceinline__ int first_sharer() const { return part / WARPS_N * MULTICAST; }
   // Which of the parts that meet in shared memory.
   __device__ __forceinline__ int merging() const { return DEVICE_MERGE ? warp_n : part; }
-  __device__ __forceinline__ int first_key(int trip) const { return (trip * PARTS + part) * BLOCK_N; }
+  __device__ __forceinline__ int first_key(int trip) const {
+#if WINDOWED
+    return (first_tile + trip * PARTS + part) * BLOCK_N;
+#else
+    return (trip * PARTS + part) * BLOCK_N;
+#endif
+  }
+
+  // Whether the tile goes on to where the warp's rows begin to see keys.
+  __device__ __forceinline__ bool reaches([[maybe_unused]] int key) const {
+#if WINDOWED
+    return key + BLOCK_N > warp_begin;
+#else
+    return true;
+#endif
+  }
 };
 
 // Causal clusters start from the last rows, which see the most keys, so that the grid ends evenly.
@@ -120,8 +139,14 @@ AT_DEVICE Place locate(const sdpa_args &args) {
   const int cluster_row = (CAUSAL ? row_blocks - 1 - cluster / slices : cluster % row_blocks) * CLUSTER_ROWS;
   at.row = cluster_row + at.member * BLOCK_ROWS + at.warp_m * WARP_ROWS;
   at.keys = at.end_before(least(at.rows, cluster_row + CLUSTER_ROWS));
-  at.warp_end = CAUSAL ? least(at.keys, at.end_before(at.row + WARP_ROWS)) : at.keys;
+  at.warp_end = HIDES ? least(at.keys, at.end_before(at.row + WARP_ROWS)) : at.keys;
+#if WINDOWED
+  at.first_tile = least(at.begin_of(cluster_row), at.keys) / BLOCK_N;
+  at.warp_begin = at.begin_of(at.row);
+  at.trips = (at.keys - at.first_tile * BLOCK_N + PARTS * BLOCK_N - 1) / (PARTS * BLOCK_N);
+#else
   at.trips = (at.keys + PARTS * BLOCK_N - 1) / (PARTS * BLOCK_N);
+#endif
   return at;
 }
 

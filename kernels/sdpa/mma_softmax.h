@@ -5,6 +5,7 @@
 #ifndef MMA_SOFTMAX_H
 #define MMA_SOFTMAX_H
 
+#include "cap.h"
 #include "mma_shape.h"
 #include "shift.h"
 
@@ -99,9 +100,22 @@ AT_DEVICE void score(Scores (&scores)[ROW_TILES], const Queries (&queries)[ROW_T
   }
 }
 
-// Keys past the end, and those that a causal row does not see.
+// Keys past the end, and those that a row does not see.
 AT_DEVICE void mask(Scores &scores, const Place &at, int first_row, int key) {
-  if (FIXED && !CAUSAL && !KEY_LENGTHS && AT_SEQ_K(at) % BLOCK_N == 0) return;
+  if (FIXED && !HIDES && !KEY_LENGTHS && AT_SEQ_K(at) % BLOCK_N == 0) return;
+#if WINDOWED
+  if (key < at.begin_of(first_row + 15)) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int begin = at.begin_of(first_row + at.lane / 4 + half * 8) - key - at.lane % 4 * 2;
+#pragma unroll
+      for (int j = 0; j < BLOCK_N / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+          if (j * 8 + i < begin) scores.fragment[j][half * 2 + i] = -INFINITY;
+    }
+  }
+#endif
   if (key + BLOCK_N <= at.end_of(first_row)) return;
 #pragma unroll
   for (int half = 0; half < 2; half++) {
@@ -130,7 +144,7 @@ AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &s
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const float max = max_nan(partial.max[half], quad_max(lane_max(scores, half)) * scale);
-    shift[half] = CAUSAL ? finite(max) : max;
+    shift[half] = HIDES ? finite(max) : max;
     decay[half] = first ? 1.0f : exponential(partial.max[half] - shift[half]);
     partial.max[half] = max;
   }

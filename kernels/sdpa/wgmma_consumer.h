@@ -21,7 +21,12 @@ struct Consumer {
   Cursor<STAGES> keys, values;
   Cursor<Q_BUFFERS> query;
   int stored = -1;  // the barrier of the Q buffer that a store of O still reads
-  int slice, row, tiles;  // of the item at hand: this consumer's first row, and the tiles that it sees
+  int slice, row, tiles;  // of the item at hand: this consumer's first row, and the tiles up to the last that it sees
+#if WINDOWED
+  int first;  // of these the first that any row of the block sees
+#else
+  static constexpr int first = 0;
+#endif
   float output[HEAD_DIM / 2];
   Scores scores;
   uint32_t probabilities[BLOCK_N / 4];
@@ -117,8 +122,11 @@ struct Consumer {
   __device__ __forceinline__ void begin(const Item &item) {
     slice = item.slice;
     row = item.row + group * GROUP_ROWS;
-    tiles = own_tiles(item, row);
-    for (int hidden = item.tiles - tiles; CAUSAL && hidden > 0; hidden--) {
+    tiles = own_tiles(args, item, row);
+#if WINDOWED
+    first = item.first;
+#endif
+    for (int hidden = item.tiles - tiles; HIDES && hidden > 0; hidden--) {
       wait_keys();
       __syncwarp();  // a lane that looks later must not find the phase after this one
       release_keys();
@@ -146,19 +154,38 @@ struct Consumer {
     hold(queries);
   }
 
-  // Keys past the end, and those that a causal row does not see.
+  // Keys past the end, and those that a row does not see; what is to be capped is capped before.
   __device__ __forceinline__ void mask(int tile) {
-    const int key = tile * BLOCK_N;
-    if (key + BLOCK_N <= (CAUSAL ? least(args.seq_k, row + 1) : args.seq_k)) return;
+#if SOFTCAPPED
+    cap(scores, args.scale);
+#endif
+    const int key = tile * BLOCK_N, after = keys_after(args);
+#if WINDOWED
+    if (key < row + GROUP_ROWS - 1 - args.window_left) mask_before(key);
+#endif
+    if (key + BLOCK_N <= (HIDES ? least(args.seq_k, row + 1 + after) : args.seq_k)) return;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const int my_row = row + warp * 16 + lane / 4 + half * 8;
-      const int end = (CAUSAL ? least(args.seq_k, my_row + 1) : args.seq_k) - key - lane % 4 * 2;
+      const int end = (HIDES ? least(args.seq_k, my_row + 1 + after) : args.seq_k) - key - lane % 4 * 2;
 #pragma unroll
       for (int i = 0; i < HALF; i++)
         if (i / 2 * 8 + i % 2 >= end) scores[place(half, i)] = -INFINITY;
     }
   }
+
+#if WINDOWED
+  __device__ __forceinline__ void mask_before(int key) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int my_row = row + warp * 16 + lane / 4 + half * 8;
+      const int begin = my_row - args.window_left - key - lane % 4 * 2;
+#pragma unroll
+      for (int i = 0; i < HALF; i++)
+        if (i / 2 * 8 + i % 2 < begin) scores[place(half, i)] = -INFINITY;
+    }
+  }
+#endif
 
   __device__ __forceinline__ void round_probabilities() {
 #pragma unroll
@@ -229,7 +256,7 @@ struct Consumer {
     hold(output);
     hold(probabilities);
     wgmma_fence();
-    issue_output(tiles > 1);
+    issue_output(tiles > first + 1);
     if (!OVERLAP) pass_turn();
   }
 
@@ -251,7 +278,7 @@ struct Consumer {
 #if LSE
       store_log_sum_exp(of_slice, of_row + warp * 16 + lane / 4 + half * 8, softmax.max[half], sum);
 #endif
-      factor[half] = 1.0f / sum;
+      factor[half] = WINDOWED && sum == 0 ? 0.0f : 1.0f / sum;  // a row that sees no key gives 0
     }
     rescale(factor);
   }
@@ -300,7 +327,7 @@ AT_DEVICE void consume(const wgmma_args &args, unsigned char *shared, int group)
     hold(at.scores);
     at.first_tile();
 #pragma unroll 1
-    for (int tile = at.tiles - 2; tile >= 0; tile--) at.next_tile(tile);
+    for (int tile = at.tiles - 2; tile >= at.first; tile--) at.next_tile(tile);
     at.release_query();
     schedule.next(false, false);
     const int slice = at.slice, row = at.row, buffer = at.query_buffer();

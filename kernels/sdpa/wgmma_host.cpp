@@ -87,7 +87,7 @@ extern "C" int variant_run(const at_call *call) {
   const int64_t slices = dim[SDPA_BATCH] * dim[SDPA_HEADS];
   const int64_t row_blocks = (dim[SDPA_SEQ_Q] + shape.rows - 1) / shape.rows;
   if (shape.args_bytes != (int32_t)sizeof(wgmma_args) || slices * row_blocks > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;
-  if (dim[SDPA_SEQ_Q] > INT32_MAX / 2 || dim[SDPA_SEQ_K] > INT32_MAX / 2 || !served(call)) return AT_OUTSIDE_DOMAIN;
+  if (dim[SDPA_SEQ_Q] > INT32_MAX / 4 || dim[SDPA_SEQ_K] > INT32_MAX / 4 || !served(call)) return AT_OUTSIDE_DOMAIN;
   if (draws_tickets() && (!call->workspace || call->workspace_bytes < 64)) return AT_NO_WORKSPACE;
   if (!at::Driver::get().found) return at::status(CUDA_ERROR_NO_DEVICE);
   wgmma_args args = {};
@@ -102,7 +102,10 @@ extern "C" int variant_run(const at_call *call) {
   args.items = (int32_t)(slices * row_blocks);
   args.seq_q = (int32_t)dim[SDPA_SEQ_Q];
   args.seq_k = (int32_t)dim[SDPA_SEQ_K];
-  args.scale_log2 = (float)(call->scalar[SDPA_SCALE] * 1.4426950408889634);
+  args.window_left = sdpa_window(call, SDPA_WINDOW_LEFT);
+  args.window_right = sdpa_window(call, SDPA_WINDOW_RIGHT);
+  args.scale = sdpa_scale(call);
+  args.scale_log2 = sdpa_scale_log2(call);
   int processors, cache_bytes;
   if (const int error = attribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)) return at::status(error);
   if (const int error = attribute(&cache_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)) return at::status(error);

@@ -39,6 +39,8 @@ typedef struct wgmma_args {
   float *lse;        /* with LSE */
   int32_t group;     /* heads of Q that share one of K and V */
   uint32_t expanded; /* which tensors have a stride of 0 */
+  int32_t window_left, window_right; /* with WINDOWED */
+  float scale;                       /* with SOFTCAPPED: before tanh, scale_log2 is after it */
 } wgmma_args;
 
 #endif

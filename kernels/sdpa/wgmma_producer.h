@@ -34,10 +34,10 @@ AT_DEVICE void load_keys_and_values(const wgmma_args &args, unsigned char *share
     const Item now = item(args, schedule.number);
     const Place k = place_in(args, SDPA_K, now.slice), v = place_in(args, SDPA_V, now.slice);
     keys.load(k, now.tiles - 1);
-    for (int tile = now.tiles - 1; tile >= 0; tile--) {
-      if (OVERLAP && tile > 0) keys.load(k, tile - 1);
+    for (int tile = now.tiles - 1; tile >= now.first; tile--) {
+      if (OVERLAP && tile > now.first) keys.load(k, tile - 1);
       values.load(v, tile);
-      if (!OVERLAP && tile > 0) keys.load(k, tile - 1);
+      if (!OVERLAP && tile > now.first) keys.load(k, tile - 1);
     }
   }
 }

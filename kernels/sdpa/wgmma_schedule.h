@@ -6,8 +6,22 @@
 
 struct Item {
   int slice, row;  // the first of its rows
-  int tiles;       // of keys that any of its rows sees
+  int tiles;       // of keys, up to the last that any of its rows sees
+#if WINDOWED
+  int first;  // of these the first that is seen; there is one at least
+#else
+  static constexpr int first = 0;
+#endif
 };
+
+// Keys after a row's own that it sees.
+AT_DEVICE int keys_after([[maybe_unused]] const wgmma_args &args) {
+#if WINDOWED
+  return args.window_right;
+#else
+  return 0;
+#endif
+}
 
 // Causal items are unequal, so the longest of a batch of slices come first: all last row blocks, then those before.
 AT_DEVICE Item item(const wgmma_args &args, int number) {
@@ -26,14 +40,21 @@ AT_DEVICE Item item(const wgmma_args &args, int number) {
     row_block = number - found.slice * args.row_blocks;
   }
   found.row = row_block * BLOCK_ROWS;
-  const int keys = CAUSAL ? least(args.seq_k, least(args.seq_q, found.row + BLOCK_ROWS)) : args.seq_k;
+  const int rows = least(args.seq_q, found.row + BLOCK_ROWS);
+  const int keys = HIDES ? least(args.seq_k, rows + keys_after(args)) : args.seq_k;
   found.tiles = (keys + BLOCK_N - 1) / BLOCK_N;
+#if WINDOWED
+  const int begin = found.row - args.window_left;
+  found.first = begin > 0 ? least(begin / BLOCK_N, found.tiles - 1) : 0;
+#endif
   return found;
 }
 
 // Tiles that a consumer with these rows sees: those above the diagonal it leaves out.
-AT_DEVICE int own_tiles(const Item &all, int row) {
-  return CAUSAL ? least(all.tiles, (row + GROUP_ROWS + BLOCK_N - 1) / BLOCK_N) : all.tiles;
+AT_DEVICE int own_tiles(const wgmma_args &args, const Item &all, int row) {
+  if (!HIDES) return all.tiles;
+  const int own = least(all.tiles, (row + GROUP_ROWS + keys_after(args) + BLOCK_N - 1) / BLOCK_N);
+  return WINDOWED && own <= all.first ? all.first + 1 : own;
 }
 
 // Draws the number of an item that nobody has begun. The word holds (launch, next number). A launch finds garbage there:

@@ -8,6 +8,7 @@
 #include "wgmma_plan.h"
 
 #define STRIDED (LAYOUT != AT_BHSD)
+#define HIDES (CAUSAL || WINDOWED)  // rows see different keys
 
 #if defined(SCHEDULE_TILE)
 static constexpr int SCHEDULE = WGMMA_TILE;
@@ -80,7 +81,7 @@ static_assert(HEAD_DIM == 64 || HEAD_DIM == 128, "a panel is 64 columns, and a p
 static_assert(STAGES >= 1, "a ring has a slot");
 static_assert(!PING_PONG || CONSUMERS > 1, "one consumer has nobody to take turns with");
 static_assert(!EARLY_START || (OVERLAP && Q_BUFFERS == 2), "the next Q must be there, and no turn be due");
-static_assert(!EARLY_START || !CAUSAL || CONSUMERS == 1 || BLOCK_N % BLOCK_ROWS == 0,
+static_assert(!EARLY_START || !HIDES || CONSUMERS == 1 || (CAUSAL && BLOCK_N % BLOCK_ROWS == 0),
               "a hidden tile of the next item would be given back while the last V is in use");
 static_assert(SCHEDULE != WGMMA_TILE || (Q_BUFFERS == 1 && !EARLY_START), "there is no next work item");
 

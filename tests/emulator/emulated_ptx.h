@@ -45,6 +45,12 @@ AT_DEVICE float exp2_approx(float x) {
   return y < 0x1p-126f ? 0.0f : y;
 }
 
+// With as few digits as the instruction has.
+AT_DEVICE float tanh_approx(float x) {
+  const float y = tanhf(x), many = y * 4097.0f;
+  return y != y ? y : many - (many - y);
+}
+
 AT_DEVICE float max_nan(float x, float y) { return x != x || y != y ? NAN : fmaxf(x, y); }
 
 // Barriers -----------------------------------------------------------------------------------------------------------

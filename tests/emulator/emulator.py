@@ -90,7 +90,8 @@ def emulate(
     small = (inputs[3].numel() * 4 if problem.key_lengths else 0, lse[0].numel() * 4 if problem.lse else 0)
     like = None if far is None else far_apart((*inputs[:3], o)[far[0]], far[1])
     moved = () if far is None or like is None else (far[0], span(like), *like.stride()[:3])
-    found = _run(program, given, seed, *dims, problem.scale, *places, *small, *moved)
+    window = (problem.window_left, problem.window_right, problem.softcap)
+    found = _run(program, given, seed, *dims, problem.scale, *places, *small, *window, *moved)
     whole = torch.frombuffer(found, dtype=o.dtype, count=span(o))
     gaps = gaps_of(o)
     if gaps is not None and not bool((whole[gaps].view(torch.uint8) == POISON).all()):

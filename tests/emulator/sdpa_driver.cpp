@@ -17,8 +17,10 @@ void fill_arguments(const Given &given) {
   args.seq_q = given.seq_q;
   args.seq_k = given.seq_k;
   args.heads_kv = given.heads_kv;
-  args.scale = (float)given.scale;
-  args.scale_log2 = (float)(given.scale * 1.4426950408889634);
+  args.window_left = given.window_left;
+  args.window_right = given.window_right;
+  args.scale = given.before_cap;
+  args.scale_log2 = given.scale_log2;
   args.q_stride = given.strides[0];
   args.k_stride = given.strides[1];
   args.v_stride = given.strides[2];

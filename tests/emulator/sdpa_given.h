@@ -1,7 +1,7 @@
 // What the programs around kernels of attention are given, and where they put it: PROGRAM INPUT OUTPUT seed batch heads
 // seq_q seq_k heads_kv scale, then for each of Q, K, V and O its elements, gaps included, and its strides of batch, head and
-// row; then the bytes of lengths and of log-sum-exps, 0 for none. There may be five more: the number of a tensor that lies
-// elsewhere for the kernel, its elements there, and its strides there.
+// row; then the bytes of lengths and of log-sum-exps, 0 for none, the sides of the window and the cap. There may be five more: the
+// number of a tensor that lies elsewhere for the kernel, its elements there, and its strides there.
 //
 // INPUT holds Q, K, V and the lengths one after another; O and the log-sum-exps go to OUTPUT.
 #ifndef SDPA_GIVEN_H
@@ -28,6 +28,9 @@ struct Given {
   sdpa_strides strides[4];                  // of Q, K, V and O
   const Region *q, *k, *v, *o;
   const Region *lengths = nullptr, *lse = nullptr;
+  int window_left, window_right;
+  double cap;
+  float before_cap, scale_log2;  // as sdpa_cuda.h says
   int far = -1;                             // the tensor that lies elsewhere, and what it was made from
   const Region *near = nullptr;
   sdpa_strides near_strides;
@@ -74,7 +77,7 @@ inline const Region &filled(const char *name, const Given &given, size_t bytes, 
 
 // Reads the command line and places all tensors, the inputs with their contents.
 inline Given given_by(int argc, char **argv) {
-  if (argc != 28 && argc != 33) fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
+  if (argc != 31 && argc != 36) fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
   Given given = {argv[1], argv[2], strtoull(argv[3], nullptr, 10)};
   char **const words = argv + 4, **const places = argv + 10;
   given.batch = atoi(words[0]);
@@ -95,7 +98,12 @@ inline Given given_by(int argc, char **argv) {
   const size_t lengths = (size_t)atoll(places[16]), lse = (size_t)atoll(places[17]);
   if (lengths) given.lengths = &filled("lengths", given, lengths, offset);
   if (lse) given.lse = &place("LSE", lse, given.seed);
-  if (argc == 33) move_far(given, argv + 28);
+  given.window_left = atoi(places[18]);
+  given.window_right = atoi(places[19]);
+  given.cap = atof(places[20]);
+  given.before_cap = (float)(given.scale / (given.cap > 0 ? given.cap : 1));
+  given.scale_log2 = (float)((given.cap > 0 ? given.cap : given.scale) * 1.4426950408889634);
+  if (argc == 36) move_far(given, argv + 31);
   return given;
 }
 

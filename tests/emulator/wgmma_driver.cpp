@@ -26,7 +26,10 @@ void fill_arguments(const Given &given) {
   args.seq_k = given.seq_k;
   args.row_blocks = (args.seq_q + shape.rows - 1) / shape.rows;
   args.items = args.slices * args.row_blocks;
-  args.scale_log2 = (float)(given.scale * 1.4426950408889634);
+  args.window_left = given.window_left;
+  args.window_right = given.window_right;
+  args.scale = given.before_cap;
+  args.scale_log2 = given.scale_log2;
   args.heads = given.heads;
   args.group = given.heads / given.heads_kv;
   for (int tensor = SDPA_Q; tensor <= SDPA_V; tensor++) {

@@ -1,4 +1,5 @@
-"""The shipped CPU kernels at head dimensions that no space has, in each element type: views, groups, log-sum-exps."""
+"""The shipped CPU kernels at head dimensions that no space has, in each element type: views, groups, log-sum-exps; and
+in windows."""
 
 from __future__ import annotations
 
@@ -19,6 +20,16 @@ POINTS = [
     for dtype in ("float32", "float16", "bfloat16")
     for impl, mask in zip(("scalar", "simd"), (("full", "causal"), ("causal", "full"))[place % 2], strict=True)
 ]
+WINDOWS = [
+    pytest.param(impl, f"(1,4:2,{sizes},64) {dtype} {mask} lse", id=f"{impl}-{sizes}-{mask}")
+    for sizes, dtype, mask in (
+        ("300", "float32", "causal window=100"),
+        ("170x203", "bfloat16", "full window=70,20 bottom_right lengths"),
+        ("203x60", "float16", "causal window=20 bshd"),
+        ("113x203", "float32", "causal window=70 softcap=20"),
+    )
+    for impl in ("scalar", "simd")
+]
 
 
 @pytest.mark.slow
@@ -26,6 +37,15 @@ POINTS = [
 @pytest.mark.parametrize("distribution", ["gaps", "huge"])
 @pytest.mark.parametrize(("impl", "text"), POINTS)
 def test_outputs_are_within_tolerance(impl: str, text: str, distribution: str) -> None:
+    require_right(impl, text, distribution)
+
+
+@pytest.mark.parametrize(("impl", "text"), WINDOWS)
+def test_windows_are_within_tolerance(impl: str, text: str) -> None:
+    require_right(impl, text, "edges")
+
+
+def require_right(impl: str, text: str, distribution: str) -> None:
     workbench = Workbench(load_space("sdpa_cpu", problems=[text]))
     index = workbench.space.index_of(workbench.space.completed({"IMPL": impl}))
     assert index is not None

@@ -42,6 +42,10 @@ CASES: list[tuple[Point, str, str]] = [
     ({**WGMMA, "SCHEDULE": "dynamic"}, "(3,2,70x91,64) float16 causal bshd", "expanded"),
     ({**WGMMA, "Q_FROM": "registers"}, "(2,8:2,70x203,64) bfloat16 causal", "one_hot"),
     ({**WGMMA, "SOFTMAX": "spec"}, "(2,4:2,150x91,64) float16 bshd lse", "gaps"),
+    ({**MMA, **COPIES}, "(1,2,150,64) float16 causal window=37", "edges"),
+    ({**DECODE, **COPIES}, "(4,8:2,3x500,64) float16 causal window=100 bottom_right lengths bshd lse", "ragged"),
+    (WGMMA, "(1,2,150x300,64) float16 full window=37,5", "edges"),
+    ({**WGMMA, "SOFTMAX": "spec"}, "(1,2,150,64) float16 causal softcap=50", "large"),
 ]
 SLOW: list[tuple[Point, str, str]] = [
     ({**MMA, **COPIES}, "(1,4:2,40x75,64) bfloat16 causal packed", "one_hot"),
@@ -62,6 +66,15 @@ SLOW: list[tuple[Point, str, str]] = [
     ({**WGMMA, "BLOCK_N": 128, "EARLY_START": 1, "SOFTMAX": "exact"}, "(1,3,300x200,64) bfloat16 causal lse", "sink"),
     ({**WGMMA, "SOFTMAX": "spec"}, "(1,2,150x300,64) float16 causal lse", "slopes"),
     ({**WGMMA, "SOFTMAX": "spec"}, "(1,2,1x1,64) bfloat16 bshd lse", "huge"),
+    ({**MMA, "WARPS_N": 2, "BLOCK_N": 16, "SPLIT": 2}, "(2,2,203x60,64) float16 causal window=20 lse", "randn"),
+    ({**MMA, "MULTICAST": 2}, "(1,2,150x300,64) bfloat16 full window=1,70 bottom_right", "edges"),
+    ({**WGMMA, "SOFTMAX": "exact", "STAGES": 1}, "(2,2,203x60,64) float16 causal window=20 lse", "randn"),
+    ({**WGMMA, "BLOCK_N": 80, "OVERLAP": 0}, "(1,4:2,190x100,64) bfloat16 causal window=64 bshd", "edges"),
+    ({**WGMMA, "SOFTMAX": "spec"}, "(1,2,190,64) float16 full window=37,5 lse", "huge"),
+    (WGMMA, "(1,2,150x300,64) bfloat16 full softcap=5", "huge"),
+    ({**WGMMA, "SOFTMAX": "exact"}, "(1,2,150,64) float16 causal window=40 softcap=20 lse", "one_hot"),
+    ({**DECODE, **COPIES}, "(2,8:2,3x500,64) float16 causal softcap=30 bottom_right lengths bshd", "ragged"),
+    ({**MMA, "EXP": "poly"}, "(1,2,150x70,64) float16 full softcap=20 lse", "huge"),
 ]
 
 

@@ -22,6 +22,8 @@ class View(NamedTuple):
     name: str
     what: str
     codes: tuple[str, ...]
+    words: str = "causal"
+    """Of the mask, in its problem."""
 
     def __str__(self) -> str:
         return self.name
@@ -35,7 +37,9 @@ class View(NamedTuple):
         return bool(said(outcome) & {*self.codes}) and (outcome.measurement is not None) == (outcome.fault is None)
 
 
-VIEWS = tuple(View(each["name"], each["what"], tuple(each["codes"])) for each in DOCUMENT["mutant"])
+VIEWS = tuple(
+    View(each["name"], each["what"], tuple(each["codes"]), each.get("words", "causal")) for each in DOCUMENT["mutant"]
+)
 
 
 def family() -> Family:
@@ -43,10 +47,10 @@ def family() -> Family:
     return Family.load(MUTANTS / "views")
 
 
-def conditions(backend: Backend) -> Conditions:
-    """Conditions under which they are judged."""
-    problems = (SdpaProblem.parse(PROBLEMS[backend]),)
-    takes_lengths = {"cpu": "flash", "cuda": "efficient"}[backend]
+def conditions(view: View, backend: Backend) -> Conditions:
+    """Conditions under which one is judged."""
+    problems = (SdpaProblem.parse(PROBLEMS[backend].replace("causal", view.words)),)
+    takes_lengths = "math" if problems[0].softcapped else {"cpu": "flash", "cuda": "efficient"}[backend]
     return Conditions(
         problems=problems, cache="warm", seeds=SEEDS, baselines=(takes_lengths,), min_blocks=2, max_blocks=2
     )

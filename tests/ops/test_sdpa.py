@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from autotuner.gate.references import names
+from autotuner.ops import op_of
 from autotuner.ops.sdpa.masks import visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import distinct, gaps_of, lying_in, moved, span
@@ -14,13 +16,68 @@ def parsed(text: str) -> SdpaProblem:
     return SdpaProblem.parse(text)
 
 
-@pytest.mark.parametrize("mask", ["full", "causal", "causal bottom_right"])
+MASKS = ["full", "causal", "causal bottom_right", "causal window=3", "full window=2,1", "full window=1,4 bottom_right"]
+
+
+@pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("lengths", [(5, 9), (9, 5), (1, 9), (9, 1), (7, 7)])
 def test_flops_are_those_of_visible_scores(mask: str, lengths: tuple[int, int]) -> None:
     problem = parsed(f"(2,3,{lengths[0]}x{lengths[1]},64) float32 {mask}")
     seen = visible(problem, None, torch.device("cpu"))
-    count = lengths[0] * lengths[1] if seen is None else int(seen.sum())
+    count = lengths[0] * lengths[1] if seen is None else int(seen[0].sum())
     assert problem.flops == 4 * 2 * 3 * count * 64
+
+
+def test_what_no_row_sees_in_its_window_need_not_be_read() -> None:
+    one, few = (parsed(f"(1,1,{rows}x900,64) float32 causal window=100 bottom_right") for rows in (1, 20))
+    assert one.bytes == 4 * 64 * (2 * 1 + 2 * 101)
+    assert few.bytes == 4 * 64 * (2 * 20 + 2 * 120)
+
+
+@pytest.mark.parametrize(
+    ("words", "sides"),
+    [("causal window=7", (7, 0)), ("full window=7", (7, 7)), ("window=7,2", (7, 2)), ("causal, window=7, lse", (7, 0))],
+)
+def test_a_window_is_read_and_written(words: str, sides: tuple[int, int]) -> None:
+    problem = parsed(f"(1,2,64,64) float32 {words}")
+    assert (problem.window_left, problem.window_right) == sides
+    assert parsed(str(problem)) == problem
+    assert problem.scalars[1:] == (*sides, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("window=0", "from 1 on"),
+        ("window=-3", "from 1 on"),
+        ("window", "found ''"),
+        ("window=7,0", "else some on both sides"),
+        ("causal window=7,2", "under a causal mask"),
+        ("bottom_right", "there is no window"),
+    ],
+)
+def test_a_window_that_there_is_not_is_refused(words: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        parsed(f"(1,2,64,64) float32 {words}")
+
+
+@pytest.mark.parametrize("words", ["softcap=0", "softcap=-1", "softcap=nan", "softcap=inf", "softcap", "softcap=x"])
+def test_a_cap_that_there_is_not_is_refused(words: str) -> None:
+    with pytest.raises(ValueError, match="a number above 0"):
+        parsed(f"(1,2,64,64) float32 {words}")
+
+
+def test_a_cap_is_read_and_written() -> None:
+    problem = parsed("(1,2,64,64) float32 causal softcap=12.5")
+    assert problem.scalars[1:] == (0, 0, 12.5)
+    assert parsed(str(problem)) == problem
+    assert "SOFTCAP" not in problem.facts()
+
+
+def test_a_small_case_has_a_small_window() -> None:
+    problem = parsed("(1,2,4096,64) float32 causal window=1024")
+    assert problem.cased((1, 2, 90, 60)).window_left == 20
+    assert problem.cased((1, 2, 16, 8192)).window_left == 1024
 
 
 def test_tensors_keep_their_places() -> None:
@@ -36,3 +93,15 @@ def test_tensors_keep_their_places() -> None:
     copy = lying_in(torch.zeros(span(view)), view)
     assert copy.stride() == view.stride()
     assert [each.stride() for each in moved((view, shared), "cpu")] == [view.stride(), shared.stride()]
+
+
+@pytest.mark.slow
+@pytest.mark.timed
+def test_flex_attention_is_compiled_for_windows_alone() -> None:
+    problem = parsed("(1,4:2,256,64) float32 causal window=64")
+    assert "flex" in names(problem, "cpu")
+    assert "flex" not in names(parsed("(1,4:2,256,64) float32 causal"), "cpu")
+    tensors = op_of(problem).tensors()
+    given = tensors.inputs(problem, "randn", 3)
+    (found,) = tensors.BASELINES["flex"].answer(problem, given)
+    torch.testing.assert_close(found.double(), tensors.reference(problem, given)[0], atol=1e-5, rtol=1e-5)

@@ -20,6 +20,8 @@ PROBLEMS = [
     "(2,4,48,64) float32 full",
     "(2,4:2,48,64) float32 causal bshd",
     "(2,4,48,64) bfloat16 causal packed",
+    "(2,4,48,64) float32 causal window=7",
+    "(2,4:2,48,64) float32 causal softcap=3",
     "(1,4:2,1x80,64) float32 full bshd",
     "(2,4,48,64) float32 full lengths",
     "(2,4:2,3x80,64) float32 causal bottom_right lengths bshd",
@@ -64,6 +66,22 @@ bottom = {"is_causal": True, "corner": "bottom_right", "enable_gqa": True}
 check(*dense, lengths=ints(17, 48), mask=mask((17, 48), 48, 48, False))
 check(*cache, lengths=ints(5, 80), mask=mask((5, 80), 3, 80, True), **bottom)
 assert not ours(*dense, key_lengths=ints(0, 48))[0].any()
+
+window = {"is_causal": True, "window": 7}
+near = torch.tensor([[i - 7 <= j <= i for j in range(48)] for i in range(48)])
+torch.testing.assert_close(ours(*dense, **window), sdpa(*dense, near), atol=2e-5, rtol=2e-5)
+assert torch.equal(ours(*dense, near, **window), ours(*dense, **window))
+torch.library.opcheck(ours.op, dense, {"is_causal": True, "window_left": 7.0})
+few = [dense[0], *(t[:, :2] for t in dense[1:])]
+few = [t.contiguous() for t in few]
+cap = {"is_causal": True, "enable_gqa": True, "softcap": 3.0}
+scores = few[0] @ few[1].repeat_interleave(2, 1).mT / 8
+weights = (3 * torch.tanh(scores / 3)).masked_fill(~torch.ones(48, 48).tril().bool(), -torch.inf).softmax(-1)
+torch.testing.assert_close(ours(*few, **cap), weights @ few[2].repeat_interleave(2, 1), atol=2e-5, rtol=2e-5)
+torch.testing.assert_close(load()(*few, **{**cap, "softcap": 4.0}).isfinite().all(), torch.tensor(True))
+torch.library.opcheck(ours.op, few, cap)
+near = torch.tensor([[i - 6 <= j <= i + 2 for j in range(48)] for i in range(48)])  # a window that torch serves
+torch.testing.assert_close(load()(*dense, window=(6, 2)), sdpa(*dense, near), atol=2e-5, rtol=2e-5)
 
 # A mask beside the lengths is for torch: another one than they say shows who takes it.
 given, other = ints(17, 48), mask((5, 5), 48, 48, False)

@@ -48,5 +48,5 @@ OP = Op(
     abi=lambda: config.kernels_dir() / "rmsnorm" / "abi",
     default_spaces={},
     call=CALL,
-    preload={"cuda": (f"{__name__}.compiler",)},  # for a CPU what it makes is a library that needs no compiler
+    preload={"cuda": ("autotuner.ops.compiler",)},  # for a CPU what it makes is a library that needs no compiler
 )

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import rms_norm
 
+from autotuner.ops import compiled
 from autotuner.ops.op import Baseline
-from autotuner.ops.rmsnorm import compiled
 from autotuner.ops.rmsnorm.problem import RmsNormProblem
 from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, shifted
 from autotuner.values.problem import Problem
@@ -33,6 +33,20 @@ def _plain(problem: Problem) -> Callable[..., Tensors]:
         return (rms_norm(x, (of.hidden_size,), w, of.eps),)
 
     return forward
+
+
+class _RmsNorm(torch.nn.Module):
+    def __init__(self, problem: RmsNormProblem) -> None:
+        super().__init__()
+        self._problem = problem
+
+    def forward(self, x: Tensor, w: Tensor) -> Tensor:
+        return rms_norm(x, (self._problem.hidden_size,), w, self._problem.eps)
+
+
+def module(problem: Problem, device: str) -> torch.nn.Module:
+    """What the compiled baseline is made of."""
+    return _RmsNorm(cast(RmsNormProblem, problem))
 
 
 class RmsNormSymmetry:

@@ -17,6 +17,10 @@ from autotuner.values.problem import Problem
 USUAL_LENGTH = 512
 """Queries and keys of the problem that a library is judged on that was built for any length."""
 
+USUAL_WINDOW = 100
+"""Keys to either side of such a problem, where the library is for windows."""
+USUAL_SOFTCAP = 50.0
+
 
 def _inputs(problem: Problem) -> tuple[Input, ...]:
     """Q, K and V, and the lengths where there are any."""
@@ -50,6 +54,9 @@ def _usual(macros: Mapping[str, str]) -> Problem:
             "dtype": macros["DTYPE"],
             "causal": macros["CAUSAL"] == "1",
             "corner": macros.get("CORNER", "top_left"),
+            "window_left": USUAL_WINDOW * int(macros.get("WINDOWED", 0)),
+            "window_right": USUAL_WINDOW * int(macros.get("WINDOWED", 0)) * (macros["CAUSAL"] == "0"),
+            "softcap": USUAL_SOFTCAP * int(macros.get("SOFTCAPPED", 0)),
             "key_lengths": macros.get("KEY_LENGTHS") == "1",
             "layout": macros.get("LAYOUT", "bhsd"),
             "lse": macros.get("LSE") == "1",

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
 
 USUAL: Mapping[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "scale": None}
 """What the options must be, as far as they are not served otherwise."""
-OURS = ("corner", "key_lengths", "lse")
+OURS = ("corner", "key_lengths", "lse", "window_left", "window_right", "softcap")
 """Fields of the problem that torch's function has no argument for, and may be given all the same."""
+
+
+NUMBERS = ("window_left", "window_right")
+"""Of these the whole numbers."""
 
 
 def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> SdpaProblem:
@@ -38,6 +42,7 @@ def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> SdpaPr
     fields = {"batch": batch, "heads": heads, "heads_kv": k.shape[1], "seq_q": seq_q, "seq_k": k.shape[2]}
     dtype, causal = str(q.dtype).removeprefix("torch."), bool(options.get("is_causal", False))
     more = {name: options[name] for name in OURS if name in options}
+    more |= {name: int(more[name]) for name in NUMBERS if name in more}
     known = {"head_dim": head_dim, "dtype": dtype, "causal": causal, "layout": _layout(inputs), **more}
     return SdpaProblem.model_validate({**fields, **known})
 
@@ -69,6 +74,10 @@ def _options(problem: Problem) -> dict[str, Any]:
     assert isinstance(problem, SdpaProblem)
     said = {"is_causal": problem.causal, "enable_gqa": problem.grouped}
     named: dict[str, Any] = {name: True for name, value in said.items() if value}
+    if problem.softcapped:
+        named["softcap"] = problem.softcap
+    if problem.windowed:
+        named["window"] = (problem.window_left, problem.window_right)
     return named if problem.corner == "top_left" else {**named, "corner": problem.corner}
 
 

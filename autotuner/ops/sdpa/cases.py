@@ -54,6 +54,16 @@ MORE_GROUPS = (
 """Of 8 heads, 1 head and 2."""
 LENGTHS = (OpCase((5, 2, 70, 203), "ragged", "Q9 "),)
 MORE_LENGTHS = (OpCase((7, 2, 1, 515), "ragged"), OpCase((6, 1, 130, 65), "ragged"))
+WINDOWS = (OpCase((2, 2, 203, 203), "edges", "Q13 "), OpCase((2, 2, 203, 60), "randn", "Q14 "))
+"""In the second the last rows are past all that they might see: the window is a third of the keys at most."""
+MORE_WINDOWS = (
+    OpCase((1, 2, 300, 515), "edges"),
+    OpCase((2, 2, 203, 113), "edges"),
+    OpCase((2, 2, 130, 4), "randn"),
+    OpCase((1, 2, 257, 257), "huge"),
+)
+CAPPED = (OpCase((2, 2, 113, 203), "large", "Q15 "),)
+MORE_CAPPED = (OpCase((1, 2, 257, 257), "huge"), OpCase((1, 2, 203, 113), "one_hot"))
 BLIND = (OpCase((2, 2, 203, 113), "randn", "Q10 "),)
 """The first rows see no key where the last one sees all."""
 FEW = 16
@@ -83,6 +93,8 @@ def quick(problem: Problem) -> tuple[OpCase, ...]:
         *(VIEWS if of.layout != "bhsd" else ()),
         *(GROUPS if of.grouped else ()),
         *(LENGTHS if of.key_lengths else ()),
+        *(WINDOWS if of.windowed else ()),
+        *(CAPPED if of.softcapped else ()),
         *(BLIND if of.corner == "bottom_right" else ()),
         *(FEW_QUERIES if of.seq_q <= FEW else ()),
     )
@@ -91,15 +103,20 @@ def quick(problem: Problem) -> tuple[OpCase, ...]:
 def full(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
     """The matrix beside the quick cases; a long one where there is a mask; and lengths around the tile."""
     of = cast(SdpaProblem, problem)
-    yield from FULL
-    if of.causal:
+    # A cap makes 1 of what roundings leave of huge sums that cancel.
+    yield from (case for case in FULL if not (of.softcapped and case.distribution == "enormous"))
+    if of.causal or of.windowed:
         yield OpCase(LONG_CAUSAL, "randn")
     yield from MORE_VIEWS if of.layout != "bhsd" else ()
     yield from MORE_GROUPS if of.grouped else ()
     yield from MORE_LENGTHS if of.key_lengths else ()
+    yield from MORE_CAPPED if of.softcapped else ()
+    yield from MORE_WINDOWS if of.windowed else ()
     yield from MORE_FEW_QUERIES if of.seq_q <= FEW else ()
     for length in tile_lengths(tile):
         yield OpCase((1, 2, length, length), "randn", "tile ")
+    for keys in {max(2, tile[1] + more) for more in (-1, 0, 1)} if of.windowed else ():
+        yield OpCase((1, 2, 3 * keys, 3 * keys), "edges", "tile ")
 
 
 def tile_lengths(tile: tuple[int, ...]) -> tuple[int, ...]:

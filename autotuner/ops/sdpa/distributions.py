@@ -13,15 +13,41 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import DTYPES, Tensors
 
 
-def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator, seen: bool = False) -> tuple[Tensor, Tensor]:
+def _one_hot(
+    q: Tensor, k: Tensor, generator: torch.Generator, seen_by: SdpaProblem | None = None
+) -> tuple[Tensor, Tensor]:
     """Each query matches one random key: k = sign(randn), q_i = 4 k_pi(i); with 64 dims the matching logit is 32. Where
-    it is to be `seen`, it is one that causal masks leave."""
+    a problem is given, it is one that its mask or window leaves."""
     k = torch.where(k >= 0, 1.0, -1.0)
     chosen = torch.randint(k.shape[-2], (*q.shape[:3], 1), generator=generator)
-    if seen:
+    if seen_by is not None and seen_by.windowed:
+        first, last = (_place(seen_by, side) for side in (-seen_by.window_left, seen_by.window_right))
+        chosen = first + chosen % (last - first + 1)
+    elif seen_by is not None:
         chosen %= torch.arange(q.shape[2]).unsqueeze(1) + 1
+    return _matching(q, k, chosen), k
+
+
+def _matching(q: Tensor, k: Tensor, chosen: Tensor) -> Tensor:
+    """Queries of which each is 4 times the key that is chosen for it."""
     of_heads = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
-    return 4 * torch.gather(of_heads, 2, chosen.expand(-1, -1, -1, k.shape[-1])), k
+    return 4 * torch.gather(of_heads, 2, chosen.expand(*q.shape[:3], k.shape[-1]))
+
+
+def _place(problem: SdpaProblem, apart: int) -> Tensor:
+    """Of each row the key so far behind its own place, or the nearest that there is; (seq_q, 1)."""
+    found = torch.arange(problem.seq_q) + problem.offset + apart
+    return found.clamp(0, problem.seq_k - 1).unsqueeze(1)
+
+
+def _edges(problem: SdpaProblem, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """As _one_hot, where rows in turn match the last key before the window and the first one after it, which they do
+    not see, and the first and the last one in it."""
+    k = torch.where(k >= 0, 1.0, -1.0)
+    left, right = problem.window_left, problem.window_right
+    each = torch.cat([_place(problem, apart) for apart in (-left - 1, right + 1, -left, right)], 1)
+    turn = torch.arange(problem.seq_q).unsqueeze(1) % 4
+    return _matching(q, k, each.gather(1, turn)), k
 
 
 ENORMOUS = {"float32": 3e4, "bfloat16": 3e4, "float16": 4e3}
@@ -79,14 +105,16 @@ def inputs(problem: SdpaProblem, distribution: str, seed: int) -> Tensors:
         q, k = 16 * q, 16 * k
     elif distribution == "one_hot":
         q, k = _one_hot(q, k, generator)
+    elif distribution == "edges":
+        q, k = _edges(problem, q, k)
     elif distribution in ("enormous", "negative"):
-        q, k = _one_hot(q, k, generator, seen=True)
+        q, k = _one_hot(q, k, generator, problem)
         times = ENORMOUS[problem.dtype]
         q, k = (times * q, times * k) if distribution == "enormous" else _negative(q, k)
     elif distribution == "equal_enormous":
         q, k = torch.full_like(q, EQUAL), torch.full_like(k, EQUAL)
     elif distribution in ("outlier_row", "outlier_key"):  # large scores are off by their roundings: one key decides
-        q, k = _one_hot(q, k, generator, seen=True)
+        q, k = _one_hot(q, k, generator, problem)
         q, k = (
             (_with_outlier(q, -2, generator), k)
             if distribution == "outlier_row"
@@ -121,11 +149,13 @@ def inputs(problem: SdpaProblem, distribution: str, seed: int) -> Tensors:
 
 FULL_LENGTHS = ("randn", "gaps", "gaps_in_v", *SHARED)
 """The distributions with which every length is that of the tensor: what is timed is drawn so."""
+ONE_KEY = ("edges", "enormous", "negative", "outlier_row", "outlier_key")
+"""And those that choose a key in a row's window, whose place depends on the length."""
 
 
 def _lengths(problem: SdpaProblem, distribution: str, generator: torch.Generator) -> Tensor:
     """Of each batch a number of keys: at least 1, and with `ragged` none, 1 and all among them."""
-    if distribution in FULL_LENGTHS:
+    if distribution in FULL_LENGTHS or (problem.windowed and distribution in ONE_KEY):
         return torch.full((problem.batch,), problem.seq_k, dtype=torch.int32)
     drawn = torch.randint(1, problem.seq_k + 1, (problem.batch,), generator=generator, dtype=torch.int32)
     some = torch.tensor([problem.seq_k, 0, 1], dtype=torch.int32)[: problem.batch]

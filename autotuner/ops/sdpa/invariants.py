@@ -58,23 +58,32 @@ def permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     yield Relation(turned, compared, "permuting the (batch, head) slices does not permute O")
 
 
-def future(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
-    """Causal: keys and values at positions >= t do not reach rows < t; at the bottom right as many rows fewer as there
-    are more keys than rows. Large finite values, not NaN."""
-    q, k, v, *lengths = inputs
+def hidden(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """Keys and values that a row does not see do not reach it: some at the end, some before. Large finite values, not
+    NaN. Before a row's own key they may change what the row is rounded to: rows that guess at their maxima together go
+    back together."""
+    import torch
+
+    from autotuner.ops.sdpa.masks import visible
+
     of = cast(SdpaProblem, problem)
-    before = 0 if of.corner == "top_left" else of.seq_k - of.seq_q
-    shortest = min(of.seq_q, of.seq_k)
-    for t in {shortest // 2, max(1, shortest // 3 // 32 * 32)}:
-        later_k, later_v = k.clone(), v.clone()
-        later_k[:, :, t:] *= -40
-        later_v[:, :, t:] *= 1000
+    q, k, v, *lengths = inputs
+    seen = visible(of, lengths[0] if lengths else None, q.device)
+    assert seen is not None
+    shortest, third = min(of.seq_q, of.seq_k), of.seq_k // 3
+    ends = {(shortest // 2, of.seq_k), (max(1, shortest // 3 // 32 * 32), of.seq_k)}
+    for begin, end in {(0, third), (third, 2 * third)} if of.windowed else ends:
+        other_k, other_v = k.clone(), v.clone()
+        other_k[:, :, begin:end] *= -40
+        other_v[:, :, begin:end] *= 1000
+        reached = seen[..., begin:end].any(-1, keepdim=True)
 
-        def compared(plain: Tensors, other: Tensors, t: int = t) -> tuple[Tensor, Tensor]:
-            return other[0][:, :, : max(0, t - before)], plain[0][:, :, : max(0, t - before)]
+        def compared(plain: Tensors, other: Tensors, reached: Tensor = reached) -> tuple[Tensor, Tensor]:
+            return torch.where(reached, 0, other[0]), torch.where(reached, 0, plain[0])
 
-        detail = f"changing keys and values from position {t} on changes earlier rows"
-        yield Relation((q, later_k, later_v, *lengths), compared, detail)
+        detail = f"changing the keys and values from {begin} to {end - 1} changes rows that see none of them"
+        within = 4 * torch.finfo(v.dtype).eps if of.windowed else 0.0
+        yield Relation((q, other_k, other_v, *lengths), compared, detail, within)
 
 
 def ones(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
@@ -168,11 +177,13 @@ def _due(problem: SdpaProblem, inputs: Tensors, place: int, at: tuple[int, ...],
     q, k, *_, last = inputs
     batch, head, row, column = at
     seen = visible(problem, last if problem.key_lengths else None, q.device)
-    seen = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=q.device) if seen is None else seen
-    seen = seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)[batch, 0]
+    sizes = (problem.seq_q, problem.seq_k)
+    seen = torch.ones(sizes, dtype=torch.bool, device=q.device) if seen is None else seen[batch, 0]
     due = torch.zeros(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.bool, device=q.device)
     # A score of minus infinity is a weight of 0, and a row of such may count as one that sees no key.
     infinite = value == value
+    if infinite and problem.softcapped and place < 2:
+        return due  # an infinite score is capped
     if place == 0:
         reached = k[batch, head // problem.group, :, column] > 0 if infinite else True
         due[batch, head, row] = (seen[row] & reached).any()
@@ -207,9 +218,17 @@ INVARIANTS = (
         "G3.future",
         "under a causal mask, later keys and values do not reach earlier rows",
         "the causal mask lets later keys through",
-        future,
+        hidden,
         (2, 3, 203, 203),
-        applies=lambda problem: cast(SdpaProblem, problem).causal,
+        applies=lambda problem: cast(SdpaProblem, problem).causal and not cast(SdpaProblem, problem).windowed,
+    ),
+    Invariant(
+        "G3.window",
+        "keys and values outside a row's window do not reach it",
+        "the window is applied to whole tiles only, or on one side",
+        hidden,
+        (2, 3, 203, 203),
+        applies=lambda problem: cast(SdpaProblem, problem).windowed,
     ),
     Invariant(
         "G3.lengths",

@@ -11,13 +11,15 @@ from autotuner.ops.tensors import Tensors
 
 
 def visible(problem: SdpaProblem, lengths: Tensor | None, device: torch.device) -> Tensor | None:
-    """Which keys each row sees, of a shape that expands to (batch, heads, seq_q, seq_k); None where each sees all.
+    """Which keys each row sees, (batch, 1, seq_q, seq_k); None where each sees all.
 
     At the bottom right the last row sees all keys there are: as many as the lengths say, where there are lengths.
     """
-    if not problem.causal and lengths is None:
+    window = (problem.window_left, problem.window_right)
+    if not problem.causal and not problem.windowed and lengths is None:
         return None
-    return seen(problem.seq_q, problem.seq_k, problem.causal, problem.corner, lengths, device)
+    found = seen(problem.seq_q, problem.seq_k, problem.causal, problem.corner, lengths, device, window)
+    return found.expand(problem.batch, 1, problem.seq_q, problem.seq_k)
 
 
 def past(problem: SdpaProblem, lengths: Tensor) -> Tensor:
@@ -28,16 +30,12 @@ def past(problem: SdpaProblem, lengths: Tensor) -> Tensor:
 def needed(problem: SdpaProblem) -> bool:
     """Whether torch's scaled_dot_product_attention needs a mask tensor to say the same."""
     alone = problem.seq_q == 1 and problem.corner == "bottom_right"  # one row, the last, sees all keys
-    return problem.key_lengths or (problem.causal and not _corners_meet(problem) and not alone)
+    return problem.key_lengths or problem.windowed or (problem.causal and problem.offset != 0 and not alone)
 
 
 def is_causal(problem: SdpaProblem) -> bool:
     """What torch's own argument must be, beside the mask where there is one."""
-    return problem.causal and _corners_meet(problem) and not problem.key_lengths
-
-
-def _corners_meet(problem: SdpaProblem) -> bool:
-    return problem.corner == "top_left" or problem.seq_q == problem.seq_k
+    return problem.causal and problem.offset == 0 and not (problem.key_lengths or problem.windowed)
 
 
 def mask(problem: SdpaProblem, inputs: Tensors) -> Tensor | None:
@@ -46,7 +44,7 @@ def mask(problem: SdpaProblem, inputs: Tensors) -> Tensor | None:
         return None
     found = visible(problem, inputs[3] if problem.key_lengths else None, inputs[0].device)
     assert found is not None
-    return found.expand(problem.batch, 1, problem.seq_q, problem.seq_k).contiguous()
+    return found.contiguous()
 
 
 def bias(hidden: Tensor, dtype: torch.dtype) -> Tensor:

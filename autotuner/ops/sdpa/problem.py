@@ -11,6 +11,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from autotuner.values.problem import ITEM_BYTES, Dtype, Problem, Shape, doublings
 from autotuner.values.validation import refuse, show
+from autotuner.values.variant import Value
 
 SIZE = r"\s*(\d{1,9})\s*"
 SIZES = re.compile(rf"\({SIZE},{SIZE}(?::{SIZE})?,{SIZE}(?:x{SIZE})?,{SIZE}\)(.*)")
@@ -26,6 +27,7 @@ WORDS: Mapping[str, tuple[str, object]] = {
     "packed": ("layout", "packed qkv"),
 }
 """What each word of the form says, but the element types: a field and its value."""
+WINDOW = re.compile(r"([1-9]\d{0,8})(?:,(\d{1,9}))?")
 EXAMPLE = '"(2,6,197,64) float32 causal" or "(1,32:8,1x4096,128) float16 bshd lse"'
 
 
@@ -49,7 +51,17 @@ class SdpaProblem(Problem):
     causal: bool = Field(default=False, description="a row does not see the keys after its own place")
     corner: Literal["top_left", "bottom_right"] = Field(
         default="top_left",
-        description="a causal row's place: row i sees keys j <= i, or j <= i + keys - seq_q, so that the last sees all",
+        description="the place of row i among the keys, for masks and windows: i, or i + keys - seq_q, so that the last"
+        " row's is the last key",
+    )
+    window_left: int = Field(
+        default=0, ge=0, description="a row sees so many keys before its own place, and no more; 0: all there are"
+    )
+    window_right: int = Field(
+        default=0, ge=0, description="and so many after it, where there is a window and no causal mask"
+    )
+    softcap: float = Field(
+        default=0.0, ge=0, allow_inf_nan=False, description="C: a scaled score s becomes C tanh(s / C); 0: it stays"
     )
     key_lengths: bool = Field(
         default=False, description="a tensor (batch,) of int32 says how many keys there are, from 0 to seq_k"
@@ -63,18 +75,23 @@ class SdpaProblem(Problem):
 
     DIMS: ClassVar[tuple[str, ...]] = ("batch", "heads", "seq_q", "seq_k", "heads_kv")
     SAME: ClassVar[Mapping[str, str]] = {"heads_kv": "heads"}
-    ADDED: ClassVar[tuple[str, ...]] = ("heads_kv", "corner", "key_lengths", "layout", "lse")
-    COMPILED: ClassVar[tuple[str, ...]] = ("head_dim", "causal", "corner", "key_lengths", "layout", "lse", "grouped")
+    ADDED: ClassVar[tuple[str, ...]] = (
+        *("heads_kv", "corner", "window_left", "window_right", "softcap", "key_lengths", "layout", "lse"),
+    )
+    COMPILED: ClassVar[tuple[str, ...]] = (
+        *("head_dim", "causal", "corner", "key_lengths", "layout", "lse", "grouped", "windowed", "softcapped"),
+    )
     LENGTHS: ClassVar[tuple[str, ...]] = ("seq_q", "seq_k")
 
     FORM: ClassVar[str] = (
-        "(batch,heads[:heads_kv],length[xkeys],head_dim) dtype [full|causal [bottom_right]] [lengths]"
+        "(batch,heads[:heads_kv],length[xkeys],head_dim) dtype [full|causal] [window=LEFT[,RIGHT]] [bottom_right]"
+        " [softcap=C] [lengths]"
         " [bhsd|bshd|packed] [lse]"
     )
     NOT_SERVED: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
             ("attn_mask", "mask", "bias"),
-            "the masks are full, causal (bottom_right: the last query sees all keys), and lengths of the keys",
+            "the masks are full, causal (bottom_right: the last query sees all keys), windows, and lengths of the keys",
         ),
         **dict.fromkeys(("dropout", "dropout_p"), "there is none"),
         "scale": "it is 1 / sqrt(head_dim)",
@@ -84,8 +101,11 @@ class SdpaProblem(Problem):
     def _that_fits_together(self) -> Self:
         if self.heads % self.heads_kv:
             raise refuse(f"heads is {self.heads}, expected a multiple of heads_kv, {self.heads_kv}")
-        if self.corner == "bottom_right" and not self.causal:
-            raise refuse("corner is bottom_right, but the mask is not causal")
+        if self.corner == "bottom_right" and not (self.causal or self.windowed):
+            raise refuse("corner is bottom_right, but the mask is not causal, and there is no window")
+        if (self.window_right > 0) != (self.windowed and not self.causal):
+            sides = f"{self.window_left} keys before a row's own and {self.window_right} after it"
+            raise refuse(f"the window is {sides}: under a causal mask there are none after it, else some on both sides")
         return self
 
     @property
@@ -97,6 +117,30 @@ class SdpaProblem(Problem):
     def group(self) -> int:
         """Heads of Q that share one of K and V."""
         return self.heads // self.heads_kv
+
+    @property
+    def offset(self) -> int:
+        """The place of row i among the keys is i + offset, where there are no lengths."""
+        return 0 if self.corner == "top_left" else self.seq_k - self.seq_q
+
+    @property
+    def windowed(self) -> bool:
+        """Whether rows see the keys near their own places alone."""
+        return self.window_left > 0
+
+    @property
+    def softcapped(self) -> bool:
+        """Whether scores are capped."""
+        return self.softcap > 0
+
+    def cased(self, shape: Shape) -> Self:
+        """With a window of a third of the keys at most, unless these are as many as they were."""
+        found = self.sized(shape)
+        if not self.windowed or found.seq_k >= self.seq_k:
+            return found
+        most = max(1, found.seq_k // 3)
+        sides = {name: min(getattr(self, name), most) for name in ("window_left", "window_right")}
+        return found.model_copy(update=sides)
 
     def sized(self, shape: Shape) -> Self:
         """The same problem with other sizes. A shape without heads_kv gives K and V that many heads, and Q as many, or
@@ -116,7 +160,15 @@ class SdpaProblem(Problem):
         sizes = {"batch": batch, "heads": heads, "heads_kv": heads_kv or heads}
         sizes |= {"seq_q": seq_q, "seq_k": seq_k or seq_q, "head_dim": head_dim}
         fields = {name: int(size) for name, size in sizes.items()}
-        return cls.of_words(text, fields, rest, lambda word: dict([WORDS[word]]) if word in WORDS else {}, WORDS)
+        causal = "causal" in rest.replace(",", " ").split()
+
+        def read(word: str) -> Mapping[str, object]:
+            name, _, value = word.partition("=")
+            if name == "softcap":
+                return {name: _number(text, name, value)}
+            return _window(text, value, causal) if name == "window" else dict([WORDS[word]]) if word in WORDS else {}
+
+        return cls.of_words(text, fields, rest, read, [*WORDS, "window", "softcap"])
 
     @property
     def scale(self) -> float:
@@ -125,22 +177,35 @@ class SdpaProblem(Problem):
 
     @property
     def scalars(self) -> tuple[float, ...]:
-        return (self.scale,)
+        every = (self.scale, float(self.window_left), float(self.window_right), self.softcap)
+        return every if any(every[1:]) else every[:1]
+
+    def facts(self) -> dict[str, Value | bool]:
+        """Without the cap itself: constraints are over whole numbers and words, and no kernel depends on it."""
+        return {name: value for name, value in super().facts().items() if name != "SOFTCAP"}
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of the two products; with a causal mask only visible scores count. Keys are as many
-        as there may be."""
+        """Floating-point operations of the two products; with a mask or a window only visible scores count. Keys are as
+        many as there may be."""
         visible = self.seq_q * self.seq_k
-        if self.causal:
-            before = 0 if self.corner == "top_left" else self.seq_k - self.seq_q  # row i sees the first before + i + 1
-            visible = _up_to(before + self.seq_q, self.seq_k) - _up_to(before, self.seq_k)
+        if self.causal or self.windowed:
+            until = self.offset + self.window_right  # row i sees the first until + i + 1 ...
+            visible = _up_to(until + self.seq_q, self.seq_k) - _up_to(until, self.seq_k)
+        if self.windowed:
+            hidden = self.offset - self.window_left - 1  # ... but for the first hidden + i + 1
+            visible -= _up_to(hidden + self.seq_q, self.seq_k) - _up_to(hidden, self.seq_k)
         return 4 * self.batch * self.heads * visible * self.head_dim
 
     @property
     def bytes(self) -> int:
-        """The fewest bytes to move: Q, K, V read once, O written once, and so the lengths and the log-sum-exps."""
-        rows = 2 * self.heads * self.seq_q + 2 * self.heads_kv * self.seq_k
+        """The fewest bytes to move: Q, and what any row sees of K and V, read once, O written once, and so the lengths
+        and the log-sum-exps."""
+        keys = self.seq_k
+        if self.windowed:
+            last = min(keys, self.offset + self.window_right + self.seq_q)
+            keys = max(1, last - max(0, self.offset - self.window_left))
+        rows = 2 * self.heads * self.seq_q + 2 * self.heads_kv * keys
         small = 4 * (self.heads * self.seq_q * self.lse + self.key_lengths)
         return self.batch * (rows * self.head_dim * ITEM_BYTES[self.dtype] + small)
 
@@ -148,11 +213,34 @@ class SdpaProblem(Problem):
         heads = f"{self.heads}:{self.heads_kv}" if self.grouped else f"{self.heads}"
         lengths = f"{self.seq_q}" if self.seq_q == self.seq_k else f"{self.seq_q}x{self.seq_k}"
         words = [self.dtype, "causal" if self.causal else "full"]
+        right = "" if self.causal or self.window_left == self.window_right else f",{self.window_right}"
+        words += [f"window={self.window_left}{right}"] if self.windowed else []
+        words += [f"softcap={self.softcap:g}"] if self.softcapped else []
         words += [self.corner] if self.corner != "top_left" else []
         words += ["lengths"] if self.key_lengths else []
         words += [self.layout.partition(" ")[0]] if self.layout != "bhsd" else []
         words += ["lse"] if self.lse else []
         return f"({self.batch},{heads},{lengths},{self.head_dim}) {' '.join(words)}"
+
+
+def _window(text: str, value: str, causal: bool) -> dict[str, object]:
+    """The fields of a window; one number is for both sides, but for the right one of a causal mask."""
+    found = WINDOW.fullmatch(value)
+    if found is None:
+        expected = "the keys before a row's own that it sees, from 1 on, and those after it, such as 1024 or 64,64"
+        raise ValueError(f"{show(text)}: window: found {show(value)}, expected {expected}")
+    left, right = found.groups()
+    return {"window_left": int(left), "window_right": int(right or (0 if causal else left))}
+
+
+def _number(text: str, name: str, value: str) -> float:
+    try:
+        found = float(value)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < math.inf:
+        raise ValueError(f"{show(text)}: {name}: found {show(value)}, expected a number above 0, such as 50")
+    return found
 
 
 def _up_to(keys: int, most: int) -> int:
@@ -168,8 +256,9 @@ LENGTH, ROWS, HEAD_DIM = 0.5, 0.5, 2.0
 head dimension, which changes what fits into registers and on-chip memory."""
 DTYPE, DTYPE_BYTES, MASK = 0.5, 2.0, 1.0
 """What a change counts: of the element type; and each doubling of its size, on top; of the mask."""
-CORNER, KEY_LENGTHS, LAYOUT, LSE = 0.25, 0.5, 0.5, 0.25
-"""And these: of the corner; of whether lengths are read; of the layout; of whether there is a second output."""
+CORNER, WINDOW_SIDE, SOFTCAP, KEY_LENGTHS, LAYOUT, LSE = 0.25, 0.25, 0.5, 0.5, 0.5, 0.25
+"""And these: of the corner; of a doubling of the window, whose lack counts as a mask does; of capped scores; of whether
+lengths are read; of the layout; of whether there is a second output."""
 GROUP = 0.5
 """What a doubling of the heads that share K and V counts."""
 
@@ -185,6 +274,9 @@ def distance(one: Problem, other: Problem) -> float:
         + DTYPE_BYTES * doublings(ITEM_BYTES[a.dtype], ITEM_BYTES[b.dtype])
         + MASK * (a.causal != b.causal)
         + CORNER * (a.corner != b.corner)
+        + MASK * (a.windowed != b.windowed)
+        + WINDOW_SIDE * (doublings(a.window_left or 1, b.window_left or 1) if a.windowed and b.windowed else 0.0)
+        + SOFTCAP * (a.softcapped != b.softcapped)
         + KEY_LENGTHS * (a.key_lengths != b.key_lengths)
         + LAYOUT * (a.layout != b.layout)
         + LSE * (a.lse != b.lse)

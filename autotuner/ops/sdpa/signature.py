@@ -12,7 +12,10 @@ from torch.nn.functional import scaled_dot_product_attention as FUNCTION
 
 NAME, TITLE = "attention", "Attention"
 TENSORS, MORE = ("query", "key", "value"), ("key_lengths",)
-OPTIONS, BESIDE = ("is_causal", "enable_gqa", "corner"), ("attn_mask",)
+OPTIONS = ("is_causal", "enable_gqa", "corner", "window_left", "window_right", "softcap")
+BESIDE = ("attn_mask",)
+NUMBERS = {"window_left": 0.0, "window_right": 0.0, "softcap": 0.0}
+"""Options that are numbers: what they are where they are not said."""
 AUTOCAST = True
 CORNERS = ("top_left", "bottom_right")
 
@@ -29,16 +32,20 @@ def arguments(
     *,
     key_lengths: Tensor | None = None,
     corner: Literal["top_left", "bottom_right"] = "top_left",
+    window: int | tuple[int, int] | None = None,
+    softcap: float = 0.0,
 ) -> tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]:
     """Q, K and V with the lengths of the keys where there are any; those of the options that change what is computed;
-    and what says the same once more for torch alone: a mask beside lengths or a corner.
+    and what says the same once more for torch alone: a mask beside lengths, a corner or a window.
 
     Q is (batch, heads, seq_q, head_dim), K and V are (batch, heads_kv, seq_k, head_dim). `key_lengths`, (batch,) of
     int32, says how many keys there are of the seq_k that there is room for, as in a static cache or a padded batch.
-    With `corner="bottom_right"` the last row of a causal mask sees all keys there are.
+    With `corner="bottom_right"` the last row's place is that of the last key there is: under a causal mask it sees all.
+    `window` says how many keys before a row's own place, and how many after it, the row sees; one number is for both,
+    but a causal mask leaves none after it. With `softcap` C a scaled score s becomes C tanh(s / C); 0 leaves it.
 
-    A model may say what is so anyway: the usual scale, or groups where there are none. Raises ValueError for a corner
-    that there is not, and TypeError for what is no tensor.
+    A model may say what is so anyway: the usual scale, or groups where there are none. Raises ValueError for a corner,
+    a window or a cap that there is not, and TypeError for what is no tensor.
     """
     for name, each in (("query", query), ("key", key), ("value", value)):
         if not hasattr(each, "requires_grad"):
@@ -46,22 +53,38 @@ def arguments(
     options: dict[str, Any] = {}
     beside: dict[str, Any] = {}
     if attn_mask is not None:
-        described = key_lengths is not None or (is_causal and corner != "top_left")
+        described = key_lengths is not None or window is not None or (is_causal and corner != "top_left")
         (beside if described else options)["attn_mask"] = attn_mask
     if dropout_p:
         options["dropout_p"] = dropout_p
     if is_causal:
         options["is_causal"] = True
+    if window is not None:
+        options |= _sides(window, is_causal)
+    if is_causal or window is not None:
         if corner not in CORNERS:
             raise ValueError(f"corner is {corner!r}, expected top_left or bottom_right")
         if corner != "top_left":
             options["corner"] = corner
+    if softcap:
+        if not 0 < softcap < float("inf"):
+            raise ValueError(f"softcap is {softcap}, expected a number above 0, or 0 for none")
+        options["softcap"] = softcap
     if scale is not None and not _is_usual(scale, query):
         options["scale"] = scale
     if enable_gqa and not _is_idle(query, key, value):
         options["enable_gqa"] = True
     tensors = (query, key, value)
     return tensors if key_lengths is None else (*tensors, key_lengths), options, beside
+
+
+def _sides(window: int | tuple[int, int], is_causal: bool) -> dict[str, Any]:
+    """The options of a window."""
+    left, right = (window, 0 if is_causal else window) if isinstance(window, int) else window
+    if left < 1 or right < 0 or is_causal == (right > 0):
+        expected = "the keys before a row's own, from 1 on, and those after it, with is_causal none, else from 1 on"
+        raise ValueError(f"window is {window!r}: expected {expected}")
+    return {"window_left": left, **({"window_right": right} if right else {})}
 
 
 def _is_usual(scale: float, query: Tensor) -> bool:
@@ -77,26 +100,55 @@ def _is_idle(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 def called(tensors: Sequence[Tensor], options: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A call of these tensors with these options, as `arguments` takes it."""
-    return tuple(tensors[:3]), {**dict(zip(MORE, tensors[3:], strict=False)), **options}
+    said = {name: value for name, value in options.items() if not name.startswith("window_")}
+    if options.get("window_left"):
+        said["window"] = (int(options["window_left"]), int(options.get("window_right", 0)))
+    return tuple(tensors[:3]), {**dict(zip(MORE, tensors[3:], strict=False)), **said}
 
 
 def compute(tensors: Sequence[Tensor], options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
     """What torch computes for such a call; O is as Q. A mask beside lengths or a corner is taken for what they say."""
     query, key, value, *lengths = tensors
     said = dict(options)
-    bottom = said.pop("corner", "top_left") == "bottom_right" and said.get("is_causal", False)
-    if bottom and not lengths and not beside:
+    softcap = said.pop("softcap", 0.0)
+    window = tuple(int(said.pop(f"window_{side}", 0)) for side in ("left", "right"))
+    bottom = said.pop("corner", "top_left") == "bottom_right" and (said.get("is_causal", False) or any(window))
+    if bottom and not any(window) and not lengths and not beside:
         if query.shape[-2] == 1:
             bottom = said["is_causal"] = False  # the last row sees all
         bottom = bottom and query.shape[-2] != key.shape[-2]
-    if lengths or bottom:
+    if lengths or bottom or any(window):
         causal = bool(said.pop("is_causal", False))
         mask = beside.get("attn_mask")
         if mask is None:
             corner = CORNERS[int(bottom)]
-            mask = seen(query.shape[-2], key.shape[-2], causal, corner, lengths[0] if lengths else None, query.device)
+            given = lengths[0] if lengths else None
+            mask = seen(query.shape[-2], key.shape[-2], causal, corner, given, query.device, window)
         said["attn_mask"] = mask
+    if softcap:
+        return _capped(query, key, value, softcap, **said)
     return FUNCTION(query, key, value, **said)
+
+
+def _capped(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    softcap: float,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    **_: Any,
+) -> Tensor:
+    """Where scores are capped, which torch's function has no argument for."""
+    if query.size(-3) != key.size(-3):
+        key, value = (x.repeat_interleave(query.size(-3) // x.size(-3), -3) for x in (key, value))
+    if is_causal:
+        attn_mask = seen(query.size(-2), key.size(-2), True, CORNERS[0], None, query.device, (0, 0))
+    scores = query.float() @ key.float().transpose(-1, -2) / query.size(-1) ** 0.5
+    scores = softcap * torch.tanh(scores / softcap)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    return torch.softmax(scores, -1).nan_to_num(0).to(value.dtype) @ value
 
 
 def empty(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
@@ -106,15 +158,25 @@ def empty(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tens
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
 
 
-def seen(seq_q: int, seq_k: int, causal: bool, corner: str, lengths: Tensor | None, device: torch.device) -> Tensor:
-    """Which keys each row sees, of a shape that expands to (batch, heads, seq_q, seq_k); lengths or a causal mask there
-    must be. At the bottom right the last row sees all keys there are: as many as the lengths say, where there are
-    lengths."""
+def seen(
+    seq_q: int,
+    seq_k: int,
+    causal: bool,
+    corner: str,
+    lengths: Tensor | None,
+    device: torch.device,
+    window: Sequence[int],
+) -> Tensor:
+    """Which keys each row sees, of a shape that expands to (batch, heads, seq_q, seq_k); lengths, a causal mask or a
+    window there must be. At the bottom right the last row's place is that of the last key there is: as many as the
+    lengths say, where there are lengths. A window of (0, 0) is none."""
     keys = torch.arange(seq_k, device=device)
     ends = torch.full((1, 1, 1, 1), seq_k, device=device) if lengths is None else lengths.view(-1, 1, 1, 1)
     found = keys < ends
-    if causal:
+    if causal or any(window):
         rows = torch.arange(seq_q, device=device).view(-1, 1)
-        last = rows if corner == "top_left" else rows + ends - seq_q
-        found = found & (keys <= last)
+        place = rows if corner == "top_left" else rows + ends - seq_q
+        found = found & (keys <= place + window[1])
+    if any(window):
+        found = found & (keys >= place - window[0])
     return found

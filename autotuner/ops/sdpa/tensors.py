@@ -11,9 +11,11 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from autotuner.ops import compiled
 from autotuner.ops.op import Baseline
-from autotuner.ops.sdpa import masks
+from autotuner.ops.sdpa import flex, masks
 from autotuner.ops.sdpa.distributions import inputs as inputs
+from autotuner.ops.sdpa.flex import module as module
 from autotuner.ops.sdpa.layouts import output_like
 from autotuner.ops.sdpa.masks import past, visible
 from autotuner.ops.sdpa.problem import SdpaProblem
@@ -41,6 +43,10 @@ def sdpa(problem: SdpaProblem, backend: str) -> Callable[..., Tensors]:
 
     def forward(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Tensors:
         mask = rest[-1] if masked else None  # behind the lengths, where there are any
+        if problem.softcapped and backend != "math":
+            raise RuntimeError(f"{backend} caps no scores")
+        if problem.softcapped and not problem.lse:
+            return with_lse(problem, backend, q, k, v, mask)[:1]
         if problem.lse:
             return with_lse(problem, backend, q, k, v, mask)
         with sdpa_kernel([pinned]):
@@ -67,7 +73,7 @@ def with_lse(problem: SdpaProblem, backend: str, q: Tensor, k: Tensor, v: Tensor
     if backend != "flash" or mask is not None or q.device.type == "cpu":
         k, v = _of_heads(problem, k), _of_heads(problem, v)
     if backend == "math":
-        scores = q.float() @ k.float().transpose(-1, -2) * problem.scale
+        scores = capped(problem, q.float() @ k.float().transpose(-1, -2) * problem.scale)
         hidden = mask if mask is not None else visible(problem, None, q.device)
         if hidden is not None:
             scores = scores.masked_fill(~hidden, -math.inf)
@@ -151,6 +157,7 @@ BASELINES = {
     "efficient": _baseline("efficient", "cuda"),
     "cudnn": _baseline("cudnn", "cuda"),
     "math": _baseline("math", "cpu", "cuda"),
+    "flex": Baseline(compiled.forward, frozenset({"cpu", "cuda"}), _settled, made_for_each=True, takes=flex.takes),
 }
 PEER = "flash"
 BETWEEN = {"cpu": "math", "cuda": "efficient"}
@@ -188,14 +195,12 @@ def reordered(
             yield 1, heads.unbind(1), again
 
 
-def _without_past(problem: SdpaProblem, x: Tensor, lengths: Tensor | None) -> Tensor:
-    """K or V with zeros past the lengths: a reference multiplies what no row sees by 0."""
-    return x if lengths is None else x.masked_fill(past(problem, lengths), 0)
-
-
-def _with_lengths(inputs: Tensors) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Q, K, V and the lengths, None where there are none."""
+def _with_lengths(problem: SdpaProblem, inputs: Tensors) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Q, K, V and the lengths, None where there are none. K and V have zeros past these: a reference multiplies what no
+    row sees by 0."""
     q, k, v, *lengths = inputs
+    if lengths:
+        k, v = (x.masked_fill(past(problem, lengths[0]), 0) for x in (k, v))
     return q, k, v, lengths[0] if lengths else None
 
 
@@ -207,12 +212,18 @@ def _of_heads(problem: SdpaProblem, x: Tensor) -> Tensor:
 ALL = slice(None)
 
 
+def capped(problem: SdpaProblem, scores: Tensor, unit: float = 1.0) -> Tensor:
+    """Scaled scores, in powers of e^(1/unit), as they are where none are capped."""
+    cap = problem.softcap * unit
+    return cap * torch.tanh(scores / cap) if problem.softcapped else scores
+
+
 def _hide(problem: SdpaProblem, scores: Tensor, lengths: Tensor | None, rows: slice = ALL) -> Tensor:
     """The scores of some queries, -inf where one does not see the key."""
     seen = visible(problem, lengths, scores.device)
     if seen is None:
         return scores
-    return scores.masked_fill(~(seen if seen.shape[-2] == 1 else seen[..., rows, :]), -math.inf)
+    return scores.masked_fill(~seen[..., rows, :], -math.inf)
 
 
 def _softmax(scores: Tensor) -> Tensor:
@@ -243,7 +254,7 @@ def _plain_sums(weights: Tensor, order: Sequence[int] | None = None) -> Tensor:
 def _scores(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None, rows: slice = ALL) -> Tensor:
     """Of some queries and every key, in float64, hidden ones -inf."""
     scores = q[:, :, rows].double() @ _of_heads(problem, k).double().transpose(-1, -2) * problem.scale
-    return _hide(problem, scores, lengths, rows)
+    return _hide(problem, capped(problem, scores), lengths, rows)
 
 
 PIECE_BYTES = {"cpu": 8 << 20, "cuda": 1 << 30}
@@ -262,15 +273,13 @@ def _pieces(problem: SdpaProblem, device: str, most: Mapping[str, int] = PIECE_B
 def reference(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     """r: attention of the exact low-precision inputs, computed in float64; (batch, heads, seq_q, head_dim). A row that
     sees no key gives 0. Where they are wanted, the log-sum-exps (batch, heads, seq_q), of such a row -inf."""
-    q, k, v, lengths = _with_lengths(inputs)
-    k, v = (_of_heads(problem, _without_past(problem, x, lengths)).double() for x in (k, v))
+    q, k, v, lengths = _with_lengths(problem, inputs)
+    k, v = (_of_heads(problem, x).double() for x in (k, v))
     seen = visible(problem, lengths, q.device)
-    if seen is not None:
-        seen = seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)
     o = torch.empty(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.float64, device=q.device)
     lse = o.new_empty(o.shape[:-1])
     for rows in _pieces(problem, q.device.type):
-        scores = q[:, :, rows].double() @ k.transpose(-1, -2) * problem.scale
+        scores = capped(problem, q[:, :, rows].double() @ k.transpose(-1, -2) * problem.scale)
         if seen is not None:
             scores.masked_fill_(~seen[:, :, rows], -math.inf)
         o[:, :, rows] = _softmax(scores) @ v
@@ -287,16 +296,17 @@ def emulation(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     which compare with an implementation in the low precision (Dao et al., 2022).
     """
     dtype = DTYPES[problem.dtype]
-    q, k, v, lengths = _with_lengths(inputs)
-    k, v = (_without_past(problem, x, lengths) for x in (k, v))
+    q, k, v, lengths = _with_lengths(problem, inputs)
     v = _of_heads(problem, v)
     scaled_k = _of_heads(problem, (k.float() * problem.scale).to(dtype)).transpose(-1, -2)
 
     def emulated(rows: slice) -> Tensor:
         if dtype == torch.float32:
-            scores = _hide(problem, plain_product(q[:, :, rows], scaled_k), lengths, rows)
-            return plain_product(_plain_softmax(scores), v).double()
-        scores = _hide(problem, _rounded(q[:, :, rows].double() @ scaled_k.double(), dtype), lengths, rows)
+            scores = capped(problem, plain_product(q[:, :, rows], scaled_k))
+            return plain_product(_plain_softmax(_hide(problem, scores, lengths, rows)), v).double()
+        scores = _rounded(q[:, :, rows].double() @ scaled_k.double(), dtype)
+        scores = _rounded(capped(problem, scores), dtype) if problem.softcapped else scores
+        scores = _hide(problem, scores, lengths, rows)
         probabilities = _softmax(scores.double()).to(dtype)
         return (probabilities.double() @ v.double()).to(dtype).double()
 
@@ -318,7 +328,7 @@ def emulated_lse(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | N
     """The log-sum-exps of some queries, which `q` has alone, float32 whatever the dtype: scores in float32, in powers
     of two, as FlashAttention has them, and weights that are rounded to the dtype before they are summed."""
     scores = plain_product(q.float(), _of_heads(problem, k).float().transpose(-1, -2)) * _base_2(problem)
-    return _plain_lse(problem, _hide(problem, scores, lengths, rows))
+    return _plain_lse(problem, _hide(problem, capped(problem, scores, math.log2(math.e)), lengths, rows))
 
 
 def _base_2(problem: SdpaProblem) -> float:
@@ -336,8 +346,7 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
     """The ROWS rows, or all if there are fewer, whose outputs move most when scores are off in their last digit: large
     scores of which none has all the weight. (rows, 3): batch, head and query of each.
     """
-    q, k, v, lengths = _with_lengths(inputs)
-    k, v = (_without_past(problem, x, lengths) for x in (k, v))
+    q, k, v, lengths = _with_lengths(problem, inputs)
     largest = _of_heads(problem, v).abs().amax((-1, -2)).unsqueeze(-1)
 
     def moved(rows: slice) -> Tensor:
@@ -355,19 +364,18 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
 def reordered_rows(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Iterator[Tensor]:
     """P in float32 at some rows, (n, 3) as above, with the terms of all sums in other orders: ORDERS - 1 times (n, D),
     in float64."""
-    q, k, v, lengths = _with_lengths(inputs)
-    k, v = (_without_past(problem, x, lengths) for x in (k, v))
+    q, k, v, lengths = _with_lengths(problem, inputs)
     batch, head, query = rows.unbind(1)
     of_kv = head // problem.group
     q, v = q[batch, head, query].unsqueeze(1), v[batch, of_kv]
     scaled_k = (k * problem.scale).transpose(-1, -2)[batch, of_kv].contiguous()
     seen = visible(problem, lengths, q.device)
     if seen is not None:
-        seen = seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)[batch, 0, query].unsqueeze(1)
+        seen = seen[batch, 0, query].unsqueeze(1)
     for order in range(1, ORDERS):
         generator = torch.Generator().manual_seed(order)
         dims, keys = (torch.randperm(size, generator=generator).tolist() for size in (q.shape[-1], v.shape[-2]))
-        scores = plain_product(q, scaled_k, dims)
+        scores = capped(problem, plain_product(q, scaled_k, dims))
         if seen is not None:
             scores = scores.masked_fill(~seen, -math.inf)
         yield plain_product(_plain_softmax(scores, keys), v, keys)[:, 0].double()
@@ -376,8 +384,7 @@ def reordered_rows(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Itera
 def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
     """The heads, of ROWS queries together or one, whose log-sum-exps move most when scores are off in their last digit:
     those are sums of large terms. (heads, 2): batch and head of each."""
-    q, k, _, lengths = _with_lengths(inputs)
-    k = _without_past(problem, k, lengths)
+    q, k, _, lengths = _with_lengths(problem, inputs)
     sizes = _of_heads(problem, k).double().abs().transpose(-1, -2)
 
     def moved(rows: slice) -> Tensor:
@@ -393,14 +400,13 @@ def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Ten
 def reordered_lse(problem: SdpaProblem, inputs: Tensors, heads: Tensor) -> Iterator[Tensor]:
     """The log-sum-exps of some heads, (n, 2) as above, with the terms of all sums in other orders, and of a Q that was
     scaled before: each of its numbers is rounded once more then. ORDERS - 1 times (n, seq_q), in float64."""
-    q, k, _, lengths = _with_lengths(inputs)
-    k = _without_past(problem, k, lengths)
+    q, k, _, lengths = _with_lengths(problem, inputs)
     batch, head = heads.unbind(1)
     q, k = q[batch, head].float() * _base_2(problem), k[batch, head // problem.group].float().transpose(-1, -2)
     seen = visible(problem, lengths, q.device)
-    hidden = None if seen is None else ~seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)[batch, 0]
+    hidden = None if seen is None else ~seen[batch, 0]
     for order in range(1, ORDERS):
         generator = torch.Generator().manual_seed(order)
         dims, keys = (torch.randperm(size, generator=generator).tolist() for size in k.shape[-2:])
-        scores = plain_product(q, k, dims)
+        scores = capped(problem, plain_product(q, k, dims), math.log2(math.e))
         yield _plain_lse(problem, scores if hidden is None else scores.masked_fill(hidden, -math.inf), keys)

@@ -20,6 +20,7 @@ DISTRIBUTIONS = {
     "outlier_row": "as one_hot, one row of Q 60 to 300 times as large",
     "outlier_channel": "normal, one column of K 60 to 300 times as large",
     "one_hot": "each row attends to one key: a single wrong key shows at full size",
+    "edges": "as one_hot, where the keys are the last ones in a row's window and the first ones outside",
     "big_v": "normal, V times 1000",
     "tiny_v": "normal, V times 1e-6",
     "zero_q": "Q = 0: every weight is equal",
@@ -48,7 +49,9 @@ def case(shape: Shape, macros: Mapping[str, str]) -> str:
     more = ", lengths of keys" if macros.get("KEY_LENGTHS") == "1" else ""
     layout = macros.get("LAYOUT", "bhsd")
     views = "" if layout == "bhsd" else f", {layout}"
-    return f"{words}, head_dim {macros['HEAD_DIM']}, {macros['DTYPE']}, {mask}{corner}{more}{views}"
+    window = ", a window" if macros.get("WINDOWED") == "1" else ""
+    window += ", capped scores" if macros.get("SOFTCAPPED") == "1" else ""
+    return f"{words}, head_dim {macros['HEAD_DIM']}, {macros['DTYPE']}, {mask}{window}{corner}{more}{views}"
 
 
 def tail(macros: Mapping[str, str], row: int) -> str | None:

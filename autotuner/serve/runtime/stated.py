@@ -21,6 +21,8 @@ class Option(NamedTuple):
     name: str
     values: tuple[object, ...]
     """What it may be, the usual first; none: a number."""
+    usual: float | None = None
+    """Of a number that need not be said."""
 
     @property
     def bits(self) -> int:
@@ -31,7 +33,7 @@ class Option(NamedTuple):
     def schema(self) -> str:
         """As an argument of torch's, by name."""
         if not self.values:
-            return f"float {self.name}"
+            return f"float {self.name}" if self.usual is None else f"float {self.name}={self.usual}"
         usual = self.values[0]
         return f"bool {self.name}=False" if usual is False else f'str {self.name}="{usual}"'
 
@@ -44,6 +46,7 @@ class Stated:
         self.required: tuple[str, ...] = signature.TENSORS
         self.more: tuple[str, ...] = signature.MORE
         self.beside: tuple[str, ...] = signature.BESIDE
+        self._usual: Mapping[str, float] = getattr(signature, "NUMBERS", {})
         self.python = inspect.signature(signature.arguments, eval_str=True)
         self.options = tuple(self._option(name) for name in signature.OPTIONS)
         self.names = frozenset(signature.OPTIONS)
@@ -53,7 +56,7 @@ class Stated:
         """Arguments that torch's own function has not."""
         optional = [f"Tensor? {name}=None" for name in (*self.more, *self.beside)]
         tensors = [f"Tensor {name}" for name in self.required]
-        numbers = [each.schema for each in self.options if not each.values]
+        numbers = [f"float {each.name}" for each in self.options if not each.values]
         self.numbers = len(numbers)
         """Of the options."""
         self.schema = ", ".join([*tensors, "int how", *numbers, *optional])
@@ -63,6 +66,8 @@ class Stated:
         """The same for people, with options by name."""
 
     def _option(self, name: str) -> Option:
+        if name in self._usual:
+            return Option(name, (), self._usual[name])
         parameter = self.python.parameters[name]
         if parameter.annotation is bool:
             return Option(name, (False, True))
@@ -72,9 +77,9 @@ class Stated:
     def how(self, options: Mapping[str, Any]) -> tuple[int, list[float]]:
         """Options as a sum of what is so, and those that are numbers. Raises ValueError for an unknown word."""
         how, at, numbers = 0, FIRST_BIT, []
-        for name, values in self.options:
+        for name, values, usual in self.options:
             if not values:
-                numbers.append(options[name])
+                numbers.append(options[name] if usual is None else options.get(name, usual))
             elif name in options:
                 value = options[name]
                 if value not in values:
@@ -89,7 +94,8 @@ class Stated:
         at, left = FIRST_BIT, list(numbers)
         for each in self.options:
             if not each.values:
-                found[each.name] = left.pop(0)
+                if (number := left.pop(0)) != each.usual:
+                    found[each.name] = number
             elif place := how >> at & ((1 << each.bits) - 1):
                 found[each.name] = each.values[place]
             at += each.bits

@@ -26,7 +26,7 @@ extern "C" int variant_run(const at_call *call) {
   const at_geometry &shape = at::geometry();
   const int64_t *dim = call->dim;
   if (shape.args_bytes != (int32_t)sizeof(sdpa_args) || blocks(call) > INT32_MAX) return AT_OUTSIDE_DOMAIN;
-  if (dim[SDPA_SEQ_Q] > INT32_MAX / 2 || dim[SDPA_SEQ_K] > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;
+  if (dim[SDPA_SEQ_Q] > INT32_MAX / 4 || dim[SDPA_SEQ_K] > INT32_MAX / 4) return AT_OUTSIDE_DOMAIN;
   if (dim[SDPA_HEADS] % dim[SDPA_HEADS_KV]) return AT_OUTSIDE_DOMAIN;
   if (shape.packs_groups && dim[SDPA_SEQ_Q] * dim[SDPA_HEADS] > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;
   if (shape.fixed_seq_q && shape.fixed_seq_q != dim[SDPA_SEQ_Q]) return AT_OUTSIDE_DOMAIN;
@@ -47,8 +47,10 @@ extern "C" int variant_run(const at_call *call) {
   args.heads_kv = (int32_t)dim[SDPA_HEADS_KV];
   args.seq_q = (int32_t)dim[SDPA_SEQ_Q];
   args.seq_k = (int32_t)dim[SDPA_SEQ_K];
-  args.scale = (float)call->scalar[SDPA_SCALE];
-  args.scale_log2 = (float)(call->scalar[SDPA_SCALE] * 1.4426950408889634);
+  args.scale = sdpa_scale(call);
+  args.scale_log2 = sdpa_scale_log2(call);
+  args.window_left = sdpa_window(call, SDPA_WINDOW_LEFT);
+  args.window_right = sdpa_window(call, SDPA_WINDOW_RIGHT);
   args.q_stride = at::strides_of(call->in_stride[SDPA_Q]);
   args.k_stride = at::strides_of(call->in_stride[SDPA_K]);
   args.v_stride = at::strides_of(call->in_stride[SDPA_V]);

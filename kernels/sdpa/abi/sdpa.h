@@ -5,8 +5,11 @@
  *
  * Macros of the problem, beside DTYPE and HEAD_DIM:
  *   CAUSAL       1: row i sees keys j <= i + offset, for any seq_q and seq_k
- *   CORNER       AT_TOP_LEFT: offset is 0, as torch's is_causal; AT_BOTTOM_RIGHT: keys - seq_q, so that the last row sees
- *                all keys
+ *   WINDOWED     1: it sees keys i + offset - scalar[SDPA_WINDOW_LEFT] <= j <= i + offset + scalar[SDPA_WINDOW_RIGHT] alone;
+ *                the latter is 0 with CAUSAL
+ *   SOFTCAPPED   1: a scaled score s becomes C tanh(s / C), with C = scalar[SDPA_SOFTCAP]
+ *   CORNER       AT_TOP_LEFT: offset is 0, as torch's is_causal; AT_BOTTOM_RIGHT: keys - seq_q, so that the last row's
+ *                place is that of the last key
  *   KEY_LENGTHS  1: in[SDPA_KEY_LENGTHS] says how many keys there are, (batch,) int32 from 0 to seq_k
  *   LAYOUT       AT_BHSD: all tensors are dense; any other: batches, heads and rows lie anywhere (at_call.in_stride)
  *   GROUPED      1: heads may be any multiple of heads_kv; 0: they are as many
@@ -28,7 +31,7 @@
 enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_KEY_LENGTHS };                                 /* at_call.in */
 enum { SDPA_O, SDPA_LSE };                                                         /* at_call.out */
 enum { SDPA_BATCH, SDPA_HEADS, SDPA_SEQ_Q, SDPA_SEQ_K, SDPA_HEADS_KV };            /* at_call.dim */
-enum { SDPA_SCALE };                                                               /* at_call.scalar */
+enum { SDPA_SCALE, SDPA_WINDOW_LEFT, SDPA_WINDOW_RIGHT, SDPA_SOFTCAP };            /* at_call.scalar */
 enum { SDPA_BATCH_STRIDE, SDPA_HEAD_STRIDE, SDPA_ROW_STRIDE };                     /* at_call.in_stride[i], out_stride[i] */
 
 #endif

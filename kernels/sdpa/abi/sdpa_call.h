@@ -8,7 +8,14 @@
 #include "sdpa.h"
 
 /* at_said, in the order of the signature */
-enum { SDPA_SAID_IS_CAUSAL, SDPA_SAID_ENABLE_GQA, SDPA_SAID_CORNER };
+enum {
+  SDPA_SAID_IS_CAUSAL,
+  SDPA_SAID_ENABLE_GQA,
+  SDPA_SAID_CORNER,
+  SDPA_SAID_WINDOW_LEFT,
+  SDPA_SAID_WINDOW_RIGHT,
+  SDPA_SAID_SOFTCAP
+};
 
 /* at_problem.field */
 enum { SDPA_DTYPE, SDPA_HEAD_DIM, SDPA_CAUSAL, SDPA_CORNER, SDPA_WITH_LENGTHS, SDPA_LAYOUT, SDPA_WITH_LSE };
@@ -42,10 +49,11 @@ static inline int sdpa_problem(at_tensor *in, const double *said, at_problem *pr
   if (q[1] != k[1] && !said[SDPA_SAID_ENABLE_GQA]) return SDPA_GROUPS_UNSAID;
   const int layout = sdpa_layout(in), causal = said[SDPA_SAID_IS_CAUSAL] != 0;
   if (layout < 0) return layout;
+  const double left = said[SDPA_SAID_WINDOW_LEFT], right = said[SDPA_SAID_WINDOW_RIGHT];
+  const int corner = causal || left > 0 ? (int)said[SDPA_SAID_CORNER] : AT_TOP_LEFT;
   const at_problem found = {{q[0], q[1], q[2], k[2], k[1]},
-                            {in[0].dtype, (int32_t)q[3], causal, causal ? (int32_t)said[SDPA_SAID_CORNER] : AT_TOP_LEFT,
-                             lengths != NULL, layout, 0},
-                            {1 / sqrt((double)q[3])}};
+                            {in[0].dtype, (int32_t)q[3], causal, corner, lengths != NULL, layout, 0},
+                            {1 / sqrt((double)q[3]), left, right, said[SDPA_SAID_SOFTCAP]}};
   *problem = found;
   return 0;
 }

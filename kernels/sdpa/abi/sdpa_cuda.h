@@ -57,9 +57,27 @@ typedef struct sdpa_args {
   uint32_t launch; /* with a workspace: not 0, and another one for each launch */
   void *workspace;
   int32_t batch, heads, seq_q, seq_k;
-  float scale, scale_log2; /* scale_log2 = scale * log2(e) */
+  float scale, scale_log2; /* scale_log2 = scale * log2(e). With SOFTCAPPED scale is before tanh, scale_log2 after it */
   sdpa_strides q_stride, k_stride, v_stride, o_stride;
+  int32_t window_left, window_right; /* with WINDOWED; no more keys than seq_q + seq_k */
 } sdpa_args;
+
+/* What scores are multiplied by before they are capped, and what makes powers of two of them. */
+static inline float sdpa_scale(const at_call *call) {
+  const double cap = call->scalar[SDPA_SOFTCAP];
+  return (float)(call->scalar[SDPA_SCALE] / (cap > 0 ? cap : 1));
+}
+
+static inline float sdpa_scale_log2(const at_call *call) {
+  const double cap = call->scalar[SDPA_SOFTCAP];
+  return (float)((cap > 0 ? cap : call->scalar[SDPA_SCALE]) * 1.4426950408889634);
+}
+
+/* A side of a window as a kernel is given it: sums of it and of places fit in 32 bits. */
+static inline int32_t sdpa_window(const at_call *call, int side) {
+  const int64_t most = call->dim[SDPA_SEQ_Q] + call->dim[SDPA_SEQ_K];
+  return (int32_t)(call->scalar[side] < (double)most ? call->scalar[side] : (double)most);
+}
 
 #define AT_GEOMETRY extern "C" __device__ const at_geometry variant_geometry
 

@@ -48,7 +48,10 @@ int variant_run(const at_call *call) {
                   call->dim[SDPA_HEADS_KV],
                   call->dim[SDPA_SEQ_Q],
                   call->dim[SDPA_SEQ_K],
+                  (int64_t)call->scalar[SDPA_WINDOW_LEFT],
+                  (int64_t)call->scalar[SDPA_WINDOW_RIGHT],
                   float(call->scalar[SDPA_SCALE]),
+                  float(call->scalar[SDPA_SOFTCAP]),
                   come};
   for (int64_t b = 0; b < c.batches; ++b)
     for (int64_t h = 0; h < c.heads; ++h)

@@ -19,6 +19,9 @@ AT_GEOMETRY = {.abi_version = AT_ABI_VERSION,
                .cluster = 1,
                .head_dim = HEAD_DIM};
 
+/* scale_log2 is the cap in powers of 2 */
+#define CAP (args.scale_log2 * 0.693147181f)
+
 static __device__ int come[COUNTERS];
 
 static __device__ Tensor tensor(const void *base, const sdpa_strides &stride) {
@@ -31,6 +34,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   if (i >= args.seq_q) return;
   const Call c = {tensor(args.q, args.q_stride), tensor(args.k, args.k_stride), tensor(args.v, args.v_stride),
                   tensor(args.o, args.o_stride), args.key_lengths, args.lse, args.batch, args.heads, args.heads_kv,
-                  args.seq_q, args.seq_k, args.scale, come};
+                  args.seq_q, args.seq_k, args.window_left, args.window_right, SOFTCAPPED ? args.scale * CAP : args.scale, CAP, come};
   view_row(c, slice / args.heads, slice % args.heads, i);
 }

@@ -19,7 +19,8 @@ struct Call {
   const int32_t *lengths;
   float *lse;
   int64_t batches, heads, heads_kv, seq_q, seq_k;
-  float scale;
+  int64_t left, right; /* of the window */
+  float scale, cap;
   int *come; /* parts of each row that have come; 0 between launches */
 };
 
@@ -129,9 +130,32 @@ ROW_CODE int64_t length_of(const Call &c, int64_t b) {
   return length;
 }
 
-/* Keys that row i sees. */
+/* The first key that row i sees; some key past the length where there is none. */
+ROW_CODE int64_t first_of(const Call &c, int64_t i, int64_t length) {
+  int64_t left = c.left, offset = CORNER == AT_BOTTOM_RIGHT ? length - c.seq_q : 0;
+#if MUTANT_WINDOW_ONE_TOO_MANY
+  ++left;
+#elif MUTANT_WINDOW_ONE_TOO_FEW
+  --left;
+#elif MUTANT_WINDOW_AT_TOP_LEFT
+  offset = 0;
+#elif MUTANT_WINDOW_OF_THE_TENSOR
+  offset = c.seq_k - c.seq_q;
+#endif
+  int64_t first = i + offset - left;
+#if MUTANT_WINDOW_IN_TILES_OF_16
+  first = first / 16 * 16;
+#elif MUTANT_WINDOW_OF_THE_FIRST_ROW
+  first -= i;
+#elif MUTANT_WINDOW_IGNORED
+  first = 0;
+#endif
+  return !WINDOWED || first < 0 ? 0 : first;
+}
+
+/* The keys before this one row i sees. */
 ROW_CODE int64_t seen_by(const Call &c, int64_t i, int64_t length) {
-  if (!CAUSAL) return length;
+  if (!CAUSAL && !WINDOWED) return length;
   int64_t offset = CORNER == AT_BOTTOM_RIGHT ? length - c.seq_q : 0;
 #if MUTANT_TOP_LEFT
   offset = 0;
@@ -140,8 +164,32 @@ ROW_CODE int64_t seen_by(const Call &c, int64_t i, int64_t length) {
 #elif MUTANT_CORNER_ONE_TOO_FEW
   if (c.seq_q > 1) --offset;
 #endif
-  const int64_t end = i + 1 + offset;
+#if MUTANT_WINDOW_RIGHT_IGNORED
+  if (!CAUSAL) return length;
+#endif
+  const int64_t end = i + 1 + offset + (CAUSAL ? 0 : c.right);
   return end < 0 ? 0 : lesser(end, length);
+}
+
+/* A score, scaled and capped. */
+ROW_CODE float capped(const Call &c, float score, float scale) {
+  if (!SOFTCAPPED) return score * scale;
+  float cap = c.cap;
+#if MUTANT_SOFTCAP_IGNORED
+  return score * scale;
+#elif MUTANT_SOFTCAP_BEFORE_SCALE
+  return cap * tanhf(score / cap) * scale;
+#elif MUTANT_SOFTCAP_IN_POWERS_OF_2
+  cap /= 1.442695f;
+#elif MUTANT_SOFTCAP_CLAMPS
+  score *= scale;
+  return score > cap ? cap : score < -cap ? -cap : score;
+#elif MUTANT_SOFTCAP_NOT_MULTIPLIED
+  return tanhf(score * scale / cap);
+#elif MUTANT_SOFTCAP_LOSES_THE_SIGN
+  score = score < 0 ? -score : score;
+#endif
+  return cap * tanhf(score * scale / cap);
 }
 
 /* Keys begin .. end - 1. */
@@ -162,7 +210,7 @@ ROW_CODE void part_of_row(const Call &c, const element *q, int64_t b, int64_t h,
 #else
     for (int d = 0; d < D; ++d) score += widen(q[d]) * widen(key[d]);
 #endif
-    score *= scale;
+    score = capped(c, score, scale);
     const float most = larger(p.most, score), decay = expf(p.most - most), weight = expf(score - most);
     p.most = most;
     p.sum = p.sum * decay + weight;
@@ -232,7 +280,8 @@ ROW_CODE void store(const Call &c, int64_t b, int64_t h, int64_t i, const Part (
 
 /* Row i of head h of batch b. */
 ROW_CODE void view_row(const Call &c, int64_t b, int64_t h, int64_t i) {
-  const int64_t keys = seen_by(c, i, length_of(c, b));
+  const int64_t length = length_of(c, b), from = first_of(c, i, length), until = seen_by(c, i, length);
+  const int64_t keys = until > from ? until - from : 0;
   int64_t step = (keys + SPLIT - 1) / SPLIT;
 #if MUTANT_RAGGED_LAST_PART_DROPPED
   if (keys >= SPLIT) step = keys / SPLIT;
@@ -246,7 +295,7 @@ ROW_CODE void view_row(const Call &c, int64_t b, int64_t h, int64_t i) {
 #elif MUTANT_PART_BORDERS_DROPPED
     if (s + 1 < SPLIT && end > begin + 1) --end;
 #endif
-    part_of_row(c, at(queries_of(c), b, h, i), b, h, lesser(begin, keys), end, parts[s]);
+    part_of_row(c, at(queries_of(c), b, h, i), b, h, from + lesser(begin, keys), from + end, parts[s]);
     if (++*come != SPLIT) continue;
     store(c, b, h, i, parts);
 #if !MUTANT_COUNTER_NOT_RESTORED

@@ -1,4 +1,4 @@
-"""torch's rms_norm as torch's compiler makes it, for one problem: made once and kept in the cache.
+"""A module of an op as torch's compiler makes it, for one problem: made once and kept in the cache.
 
 For a CPU what `torch.compile` generates is compiled ahead of time, to a library: a process that only runs it needs no
 compiler and starts within milliseconds. For CUDA its cache is kept: the same ahead of time takes a C++ compiler minutes
@@ -24,15 +24,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from autotuner.ops.rmsnorm.problem import RmsNormProblem
-from autotuner.ops.tensors import DTYPES, Tensors
+from autotuner.ops import op_of
+from autotuner.ops.tensors import Tensors, moved
 from autotuner.values import config
 from autotuner.values.problem import Problem
 from autotuner.values.processor import processor
 
 DEADLINE_S = 200
-LIBRARY = "rmsnorm.so"
-FORMAT = "4"
+LIBRARY = "module.so"
+FORMAT = "5"
 PROCESSOR = (
     *("model name", "cpu family", "model", "stepping", "flags"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),
@@ -43,22 +43,22 @@ Run = Callable[[list[Tensor]], list[Tensor]]
 
 
 def forward(problem: Problem) -> Callable[..., Tensors]:
-    """The baseline for a problem; calling it raises RuntimeError where there is no such library."""
-    of = cast(RmsNormProblem, problem)
+    """What the compiler makes of the op's `module` for a problem; calling it raises RuntimeError where there is no such
+    library."""
 
-    def compiled(x: Tensor, w: Tensor) -> Tensors:
-        return tuple(_library(of, x.device.type)([x, w]))
+    def compiled(*inputs: Tensor) -> Tensors:
+        return tuple(_library(problem, inputs[0].device.type)([*inputs]))
 
     return compiled
 
 
 @functools.cache
-def _library(problem: RmsNormProblem, device: str) -> Run:
+def _library(problem: Problem, device: str) -> Run:
     """Makes what the compiler makes unless it is in the cache, and loads it. Raises RuntimeError."""
     return _load(problem, _made(problem, device), device)
 
 
-def _load(problem: RmsNormProblem, made: Path, device: str) -> Run:
+def _load(problem: Problem, made: Path, device: str) -> Run:
     if device == "cuda":
         return _from_cache(problem, made, device)
     runners: Any = torch._C._aoti
@@ -66,25 +66,29 @@ def _load(problem: RmsNormProblem, made: Path, device: str) -> Run:
     return run
 
 
-def _from_cache(problem: RmsNormProblem, made: Path, device: str) -> Run:
+def _from_cache(problem: Problem, made: Path, device: str) -> Run:
     """Compiled in this process, out of a copy of the cache that is there: the compiler writes into it as well."""
     with tempfile.TemporaryDirectory(prefix="compiled-", ignore_cleanup_errors=True) as folder:
         shutil.copytree(made, folder, dirs_exist_ok=True)
-        run = _just_in_time(problem, Path(folder))
-        shape, dtype = problem.shape, DTYPES[problem.dtype]
+        run = _just_in_time(problem, Path(folder), device)
         try:
-            run([torch.ones(each, dtype=dtype, device=device) for each in (shape, shape[1:])])
+            run([*_inputs(problem, device)])
         except Exception as error:  # of a compiler's own kinds
             raise RuntimeError(f"torch's compiler failed: {error}") from None
     return run
 
 
-def _just_in_time(problem: RmsNormProblem, folder: Path) -> Run:
+def _inputs(problem: Problem, device: str) -> Tensors:
+    op = op_of(problem)
+    return moved(op.tensors().inputs(problem, op.ordinary, 1), device)
+
+
+def _just_in_time(problem: Problem, folder: Path, device: str) -> Run:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
     os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")  # else in the user's home, where a cage lets nobody write
-    from autotuner.ops.rmsnorm import compiler  # noqa: F401
+    from autotuner.ops import compiler  # noqa: F401
 
-    forward = torch.compile(_RmsNorm(problem), fullgraph=True, dynamic=False)
+    forward = torch.compile(_module(problem, device), fullgraph=True, dynamic=False)
 
     def run(inputs: list[Tensor]) -> list[Tensor]:
         with torch.no_grad():
@@ -93,7 +97,7 @@ def _just_in_time(problem: RmsNormProblem, folder: Path) -> Run:
     return run
 
 
-def _made(problem: RmsNormProblem, device: str) -> Path:
+def _made(problem: Problem, device: str) -> Path:
     """The folder of what was made. A library in it serves any number of threads."""
     made = _place(problem, device, _required_compiler(device))
     if not made.exists():
@@ -105,11 +109,11 @@ def _made(problem: RmsNormProblem, device: str) -> Path:
     return made
 
 
-def _place(problem: RmsNormProblem, device: str, compiler: str) -> Path:
+def _place(problem: Problem, device: str, compiler: str) -> Path:
     """The folder in the cache for what is made of a problem here."""
     kind = torch.cuda.get_device_name() if device == "cuda" else _machine(compiler)
     identity = f"{FORMAT} {torch.__version__} {device} {kind} {problem.model_dump_json()}"
-    name = f"rmsnorm-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
+    name = f"{problem.op}-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
     return config.cache_dir().absolute() / "compiled" / name
 
 
@@ -131,7 +135,7 @@ def _required_compiler(device: str) -> str:
     return compiler
 
 
-def _make(problem: RmsNormProblem, device: str, made: Path) -> None:
+def _make(problem: Problem, device: str, made: Path) -> None:
     """In a process of its own, which may import what it likes; the folder appears by one rename."""
     with tempfile.TemporaryDirectory(dir=made.parent, ignore_cleanup_errors=True) as work:
         private = Path(work) / "made"
@@ -155,16 +159,12 @@ def _make(problem: RmsNormProblem, device: str, made: Path) -> None:
                 raise RuntimeError(f"torch's compiler failed: {error}") from None
 
 
-class _RmsNorm(torch.nn.Module):
-    def __init__(self, problem: RmsNormProblem) -> None:
-        super().__init__()
-        self._problem = problem
-
-    def forward(self, x: Tensor, w: Tensor) -> Tensor:
-        return torch.nn.functional.rms_norm(x, (self._problem.hidden_size,), w, self._problem.eps)
+def _module(problem: Problem, device: str) -> torch.nn.Module:
+    made: torch.nn.Module = cast(Any, op_of(problem).tensors()).module(problem, device)
+    return made
 
 
-def _ahead_of_time(problem: RmsNormProblem, folder: Path, inputs: Tensors) -> None:
+def _ahead_of_time(problem: Problem, folder: Path, inputs: Tensors) -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder.with_name("inductor"))
     from torch._inductor import aot_compile
 
@@ -173,21 +173,22 @@ def _ahead_of_time(problem: RmsNormProblem, folder: Path, inputs: Tensors) -> No
         "cpp_cache_precompile_headers": False,
         "cpp.dynamic_threads": True,
     }
-    exported = torch.export.export(_RmsNorm(problem), inputs)
+    exported = torch.export.export(_module(problem, "cpu"), inputs)
     aot_compile(exported.module(), inputs, options=options)
 
 
 def main(what: str, document: str, device: str, name: str) -> None:
     """Makes what is kept of a problem in a folder, or tries what is there."""
-    problem, folder = RmsNormProblem.model_validate_json(document), Path(name)
-    x, w = (torch.randn(shape, device=device).to(DTYPES[problem.dtype]) for shape in (problem.shape, problem.shape[1:]))
+    problem, folder = Problem.model_validate_json(document), Path(name)
+    inputs = _inputs(problem, device)
     if what == "try":
-        found = _load(problem, folder, device)([x, w])[0]
-        torch.testing.assert_close(found, _RmsNorm(problem)(x, w), rtol=0.02, atol=0.02)
+        found = _load(problem, folder, device)([*inputs])[0]
+        expected = op_of(problem).tensors().BASELINES[op_of(problem).tensors().BETWEEN[device]].answer(problem, inputs)
+        torch.testing.assert_close(found, expected[0], rtol=0.02, atol=0.02)
     elif device == "cuda":
-        _just_in_time(problem, folder)([x, w])
+        _just_in_time(problem, folder, device)([*inputs])
     else:
-        _ahead_of_time(problem, folder, (x, w))
+        _ahead_of_time(problem, folder, inputs)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,49 @@
+"""torch's flex_attention, for its compiler: what SDPA takes with a mask of every score alone, it does in blocks."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.values.problem import Problem
+
+
+def takes(problem: Problem) -> bool:
+    """Whether it is made for such problems: windows and capped scores, without lengths and a second output."""
+    of = cast(SdpaProblem, problem)
+    return (of.windowed or of.softcapped) and not of.key_lengths and not of.lse
+
+
+class _Flex(torch.nn.Module):
+    def __init__(self, problem: SdpaProblem, device: str) -> None:
+        super().__init__()
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        offset, right, cap = problem.offset, problem.window_right, problem.softcap
+        left = problem.window_left if problem.windowed else problem.seq_q + problem.seq_k
+
+        def seen(batch: Any, head: Any, row: Any, key: Any) -> Any:
+            return (key >= row + offset - left) & (key <= row + offset + right)
+
+        def capped(score: Any, batch: Any, head: Any, row: Any, key: Any) -> Any:
+            return cap * torch.tanh(score / cap)
+
+        self._function, self._options = flex_attention, cast(dict[str, Any], {"enable_gqa": problem.grouped})
+        if problem.causal or problem.windowed:
+            self._options["block_mask"] = create_block_mask(
+                seen, None, None, problem.seq_q, problem.seq_k, device=device
+            )
+        if problem.softcapped:
+            self._options["score_mod"] = capped
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        found: Tensor = self._function(q, k, v, **self._options)
+        return found
+
+
+def module(problem: Problem, device: str) -> torch.nn.Module:
+    """What the compiled baseline is made of."""
+    return _Flex(cast(SdpaProblem, problem), device)

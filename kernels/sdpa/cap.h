@@ -1,0 +1,27 @@
+// Scores that are capped: tanh, after which they are multiplied by the cap.
+//
+// A log-sum-exp shows every digit of a score, an output no more than its element type has: for that the instruction will do.
+#ifndef CAP_H
+#define CAP_H
+
+#if SOFTCAPPED
+
+AT_DEVICE float capped(float x) {
+#if LSE
+  // 1 - 2 / (e^2x + 1), of |x|; small numbers lose no digits that matter, as they are added to others of this size.
+  const float power = exp2_approx(fabsf(x) * 2.885390082f), found = 1.0f - __fdividef(2.0f, power + 1.0f);
+  return power < INFINITY ? copysignf(found, x) : x != x ? x : copysignf(1.0f, x);
+#else
+  return tanh_approx(x);
+#endif
+}
+
+// Scores, before those that are hidden become -infinity.
+template <int COUNT>
+AT_DEVICE void cap(float (&scores)[COUNT], float scale) {
+#pragma unroll
+  for (int i = 0; i < COUNT; i++) scores[i] = capped(scores[i] * scale);
+}
+
+#endif
+#endif
