@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from inspect import signature
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ from autotuner.values.files import regular_target, write_atomically
 from autotuner.values.problem import Problem
 from autotuner.values.validation import explanation, show
 
-LOOKS, TIMED_S = 4, 0.03
+LOOKS, TIMED_S = 5, 0.03
 """How often each problem is run in turn to see what torch takes for it, and for how many seconds, at least."""
 
 
@@ -179,9 +179,9 @@ class Calls:
         self._last = None
 
     def _between_us(self, call: Called) -> float:
-        """The mean of the later half: the first calls of a process take longer."""
+        """The median of the later half: the first calls of a process take longer, and one may take as long as many."""
         found = self._between_s[call]
-        return 1e6 * fmean(found[len(found) // 2 :])
+        return 1e6 * median(found[len(found) // 2 :])
 
     def write(self, path: str | Path = "problems.toml", op: str | None = None) -> Path:
         """Writes the problems with `count`, how often each was called, `us`, the microseconds that torch takes for it
@@ -198,8 +198,9 @@ class Calls:
             raise InputError(f"no call was recorded that can be tuned for{f' ({reasons})' if reasons else ''}")
         # What else runs on the machine makes a call longer, and mostly not for as long as all looks take.
         looks = [[microseconds(each) for each in served] for _ in range(LOOKS)]
-        least = [min(us) for us in zip(*looks, strict=True)]
-        timed = [(each, self._served[each], us) for each, us in zip(served, least, strict=True)]
+        timed = [
+            (each, self._served[each], median(us)) for each, us in zip(served, zip(*looks, strict=True), strict=True)
+        ]
         timed.sort(key=lambda entry: -entry[1] * entry[2])
         write_atomically(target, "\n".join(self._lines(timed)))
         return target
@@ -267,7 +268,7 @@ def record(*, dense: bool = False) -> Iterator[Calls]:
 
 
 def microseconds(served: Called) -> float:
-    """What torch takes for a problem, as it chooses itself how to compute it: the least of some runs on one device."""
+    """What torch takes for a problem, as it chooses itself how to compute it: the median of some runs on one device."""
     op = OPS[served.problem.op]
     drawn = op.tensors().inputs(served.problem, op.ordinary, seed=0)
     inputs = tuple(each.to(served.device) for each in drawn)
@@ -276,7 +277,7 @@ def microseconds(served: Called) -> float:
     scope = {"function": function(op.name), "args": args, "given": given}
     timer = Timer("function(*args, **given)", globals=scope, num_threads=torch.get_num_threads())
     with torch.no_grad():
-        return 1e6 * min(timer.blocked_autorange(min_run_time=TIMED_S).times)
+        return 1e6 * timer.blocked_autorange(min_run_time=TIMED_S).median
 
 
 # Calls in words -----------------------------------------------------------------------------------------------------

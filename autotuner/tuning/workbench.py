@@ -307,6 +307,7 @@ class Workbench:
             self.built_from,
             start=given._replace(first=[point for point in given.first if self.space.index_of(point) is not None]),
             environments=self.chosen.environments,
+            builds_ahead=DEVICES[self.device.backend].overlap,
             who_disturbs=self.who_disturbs,
         )
 

@@ -24,8 +24,9 @@ from typing import Any
 from autotuner.race.confirm import FINAL_BLOCKS, process_values, standing_of
 from autotuner.run.executor import Executor, ask, sound_calibration
 from autotuner.run.job_process import JobProcess
-from autotuner.run.jobs import CalibrationJob, RaceJob
+from autotuner.run.jobs import CalibrationJob, RaceJob, Result
 from autotuner.tuning import workbench
+from autotuner.tuning.finals.retrials import TRIES
 from autotuner.values.conditions import TIE, Conditions, fresh_seeds
 from autotuner.values.outcome import Artifact, Heat
 from autotuner.values.ratio import combine
@@ -77,15 +78,23 @@ def done(step: str) -> str:
 
 
 def one(executor: Executor, artifacts: tuple[Artifact, ...], conditions: Conditions) -> tuple[Heat, dict[str, float]]:
-    """A heat as finals have it, and the seconds of what was done."""
+    """A heat as finals have it, and the seconds of what was done; one that somebody disturbed is run again."""
+    for _ in range(TRIES):
+        heat, seconds = _tried(executor, artifacts, conditions)
+        if isinstance(heat, Heat) and not heat.faults:
+            return heat, seconds
+    raise SystemExit(f"a heat failed: {heat}")
+
+
+def _tried(
+    executor: Executor, artifacts: tuple[Artifact, ...], conditions: Conditions
+) -> tuple[Result, dict[str, float]]:
     under = conditions.model_copy(update={"seeds": fresh_seeds()})
     job = RaceJob(artifacts=artifacts, conditions=under, blocks=FINAL_BLOCKS, audits=bool(artifacts), fresh=True)
     with heard() as steps:
         began = time.monotonic()
         found = ask(executor, job)
         ended = time.monotonic()
-    if not isinstance(found, Heat) or found.faults:
-        raise SystemExit(f"a heat failed: {found}")
     seconds: dict[str, float] = {}
     marks = [(began, "submit"), *steps, (ended, "")]
     for (since, step), (until, _) in pairwise(marks):

@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 
 from autotuner.run import executor as executors
 from autotuner.run.executor import BEAT_S
-from autotuner.run.jobs import AnyJob, BuildJob, Result
+from autotuner.run.jobs import AnyJob, BuildJob, CalibrationJob, Result
 from autotuner.run.line import Passed
 from autotuner.search.samplers import SAMPLERS, RandomPointSampler
 from autotuner.store import Lease, Store, queries
@@ -310,3 +310,32 @@ def test_what_was_proposed_first_is_judged_first_however_long_it_builds(store: S
     heard: list[Event] = []
     driver(store, simulated.backend(), heard.append, width=WIDE).run(Budget(trials=6))
     assert next(event for event in heard if isinstance(event, Judged)).number == 0
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_the_first_points_of_a_new_study_are_built_while_the_devices_are_calibrated(store: Store, ahead: bool) -> None:
+    """As many as there are builders; they lie in the cache when their trials come. A study that goes on has none."""
+
+    class Told(Shuffled):
+        @property
+        def builders(self) -> int:
+            return 2
+
+        def submit(self, job: AnyJob, lane: int = 0) -> int:
+            jobs.append(job)
+            return super().submit(job, lane)
+
+    jobs: list[AnyJob] = []
+    first, hints = SPACE.point(100), (101, 102)
+    plan = Plan(SPACE, simulated.DEVICE, simulated.conditions(), start=Start([first], hints=hints), builds_ahead=ahead)
+    sweep = Driver(store, Told(simulated.backend(), 4), plan)
+    sweep.run(Budget(trials=6))
+    calibration = next(place for place, job in enumerate(jobs) if isinstance(job, CalibrationJob))
+    built = [job.variant.point for job in jobs if isinstance(job, BuildJob)]
+    assert calibration == 0
+    assert built[:2] == ([first, SPACE.point(101)] if ahead else [first, built[1]])
+    assert (built.count(first), len(built)) == ((2, 8) if ahead else (1, 6))
+    assert len(trials_of(store, sweep.name)) == 6
+    jobs.clear()
+    Driver(store, Told(simulated.backend(), 4), plan).run(Budget(trials=8))
+    assert sum(isinstance(job, BuildJob) for job in jobs) == 2

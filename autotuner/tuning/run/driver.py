@@ -27,6 +27,7 @@ from autotuner.values import program
 from autotuner.values.errors import OutOfTimeError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Outcome
+from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 
 program.consists_of(__name__)
@@ -135,6 +136,7 @@ class _Run:
 
     def __init__(self, store: Store, executor: Executor, plan: Plan, listen: Listener, beat: Heartbeat) -> None:
         self._store, self._executor, self._listen, self._beat = store, executor, listen, beat
+        self._plan = plan
         self._who_disturbs, self._who, self._look_at = plan.who_disturbs, "", 0.0
         """What says who disturbs, what it said last, and when it is asked again, on the monotonic clock."""
         self._name, self._points = plan.record.name, len(plan.space)
@@ -162,11 +164,20 @@ class _Run:
         """Calibrates the devices and starts their sessions, on a quiet machine where one is waited for."""
         within_s = budget.quiet_within_s if self._has_room(budget) else 0.0
         wait_until_quiet(self._who_disturbs, within_s, self._listen, self._beat)
-        found = self._lanes.calibrate(self._beat)
+        found = self._lanes.calibrate(self._beat, self._ahead())
         self._lanes.begin(found)
         self._study.bound(found[0])
         judged, lanes = self._outcomes.judged, len(self._lanes)
         self._listen(Started(study=self._name, judged=judged, calibration=found[0], lanes=lanes))
+
+    def _ahead(self) -> list[Variant]:
+        """What a new study begins with and is built while the devices are calibrated: one for each builder at most."""
+        plan = self._plan
+        if not plan.builds_ahead or self._outcomes.judged:
+            return []
+        points = [*plan.start.first, *(plan.space.point(place) for place in plan.start.hints)]
+        file = plan.space.file
+        return [Variant.of(file.family, file.backend, point) for point in points[: self._executor.builders]]
 
     def finish(self) -> None:
         """Ends the sessions in good order."""

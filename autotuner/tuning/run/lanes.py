@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from autotuner.race.tie import aa_ratio, band
 from autotuner.run.executor import Beat, Executor, ask_all, sound_calibration
-from autotuner.run.jobs import Built, CalibrationJob, JudgeJob, RaceJob, Result
+from autotuner.run.jobs import AnyJob, BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.store import Store
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Calibration, Heat
+from autotuner.values.variant import Variant
 
 AA_EVERY = 20
 """Variants judged on a lane between two A/A races there."""
@@ -80,11 +81,14 @@ class DeviceLanes:
         """Whether an A/A race is under way."""
         return any(lane.racing is not None for lane in self._lanes)
 
-    def calibrate(self, beat: Beat) -> list[Calibration]:
-        """Calibrates every lane, side by side. All race against the baselines that the first one chose. Raises
-        OracleError or InfrastructureError."""
-        jobs = [(CalibrationJob(conditions=self._conditions), lane.number) for lane in self._lanes]
-        found = [sound_calibration(result) for result in ask_all(self._executor, jobs, beat)]
+    def calibrate(self, beat: Beat, ahead: Sequence[Variant] = ()) -> list[Calibration]:
+        """Calibrates every lane, side by side. All race against the baselines that the first one chose. `ahead`: these
+        are built meanwhile, and lie in the cache then. Raises OracleError or InfrastructureError."""
+        jobs: list[tuple[AnyJob, int]] = [
+            (CalibrationJob(conditions=self._conditions), lane.number) for lane in self._lanes
+        ]
+        jobs += [(BuildJob(variant=variant, conditions=self._conditions), 0) for variant in ahead]
+        found = [sound_calibration(result) for result in ask_all(self._executor, jobs, beat)[: len(self._lanes)]]
         return [each.model_copy(update={"baselines": found[0].baselines}) for each in found]
 
     def begin(self, found: Sequence[Calibration]) -> None:

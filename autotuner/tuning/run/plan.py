@@ -42,6 +42,8 @@ class Plan(NamedTuple):
     start: Start = Start()
     environments: Sequence[Mapping[str, str]] = ()
     """What the numbers of each device lane depend on; of lanes beyond these it is the device's own environment."""
+    builds_ahead: bool = False
+    """Whether builds run beside what is timed: then those of the first points begin with the calibration."""
     who_disturbs: Callable[[], str] = str
     """Who disturbs the devices now, in words; "" where nobody can be seen."""
 
