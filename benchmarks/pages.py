@@ -23,7 +23,7 @@ from autotuner.serve.best import json_schema
 from autotuner.tuning import trial_report
 from benchmarks import people_pages, rooms_page, tuned_pages
 from benchmarks.attacks import attacks_pages
-from benchmarks.attention import counters_pages, cuda_pages, decode_pages, views_pages
+from benchmarks.attention import counters_pages, cuda_pages, decode_pages, views_pages, where_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.cli import commands_page
 from benchmarks.driver import sweep_pages
@@ -231,6 +231,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "workers": lambda: sweep_pages.workers(if_kept("workers")),
     "decode": lambda: decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
     "views": lambda: views_pages.views(if_kept("views")),
+    "where": lambda: where_pages.where("docs/results/where.svg"),
     "implementations": lambda: cuda_pages.goals(*loaded("cuda_attention")),
     "cpu_attention": lambda: cpu_attention(*loaded("cpu_attention")),
     "tuned_wgmma": lambda: tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE),
@@ -277,6 +278,7 @@ def pages() -> dict[Path, str]:
             loaded("mutants_cpu", "mutants_cuda"), across, loaded("gate_cost_cuda", "gate_cost_cpu")
         ),
         RESULTS / "throughput.md": throughput_page(),
+        RESULTS / "where.svg": where_pages.figure(),
         **replay_drawn(),
         **landscapes_drawn(),
         ROOT / "docs" / "reference" / "commands.md": commands_page.page(),
