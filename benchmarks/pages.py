@@ -36,7 +36,7 @@ from benchmarks.inference import (
     torch_versions,
 )
 from benchmarks.provenance import RESULTS, ROOT
-from benchmarks.search import choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
+from benchmarks.search import branches, choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
 from benchmarks.throughput import throughput_pages
 from benchmarks.timing import trust_pages
 from benchmarks.timing.wall import whole
@@ -212,6 +212,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "proposals": lambda: replay_pages.proposals(*loaded("proposals")),
     "transfer": lambda: transfer_pages.said(if_kept("transfer")),
     "transfer_others": lambda: transfer_pages.said_of_others(if_kept("transfer_others"), if_kept("transfer")),
+    "branches": lambda: branches.said(if_kept("branches")),
     "choice": lambda: choice_pages.brief(if_kept("choice")),
     "importances": lambda: importance_pages.importances(*loaded("importances")),
     "rates": lambda: people_pages.rates(loaded("throughput_cuda", "throughput_cpu")),

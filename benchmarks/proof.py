@@ -28,7 +28,7 @@ from benchmarks.driver import chaos, kills, ray_nodes, restarts, store_locked, w
 from benchmarks.gate import accusations, emulated, luck, mutants, op_mutants, soak, view_mutants
 from benchmarks.inference import in_a_model
 from benchmarks.provenance import RESULTS, ROOT
-from benchmarks.search import landscapes, replay, replay_choice, transfer
+from benchmarks.search import branches, landscapes, replay, replay_choice, transfer
 from benchmarks.service import first_paint
 from benchmarks.throughput import figures
 from benchmarks.timing import aa_sweeps, audit_cost, audits, busy, simulated_truth
@@ -132,7 +132,10 @@ PARTS = {
     "floors": Part(
         "evolution reaches its floor on every kept landscape, and random search does not",
         2,
-        (step(landscapes, "hold", "--json", kept("landscapes_held")),),
+        (
+            step(landscapes, "hold", "--json", kept("landscapes_held")),
+            step(branches, "--json", kept("branches")),
+        ),
     ),
     "replay": Part(
         "evolution scores on recorded spaces, one and 16 in flight, what it scored when the result was kept",
