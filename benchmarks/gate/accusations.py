@@ -1,10 +1,13 @@
-"""Honest variants judged on a machine that somebody disturbs all the while: nobody may be accused.
+"""Honest variants judged and timed on a machine that somebody disturbs all the while: nobody may be accused.
 
     python -m benchmarks.gate.accusations cpu|cuda [--points 150] [--seed N] [--json OUT.json] [--hold]
 
-Random valid points of shipped spaces go through gate, race, audit and soak as finalists do, beside two busy loops a
-CPU, or on a GPU beside another process's matrix products (60 points there). No thermometer turns a race away before its
-verdict, as in a first run on such a machine. A verdict against a variant is an accusation; `disturbed` is none.
+Random valid points of shipped spaces, on small problems, are built while the machine is calm. Then each has a heat, as
+finals hold them: quick cases of the gate, interleaved blocks, the audit. That is all that rests on time; the cache is
+warm, as the input sets of a cold one would take longer than all else. Beside it are two busy loops a CPU, or on a GPU
+another process's matrix products (60 points there). One in EVERY goes through the whole gate as well. No thermometer
+turns anyone away before the verdict, as in a first run on such a machine. A verdict against a variant is an accusation;
+`disturbed` is none.
 """
 
 from __future__ import annotations
@@ -21,50 +24,67 @@ from pathlib import Path
 from typing import Any
 
 from autotuner.run.executor import ask, sound_calibration
-from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob
+from autotuner.run.jobs import Built, CalibrationJob, JudgeJob, RaceJob
 from autotuner.tuning.workbench import Workbench, load_space
-from autotuner.values.outcome import Outcome
+from autotuner.values.outcome import Artifact, Heat, Outcome
+from autotuner.values.verdict import Fault
 from benchmarks import holds
 from benchmarks.provenance import command_line
 from benchmarks.timing.disturbance import disturbed
 
 SPACES = {"cpu": ("sdpa_cpu", "rmsnorm_cpu"), "cuda": ("sdpa_cuda", "rmsnorm_cuda")}
 POINTS = {"cpu": 150, "cuda": 60}
+SMALL = {
+    "sdpa_cpu": ["(1,2,128,64) float32"],
+    "rmsnorm_cpu": ["(256,1024) float32"],
+    "sdpa_cuda": ["(1,8,512,64) float16"],
+    "rmsnorm_cuda": ["(4096,4096) float16"],
+}
+"""Problems in the place of a space's own."""
+BLOCKS = 8
+EVERY = 15
 LOOPS = 2
 """Busy loops for each CPU."""
 FOREVER_S = 1e9
 
 
 def judged(space: str, kind: str, count: int, draw: random.Random) -> list[dict[str, Any]]:
-    """The outcomes of so many points of a space."""
-    here, found = Workbench(load_space(space)), []
+    """What became of so many points of a space."""
+    here, found = Workbench(load_space(space, problems=SMALL.get(space, ()))), []
     points = draw.sample(range(len(here.space)), min(count, len(here.space)))
+    built = [each for each in here.build_all(points) if isinstance(each, Artifact)]
+    print(f"{space}: {len(built)} of {len(points)} are built", file=sys.stderr, flush=True)
     with closing(here.executor()) as executor:
-        calibrated = sound_calibration(ask(executor, CalibrationJob(conditions=here.conditions)))
+        warm = here.conditions.model_copy(update={"cache": "warm"})
+        calibrated = sound_calibration(ask(executor, CalibrationJob(conditions=warm)))
         update = {"baselines": calibrated.baselines, "ceilings": calibrated.ceilings}
-        conditions = here.conditions.model_copy(update=update)
+        conditions = warm.model_copy(update=update)
         with disturbed(kind, FOREVER_S, times=LOOPS):
-            for number, point in enumerate(points, 1):
+            for number, artifact in enumerate(built):
                 started = time.monotonic()
-                result = ask(executor, BuildJob(variant=here.variant(point), conditions=conditions))
-                if isinstance(result, Built):
-                    result = ask(executor, JudgeJob(built=result, conditions=conditions, soak="finalist"))
-                assert isinstance(result, Outcome)
-                found.append(row(space, result, time.monotonic() - started))
-                print(f"{space} {number}: {found[-1]['verdict']} {found[-1]['code']}", file=sys.stderr, flush=True)
+                heat = RaceJob(artifacts=(artifact,), conditions=conditions, blocks=BLOCKS, audits=True)
+                result = ask(executor, heat)
+                assert isinstance(result, Heat | Fault)
+                fault = result if isinstance(result, Fault) else result.faults.get(0)
+                if fault is None and number % EVERY == 0:
+                    made = Built(artifact=artifact, seconds=0.0)
+                    outcome = ask(executor, JudgeJob(built=made, conditions=conditions, soak="finalist"))
+                    assert isinstance(outcome, Outcome)
+                    fault = outcome.fault
+                found.append(row(space, artifact, fault, time.monotonic() - started))
+                print(f"{space} {number + 1}: {found[-1]['verdict']} {found[-1]['code']}", file=sys.stderr, flush=True)
     return found
 
 
-def row(space: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
+def row(space: str, artifact: Artifact, fault: Fault | None, seconds: float) -> dict[str, Any]:
     """What became of one."""
-    fault = outcome.fault
     return {
         "space": space,
-        "variant": str(outcome.variant),
-        "verdict": str(outcome.verdict),
+        "variant": str(artifact.variant),
+        "verdict": str(fault.verdict) if fault else "measured",
         "code": fault.code if fault else "",
         "detail": fault.detail if fault else "",
-        "accused": outcome.verdict.judges and not outcome.verdict.has_latency,
+        "accused": fault is not None and fault.verdict.judges,
         "seconds": round(seconds, 1),
     }
 
