@@ -71,4 +71,8 @@ def bare(
 def _as_bytes(values: NDArray[np.float32], dtype: str) -> bytes:
     if dtype == "bfloat16":  # the upper half of a float32, on a machine that is little-endian
         return values.view(np.uint16)[1::2].tobytes()
+    if dtype == "float8_e4m3fn":  # sign, four bits of an exponent that is 120 less, and three of its digits, cut off
+        bits = values.view(np.uint32)
+        size = ((bits >> 20 & 0x7FF).astype(np.int32) - (120 << 3)).clip(0, 0x7E)
+        return (size | (bits >> 24 & 0x80).astype(np.int32)).astype(np.uint8).tobytes()
     return values.astype(dtype).tobytes()

@@ -22,7 +22,7 @@ def floor_us(problem: Problem, ceilings: Ceilings, cold: bool) -> float:
 
     The roofline model (Williams, Waterman and Patterson, CACM 52, 2009), with MARGIN on both roofs.
     """
-    by_flops = problem.flops / ceilings.flops
+    by_flops = problem.flops / (ceilings.flops * problem.TIMES_AS_FAST)
     by_bytes = problem.bytes / ceilings.bytes if cold else 0.0
     return 1e6 * max(by_flops, by_bytes) / MARGIN
 

@@ -53,6 +53,9 @@ class Problem(Model):
     LENGTHS: ClassVar[tuple[str, ...]] = ()
     """The fields among DIMS that a variant may serve some values of only, or fix at compile time."""
 
+    TIMES_AS_FAST: ClassVar[float] = 1.0
+    """How many times as fast as its dtype a device multiplies what is read, where that has fewer bits."""
+
     FORM: ClassVar[str] = ""
     """How a problem is written in one line, as `str` writes it and `parse` reads it."""
     NOT_SERVED: ClassVar[Mapping[str, str]] = {}

@@ -93,18 +93,24 @@ struct Driver {
 /* A kernel of the cubin, loaded on first use and allowed its dynamic shared memory on every device it runs on. */
 class Kernel {
  public:
-  explicit constexpr Kernel(const char *name) : name_(name) {}
+  /* `threads`: of a kernel beside the one that the geometry describes, without clusters and dynamic shared memory. */
+  explicit constexpr Kernel(const char *name, unsigned threads = 0) : name_(name), threads_(threads) {}
 
-  /* A variant is called from one thread at a time, so nothing here is guarded. Returns 0 or the driver's error. */
-  int launch(unsigned blocks, void *args, CUstream stream) {
+  /* A variant is called from one thread at a time, so nothing here is guarded. Returns 0 or the driver's error. `overlaps`: its
+   * blocks may begin while the kernel launched before ends, once all of that one's have said so (cuda_ptx.h). */
+  int launch(unsigned blocks, void *args, CUstream stream, bool overlaps = false) {
     const Driver &driver = Driver::get();
     if (!driver.found) return CUDA_ERROR_NO_DEVICE;
     if (const int error = prepare(driver)) return error;
-    const at_geometry &shape = geometry();
+    const at_geometry shape = described();
     CUlaunchAttribute attribute = {};
     attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     attribute.value.clusterDim.x = (unsigned)shape.cluster;
     attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
+    if (overlaps) {
+      attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+      attribute.value.programmaticStreamSerializationAllowed = 1;
+    }
     CUlaunchConfig config = {};
     config.gridDimX = blocks;
     config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
@@ -112,12 +118,18 @@ class Kernel {
     config.sharedMemBytes = (unsigned)shape.dynamic_shared;
     config.hStream = stream;
     config.attrs = &attribute;
-    config.numAttrs = shape.cluster > 1 ? 1 : 0;
+    config.numAttrs = shape.cluster > 1 || overlaps ? 1 : 0;
     void *arguments[] = {args};
     return driver.cuLaunchKernelEx(&config, (CUfunction)kernel_, arguments, nullptr);
   }
 
  private:
+  at_geometry described() const {
+    at_geometry found = geometry();
+    if (threads_) found.threads = (int32_t)threads_, found.cluster = 1, found.dynamic_shared = 0;
+    return found;
+  }
+
   int prepare(const Driver &driver) {
     CUdevice device;
     if (const int error = driver.cuCtxGetDevice(&device)) return error;
@@ -129,7 +141,7 @@ class Kernel {
         return error;
       if (const int error = driver.cuLibraryGetKernel(&kernel_, library, name_)) return error;
     }
-    const at_geometry &shape = geometry();
+    const at_geometry shape = described();
     if (const int error = driver.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                       shape.dynamic_shared, kernel_, device))
       return error;
@@ -142,6 +154,7 @@ class Kernel {
   }
 
   const char *name_;
+  unsigned threads_;
   CUkernel kernel_ = nullptr;
   unsigned long long ready_ = 0; /* a bit a device */
 };

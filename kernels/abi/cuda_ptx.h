@@ -237,6 +237,13 @@ AT_DEVICE void tma_prefetch(const void *map) {
   asm volatile("prefetch.tensormap [%0];\n" ::"l"(map) : "memory");
 }
 
+// Kernels that overlap (sm_90) ----------------------------------------------------------------------------------------
+
+// The next kernel, where it is launched so, may begin when all blocks have come here.
+AT_DEVICE void let_next_kernel_begin() { asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory"); }
+// Waits until the kernel before has ended, and sees what it has written.
+AT_DEVICE void await_kernel_before() { asm volatile("griddepcontrol.wait;\n" ::: "memory"); }
+
 // Cheaper meetings in a cluster (sm_90) ------------------------------------------------------------------------------
 
 // cluster_arrive without its memory fence: says that this thread has come here, not that others see what it wrote.

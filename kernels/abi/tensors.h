@@ -64,7 +64,7 @@ class Expected {
       size_[rank_] = atoll(is_dim_[rank_] ? size + 1 : size);
       rank_++;
     }
-    item_ = strstr(dtype_, "16") ? 2 : 4;
+    item_ = strstr(dtype_, "float8") ? 1 : strstr(dtype_, "16") ? 2 : 4;
     align_ = strstr(dtype_, "int") ? item_ : 16;
   }
 

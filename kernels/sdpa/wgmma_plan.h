@@ -4,17 +4,12 @@
 
 #include "sdpa_cuda.h"
 
+#include "wgmma_orders.h"
+
 /* The slots of at_geometry.host. */
 enum {
   WGMMA_SCHEDULE, /* one of the schedules below */
   WGMMA_BLOCKS_SM /* blocks of a multiprocessor */
-};
-
-/* A work item is the query rows of a block, of one slice. */
-enum {
-  WGMMA_TILE,   /* as many blocks as work items */
-  WGMMA_STATIC, /* as many blocks as fit the device; each takes its share of the work items, known beforehand */
-  WGMMA_DYNAMIC /* the same, but a block that is ready draws the next ticket */
 };
 
 #define WGMMA_GROUP_ROWS 64 /* query rows of a warpgroup: a box of Q and of O */

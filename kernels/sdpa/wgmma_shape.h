@@ -66,6 +66,9 @@ static constexpr int VALUES_OFFSET = KEYS_OFFSET + STAGES * TILE_BYTES;
 static constexpr int BARRIER_OFFSET = VALUES_OFFSET + STAGES * TILE_BYTES;
 static constexpr int TICKET_SLOTS = 2;
 
+// Arrivals that free a ticket's slot: every consumer warp, and the thread that loads Q.
+static constexpr int TICKET_READERS = GROUP_WARPS * CONSUMERS + 1;
+
 // Barriers, each by its first one's number.
 static constexpr int KEYS_FULL = 0, KEYS_FREE = KEYS_FULL + STAGES;
 static constexpr int VALUES_FULL = KEYS_FREE + STAGES, VALUES_FREE = VALUES_FULL + STAGES;

@@ -175,7 +175,7 @@ void store_async(float4 *shared, float4 x, uint64_t *barrier, uint32_t rank) {
 
 namespace {
 
-constexpr int BOX_COLUMNS = 64, ROW_BYTES = BOX_COLUMNS * 2, CHUNK = 16;
+constexpr int LONGEST_ROW = 128, CHUNK = 16;
 
 struct Box {
   unsigned char *shared;
@@ -189,13 +189,14 @@ bool inside(const TensorMap &map, int64_t x, int64_t y, int64_t z) {
 
 void write_row(const Box &box, int row) {
   const TensorMap &map = box.map;
-  uint16_t elements[BOX_COLUMNS] = {};
+  unsigned char elements[LONGEST_ROW] = {};
   const int64_t y = box.y + row;
-  for (int i = 0; i < BOX_COLUMNS; i++)
-    if (inside(map, box.x + i, y, box.z)) elements[i] = map.base[map.place(y, box.z, box.w) + box.x + i];
-  unsigned char *target = box.shared + row * ROW_BYTES;
-  for (int chunk = 0; chunk < ROW_BYTES / CHUNK; chunk++)  // the 128-byte swizzle
-    memcpy(target + (chunk ^ row % 8) * CHUNK, elements + chunk * CHUNK / 2, CHUNK);
+  const int bytes = map.element_bytes;
+  for (int i = 0; i < map.columns; i++)
+    if (inside(map, box.x + i, y, box.z))
+      memcpy(elements + i * bytes, map.base + (map.place(y, box.z, box.w) + box.x + i) * bytes, (size_t)bytes);
+  for (int at = 0; at < map.row_bytes(); at += CHUNK)
+    memcpy(box.shared + swizzled((uint32_t)(row * map.row_bytes() + at), map.row_bytes()), elements + at, CHUNK);
 }
 
 void write(const Box &box) {
@@ -210,8 +211,8 @@ void tma_load(void *shared, const void *map, int x, int y, int z, uint64_t *barr
   if (wanted.magic != TENSOR_MAP_MAGIC) fail("tma_load: not a tensor map (is geometry.tma_rows set?)");
   if ((w >= 0) != (wanted.batches > 0)) fail("tma_load: the map has another number of dimensions");
   if (w >= wanted.batches && w >= 0) fail("tma_load: batch %d of %d", w, (int)wanted.batches);
-  const size_t bytes = (size_t)(wanted.rows * ROW_BYTES);
-  check_shared("tma_load", shared, bytes, 1024);
+  const size_t bytes = (size_t)(wanted.rows * wanted.row_bytes());
+  check_shared("tma_load", shared, bytes, (size_t)(8 * wanted.row_bytes()));
   if (blocks == 0 || blocks >> cluster->blocks.size()) fail("tma_load: blocks %x of the cluster", blocks);
   for (uint32_t rank = 0; rank < cluster->blocks.size(); rank++) {
     if (!(blocks >> rank & 1)) continue;

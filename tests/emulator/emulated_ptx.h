@@ -98,6 +98,11 @@ AT_DEVICE void tma_load_multicast_4d(void *shared, const void *map, int x, int y
 }
 AT_DEVICE void tma_prefetch(const void *) {}
 
+// Kernels that overlap: here they run one after the other --------------------------------------------------------------
+
+AT_DEVICE void let_next_kernel_begin() {}
+AT_DEVICE void await_kernel_before() {}
+
 // Cheaper meetings in a cluster: what they leave out of the memory order does not show here ---------------------------
 
 AT_DEVICE void cluster_arrive_relaxed() { emulator::cluster_arrive(); }

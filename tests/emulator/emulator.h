@@ -38,11 +38,13 @@ struct Product {
   const uint32_t *a;
   uint64_t a_descriptor, b;
   int columns;
-  bool add, along, bfloat16;
+  bool add, along, bfloat16, fp8 = false;
 };
 
-uint64_t matrix_descriptor(const void *matrix, uint32_t panel_bytes);
+uint64_t matrix_descriptor(const void *matrix, uint32_t panel_bytes, int row_bytes = 128);
 void wgmma(const Product &product);
+float widen_e4m3(uint8_t bits);
+uint8_t round_to_e4m3(float x);  // what is too large becomes 448
 void wgmma_commit();
 void wgmma_wait(int pending_groups);
 void stmatrix(void *row, const uint32_t (&words)[4]);

@@ -21,8 +21,10 @@ from torch import Tensor
 from autotuner.forge.build_inputs import compiled_lines, files_of, macro_lines
 from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
+from autotuner.ops import OPS
 from autotuner.ops.sdpa import OP
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
 from autotuner.ops.tensors import DTYPES, Tensors, far_apart, gaps_of, lying_in, same_bits, span
 from autotuner.values import config
 from autotuner.values.gate_report import CaseErrors
@@ -98,6 +100,23 @@ def emulate(
         raise EmulationError("what lies between the rows of O was written")
     more = tuple(torch.frombuffer(found, dtype=each.dtype, offset=2 * span(o)).view(each.shape) for each in lse)
     return (lying_in(whole, o), *more)
+
+
+def emulate_fp8(
+    source: Path, parameters: Mapping[str, int | str], problem: SdpaFp8Problem, inputs: Tensors, seed: int
+) -> Tensors:
+    """O of one launch of a variant of sdpa_fp8, as `emulate` runs one of sdpa. Raises EmulationError."""
+    program = build(source, parameters, problem, "sdpa_fp8_driver.cpp")
+    (o,) = OPS["sdpa_fp8"].tensors().outputs(problem, inputs)
+    dims = (problem.batch, problem.heads, problem.seq_q, problem.seq_k, problem.heads_kv)
+    places = (number for tensor in (*inputs[:3], o) for number in (span(tensor), *tensor.stride()[:3]))
+    lengths = inputs[6].numel() * 4 if problem.key_lengths else 0
+    found = _run(program, b"".join(map(_raw, inputs)), seed, *dims, problem.scale, *places, lengths)
+    whole = torch.frombuffer(found, dtype=o.dtype, count=span(o))
+    gaps = gaps_of(o)
+    if gaps is not None and not bool((whole[gaps].view(torch.uint8) == POISON).all()):
+        raise EmulationError("what lies between the rows of O was written")
+    return (lying_in(whole, o),)
 
 
 def emulate_rows(

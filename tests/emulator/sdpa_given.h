@@ -119,7 +119,7 @@ inline int64_t map_step(int64_t stride) { return stride ? stride : 8; }
 inline void fill_map(sdpa_tensor_map &map, const Region &tensor, const sdpa_strides &strides, int batch, int heads,
                      int length, int rows) {
   TensorMap filled = {.magic = TENSOR_MAP_MAGIC,
-                      .base = (const uint16_t *)tensor.data,
+                      .base = tensor.data,
                       .head_dim = variant_geometry.head_dim,
                       .seq = length,
                       .slices = batch * heads,

@@ -2,6 +2,7 @@
 // issue and its wait, as the seed has it: what is changed or read too early shows as a difference.
 //
 // Each warp computes its own 16 rows; that the four of a warpgroup issue the same products is not looked at.
+#include <cuda_fp8.h>
 #include <string.h>
 
 #include "scheduler.h"
@@ -11,28 +12,38 @@ namespace emulator {
 
 namespace {
 
-constexpr int WARP_ROWS = 16, DEPTH = 16, PANEL_COLUMNS = 64, ROW_BYTES = 128, GROUP_ROWS = 8;
+constexpr int WARP_ROWS = 16, DEPTH = 16, BYTE_DEPTH = 32, PANEL_COLUMNS = 64, ROW_BYTES = 128, GROUP_ROWS = 8;
 
 // The fields of a matrix descriptor, in bytes.
 struct Matrix {
   uint32_t start, panel, group;
+  int row_bytes;  // and of its swizzle
 
   explicit Matrix(uint64_t descriptor)
       : start((uint32_t)(descriptor & 0x3fff) << 4),
         panel((uint32_t)(descriptor >> 16 & 0x3fff) << 4),
-        group((uint32_t)(descriptor >> 32 & 0x3fff) << 4) {
-    if (descriptor >> 62 != 1) fail("wgmma: a matrix without the 128-byte swizzle");
+        group((uint32_t)(descriptor >> 32 & 0x3fff) << 4),
+        row_bytes(256 >> (descriptor >> 62)) {
+    if (descriptor >> 62 == 0) fail("wgmma: a matrix without a swizzle");
   }
 
   // Element `column` of a row of 64, in the panel of that number.
   uint16_t element(int row, int panel_number, int column) const {
     const uint32_t line = start + (uint32_t)panel_number * panel + (uint32_t)(row / GROUP_ROWS) * group;
-    const uint32_t plain = line + (uint32_t)(row % GROUP_ROWS * ROW_BYTES + column * 2);
-    const uint32_t offset = plain ^ (plain >> 7 & 7) << 4;
+    if (row_bytes != ROW_BYTES) fail("wgmma: a matrix without the 128-byte swizzle");
+    const uint32_t offset = swizzled(line + (uint32_t)(row % GROUP_ROWS * ROW_BYTES + column * 2), ROW_BYTES);
     if (offset + 2 > (uint32_t)dynamic_used()) fail("wgmma: byte %u of shared memory, which has %d", offset, dynamic_used());
     uint16_t bits;
     memcpy(&bits, dynamic_base() + offset, 2);
     return bits;
+  }
+
+  // Byte `column` of a row, as e4m3.
+  float byte(int row, int column) const {
+    const uint32_t line = start + (uint32_t)(row / GROUP_ROWS) * group;
+    const uint32_t offset = swizzled(line + (uint32_t)(row % GROUP_ROWS * row_bytes + column), row_bytes);
+    if (offset >= (uint32_t)dynamic_used()) fail("wgmma: byte %u of shared memory, which has %d", offset, dynamic_used());
+    return widen_e4m3(dynamic_base()[offset]);
   }
 };
 
@@ -57,8 +68,31 @@ struct Part {
           a[i / 4 + r % 2 * 8][i % 4 * 2 + r / 2 * 8 + half] = value[lane[i].a[r] >> 16 * half & 0xffff];
   }
 
+  // Bytes; how few bits a sum keeps does not show here.
+  void run_bytes() {
+    const Product &first = lane[0];
+    const Matrix right(first.b);
+    float left[WARP_ROWS][BYTE_DEPTH], b[BYTE_DEPTH];
+    for (int row = 0; row < WARP_ROWS; row++)
+      for (int k = 0; k < BYTE_DEPTH; k++) {
+        const uint32_t word = first.a ? lane[row % 8 * 4 + k % 16 / 4].a[row / 8 + k / 16 * 2] : 0;
+        left[row][k] = first.a ? widen_e4m3((uint8_t)(word >> k % 4 * 8))
+                               : Matrix(first.a_descriptor).byte(warp * WARP_ROWS + row, k);
+      }
+    for (int column = 0; column < first.columns; column++) {
+      for (int k = 0; k < BYTE_DEPTH; k++) b[k] = right.byte(column, k);
+      for (int row = 0; row < WARP_ROWS; row++) {
+        float sum = 0;
+        for (int k = 0; k < BYTE_DEPTH; k++) sum += left[row][k] * b[k];
+        float &d = lane[row % 8 * 4 + column % 8 / 2].d[column / 8 * 4 + row / 8 * 2 + column % 2];
+        d = first.add ? d + sum : sum;
+      }
+    }
+  }
+
   void run() {
     const Product &first = lane[0];
+    if (first.fp8) return run_bytes();
     const float *value = element_values(first.bfloat16);
     const Matrix right(first.b);
     read_left(value);
@@ -90,10 +124,16 @@ void run_pending(Warp &warp) {
 
 }  // namespace
 
-uint64_t matrix_descriptor(const void *matrix, uint32_t panel_bytes) {
+float widen_e4m3(uint8_t bits) { return __half2float(__half(__nv_cvt_fp8_to_halfraw(bits, __NV_E4M3))); }
+
+uint8_t round_to_e4m3(float x) { return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3); }
+
+uint64_t matrix_descriptor(const void *matrix, uint32_t panel_bytes, int row_bytes) {
   check_shared("matrix_descriptor", matrix, 1, 16);
+  const uint64_t kind = row_bytes == 128 ? 1 : row_bytes == 64 ? 2 : 3;
   const auto offset = (uint64_t)((const unsigned char *)matrix - dynamic_base());
-  return (offset & 0x3ffff) >> 4 | (uint64_t)(panel_bytes >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+  return (offset & 0x3ffff) >> 4 | (uint64_t)(panel_bytes >> 4) << 16 |
+         (uint64_t)(8 * row_bytes >> 4) << 32 | kind << 62;
 }
 
 void wgmma(const Product &product) {
@@ -159,7 +199,7 @@ void write_back(const Box &box) {
     for (int column = 0; column < PANEL_COLUMNS; column++) {
       const int64_t x = box.x + column, y = box.y + row;
       if (x >= map.head_dim || y >= map.seq || box.z >= map.slices) continue;
-      auto *target = (uint16_t *)map.base + map.place(y, box.z, box.w) + x;
+      auto *target = (uint16_t *)const_cast<unsigned char *>(map.base) + map.place(y, box.z, box.w) + x;
       check_global("tma_store", target, 2);
       memcpy(target, box.shared + row * ROW_BYTES + (column / 8 ^ row % 8) * 16 + column % 8 * 2, 2);
     }

@@ -205,7 +205,7 @@ class CudaBench:
         return status, tuple(seen)
 
 
-WORDS = {2: torch.int16, 4: torch.int32}
+WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 """Integers, by the bytes of an element."""
 
 

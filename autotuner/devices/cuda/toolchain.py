@@ -22,7 +22,7 @@ from autotuner.values.verdict import Fault, Verdict
 HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 """For the host side: it is compiled once, and runs on any CPU of its kind."""
 DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v")
-OWN = r"_ZG?V?ZN2at(6Driver3getE|8geometryE|13launch_numberE)\w+|_ZN12_GLOBAL__N_16kernelE"
+OWN = r"_ZG?V?ZN2at(6Driver3getE|8geometryE|13launch_numberE)\w+|_ZN12_GLOBAL__N_1(6|12first_)kernelE"
 """The state of kernels/abi/cuda_host.h: what it has looked up once, and the number of a launch."""
 HOST_LISTING = "host.s"
 """The host side's machine code as text, beside that of the device."""

@@ -24,17 +24,18 @@ SUMS_FLOOR = 2.0**-19
 
 def scale_v(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """4 V gives exactly 4 O: only an exponent changes, but for outputs so small that they lose digits."""
+    q, k, v, *lengths = inputs
+    yield Relation((q, k, 4 * v, *lengths), four_times, "4 V does not give exactly 4 O")
+
+
+def four_times(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+    """What must be equal where the second O is four times the first."""
     import torch
 
-    q, k, v, *lengths = inputs
-
-    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
-        got, want = other[0], 4 * plain[0]
-        numbers = torch.finfo(v.dtype)
-        close = (got - want).abs() <= 4 * numbers.smallest_normal * numbers.eps
-        return torch.where((want.abs() <= 4 * numbers.tiny) & close, want, got), want
-
-    yield Relation((q, k, 4 * v, *lengths), compared, "4 V does not give exactly 4 O")
+    got, want = other[0], 4 * plain[0]
+    numbers = torch.finfo(got.dtype)
+    close = (got - want).abs() <= 4 * numbers.smallest_normal * numbers.eps
+    return torch.where((want.abs() <= 4 * numbers.tiny) & close, want, got), want
 
 
 def permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
@@ -154,21 +155,21 @@ def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
             planted = [*inputs]
             planted[place] = inputs[place].clone()
             planted[place][at] = value
-            due = _due(of, inputs, place, at, value)
+            due = where_due(of, inputs, place, at, value)
             touched = torch.zeros(of.batch, of.heads, 1, 1, dtype=torch.bool, device=due.device)
-            touched[at[0], _heads_of(of, place, at[1])] = True
+            touched[at[0], heads_of(of, place, at[1])] = True
 
             detail = f"{value} in one number of {name} does not come out where it must, or changes another slice"
             yield Relation(tuple(planted), where_lost(due, touched), detail)
 
 
-def _heads_of(problem: SdpaProblem, place: int, head: int) -> slice:
+def heads_of(problem: SdpaProblem, place: int, head: int) -> slice:
     """The heads of O that come from a head of Q, K or V (place 0, 1 or 2)."""
     size = 1 if place == 0 else problem.group
     return slice(head * size, (head + 1) * size)
 
 
-def _due(problem: SdpaProblem, inputs: Tensors, place: int, at: tuple[int, ...], value: float) -> Tensor:
+def where_due(problem: SdpaProblem, inputs: Tensors, place: int, at: tuple[int, ...], value: float) -> Tensor:
     """Where O cannot be finite when a number of Q, K or V (place 0, 1 or 2) is `value`; of O's shape."""
     import torch
 
@@ -188,7 +189,7 @@ def _due(problem: SdpaProblem, inputs: Tensors, place: int, at: tuple[int, ...],
         reached = k[batch, head // problem.group, :, column] > 0 if infinite else True
         due[batch, head, row] = (seen[row] & reached).any()
         return due
-    of_head = _heads_of(problem, place, head)
+    of_head = heads_of(problem, place, head)
     rows = seen[:, row].expand(problem.group, -1)
     if place == 2:
         due[batch, of_head, :, column] = rows

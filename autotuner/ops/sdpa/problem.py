@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar, Literal, Self, cast
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from autotuner.values.problem import ITEM_BYTES, Dtype, Problem, Shape, doublings
 from autotuner.values.validation import refuse, show
@@ -95,7 +95,15 @@ class SdpaProblem(Problem):
         ),
         **dict.fromkeys(("dropout", "dropout_p"), "there is none"),
         "scale": "it is 1 / sqrt(head_dim)",
+        "float8_e4m3fn": "the op sdpa_fp8 takes it, on GPUs of sm_90, in the space sdpa_fp8_cuda",
     }
+
+    @field_validator("dtype", mode="before")
+    @classmethod
+    def _of_this_op(cls, dtype: object) -> object:
+        if isinstance(dtype, str) and dtype in cls.NOT_SERVED:
+            raise refuse(f"{dtype} is not supported: {cls.NOT_SERVED[dtype]}")
+        return dtype
 
     @model_validator(mode="after")
     def _that_fits_together(self) -> Self:

@@ -100,12 +100,12 @@ def _baseline(backend: str, *devices: str) -> Baseline:
     return Baseline(
         lambda problem: sdpa(cast(SdpaProblem, problem), backend),
         frozenset(devices),
-        _settled,
+        settled,
         lambda problem, inputs: mask_beside(cast(SdpaProblem, problem), backend, inputs),
     )
 
 
-def _settled(problem: Problem, inputs: Tensors, answer: Tensors) -> Tensors:
+def settled(problem: Problem, inputs: Tensors, answer: Tensors) -> Tensors:
     """torch does not say what a row is that sees no key, its backends differ, and no model looks at one. Here it is 0,
     and its log-sum-exp -inf."""
     seen = visible(cast(SdpaProblem, problem), inputs[3] if len(inputs) > 3 else None, answer[0].device)
@@ -157,7 +157,7 @@ BASELINES = {
     "efficient": _baseline("efficient", "cuda"),
     "cudnn": _baseline("cudnn", "cuda"),
     "math": _baseline("math", "cpu", "cuda"),
-    "flex": Baseline(compiled.forward, frozenset({"cpu", "cuda"}), _settled, made_for_each=True, takes=flex.takes),
+    "flex": Baseline(compiled.forward, frozenset({"cpu", "cuda"}), settled, made_for_each=True, takes=flex.takes),
 }
 PEER = "flash"
 BETWEEN = {"cpu": "math", "cuda": "efficient"}
@@ -263,7 +263,7 @@ EMULATED_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
 """The same of an emulation, which takes a step for every key: many rows at a time, but not all of a long problem."""
 
 
-def _pieces(problem: SdpaProblem, device: str, most: Mapping[str, int] = PIECE_BYTES) -> Iterator[slice]:
+def pieces(problem: SdpaProblem, device: str, most: Mapping[str, int] = PIECE_BYTES) -> Iterator[slice]:
     """The queries, some at a time, of all heads."""
     row_bytes = 8 * problem.batch * problem.heads * problem.seq_k
     step = max(1, most.get(device, most["cpu"]) // row_bytes)
@@ -278,7 +278,7 @@ def reference(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     seen = visible(problem, lengths, q.device)
     o = torch.empty(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.float64, device=q.device)
     lse = o.new_empty(o.shape[:-1])
-    for rows in _pieces(problem, q.device.type):
+    for rows in pieces(problem, q.device.type):
         scores = capped(problem, q[:, :, rows].double() @ k.transpose(-1, -2) * problem.scale)
         if seen is not None:
             scores.masked_fill_(~seen[:, :, rows], -math.inf)
@@ -310,11 +310,11 @@ def emulation(problem: SdpaProblem, inputs: Tensors) -> Tensors:
         probabilities = _softmax(scores.double()).to(dtype)
         return (probabilities.double() @ v.double()).to(dtype).double()
 
-    pieces = list(_pieces(problem, q.device.type, EMULATED_BYTES))
-    o = torch.cat([emulated(rows) for rows in pieces], 2)
+    some = list(pieces(problem, q.device.type, EMULATED_BYTES))
+    o = torch.cat([emulated(rows) for rows in some], 2)
     if not problem.lse:
         return (o,)
-    return o, torch.cat([emulated_lse(problem, q[:, :, rows], k, lengths, rows) for rows in pieces], 2)
+    return o, torch.cat([emulated_lse(problem, q[:, :, rows], k, lengths, rows) for rows in some], 2)
 
 
 def _rounded(scores: Tensor, dtype: torch.dtype) -> Tensor:
@@ -354,7 +354,7 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
         weights = _softmax(scores)
         return (weights * (1 - weights) * scores.clamp_min(-torch.finfo(torch.float64).max).abs()).sum(-1) * largest
 
-    moves = torch.cat([moved(rows) for rows in _pieces(problem, q.device.type)], 2)
+    moves = torch.cat([moved(rows) for rows in pieces(problem, q.device.type)], 2)
     moves = moves / exact.abs().amax(-1).clamp_min(torch.finfo(torch.float64).tiny)
     found = moves.flatten().topk(min(ROWS, moves.numel())).indices
     heads, queries = moves.shape[1:]  # torch.unravel_index imports 500 modules first, in every process
@@ -391,7 +391,7 @@ def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Ten
         terms = q[:, :, rows].double().abs() @ sizes
         return (_softmax(_scores(problem, q, k, lengths, rows)) * terms).sum(-1)
 
-    moves = torch.cat([moved(rows) for rows in _pieces(problem, q.device.type)], 2)
+    moves = torch.cat([moved(rows) for rows in pieces(problem, q.device.type)], 2)
     moves = (moves / exact.abs().clamp_min(1)).amax(-1)  # of a row that sees nothing 0
     found = moves.flatten().topk(min(max(1, ROWS // problem.seq_q), moves.numel())).indices
     return torch.stack((found // problem.heads, found % problem.heads), dim=1)

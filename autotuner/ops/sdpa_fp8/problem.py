@@ -1,0 +1,61 @@
+"""The problem of the op sdpa_fp8: that of sdpa, but for the element type of what is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.values.problem import ITEM_BYTES
+from autotuner.values.validation import refuse
+
+ELEMENT = "float8_e4m3fn"
+"""The element type of Q, K and V, by torch's name."""
+DESCALES = ("q_descale", "k_descale", "v_descale")
+"""What the numbers of Q, K and V are to be multiplied by, each (batch, heads_kv), by torch's names."""
+WORD = re.compile(rf"\b(?:{ELEMENT}|e4m3|fp8)\b", re.IGNORECASE)
+SERVED = ("heads_kv", "corner", "key_lengths", "layout")
+"""What of that which attention in 16 bits may ask for FP8 serves too."""
+
+
+class SdpaFp8Problem(SdpaProblem):
+    """One attention forward from FP8: a number of Q, K or V is what is stored times the descale of its head, which
+    heads of Q that share one of K and V have in common. `dtype` is that of O."""
+
+    op: Literal["sdpa_fp8"] = "sdpa_fp8"  # type: ignore[assignment]
+    dtype: Literal["bfloat16", "float16"]
+
+    FORM: ClassVar[str] = SdpaProblem.FORM.replace("dtype", f"{ELEMENT} bfloat16|float16", 1)
+    NOT_SERVED: ClassVar[Mapping[str, str]] = {
+        **{name: why for name, why in SdpaProblem.NOT_SERVED.items() if name != ELEMENT},
+        "float8_e5m2": f"Q, K and V are {ELEMENT}",
+        "float32": "O is bfloat16 or float16",
+    }
+    TIMES_AS_FAST: ClassVar[float] = 2.0
+
+    @model_validator(mode="after")
+    def _that_is_served(self) -> Self:
+        for name in self.ADDED:
+            usual = self.heads if name == "heads_kv" else type(self).model_fields[name].default
+            if name not in SERVED and getattr(self, name) != usual:
+                raise refuse(f"{name} is not served from FP8; the op sdpa does in 16 bits")
+        return self
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """As `str` writes it; the element type of Q, K and V goes without saying."""
+        return super().parse(WORD.sub("", text))
+
+    @property
+    def bytes(self) -> int:
+        """The fewest bytes to move: Q, K, V and their descales read once, O written once, and so the lengths."""
+        stored = self.heads * self.seq_q + 2 * self.heads_kv * self.seq_k
+        written = self.heads * self.seq_q * ITEM_BYTES[self.dtype]
+        return self.batch * ((stored + written) * self.head_dim + 12 * self.heads_kv + 4 * self.key_lengths)
+
+    def __str__(self) -> str:
+        sizes, _, words = super().__str__().partition(") ")
+        return f"{sizes}) {ELEMENT} {words}"

@@ -1,0 +1,177 @@
+"""Attention from FP8 in tensors: float64 reference, an emulation of products as Hopper has them, other people's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from autotuner.ops.op import Baseline
+from autotuner.ops.sdpa import tensors as attention
+from autotuner.ops.sdpa.layouts import output_like
+from autotuner.ops.sdpa.masks import past, visible
+from autotuner.ops.sdpa.tensors import SdpaSymmetry
+from autotuner.ops.sdpa_fp8.distributions import inputs as inputs
+from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
+from autotuner.ops.sdpa_fp8.quantising import of_heads, stored
+from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, shifted
+from autotuner.values.problem import Problem
+
+OFFSET = 5.0
+"""The largest probability of a row is 2^OFFSET before it is rounded: the small ones keep digits, and there is room for
+larger ones, up to 448, before the maximum must change."""
+DEPTH, FRACTION = 32, 13
+"""Terms that a product of FP8 on Hopper's tensor cores adds at a time, and the binary digits behind the largest one's
+first that are kept of each, and of the sum so far; the rest is cut off."""
+
+
+def dequantised(problem: SdpaFp8Problem, given: Tensors, dtype: torch.dtype = torch.float64) -> Tensors:
+    """What Q, K and V stand for, with 0 past the lengths, and the lengths where there are any: the inputs of
+    attention."""
+    qkv, descales, lengths = given[:3], given[3:6], given[6:]
+    q, k, v = (
+        x.to(torch.float64) * of_heads(descale.double(), x.shape[1]) for x, descale in zip(qkv, descales, strict=True)
+    )
+    for each in lengths:
+        k, v = (x.masked_fill(past(problem, each), 0) for x in (k, v))
+    return (q.to(dtype), k.to(dtype), v.to(dtype), *lengths)
+
+
+def reference(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
+    """Attention of exactly what the inputs stand for, in float64. What they lost when they were quantised is no error
+    of the op."""
+    return attention.reference(problem, dequantised(problem, given))
+
+
+def emulation(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
+    """Both products with the sums of Hopper's tensor cores, the probabilities of a row times 2^OFFSET rounded to e4m3
+    and divided by their own sum; in float64."""
+    q, k, v, q_descale, k_descale, v_descale, *lengths = given
+    q, k, v = (x.float() for x in (q, k, v))
+    for each in lengths:
+        k, v = (x.masked_fill(past(problem, each), 0) for x in (k, v))
+    k, v = (x.repeat_interleave(problem.group, 1) for x in (k, v))
+    scale = of_heads(q_descale.double() * k_descale.double() * problem.scale * math.log2(math.e), problem.heads)
+    seen = visible(problem, lengths[0] if lengths else None, q.device)
+    if seen is not None:
+        seen = seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)
+    o = torch.empty(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.float64, device=q.device)
+    for rows in attention.pieces(problem, q.device.type):
+        scores = hopper_product(q[:, :, rows], k.transpose(-1, -2)) * scale
+        if seen is not None:
+            scores.masked_fill_(~seen[:, :, rows], -math.inf)
+        largest = scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min)
+        weights = stored(torch.exp2(scores - largest + OFFSET)).float()
+        sums = weights.sum(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+        o[:, :, rows] = hopper_product(weights, v) / sums
+    return ((o * of_heads(v_descale.double(), problem.heads)).to(DTYPES[problem.dtype]).double(),)
+
+
+def hopper_product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b as the tensor cores add it up, with what cutting off costs in the mean: half a last digit of each term."""
+    total = torch.zeros(*a.shape[:-1], b.shape[-1], device=a.device)
+    for x, y in zip(a.split(DEPTH, -1), b.split(DEPTH, -2), strict=True):
+        terms = x @ y
+        _, exponent = torch.frexp(torch.maximum(total.abs(), terms.abs()))
+        digit = torch.ldexp(torch.ones_like(total), exponent - 1 - FRACTION)
+        total = torch.trunc((total + terms - 0.5 * digit * (x.sign() @ y.sign())) / digit) * digit
+    return total.double()
+
+
+def outputs(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
+    """An empty O, which lies as attention has it beside such a Q."""
+    q = given[0]
+    return (
+        output_like(problem, torch.empty_strided(q.shape, q.stride(), dtype=DTYPES[problem.dtype], device=q.device)),
+    )
+
+
+def fresh(problem: SdpaFp8Problem, given: Tensors, seed: int) -> Tensors:
+    """Other Q, K and V, drawn as these; the same descales and lengths."""
+    moved = shifted(tuple(x.view(torch.uint8) for x in given[:3]), seed)
+    return (*(x.view(torch.float8_e4m3fn) for x in moved), *given[3:])
+
+
+class _Symmetry(SdpaSymmetry):
+    """Attention's: batches, heads and signs. The descales go with their heads."""
+
+    def inputs(self, plain: Tensors, into: Tensors) -> None:
+        super().inputs((*plain[:3], *plain[6:]), (*into[:3], *into[6:]))
+        for descale, other in zip(plain[3:6], into[3:6], strict=True):
+            other.copy_(self._permuted(descale, self._heads_kv))
+
+    def _move(self, plain: Tensor, heads: Tensor, signs: Tensor, into: Tensor) -> None:
+        if plain.dtype != torch.float8_e4m3fn:
+            return super()._move(plain, heads, signs, into)
+        sign_bits = torch.where(signs < 0, 0x80, 0).to(torch.uint8)
+        permuted = self._permuted(plain.view(torch.uint8), heads)
+        torch.bitwise_xor(permuted, sign_bits, out=into.view(torch.uint8))
+        return None
+
+
+def symmetry(problem: SdpaFp8Problem, seed: int, sets: int, device: torch.device) -> Symmetry:
+    """Of each set one."""
+    return _Symmetry(problem, seed, sets, device)
+
+
+def reordered(
+    problem: SdpaFp8Problem, given: Tensors, exact: Tensors
+) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
+    """None: it is the roundings that count, not the order of sums."""
+    return iter(())
+
+
+def _in_16_bits(backend: str, *devices: str) -> Baseline:
+    """torch's attention of what Q, K and V stand for, which is made outside the clock."""
+
+    def forward(problem: Problem) -> Callable[..., Tensors]:
+        inner = attention.sdpa(cast(SdpaFp8Problem, problem), backend)
+        count = 7 if cast(SdpaFp8Problem, problem).key_lengths else 6
+        return lambda *given: inner(*given[count:])
+
+    def beside(problem: Problem, given: Tensors) -> Tensors:
+        of = cast(SdpaFp8Problem, problem)
+        made = dequantised(of, given, DTYPES[of.dtype])
+        return (*made, *attention.mask_beside(of, backend, made))
+
+    return Baseline(forward, frozenset(devices), _settled, beside)
+
+
+def _settled(problem: Problem, given: Tensors, answer: Tensors) -> Tensors:
+    return attention.settled(problem, (*given[:3], *given[6:]), answer)
+
+
+def _fa3(problem: Problem) -> Callable[..., Tensors]:
+    """FlashAttention 3's own FP8, where its package is installed."""
+    of = cast(SdpaFp8Problem, problem)
+
+    def forward(q: Tensor, k: Tensor, v: Tensor, *descales: Tensor) -> Tensors:
+        try:
+            package: Any = import_module("fa3_fwd_interface")
+        except ImportError as error:
+            raise RuntimeError(f"FlashAttention 3 is not installed: {error}") from None
+        if of.key_lengths or of.dtype != "bfloat16" or (of.causal and not _meets_fa3(of)):
+            raise RuntimeError("it has no lengths here, gives bfloat16, and its masks end at the bottom right")
+        named = dict(zip(("q_descale", "k_descale", "v_descale"), descales, strict=True))
+        found = package.flash_attn_func(*(x.transpose(1, 2) for x in (q, k, v)), causal=of.causal, **named)
+        return ((found[0] if isinstance(found, tuple) else found).transpose(1, 2),)
+
+    return forward
+
+
+def _meets_fa3(problem: SdpaFp8Problem) -> bool:
+    return problem.corner == "bottom_right" or problem.seq_q == problem.seq_k
+
+
+BASELINES = {
+    "fa3_fp8": Baseline(_fa3, frozenset({"cuda"}), _settled),
+    "flash": _in_16_bits("flash", "cpu", "cuda"),
+    "cudnn": _in_16_bits("cudnn", "cuda"),
+    "math": _in_16_bits("math", "cpu", "cuda"),
+}
+PEER = "flash"
+BETWEEN = {"cpu": "math", "cuda": "flash"}

@@ -1,0 +1,286 @@
+// A consumer warpgroup: 64 query rows of each work item, all keys that they see, from the last tile to the first.
+//
+// The scores of the next tile are issued together with P V of this one, and the softmax begins as soon as the scores are
+// there. What is in flight is not touched: probabilities wait in registers of their own until the product that reads the
+// last ones has ended, and are moved by an operation that ptxas does not see through, when the next scores are issued.
+//
+// A sum of products keeps few bits: of thousands of probabilities, all positive, it would fall behind. So the sums of a
+// tile's, which the rows of ones give, are added to those of the row in float and begin anew at each tile. Where one
+// probability is much larger than the others, at a tile that moved the maximum, they are added up in float themselves.
+// Numbers of O have both signs.
+#ifndef WGMMA_FP8_CONSUMER_H
+#define WGMMA_FP8_CONSUMER_H
+
+#include "wgmma_fp8_softmax.h"
+
+// Named barriers: a consumer's turn, and the meeting of its four warps.
+static constexpr int TURN_BARRIER = 1, GROUP_BARRIER = TURN_BARRIER + 3;
+
+struct Consumer {
+  const fp8_args &args;
+  unsigned char *shared;
+  int group, warp, lane;
+  Cursor<STAGES> keys, values;
+  Cursor<1> query;
+  Item at;         // the item at hand
+  int row, tiles;  // of it: this consumer's first row, and the tiles that it sees
+  float scale;     // that makes powers of two of its scores
+  float output[OUTPUTS + 4];
+  float sum[2], shift[2], decay[2];
+  bool counted = false, next_counted = false;  // sum has the probabilities of the tile at hand; of the next one
+  Scores scores;
+  Weights weights, next_weights;
+  uint32_t queries[QUERY_IN_REGISTERS ? HEAD_DIM / 8 : 1];
+
+  __device__ __forceinline__ Consumer(const fp8_args &arguments, unsigned char *memory, int number)
+      : args(arguments), shared(memory), group(number) {
+    warp = __shfl_sync(~0u, threadIdx.x / 32, 0) % GROUP_WARPS;
+    lane = threadIdx.x % 32;
+    if (PING_PONG && group == 0) named_barrier_arrive(TURN_BARRIER, 2 * WARPGROUP);  // the first turn
+  }
+
+  __device__ __forceinline__ unsigned char *query_tile() const { return shared + QUERY_OFFSET + group * QUERY_BYTES; }
+  __device__ __forceinline__ bool elected() const { return warp == 0 && lane == 0; }
+
+  // Waiting and telling ------------------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ void wait_keys() { mbarrier_wait(barrier(shared, KEYS_FULL + keys.slot), keys.parity); }
+  __device__ __forceinline__ void wait_values() {
+    mbarrier_wait(barrier(shared, VALUES_FULL + values.slot), values.parity);
+  }
+  __device__ __forceinline__ void release_keys() {
+    if (lane == 0) mbarrier_arrive(barrier(shared, KEYS_FREE + keys.slot));
+    keys.next();
+  }
+  __device__ __forceinline__ void release_values() {
+    if (lane == 0) mbarrier_arrive(barrier(shared, VALUES_FREE + values.slot));
+    values.next();
+  }
+  __device__ __forceinline__ void release_query() {
+    if (QUERY_IN_REGISTERS) copy_engine_fence();  // an arrival would overtake these reads
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(barrier(shared, QUERY_FREE + group));
+  }
+
+  // Consumers take turns at issuing products, so that one's softmax falls into another's products. All take as many
+  // turns for an item, whatever they see of it.
+  __device__ __forceinline__ void await_turn() {
+    if (PING_PONG) named_barrier_sync(TURN_BARRIER + group, 2 * WARPGROUP);
+  }
+  __device__ __forceinline__ void pass_turn() {
+    if (PING_PONG) named_barrier_arrive(TURN_BARRIER + (group + 1) % CONSUMERS, 2 * WARPGROUP);
+  }
+
+  // Products -----------------------------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ void issue_scores() {
+    const uint64_t q = row_matrix_descriptor<ROW_BYTES>(query_tile());
+    const uint64_t k = row_matrix_descriptor<ROW_BYTES>(shared + KEYS_OFFSET + keys.slot * KEYS_BYTES);
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / DEPTH; i++) {
+      if constexpr (QUERY_IN_REGISTERS)
+        wgmma_fp8(scores, queries + 4 * i, k + i * DEPTH / 16, i > 0);
+      else
+        wgmma_fp8(scores, q + i * DEPTH / 16, k + i * DEPTH / 16, i > 0);
+    }
+    wgmma_commit();
+  }
+
+  __device__ __forceinline__ void issue_output(bool add) {
+    const uint64_t v = row_matrix_descriptor<CHUNK_KEYS>(shared + VALUES_OFFSET + values.slot * VALUES_BYTES);
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / DEPTH; i++)
+      wgmma_fp8(output, weights + 4 * i, v + (i * DEPTH / CHUNK_KEYS * CHUNK_BYTES + i * DEPTH % CHUNK_KEYS) / 16,
+                i > 0 || add);
+    wgmma_commit();
+  }
+
+  // P V of the tile at hand has come.
+  __device__ __forceinline__ void take_sums() {
+#pragma unroll
+    for (int half = 0; half < 2; half++) sum[half] += counted ? 0.0f : output[SUMS + 2 * half];
+#pragma unroll
+    for (int i = 0; i < 4; i++) output[SUMS + i] *= 0.0f;  // of one 0 in four registers ptxas makes copies of them all
+  }
+
+  // An item --------------------------------------------------------------------------------------------------------------
+
+  // Gives back the tiles above the diagonal and issues the scores of the first tile that is seen.
+  __device__ __forceinline__ void begin(const Item &item) {
+    at = item;
+    row = at.row + group * GROUP_ROWS;
+    tiles = own_tiles(args, at, row);
+    for (int hidden = at.tiles - tiles; CAUSAL && hidden > 0; hidden--) {
+      wait_keys();
+      __syncwarp();  // a lane that looks later must not find the phase after this one
+      release_keys();
+      await_turn();
+      pass_turn();
+      wait_values();
+      __syncwarp();
+      release_values();
+    }
+    mbarrier_wait(barrier(shared, QUERY_FULL + group), query.parity);
+    query.next();
+    if (QUERY_IN_REGISTERS) {
+#pragma unroll
+      for (int i = 0; i < HEAD_DIM / DEPTH; i++)
+        ldmatrix_x4((uint32_t(&)[4])queries[4 * i], query_tile() + swizzled(warp * 16 + lane % 16, 2 * i + lane / 16));
+      hold(queries);
+      release_query();
+    }
+    const int kv = slice_kv(args, at.slice);
+    scale = max_nan(args.scale_log2 * __ldg(args.q_descale + kv) * __ldg(args.k_descale + kv), 1e-30f);
+    wait_keys();
+    hold(scores);
+    wgmma_fence();
+    issue_scores();
+  }
+
+  // Keys past the end, and those that a causal row does not see.
+  __device__ __forceinline__ void mask(int tile) {
+    const int key = tile * BLOCK_N;
+    if (key + BLOCK_N <= at.seen(args, row)) return;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int end = at.seen(args, row + warp * 16 + lane / 4 + half * 8) - key - lane % 4 * 2;
+#pragma unroll
+      for (int i = 0; i < BLOCK_N / 4; i++)
+        if (i / 2 * 8 + i % 2 >= end) scores[i / 2 * 4 + half * 2 + i % 2] = -INFINITY;
+    }
+  }
+
+  // The probabilities of the next tile, added up one by one.
+  __device__ __forceinline__ void count() {
+#pragma unroll
+    for (int half = 0; half < 2; half++) sum[half] += sum_of(next_weights, half);
+    next_counted = true;
+  }
+
+  // The next tile is the one at hand.
+  __device__ __forceinline__ void take_weights() {
+    counted = next_counted;
+    next_counted = false;
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 8; i++) weights[i] = copied(next_weights[i], args.same);
+  }
+
+  __device__ __forceinline__ void first_tile() {
+    release_keys();
+    mask(tiles - 1);
+    softmax_exact<true>(scores, shift, decay, scale, SPECULATE && tiles > 1 ? (float)OFFSET : LARGE_OFFSET, next_weights);
+    sum[0] = sum[1] = 0.0f;
+    count();
+  }
+
+  // Issues the scores of the next tile and the output of the last, in the order in which they are waited for.
+  __device__ __forceinline__ void issue_both(bool add) {
+    wait_keys();
+    await_turn();
+    hold(scores);
+    hold(output);
+    wgmma_fence();
+    issue_scores();
+    if (add) take_sums();
+    take_weights();
+    wait_values();
+    hold(output);
+    hold(weights);
+    wgmma_fence();
+    issue_output(add);
+    pass_turn();
+  }
+
+  // True when what was summed before must be multiplied by `decay`.
+  __device__ __forceinline__ bool soften() {
+    if constexpr (SPECULATE) return softmax_speculative(scores, shift, decay, scale, next_weights);
+    softmax_exact<false>(scores, shift, decay, scale, LARGE_OFFSET, next_weights);
+    return __any_sync(~0u, decay[0] != 1.0f || decay[1] != 1.0f);
+  }
+
+  __device__ __forceinline__ void next_tile(int tile) {
+    issue_both(tile < tiles - 2);
+    wgmma_wait<1>();
+    hold(scores);
+    release_keys();
+    mask(tile);
+    const bool decays = soften();
+    hold(next_weights);
+    wgmma_wait<0>();
+    hold(output);
+    release_values();
+    if (__builtin_expect(decays, 0)) {
+      take_sums();
+#pragma unroll
+      for (int i = 0; i < OUTPUTS; i++) output[i] *= decay[i / 2 % 2];
+#pragma unroll
+      for (int half = 0; half < 2; half++) sum[half] *= decay[half];
+      count();
+    }
+  }
+
+  __device__ __forceinline__ void last_output() {
+    wait_values();
+    if (tiles > 1) take_sums();
+    take_weights();
+    hold(output);
+    hold(weights);
+    wgmma_fence();
+    issue_output(tiles > 1);
+    wgmma_wait<0>();
+    hold(output);
+    release_values();
+    take_sums();
+  }
+
+  // The end of an item ---------------------------------------------------------------------------------------------------
+
+  // A row that has seen no key gives 0.
+  __device__ __forceinline__ void normalize() {
+    const float descale = __ldg(args.v_descale + slice_kv(args, at.slice));
+    const float factor[2] = {sum[0] == 0.0f ? 0.0f : descale / sum[0], sum[1] == 0.0f ? 0.0f : descale / sum[1]};
+#pragma unroll
+    for (int i = 0; i < OUTPUTS; i++) output[i] *= factor[i / 2 % 2];
+  }
+
+  __device__ __forceinline__ void store() {
+    unsigned char *const tile = shared + OUTPUT_OFFSET + group * OUTPUT_BYTES;
+    if (elected()) tma_store_wait();  // the item before has left
+    named_barrier_sync(GROUP_BARRIER + group, WARPGROUP);
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 16; i++) {
+      const float *const o = output + 8 * i;
+      stmatrix_x4(tile + i / 4 * O_PANEL + swizzled(warp * 16 + lane % 16, i % 4 * 2 + lane / 16), pack(o[0], o[1]),
+                  pack(o[2], o[3]), pack(o[4], o[5]), pack(o[6], o[7]));
+    }
+    copy_engine_fence();
+    named_barrier_sync(GROUP_BARRIER + group, WARPGROUP);
+    if (elected()) {
+      const Place place = place_of_output(args, at.slice);
+#pragma unroll
+      for (int panel = 0; panel < O_PANELS; panel++)
+        tma_store_4d(&args.o_map, tile + panel * O_PANEL, panel * 64, row, place.head, place.batch);
+      tma_store_commit();
+    }
+    __syncwarp();
+  }
+};
+
+AT_DEVICE void consume(const fp8_args &args, unsigned char *shared, int group) {
+  Consumer at(args, shared, group);
+  for (Schedule schedule(args, shared); !schedule.done(); schedule.next(false, false)) {
+    at.begin(item(args, schedule.number));
+    wgmma_wait<0>();
+    hold(at.scores);
+    at.first_tile();
+#pragma unroll 1
+    for (int tile = at.tiles - 2; tile >= 0; tile--) at.next_tile(tile);
+    if (!QUERY_IN_REGISTERS) at.release_query();
+    at.last_output();
+    at.normalize();
+    at.store();
+  }
+  if (at.elected()) tma_store_wait();
+}
+
+#endif

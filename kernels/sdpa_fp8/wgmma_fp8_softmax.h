@@ -1,0 +1,110 @@
+// The softmax of a warpgroup's tile of scores, in registers: those of lane 4 g + t of a warp are columns 8 i + 2 t and
+// 8 i + 2 t + 1 of row g (half 0), then of row g + 8 (half 1), of the warp's 16 rows.
+//
+// A probability is 2^(score * scale - shift), where the shift is a maximum of the row less an offset: the largest is a power
+// of two, which e4m3 has exactly, so that a key which draws all weight has no rounding. Sums are those of the rounded ones.
+// A small offset leaves room for larger scores; with a large one small probabilities keep more digits.
+#ifndef WGMMA_FP8_SOFTMAX_H
+#define WGMMA_FP8_SOFTMAX_H
+
+#include "wgmma_fp8_shape.h"
+
+typedef float Scores[BLOCK_N / 2];
+typedef uint32_t Weights[BLOCK_N / 8];  // four probabilities each, as the second product takes them
+
+// The shift of a row that has seen no key. Whatever it sees first is far above, which is noticed.
+static constexpr float NOTHING_SEEN = -1e30f;
+
+// The offset where nothing larger is to come: at the only tile, or by an outlier, a score that gives more than 2^FAR.
+static constexpr float LARGE_OFFSET = 7.0f, FAR = 10.0f;
+
+AT_DEVICE float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+// Four running maxima, so that they do not wait for each other.
+AT_DEVICE float row_max(const Scores &scores, int half) {
+  float max[4];
+#pragma unroll
+  for (int i = 0; i < BLOCK_N / 4; i++) {
+    const float score = scores[i / 2 * 4 + half * 2 + i % 2];
+    max[i % 4] = i < 4 ? score : fmaxf(max[i % 4], score);
+  }
+  return quad_max(fmaxf(fmaxf(max[0], max[1]), fmaxf(max[2], max[3])));
+}
+
+// Shifts by the maximum so far; `decay` is what was summed with the last one to be multiplied by.
+template <bool FIRST>
+AT_DEVICE void move_shift(const Scores &scores, float (&shift)[2], float (&decay)[2], float scale, float offset) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const float before = FIRST ? NOTHING_SEEN : shift[half], max = row_max(scores, half) * scale;
+    const bool outlier = !FIRST && max - before > FAR && before != NOTHING_SEEN;
+    shift[half] = fmaxf(max - (outlier ? LARGE_OFFSET : offset), before);
+    if (!FIRST) decay[half] = exp2_approx(before - shift[half]);
+  }
+}
+
+// What a row's probabilities come to.
+AT_DEVICE float sum_of(const Weights &weights, int half) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int word = half; word < BLOCK_N / 8; word += 2) {
+    const float2 low = unpack_e4m3((uint16_t)weights[word]), high = unpack_e4m3((uint16_t)(weights[word] >> 16));
+    sum += (low.x + low.y) + (high.x + high.y);
+  }
+  sum += __shfl_xor_sync(~0u, sum, 1);
+  return sum + __shfl_xor_sync(~0u, sum, 2);
+}
+
+// Whether a pair's exponentials, the number `pair` of a row, are those of the multipliers: FMA_SHARE of eight.
+AT_DEVICE constexpr bool by_multiplying(int pair) { return (pair + 1) * FMA_SHARE / 8 != pair * FMA_SHARE / 8; }
+
+// Scores to probabilities. Without EXACT some go to the units that multiply, which have time. True where one of this
+// thread's is 256 or more, or no number: it may have been cut off at 448, or lost.
+template <bool EXACT>
+AT_DEVICE bool exponentiate(const Scores &scores, const float (&shift)[2], float scale, Weights &weights) {
+  const float small_scale = scale * (1.0f / 22.0f);
+  const float small_shift[2] = {(14.0f - shift[0]) * (1.0f / 22.0f), (14.0f - shift[1]) * (1.0f / 22.0f)};
+  uint32_t large = 0;
+#pragma unroll
+  for (int word = 0; word < BLOCK_N / 8; word++) {
+    const int half = word % 2, first = 4 * (4 * (word / 4) + (word & 2)) + 2 * half;
+    uint16_t pair[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const float even = scores[first + 4 * i], odd = scores[first + 4 * i + 1];
+      if (!EXACT && by_multiplying(2 * word + i))
+        pair[i] = pack_e4m3(exp2_halves(fmaf(even, small_scale, small_shift[half]),
+                                        fmaf(odd, small_scale, small_shift[half])));
+      else
+        pair[i] = pack_e4m3(exp2_approx(fmaf(even, scale, -shift[half])), exp2_approx(fmaf(odd, scale, -shift[half])));
+    }
+    weights[word] = join(pair[0], pair[1]);
+    large |= weights[word] + 0x08080808u;  // 256 is 0x78, and 0x7f is no number
+  }
+  return large & 0x80808080u;
+}
+
+// The first tile, or any with SOFTMAX exact: by its own maximum.
+template <bool FIRST>
+AT_DEVICE void softmax_exact(const Scores &scores, float (&shift)[2], float (&decay)[2], float scale, float offset,
+                             Weights &weights) {
+  move_shift<FIRST>(scores, shift, decay, scale, offset);
+  if (FMA_SHARE == 0 || __builtin_expect(__any_sync(~0u, exponentiate<false>(scores, shift, scale, weights)), 0))
+    exponentiate<true>(scores, shift, scale, weights);
+}
+
+// With the shift of earlier tiles, which is almost always good enough: no maximum is looked for, and nothing is rescaled.
+// Where a probability has come near the largest number there is, the warp computes the tile again. True when `decay` is to
+// be applied.
+AT_DEVICE bool softmax_speculative(const Scores &scores, float (&shift)[2], float (&decay)[2], float scale,
+                                   Weights &weights) {
+  if (!__builtin_expect(__any_sync(~0u, exponentiate<false>(scores, shift, scale, weights)), 0)) return false;
+  move_shift<false>(scores, shift, decay, scale, (float)OFFSET);
+  exponentiate<true>(scores, shift, scale, weights);
+  return true;
+}
+
+#endif

@@ -1,0 +1,64 @@
+"""IMPL = wgmma_fp8 on the host emulator: its numbers in the gate's cases, its schedules, and what finds its mutants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
+from autotuner.values import config
+from autotuner.values.errors import ToolchainError
+from autotuner.values.outcome import Artifact
+from autotuner.values.variant import Value, Variant
+from tests.emulator.emulator import cuda_include
+from tests.mutants.fp8 import POINT, SOURCE, Mutant, first_failure, mutants
+
+SHIPPED = config.kernels_dir() / "sdpa_fp8" / SOURCE
+POINTS: list[tuple[dict[str, Value], str]] = [
+    ({}, "(1,8,512,128) bfloat16 causal"),
+    ({"CONSUMERS": 3, "SOFTMAX": "exact", "FMA_SHARE": 0}, "(1,8:2,512,128) float16 lengths bshd"),
+    ({"BLOCK_N": 160, "SCHEDULE": "tile", "PING_PONG": 0, "OFFSET": 6}, "(1,8:2,512,128) float16 causal bottom_right"),
+    ({"BLOCK_N": 192, "Q_FROM": "shared", "FMA_SHARE": 4}, "(1,8,512,128) bfloat16 causal bottom_right lengths bshd"),
+    ({"BLOCK_N": 128, "CONSUMERS": 1, "PING_PONG": 0, "STAGES": 4, "OFFSET": 3}, "(1,8:2,512,128) bfloat16"),
+]
+
+emulated = pytest.mark.skipif(
+    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
+)
+
+
+@emulated
+@pytest.mark.slow
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("change", "problem"), POINTS, ids=str)
+def test_it_is_right_in_the_quick_cases_and_keeps_the_invariants(change: dict[str, Value], problem: str) -> None:
+    assert first_failure(SHIPPED, {**POINT, **change}, SdpaFp8Problem.parse(problem)) == "pass"
+
+
+@emulated
+@pytest.mark.slow
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("mutant", mutants(), ids=lambda mutant: mutant.name)
+def test_a_mutant_is_found(mutant: Mutant, tmp_path: Path) -> None:
+    assert mutant.first_failure(tmp_path).startswith(mutant.codes)
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("change", "problem"), POINTS, ids=str)
+def test_it_compiles(change: dict[str, Value], problem: str) -> None:
+    """ptxas says where it would make products wait for each other, and a build takes that for an error."""
+    if config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    try:
+        toolchain = CudaToolchain.discover(architecture("sm_90"))
+    except ToolchainError as error:
+        pytest.skip(str(error))
+    variant = Variant(family="sdpa_fp8", backend="cuda", impl="wgmma_fp8", parameters={**POINT, **change})
+    built = build(Family.find("sdpa_fp8"), variant, SdpaFp8Problem.parse(problem), toolchain)
+    assert isinstance(built, Artifact), built
