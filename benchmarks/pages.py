@@ -25,7 +25,7 @@ from benchmarks import people_pages, rooms_page, tuned_pages
 from benchmarks.attacks import attacks_pages
 from benchmarks.attention import counters_pages, cuda_pages, decode_pages, views_pages, where_pages
 from benchmarks.attention.cuda_pages import table
-from benchmarks.cli import commands_page
+from benchmarks.cli import commands_page, machines
 from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
 from benchmarks.inference import (
@@ -208,6 +208,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "audits": lambda: trust_pages.audits(
         [json.loads(path.read_text()) for path in sorted(RESULTS.glob("audits_*.json"))]
     ),
+    "machines": lambda: machines.page(*loaded("machines")),
     "cage_cost": lambda: throughput_pages.cage_cost(*loaded("cage_cost")),
     "proposals": lambda: replay_pages.proposals(*loaded("proposals")),
     "transfer": lambda: transfer_pages.said(if_kept("transfer")),

@@ -23,7 +23,7 @@ from autotuner.values import config
 from benchmarks import tests_run, tuned
 from benchmarks.attacks import judged
 from benchmarks.attention import counters, elsewhere
-from benchmarks.cli import hostile, make_tune
+from benchmarks.cli import hostile, machines, make_tune
 from benchmarks.driver import chaos, kills, ray_nodes, restarts, store_locked, workers
 from benchmarks.gate import accusations, emulated, luck, mutants, op_mutants, soak, view_mutants
 from benchmarks.inference import in_a_model
@@ -167,6 +167,11 @@ PARTS = {
         "a busy machine gets an answer in its time, whose interval has the quiet one (CPU; needs a quiet machine)",
         150,
         (step(busy, "--json", kept("busy"), "--hold"),),
+    ),
+    "machines": Part(
+        "surroundings of containers and clusters, each made for one command, end as they are meant to (root)",
+        5,
+        (step(machines, "--json", kept("machines"), "--hold"),),
     ),
     "accusations": Part(
         "150 honest variants are judged beside two busy loops a CPU, and none is accused (CPU)",
