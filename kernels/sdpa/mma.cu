@@ -86,12 +86,16 @@ AT_DEVICE void query_from_shared(Queries &queries, const Place &at, const unsign
 }
 
 AT_DEVICE void work(const Place &at, Ring &ring, const Queries (&queries)[ROW_TILES], Partial (&partial)[ROW_TILES],
-                    float scale, [[maybe_unused]] float before_cap) {
+                    float scale) {
   Cursor current, previous;
 #pragma unroll UNROLL
   for (int trip = 0; trip < at.trips; trip++) {
     const int key = at.first_key(trip);
-    const bool seen = key < at.warp_end && at.reaches(key);
+#if WINDOWED
+    const bool seen = key < at.warp_end && key + BLOCK_N > at.warp_begin;
+#else
+    const bool seen = key < at.warp_end;
+#endif
     Probabilities probabilities[ROW_TILES];
     if (REFILL_FIRST) ring.refill(trip, previous);
     ring.wait_keys(trip, current);
@@ -101,10 +105,6 @@ AT_DEVICE void work(const Place &at, Ring &ring, const Queries (&queries)[ROW_TI
       score(scores, queries, ring.keys(current), at.lane);
 #pragma unroll
       for (int m = 0; m < ROW_TILES; m++) {
-#if SOFTCAPPED
-#pragma unroll
-        for (int j = 0; j < BLOCK_N / 8; j++) cap(scores[m].fragment[j], before_cap);
-#endif
         mask(scores[m], at, at.row + m * 16, key);
         softmax(probabilities[m], partial[m], scores[m], scale, trip == 0);
       }
@@ -163,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
 #endif
 
   Partial partial[ROW_TILES];
-  work(at, ring, queries, partial, args.scale_log2, args.scale);
+  work(at, ring, queries, partial, args.scale_log2);
   prepare_arrivals(args, arrived);
   if (own_loads_only) await_announcements();
   // No block may end while its copies to others are under way; when parts meet, they see to it.

@@ -60,6 +60,9 @@ struct Slice {
 #if WINDOWED
   int left, right;  // keys to either side of it that it sees
 #endif
+#if SOFTCAPPED
+  float before_cap;  // what scores are multiplied by
+#endif
 
   __device__ __forceinline__ int query(int row) const { return PACKED ? row / group : row; }
   __device__ __forceinline__ int head_of(int row) const { return PACKED ? head + row % group : head; }
@@ -136,6 +139,9 @@ AT_DEVICE void name_slice(Slice &s, const sdpa_args &args, int number) {
   s.length = s.seq_k;
 #endif
   s.offset = CORNER == AT_BOTTOM_RIGHT ? s.length - s.seq_q : 0;
+#if SOFTCAPPED
+  s.before_cap = args.scale;
+#endif
 #if WINDOWED
   s.left = args.window_left;
   s.right = args.window_right;

@@ -111,15 +111,6 @@ struct Place : Slice {
     return (trip * PARTS + part) * BLOCK_N;
 #endif
   }
-
-  // Whether the tile goes on to where the warp's rows begin to see keys.
-  __device__ __forceinline__ bool reaches([[maybe_unused]] int key) const {
-#if WINDOWED
-    return key + BLOCK_N > warp_begin;
-#else
-    return true;
-#endif
-  }
 };
 
 // Causal clusters start from the last rows, which see the most keys, so that the grid ends evenly.

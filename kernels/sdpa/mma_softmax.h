@@ -100,8 +100,12 @@ AT_DEVICE void score(Scores (&scores)[ROW_TILES], const Queries (&queries)[ROW_T
   }
 }
 
-// Keys past the end, and those that a row does not see.
+// Keys past the end, and those that a row does not see; what is to be capped is capped before.
 AT_DEVICE void mask(Scores &scores, const Place &at, int first_row, int key) {
+#if SOFTCAPPED
+#pragma unroll
+  for (int j = 0; j < BLOCK_N / 8; j++) cap(scores.fragment[j], at.before_cap);
+#endif
   if (FIXED && !HIDES && !KEY_LENGTHS && AT_SEQ_K(at) % BLOCK_N == 0) return;
 #if WINDOWED
   if (key < at.begin_of(first_row + 15)) {
