@@ -103,6 +103,7 @@ for args, options, why in [
     (qkv(32), {"key_lengths": torch.tensor([20], dtype=torch.int32)}, "no variant was tuned with lengths of keys"),
     (qkv(32, dtype=torch.float64), {}, "float32, bfloat16 and float16"), (strided(32), {}, "was not tuned"),
     (tuple(t[0] for t in qkv(32)), {}, "(batch, heads, length, head_dim)"),
+    ((*qkv(32)[:2], qkv(32)[2][..., :32].contiguous()), {}, "V has another head dimension than Q and K"),
 ]:
     same = {"attn_mask": (torch.arange(32) < 20).expand(32, 32)} if "key_lengths" in options else options
     close(ours(*args, **options), sdpa(*args, **same))

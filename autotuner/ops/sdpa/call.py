@@ -34,6 +34,8 @@ def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> SdpaPr
     if len(inputs) != 3 or any(tensor.dim() != 4 for tensor in inputs):
         raise ValueError("expected three tensors Q, K and V of (batch, heads, length, head_dim)")
     q, k, v = inputs
+    if k.shape[:3] == v.shape[:3] and q.shape[3] == k.shape[3] != v.shape[3]:
+        raise ValueError(f"V has head dimension {v.shape[3]}, Q and K have {k.shape[3]}: no kernel serves that")
     if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise ValueError(f"Q {tuple(q.shape)}, K {tuple(k.shape)} and V {tuple(v.shape)} do not fit together")
     if q.shape[1] != k.shape[1] and not options.get("enable_gqa"):
@@ -99,6 +101,7 @@ CALL = OpCall(
         "K and V have fewer heads than Q: say enable_gqa=True",
         "key_lengths must be (batch,) of int32, dense",
         "no variant was tuned with lengths of keys",
+        "V has another head dimension than Q and K, which no kernel serves",
     ),
     strided=True,
     made_once=_mask,

@@ -24,7 +24,8 @@ enum { SDPA_DTYPE, SDPA_HEAD_DIM, SDPA_CAUSAL, SDPA_CORNER, SDPA_WITH_LENGTHS, S
 enum {
   SDPA_GROUPS_UNSAID = AT_OWN_REASON,
   SDPA_LENGTHS = AT_OWN_REASON - 1,   /* lengths of keys that are not as the op says */
-  SDPA_NO_LENGTHS = AT_OWN_REASON - 2 /* no variant was tuned with lengths of keys */
+  SDPA_NO_LENGTHS = AT_OWN_REASON - 2, /* no variant was tuned with lengths of keys */
+  SDPA_VALUES = AT_OWN_REASON - 3      /* V has another head dimension */
 };
 
 /* Where the tensors lie, by the names of sdpa.h; AT_STRIDES where no variant takes tensors like that. */
@@ -43,8 +44,9 @@ static inline int sdpa_problem(at_tensor *in, const double *said, at_problem *pr
     if (in[i].rank != 4) return AT_SHAPES;
   if (lengths && (lengths->dtype != AT_INT32 || lengths->rank != 1 || lengths->size[0] != q[0] || !at_is_dense(lengths)))
     return SDPA_LENGTHS;
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < 3; i++)
     if (k[i] != v[i]) return AT_SHAPES;
+  if (k[3] != v[3]) return q[3] == k[3] ? SDPA_VALUES : AT_SHAPES;
   if (q[0] != k[0] || q[3] != k[3]) return AT_SHAPES;
   if (q[1] != k[1] && !said[SDPA_SAID_ENABLE_GQA]) return SDPA_GROUPS_UNSAID;
   const int layout = sdpa_layout(in), causal = said[SDPA_SAID_IS_CAUSAL] != 0;
