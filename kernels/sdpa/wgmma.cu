@@ -2,8 +2,8 @@
 //
 // A block is a producer warpgroup (wgmma_producer.h), which copies Q, K and V to shared memory, and CONSUMERS warpgroups
 // (wgmma_consumer.h) of 64 query rows each. They share the tiles of K and V. A block works on one item of BLOCK_ROWS
-// rows after another (wgmma_schedule.h). Who waits for whom is a matter of transaction barriers: a buffer is full, a
-// buffer is free. The output goes back by bulk copies too, which leave out rows past the end.
+// rows after another (wgmma_schedule.h, wgmma_tickets.h). Who waits for whom is a matter of transaction barriers: a
+// buffer is full, a buffer is free. The output goes back by bulk copies too, which leave out rows past the end.
 // Views and groups of heads are a matter of the copies alone (wgmma_places.h).
 //
 // Parameters (all integers but SCHEDULE, Q_FROM, O_STAGING, SOFTMAX):
