@@ -10,9 +10,6 @@ from autotuner.race.blocks import without
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import BackendTiming
 
-FEW, CLEAR = 3, 1.5
-"""Samples of each after which a baseline that is so many times as fast as the next is pinned: on a busy machine each
-takes long, as it is taken again and again."""
 LONGEST = 160
 """Characters of what a baseline says, at most."""
 
@@ -32,9 +29,7 @@ def time_baselines(track: Track, baselines: Sequence[str], rounds: int) -> tuple
         except (RuntimeError, ArmError) as error:
             refused[name] = _first_line(error)
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
-    for count in range(rounds):
-        if count >= FEW and _is_clear([usual(samples[name]) for name in arms]):
-            break
+    for _ in range(rounds):
         for name, arm in list(arms.items()):
             try:
                 samples[name].append((arm(), arm.waited))
@@ -46,11 +41,6 @@ def time_baselines(track: Track, baselines: Sequence[str], rounds: int) -> tuple
         raise InfrastructureError(f"no baseline of this torch takes {track.problem}; {said}")
     timed = [BackendTiming(backend=name, problem=track.problem, median_us=1e6 * usual(samples[name])) for name in arms]
     return timed, refused
-
-
-def _is_clear(seconds: Sequence[float]) -> bool:
-    """Whether the fastest is beyond doubt: its time is taken anew in every block of every race."""
-    return len(seconds) < 2 or sorted(seconds)[1] > CLEAR * min(seconds)
 
 
 def _first_line(error: Exception) -> str:

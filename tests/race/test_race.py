@@ -6,7 +6,6 @@ import itertools
 import math
 import random
 import time
-from collections import Counter
 from collections.abc import Callable
 from statistics import median
 
@@ -15,7 +14,7 @@ import pytest
 from autotuner.race import rules
 from autotuner.race.arms import ArmError
 from autotuner.race.blocks import MOST_DISCARDED, Bounded, Throttled, take_clean
-from autotuner.race.calibrate import fastest, time_baselines
+from autotuner.race.calibrate import time_baselines
 from autotuner.race.heat import heat
 from autotuner.race.race import Incumbent, measure
 from autotuner.race.statistics import (
@@ -29,7 +28,7 @@ from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Heat, Measurement, Stop
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.fake_line import Deviations, FakeArm, FakeTrack
-from tests.helpers.racing import Sampler, fakes, race, raced, track
+from tests.helpers.racing import fakes, race, raced, track
 
 
 def exact(values: list[float]) -> Bounded:
@@ -424,23 +423,6 @@ def test_a_baseline_that_cannot_be_launched_is_left_out_with_its_words(monkeypat
     assert refused == {"flash": "CUDA error: invalid configuration argument", "efficient": "not at this size"}
     with pytest.raises(InfrastructureError, match="efficient: not at this size"):
         time_baselines(of, ["flash", "efficient"], rounds=3)
-
-
-def test_a_baseline_that_is_the_fastest_beyond_doubt_is_not_timed_for_long() -> None:
-    counts: Counter[str] = Counter()
-
-    def on(us: dict[str, float]) -> FakeTrack:
-        def baseline(name: str) -> Sampler:
-            return Sampler(lambda: counts.update([name]) or 1e-6 * us[name])
-
-        found = track()
-        found.baseline = baseline  # type: ignore[assignment,method-assign]
-        return found
-
-    assert fastest(time_baselines(on({"flash": 10.0, "math": 30.0}), ["flash", "math"], rounds=9)[0]) == "flash"
-    assert counts == {"flash": 3, "math": 3}
-    time_baselines(on({"flash": 10.0, "math": 11.0}), ["flash", "math"], rounds=9)
-    assert counts == {"flash": 12, "math": 12}
 
 
 class Failing:
