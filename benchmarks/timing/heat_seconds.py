@@ -35,6 +35,7 @@ from benchmarks.provenance import provenance
 STEPS = {
     "submit": "the last process ends, a new one is forked",
     "start": "the device is opened, the cage closed",
+    "reference": "references are drawn",
     "check": "the gate's quick cases",
     "G1.smoke": "the gate's quick cases",
     "G2.quick": "the gate's quick cases",
