@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from autotuner.cli import cache, devices, export, judge, serve, space, study, sweeps, tune
 from autotuner.cli.output import err
 from autotuner.values import program
-from autotuner.values.errors import AutotunerError, InputError, Stopped
+from autotuner.values.errors import AutotunerError, InputError, SourceError, Stopped
 from autotuner.values.files import FULL, why
 from autotuner.values.versions import version_of
 
@@ -127,6 +127,8 @@ def run() -> None:
         _refuse(error)
     except Stopped as error:
         _fail(str(error), INTERRUPTED)
+    except SourceError as error:
+        _fail(str(error), 2, folded=False)
     except InputError as error:
         _fail(str(error), 2)
     except AutotunerError as error:
@@ -182,7 +184,8 @@ def _stop_now(_signal: int, _frame: FrameType | None) -> None:
     os._exit(INTERRUPTED)
 
 
-def _fail(message: str, code: int) -> NoReturn:
+def _fail(message: str, code: int, folded: bool = True) -> NoReturn:
+    said = " ".join(message.split()) if folded else message
     with contextlib.suppress(OSError):  # standard error may be as full as standard output
-        err.print(f"autotuner: {' '.join(message.split())}", style="red" if err.is_terminal else None)
+        err.print(f"autotuner: {said}", style="red" if err.is_terminal else None)
     sys.exit(code)

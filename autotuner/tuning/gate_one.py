@@ -36,7 +36,7 @@ from autotuner.tuning.workbench import (
 )
 from autotuner.values import codes, config
 from autotuner.values.conditions import Conditions, fresh_seeds
-from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.values.errors import InfrastructureError, InputError, SourceError
 from autotuner.values.files import read_regular
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
@@ -300,5 +300,5 @@ def _built(
 ) -> Judgeable:
     made = build(family, variant, problems[0], toolchain)
     if not isinstance(made, Artifact):
-        raise InputError(f"{variant} cannot be built ({made.code}): {made.detail}")
+        raise SourceError(f"{variant} cannot be built ({made.code}): {made.detail}")
     return Judgeable(made, family, problems, chosen, toolchain)

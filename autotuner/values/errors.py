@@ -30,6 +30,10 @@ class InputError(AutotunerError):
     """Something the user can mend. The message is one line and says how."""
 
 
+class SourceError(InputError):
+    """What the user wrote does not compile. The message has the lines of the compiler."""
+
+
 class SpaceError(InputError):
     """A space file is unreadable, incomplete or contradicts itself."""
 

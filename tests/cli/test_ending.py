@@ -179,3 +179,16 @@ def test_where_nothing_wins_the_end_says_what_serves_and_what_was_tried(
     assert f"Nothing that was tried so far is faster than fake at {problem}; best.json has the fastest of it" in said
     assert "plain: 3 of 3 points judged, best 0.314x, 19 times its bound; left after 3 draws" in said
     assert f"More than 5.96x is not to be had at {problem}: fake took" in said
+
+
+def test_what_a_compiler_says_keeps_its_lines(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    (tmp_path / "space.toml").write_text(SPACE)
+    with (tmp_path / "mutants_numeric" / "mutants.cpp").open("a") as source:
+        source.write("int wrong = not_there;\n")
+    done = autotuner(tmp_path, "gate", "IMPL=mutant MUTANT=none", "--space", "space.toml")
+    assert done.returncode == 2
+    first, *rest = done.stderr.rstrip().splitlines()
+    assert first.endswith("was not declared in this scope")
+    assert any(line.strip().endswith("int wrong = not_there;") for line in rest)
+    assert rest[-1].strip(" |^~") == ""
