@@ -2,6 +2,7 @@
 
 AutotunerError
 ├── InputError            the user can mend it: the message says what is wrong and the remedy
+│   ├── SourceError       a kernel that does not compile: in the compiler's lines
 │   ├── SpaceError        a space file: names the file, the key and what was expected
 │   ├── KernelError       a kernel family's kernel.toml
 │   ├── ToolchainError    no compiler, or one that cannot do the job
