@@ -61,7 +61,6 @@ def test_a_sweep_ends_in_an_export_and_its_results_can_be_asked_for(tmp_path: Pa
     assert "G3.scale_w" in run(tmp_path, "gate", "0")
 
 
-@pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.slow
 @pytest.mark.timed
 def test_a_variant_is_timed_beside_the_compiled_baseline_in_the_cage() -> None:
