@@ -243,7 +243,9 @@ class Family(Model):
     def _check(self, where: str, implementation: Implementation) -> None:
         """Raises KernelError for what would otherwise show only when a variant is built."""
         if bool(implementation.source) == (implementation.python is not None):
-            raise KernelError(f"{where}: it needs a key source, the name of a file, or a key python, module:function")
+            raise KernelError(
+                f"{where}.source: expected the name of a file, or module:function as python; one of the two"
+            )
         for key, name in (("source", implementation.source or None), ("host", implementation.host)):
             if name is not None and not FILE_NAME.fullmatch(name):
                 raise KernelError(f"{where}.{key}: {show(name)} is no file name; a source lies in the family's folder")

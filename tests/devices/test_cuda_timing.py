@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotuner.devices.cuda import audit, device, timing
+from autotuner.devices.cuda import audit, device, guarded_memory, timing
 from autotuner.devices.cuda.device import CudaTrack
 from autotuner.devices.cuda.timing import BaselineArm, EventArm, InputSets, VariantArm
 from autotuner.forge.loaded_variant import LoadedVariant
@@ -56,8 +56,9 @@ def without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "current_stream", Stream)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     for module in (timing, audit):
-        monkeypatch.setattr(module, "elapsed", lambda work: (work(), 1e-3)[1])
+        monkeypatch.setattr(module, "elapsed", lambda work, behind=False: (work(), 1e-3)[1])
     monkeypatch.setattr(timing, "make_arm", EventArm)
+    monkeypatch.setattr(guarded_memory, "between_nothing", lambda size: torch.zeros(size, dtype=torch.uint8))
     monkeypatch.setattr(timing, "device_bytes", lambda device: 1 << 30)
 
 

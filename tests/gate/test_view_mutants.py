@@ -79,7 +79,7 @@ def test_a_mutant_of_views_for_cuda_is_seen_by_a_quick_case(view: View) -> None:
             return True
         return any(judge(*pair).failed_rule for pair in zip(found, right.outputs, strict=True))
 
-    if view.codes == ("G3.far",):
+    if "G3.far" in view.codes:
         case = Matrix(like).case((2, 2, 9, 21))
         given, problem = truth(case, SEEDS[0]).inputs, cast(SdpaProblem, case.problem)
         places = [None, *((number, dim) for number in range(4) for dim in range(3))]
@@ -89,5 +89,7 @@ def test_a_mutant_of_views_for_cuda_is_seen_by_a_quick_case(view: View) -> None:
     quick = Matrix(like).quick()
     if view.name == "counter_not_restored":  # only the second launch shows it
         pytest.skip("one launch does not show it")
+    if view.codes[0].startswith("G5"):
+        pytest.skip("the whole matrix shows it")
     seen = (wrong(cast(SdpaProblem, case.problem), case.distribution) for case in reversed(quick))
     assert any(seen) == (view.codes != ("pass",))

@@ -214,7 +214,7 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
             self.family = Family.find("sdpa")
 
         @property
-        def unread(self) -> list[str]:
+        def remarks(self) -> list[str]:
             return []
 
         def executor(self) -> InlineExecutor:

@@ -18,7 +18,7 @@ from autotuner.views.table import Column, Table, trial_column
 from autotuner.views.words import KINDS, kind, micros, point, ratio
 
 QUANTITIES: Mapping[str, str] = {
-    "speedup": f"speedup over the baseline, {UNCONFIRMED}",
+    "speedup": f"speedup, {UNCONFIRMED}",
     "us": "microseconds of one forward",
     "number": "trial",
     "minutes": "minutes since the first trial",

@@ -46,7 +46,7 @@ static inline int sdpa_problem(at_tensor *in, const double *said, at_problem *pr
     return SDPA_LENGTHS;
   for (int i = 0; i < 3; i++)
     if (k[i] != v[i]) return AT_SHAPES;
-  if (k[3] != v[3]) return q[3] == k[3] ? SDPA_VALUES : AT_SHAPES;
+  if (k[3] != v[3]) return q[3] == k[3] ? (int)SDPA_VALUES : (int)AT_SHAPES;
   if (q[0] != k[0] || q[3] != k[3]) return AT_SHAPES;
   if (q[1] != k[1] && !said[SDPA_SAID_ENABLE_GQA]) return SDPA_GROUPS_UNSAID;
   const int layout = sdpa_layout(in), causal = said[SDPA_SAID_IS_CAUSAL] != 0;
