@@ -80,7 +80,7 @@ def _prepared(
                     for output, each in zip(outputs, found if isinstance(found, tuple) else (found,), strict=True):
                         output.copy_(each)
                     return 0
-        except Exception as error:
+        except Exception as error:  # whatever the function raises is its fault
             said = " ".join(f"{type(error).__name__}: {error}".split())
             wrong = f"the function raised {said[:300]}"
         status.raised[:] = [wrong]

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from autotuner.values.errors import KernelError
 
@@ -78,8 +78,8 @@ def function(python: str, place: str) -> Callable[..., Any]:
         sys.path.insert(0, place)
     try:
         found = getattr(importlib.import_module(module), name)
-    except Exception as error:
+    except Exception as error:  # whatever a module of the user's raises as it is imported
         raise KernelError(f"{python} cannot be imported from {place}: {type(error).__name__}: {error}") from None
     if not callable(found):
         raise KernelError(f"{python} is no function but {type(found).__name__}")
-    return found  # type: ignore[no-any-return]
+    return cast("Callable[..., Any]", found)

@@ -17,8 +17,8 @@ from autotuner.values.outcome import Artifact, Heat, Say
 from autotuner.values.verdict import Fault
 
 LOADS = 4
-"""A short forward takes up to 1 % more or less as its tensors and its graph lie, from load to load of a process about
-as from process to process, at a tenth of the time."""
+"""A short forward takes more or less time as its tensors and its graph lie: from load to load of a process as from
+process to process, and a load is made in a fraction of the time (benchmarks/timing/heat_seconds)."""
 LOAD_S = 0.25
 """Where the blocks of one load take longer, it has the rest of them too."""
 

@@ -15,6 +15,7 @@ from autotuner.spaces.problem_files import parsed_problem
 from autotuner.tuning.workbench import default_space, load_space
 from autotuner.values import config
 from autotuner.values.errors import InputError
+from autotuner.values.files import write_atomically
 from autotuner.values.problem import ITEM_BYTES, Problem
 from autotuner.values.validation import no_such
 from autotuner.values.variant import Value, digest_of
@@ -55,16 +56,9 @@ def space_of(
     folder = config.cache_dir().absolute() / "functions" / digest_of([text, op])[:16]
     (folder / name).mkdir(parents=True, exist_ok=True)
     written = folder / f"{name}.toml"
-    _write(folder / name / "kernel.toml", text)
-    _write(written, "\n".join([*space, ""]))
+    write_atomically(folder / name / "kernel.toml", text)
+    write_atomically(written, "\n".join([*space, ""]))
     return written
-
-
-def _write(path: Path, text: str) -> None:
-    """As a whole, also where several processes write the same."""
-    beside = path.with_name(f".{path.name}-{id(text)}")
-    beside.write_text(text)
-    beside.replace(path)
 
 
 def _table(problem: Problem) -> str:

@@ -66,7 +66,7 @@ def test_there_are_enough_and_each_is_in_the_source() -> None:
 @pytest.mark.skipif(cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and g++")
 @pytest.mark.slow
 @pytest.mark.sampled(3, "emulated_views")
-@pytest.mark.parametrize("view", VIEWS, ids=str)
+@pytest.mark.parametrize("view", [view for view in VIEWS if not view.codes[0].startswith("G5")], ids=str)
 def test_a_mutant_of_views_for_cuda_is_seen_by_a_quick_case(view: View) -> None:
     source, like = MUTANTS / "views" / "views.cu", conditions(view, "cuda").problems[0]
 
@@ -89,7 +89,5 @@ def test_a_mutant_of_views_for_cuda_is_seen_by_a_quick_case(view: View) -> None:
     quick = Matrix(like).quick()
     if view.name == "counter_not_restored":  # only the second launch shows it
         pytest.skip("one launch does not show it")
-    if view.codes[0].startswith("G5"):
-        pytest.skip("the whole matrix shows it")
     seen = (wrong(cast(SdpaProblem, case.problem), case.distribution) for case in reversed(quick))
     assert any(seen) == (view.codes != ("pass",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from collections.abc import Sequence
@@ -43,6 +44,11 @@ class CallsPython(CpuToolchain):
     """Of functions of Python on CUDA tensors: what calls them runs on the CPU."""
 
     torch_device = "cuda"
+
+
+@functools.cache
+def _calls_python() -> Toolchain:
+    return CallsPython.discover()
 
 
 class CudaToolchain(Toolchain):
@@ -87,7 +93,7 @@ class CudaToolchain(Toolchain):
         )
 
     def of(self, python: bool) -> Toolchain:
-        return CallsPython.discover() if python else self
+        return _calls_python() if python else self
 
     @property
     def flags(self) -> tuple[str, ...]:
