@@ -1,13 +1,14 @@
 """Tunes problems as a user does, by `autotuner tune` from an empty store, and keeps what the finals confirmed.
 
-    python -m benchmarks.tuned SET [--problems TEXT] [--trials N] [--finals-minutes M] [--json FILE] [--missing]
-        [--warm]
+    python -m benchmarks.tuned SET [--problems TEXT] [--trials N] [--finals-minutes M] [--minutes M] [--seed N]
+        [--json FILE] [--missing] [--warm]
 
 SET is a name of SETS. Each of its problems (with --problems, those that contain the text) is swept and goes through the
 finals. A row has the confirmed ratio with its interval, the search's own estimate, microseconds of both sides, the
 share of the device's ceilings, and how far apart the slowest and the fastest right variant are. Rows that the file
-holds of other problems and of other devices stay; with --missing a problem that has a row of this device is left out.
-Without --warm no study knows of another one. Needs a device that nothing else uses.
+holds of other problems, devices and seeds stay; with --missing a problem that has a row of this device is left out.
+Without --warm no study knows of another one. With --minutes the whole command has so long, and one store and one cache
+of builds are new for each problem. Needs a device that nothing else uses.
 """
 
 from __future__ import annotations
@@ -40,8 +41,19 @@ class Set(NamedTuple):
 
     op: str
     space: str
+    """Empty: the device's default, as one who names no space has it."""
     problems: tuple[str, ...]
 
+
+TOKENS = 16384
+"""Of all sequences of a problem of the grid that FlashAttention 3's authors publish; 2,048 = heads * head_dim there."""
+PEERS = tuple(
+    f"({TOKENS // length},{2048 // dim},{length},{dim}) bfloat16 {mask}"
+    for dim in (128, 64, 256)
+    for length in (512, 1024, 2048, 4096, 8192, 16384)
+    for mask in ("full", "causal")
+) + tuple(f"(4,48,{length},128) bfloat16 {mask}" for length in (1024, 2048, 4096, 8192) for mask in ("full", "causal"))
+"""That grid, and that of tritonbench."""
 
 LARGE = tuple(
     f"({sizes}) float16 {mask}"
@@ -71,6 +83,21 @@ SETS = {
             for mask in ("full", "causal")
         ),
     ),
+    "one_line": Set(
+        "sdpa",
+        "",
+        (
+            "(1,32,2048,128) float16 full",
+            "(1,32,2048,128) float16 causal",
+            "(2,24:6,1500,128) bfloat16 causal bshd",
+            "(1,32:8,1x4096,128) float16 full",
+            "(4,32:8,16x4096,128) float16 full",
+            "(4,48,2048,128) bfloat16 full",
+            "(3,5,333,64) bfloat16 causal",
+            "(1,8,512,64) float16 full",
+        ),
+    ),
+    "peers": Set("sdpa", "", PEERS),
     "rmsnorm": Set(
         "rmsnorm",
         "rmsnorm_cuda",
@@ -87,11 +114,21 @@ def tuned(wanted: Set, text: str, store: Path, options: argparse.Namespace) -> R
     """One problem's figures."""
     problem, space = OPS[wanted.op].problem.parse(text), wanted.space
     out = store.with_name("best.json")
-    words = ["tune", space, "--problem", text, "--trials", str(options.trials), "--store", f"sqlite:///{store}"]
-    words += ["--finals-minutes", str(options.finals_minutes), "--out", str(out)] + ([] if options.warm else ["--cold"])
+    words = ["tune", *([space] if space else []), "--problem", text, "--trials", str(options.trials)]
+    words += ["--seed", str(options.seed), "--store", f"sqlite:///{store}", "--out", str(out)]
+    words += [] if options.warm else ["--cold"]
+    environment = dict(os.environ)
+    if options.minutes is None:
+        words += ["--finals-minutes", str(options.finals_minutes)]
+    else:
+        words += ["--minutes", str(options.minutes)]
+        environment["AUTOTUNER_CACHE"] = str(store.with_suffix(".cache"))
     started = time.monotonic()
-    done = subprocess.run([sys.executable, "-m", "autotuner", *words], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "autotuner", *words], capture_output=True, text=True, env=environment, check=False
+    )
     row: Row = {"problem": str(problem), "space": space, "trials": options.trials, "exit_code": done.returncode}
+    row |= {"seed": options.seed, "minutes": options.minutes}
     row["seconds"] = round(time.monotonic() - started, 1)
     if done.returncode or not out.exists():
         return {**row, "error": (done.stderr.strip().splitlines() or ["nothing"])[-1]}
@@ -150,9 +187,9 @@ def keep(rows: list[Row], path: Path) -> None:
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
-def _of(row: Row) -> tuple[str, str | None]:
-    """The problem and the device of a row."""
-    return row["problem"], row.get("device")
+def _of(row: Row) -> tuple[str, str | None, int]:
+    """The problem, the device and the seed of a row."""
+    return row["problem"], row.get("device"), row.get("seed", 0)
 
 
 def rows_of(path: Path | None, device: str) -> set[str]:
@@ -181,6 +218,8 @@ def main() -> int:
     parser.add_argument("--problems", default="", metavar="TEXT")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--finals-minutes", type=float, default=2)
+    parser.add_argument("--minutes", type=float, help="of each problem's whole command, instead")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--missing", action="store_true", help="leave out what the file has of this device")
     parser.add_argument("--warm", action="store_true", help="later studies know what earlier ones found")
     parser.add_argument("--json", type=Path)
