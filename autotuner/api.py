@@ -228,7 +228,8 @@ def tune(
         wanted: str | Path = _space_of(subject, several, space, op)
     else:
         ops = {each.op for each in several if isinstance(each, Problem)}
-        wanted = space or workbench.default_space(ops.pop() if ops else None)
+        texts = [str(each) for each in several]
+        wanted = space or workbench.default_space(texts, ops.pop() if ops else None)
     files = workbench.load_spaces(str(wanted), threads, [str(each) for each in several], file)
     requests = [
         queue.request_for(

@@ -146,7 +146,7 @@ def wanted_sweep(
         patience_minutes=0.0 if calm else patience,
         quiet_within_minutes=0.0 if calm else quiet,
     )
-    return Wanted((space or workbench.default_space(), threads, problem or [], problems), said)
+    return Wanted((space or workbench.default_space(problem or ()), threads, problem or [], problems), said)
 
 
 def takes(shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

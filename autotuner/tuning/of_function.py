@@ -41,7 +41,7 @@ def space_of(
     _require_parameters(function, values)
     for problem in asked:
         _require_options(function, problem)
-    name, backend = function.__name__, load_space(default_space(op)).backend
+    name, backend = function.__name__, load_space(default_space(op=op)).backend
     python = f"{module}:{name}"
     family = [
         f"family = {json.dumps(name)}\nabi = {ABI_VERSION}\nop = {json.dumps(op)}\n\n[{backend}.{name}]",

@@ -21,7 +21,7 @@ from autotuner.forge.build_inputs import built_from, files_of
 from autotuner.forge.family import Family, find_limits
 from autotuner.forge.toolchain import Toolchain
 from autotuner.forge.unread import unread
-from autotuner.ops import OPS
+from autotuner.ops import DEFAULT_OP, OPS, Op
 from autotuner.run import cage
 from autotuner.run.cage import CageParts
 from autotuner.run.executor import Beat, Executor
@@ -81,16 +81,28 @@ def find_space_file(name: str) -> Path:
     raise SpaceError(f"{no_such('space', name, known)}, or give a .toml file")
 
 
-def default_space(op: str | None = None) -> str:
-    """The space to tune on this machine: of that op, or of the first one that has a space for the best kind of device
-    that can be used."""
-    kinds = sorted(DEVICES.values(), key=lambda kind: -kind.preference)
-    ops = [each for each in OPS.values() if op in (None, each.name)]
-    for kind in kinds:
-        spaces = [each.default_spaces[kind.name] for each in ops if kind.name in each.default_spaces]
-        if spaces and kind.missing() is None:
-            return spaces[0]
-    raise InputError("nothing can be tuned here: no op has a space for a device of this machine")
+def default_space(problems: Sequence[str] = (), op: str | None = None) -> str:
+    """The space to tune on the best kind of device here: of that op, else of the op that writes the first of these
+    problems as it stands, else of the usual op. Raises InputError where there is none."""
+    writers = (each.name for text in problems[:1] for each in OPS.values() if _writes(each, text))
+    named = op or next(writers, DEFAULT_OP)
+    why: list[str] = []
+    for kind in sorted(DEVICES.values(), key=lambda kind: -kind.preference):
+        space = OPS[named].default_spaces.get(kind.name)
+        missing = kind.missing() if space is not None else None
+        if space is not None and missing is None:
+            return space
+        why += [f"for {kind.name}: {missing}"] if missing else []
+    raise InputError(f"the op {named} cannot be tuned here: {'; '.join(why) or 'no space is shipped for it'}")
+
+
+def _writes(op: Op, text: str) -> bool:
+    """Whether the text is a problem of the op."""
+    try:
+        op.problem.parse(text)
+    except (ValueError, InputError):
+        return False
+    return True
 
 
 def load_space(

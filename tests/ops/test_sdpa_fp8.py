@@ -35,7 +35,7 @@ def test_what_is_not_served_is_refused_by_name(typed: str, said: str) -> None:
 
 
 def test_attention_in_16_bits_says_who_takes_fp8() -> None:
-    said = "float8_e4m3fn is not supported: the op sdpa_fp8 takes it, on GPUs of sm_90"
+    said = "float8_e4m3fn is not supported: the op sdpa_fp8 takes it, with the output's dtype"
     with pytest.raises(ValueError, match=said):
         SdpaProblem.parse("(1,32:8,8192,128) float8_e4m3fn")
     fields = {"batch": 1, "heads": 2, "seq_q": 3, "seq_k": 4, "head_dim": 128}

@@ -46,7 +46,7 @@ OP = Op(
     usual=_usual,
     words=WORDS,
     abi=lambda: config.kernels_dir() / "rmsnorm" / "abi",
-    default_spaces={},
+    default_spaces={"cpu": "rmsnorm_cpu", "cuda": "rmsnorm_cuda"},
     call=CALL,
     preload={"cuda": ("autotuner.ops.compiler",)},  # for a CPU what it makes is a library that needs no compiler
 )

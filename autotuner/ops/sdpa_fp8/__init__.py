@@ -67,5 +67,5 @@ OP = Op(
     usual=_usual,
     words=WORDS,
     abi=lambda: config.kernels_dir() / "sdpa_fp8" / "abi",
-    default_spaces={},
+    default_spaces={"cuda": "sdpa_fp8_cuda"},
 )
