@@ -30,7 +30,7 @@ def attacks(document: dict[str, Any]) -> str:
     named = [each["name"] for each in rows if each["paid"] or each["export"]]
     through = f" What got through: {', '.join(f'`{name}`' for name in named)}." if named else ""
     said = f"The last row has the upper ends of exact 95 % intervals.{disturbed}{through}"
-    more = len(document["commands"]) - 1
+    more = max(0, len(document.get("commands", ())) - 1)
     parts = f" And by {more} more, which the file names, on the same machine." if more else ""
     return f"{table(head, lines)}\n\n{said} {made_by(document)}{parts}"
 

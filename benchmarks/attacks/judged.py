@@ -4,9 +4,9 @@
 
 Attacks of a group stand in one space beside an honest variant: `autotuner tune` judges them all, `finals` each that may
 be the fastest, alone beside the baseline; then come `export`, and `gate` for each whose race was not given up. NAME is
-an attack or a group; with --only, or where the time of a group is over, the rows of others in OUT.json stay. Shares
-have exact 95 % intervals (Clopper and Pearson). An attack that a disturbed machine kept from its verdict has no
-latency, and counts as not judged.
+an attack, a group, or GROUP/ATTACK; with --only, or where the time of a group is over, the rows of others in OUT.json
+stay. Shares have exact 95 % intervals (Clopper and Pearson). An attack that a disturbed machine kept from its verdict
+has no latency, and counts as not judged.
 """
 
 from __future__ import annotations
@@ -180,10 +180,15 @@ def wanted(device: Backend, only: Sequence[str]) -> list[Group]:
     """The groups, with the attacks that are asked for by name."""
     found = []
     for group in groups(device):
-        attacks = tuple(each for each in group.attacks if not only or group.name in only or each.name in only)
+        attacks = tuple(
+            each
+            for each in group.attacks
+            if not only or {group.name, each.name, f"{group.name}/{each.name}"}.intersection(only)
+        )
         if attacks:
             found.append(group._replace(attacks=attacks))
-    names = [name for group in found for name in (group.name, *(each.name for each in group.attacks))]
+    pairs = [(group.name, each.name) for group in found for each in group.attacks]
+    names = {text for group, name in pairs for text in (group, name, f"{group}/{name}")}
     holds.measured(names, "attack", only)
     return found
 
@@ -215,13 +220,25 @@ def main() -> None:
                     )
                 print(f"{group.name} {each['name']}: {each['verdict']} {each['code']}: {', '.join(gains)}", flush=True)
             print(f"{group.name}: {time.monotonic() - started:.0f} s", flush=True)
-    found = shares(list(rows.values()))
-    for gain, share in found.items():
+    whole = document(list(rows.values()), options.device, commands)
+    for gain, share in whole["shares"].items():
         print(f"{gain}: {share['count']} of {share['of']}, {share['low']:.1%} to {share['high']:.1%}")
     if options.hold:
-        got = [f"{each['name']} got {gain}" for each in rows.values() for gain in GAINS[1:] if each[gain]]
-        few = [] if found["latency"]["of"] >= LEAST else [f"fewer than {LEAST} attacks were judged"]
-        holds.require(got + few)
+        holds.require(unmet(whole))
+
+
+def merged(documents: Sequence[Row]) -> Row:
+    """One document of several; the last row of an attack counts."""
+    rows = {(each["group"], each["name"]): each for document in documents for each in document["rows"]}
+    about = {name: said for name, said in documents[-1].items() if name != "commands"}
+    return {**about, **summed(list(rows.values()))}
+
+
+def unmet(document: Row) -> list[str]:
+    """What does not hold of it."""
+    got = [f"{each['name']} got {gain}" for each in document["rows"] for gain in GAINS[1:] if each[gain]]
+    enough = document["shares"]["latency"]["of"] >= LEAST
+    return got + ([] if enough else [f"fewer than {LEAST} attacks were judged"])
 
 
 def document(rows: list[Row], kind: str, commands: list[str]) -> Row:
@@ -233,10 +250,14 @@ def document(rows: list[Row], kind: str, commands: list[str]) -> Row:
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device.name,
         "environment": device.environment,
-        "shares": shares(rows),
-        "endings": Counter(each["code"] or each["verdict"] for each in rows if each["judged"]),
-        "rows": rows,
+        **summed(rows),
     }
+
+
+def summed(rows: list[Row]) -> Row:
+    """The rows, and what they come to."""
+    endings = Counter(each["code"] or each["verdict"] for each in rows if each["judged"])
+    return {"shares": shares(rows), "endings": endings, "rows": rows}
 
 
 def share_interval(count: int, of: int, level: float = 0.95) -> tuple[float, float]:

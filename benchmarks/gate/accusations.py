@@ -18,6 +18,7 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,15 +105,30 @@ def main() -> None:
     for place, space in enumerate(spaces):
         rows += judged(space, options.kind, (wanted - len(rows)) // (len(spaces) - place), draw)
     holds.measured([each["variant"] for each in rows], "honest variant")
-    accused = [each for each in rows if each["accused"]]
-    verdicts = Counter(each["verdict"] for each in rows)
-    print(f"{len(rows)} honest variants, {len(accused)} accused; {', '.join(f'{n} {v}' for v, n in verdicts.items())}")
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    document = {"command": command_line(), "when": when, **summed(rows)}
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in document["verdicts"].items())
+    print(f"{len(rows)} honest variants, {len(document['accused'])} accused; {verdicts}")
     if options.json:
-        when = datetime.now(UTC).isoformat(timespec="seconds")
-        document = {"command": command_line(), "when": when, "verdicts": verdicts, "accused": accused, "rows": rows}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     if options.hold:
-        holds.require([f"{each['variant']}: {each['verdict']} {each['code']} {each['detail']}" for each in accused])
+        holds.require(unmet(document))
+
+
+def summed(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The rows, and what they come to."""
+    accused = [each for each in rows if each["accused"]]
+    return {"verdicts": Counter(each["verdict"] for each in rows), "accused": accused, "rows": rows}
+
+
+def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One document of several."""
+    return {**documents[-1], **summed([row for document in documents for row in document["rows"]])}
+
+
+def unmet(document: dict[str, Any]) -> list[str]:
+    """What does not hold of it."""
+    return [f"{each['variant']}: {each['verdict']} {each['code']} {each['detail']}" for each in document["accused"]]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What a busy machine costs an answer: the same command on a quiet machine, and beside as many busy loops as CPUs.
 
-    python -m benchmarks.timing.busy [--problem "(1,4,128,64) float32 full"] [--runs 20] [--minutes 3]
-        [--json PATH] [--hold]
+    python -m benchmarks.timing.busy [--problem "(1,4,128,64) float32 full"] [--runs 20] [--seed N]
+        [--minutes 3] [--json PATH] [--hold]
 
 Each run is `autotuner tune --problem P --minutes M --cold` in a store of its own, with another seed. The truth of each
 winner is measured at the end, on the quiet machine: its ratio to the baseline in three fresh processes. Nothing else
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,8 @@ from benchmarks import holds
 from benchmarks.provenance import command_line
 from benchmarks.timing.disturbance import disturbed
 
+Document = dict[str, Any]
+RUNS = 20
 COVERED, MISSED, WINNERS = 17 / 20, 2 / 20, 8 / 20
 """Shares of the runs: that must cover, that may miss, and of the busy ones that must have a winner."""
 MISS, LATE_S = 0.05, 15.0
@@ -123,20 +126,29 @@ def summed(runs: list[Run]) -> dict[str, Any]:
     }
 
 
-def unmet(runs: list[Run], minutes: float) -> list[str]:
-    """What does not hold."""
+def merged(documents: Sequence[Document]) -> Document:
+    """One document of several."""
+    return {**documents[-1], **of_runs([run for document in documents for run in document["runs"]])}
+
+
+def of_runs(rows: list[Document]) -> Document:
+    """The runs, and what those of each kind come to."""
+    runs = [Run(**{**row, "speedup": row["speedup"] and Speedup.model_validate(row["speedup"])}) for row in rows]
+    kinds = {name: [run for run in runs if run.is_busy == (name == "busy")] for name in ("quiet", "busy")}
+    return {**{name: summed(some) for name, some in kinds.items() if some}, "runs": rows}
+
+
+def unmet(document: Document) -> list[str]:
+    """What does not hold of it."""
     said = []
-    for name, some in (
-        ("quiet", [run for run in runs if not run.is_busy]),
-        ("busy", [run for run in runs if run.is_busy]),
-    ):
-        found = summed(some)
+    for name in ("quiet", "busy"):
+        found = document[name]
         if found["covered"] < COVERED * found["winners"]:
             said.append(f"{name}: {found['covered']} of {found['winners']} intervals have the truth")
         if found["crowns_missed"] > MISSED * found["runs"]:
             said.append(f"{name}: {found['crowns_missed']} crowns miss it by more than {MISS:.0%}")
-        if found["seconds"][1] > 60 * minutes + LATE_S:
-            said.append(f"{name}: a run of {minutes:g} minutes took {found['seconds'][1]:.0f} s")
+        if found["seconds"][1] > 60 * document["minutes"] + LATE_S:
+            said.append(f"{name}: a run of {document['minutes']:g} minutes took {found['seconds'][1]:.0f} s")
         if found["winners"] < (1.0 if name == "quiet" else WINNERS) * found["runs"]:
             said.append(f"{name}: {found['winners']} of {found['runs']} have a winner")
     return said
@@ -145,7 +157,8 @@ def unmet(runs: list[Run], minutes: float) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--problem", default="(1,4,128,64) float32 full", help="of attention, on the CPU")
-    parser.add_argument("--runs", type=int, default=20, help="of each kind")
+    parser.add_argument("--runs", type=int, default=RUNS, help="of each kind")
+    parser.add_argument("--seed", type=int, default=0, help="of the first run of each kind")
     parser.add_argument("--minutes", type=float, default=3.0, help="of each run")
     parser.add_argument("--json", type=Path, metavar="PATH")
     holds.add_option(parser)
@@ -155,24 +168,22 @@ def main() -> None:
         for place in range(2 * options.runs):
             here = Path(folder) / str(place)
             here.mkdir()
-            runs.append(tuned(options.problem, options.minutes, place // 2, place % 2 == 1, here))
+            runs.append(tuned(options.problem, options.minutes, options.seed + place // 2, place % 2 == 1, here))
             print(json.dumps(runs[-1]._asdict(), default=vars), flush=True)
         runs = [with_truth(run, Path(folder) / str(place)) for place, run in enumerate(runs)]
-    quiet, busy = ([run for run in runs if run.is_busy == each] for each in (False, True))
+    rows = [run._asdict() | {"speedup": run.speedup and run.speedup.model_dump(mode="json")} for run in runs]
     document = {
         "command": command_line(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "problem": options.problem,
         "minutes": options.minutes,
-        "quiet": summed(quiet),
-        "busy": summed(busy),
-        "runs": [run._asdict() | {"speedup": run.speedup and run.speedup.model_dump(mode="json")} for run in runs],
+        **of_runs(rows),
     }
     print(json.dumps({name: document[name] for name in ("quiet", "busy")}, indent=1))
     if options.json is not None:
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     if options.hold:
-        holds.require(unmet(runs, options.minutes))
+        holds.require(unmet(document))
 
 
 if __name__ == "__main__":
