@@ -1,7 +1,5 @@
 """Fixtures that every test may use, and what of the tests a run takes."""
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

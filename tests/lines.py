@@ -3,8 +3,6 @@
 python -m tests.lines
 """
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from pathlib import Path

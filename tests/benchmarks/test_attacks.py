@@ -1,7 +1,5 @@
 """The benchmark of attacks: what there is to judge."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.attacks import judged

@@ -1,7 +1,5 @@
 """Programs whose exit code says that something holds, where they have measured nothing of it."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Landscapes (benchmarks/search/landscapes.py): how one is measured, what is kept, and the floors under the search."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The programs of benchmarks/ start: each that has options says what they are."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each command is called in this process, in a folder with a small store and space files with one mistake each.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """The command line as a user meets it: real runs, one-line errors, exit codes, JSON."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

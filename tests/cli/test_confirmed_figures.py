@@ -1,7 +1,5 @@
 """Every command quotes what finals confirmed once there is something, and what is believed is corrected by it."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

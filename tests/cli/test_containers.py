@@ -1,7 +1,5 @@
 """Surroundings that containers and clusters give: no home, mounts that nothing is run from, stores on shared disks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`autotuner doctor`: its table of parameters, and what it says of the cage."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

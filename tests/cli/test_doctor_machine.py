@@ -1,7 +1,5 @@
 """`autotuner doctor` without a space: what a bug report needs, with a remedy for what is wrong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

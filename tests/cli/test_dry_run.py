@@ -1,7 +1,5 @@
 """`tune --dry-run`: what tuning promises, of one problem and of a model, without a sweep."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

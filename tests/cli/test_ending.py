@@ -1,7 +1,5 @@
 """How the program ends when its output, its arguments or its patience do: signals, closed and full streams, markup."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,8 +1,6 @@
 """Whatever a command is given, it ends with exit code 0, 1 or 2 and a line. A hundred cases; `make proof PART=hostile`
 has many more."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the command line says is in messages.txt, word for word; its help is in docs/reference/commands.md."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

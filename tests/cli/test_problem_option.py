@@ -1,7 +1,5 @@
 """My shape from the command line: the op's form for a problem, in `tune`, `space show` and in what is refused."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """From a file of recorded problems to an export that a program loads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Commands on sweeps that need no worker: asked for, listed, changed; and what a person may get wrong."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from datetime import datetime

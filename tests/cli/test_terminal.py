@@ -1,7 +1,5 @@
 """A sweep on a real terminal of 80 columns: what is drawn, and Ctrl-C."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

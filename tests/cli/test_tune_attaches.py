@@ -1,7 +1,5 @@
 """`autotuner tune` where a worker serves the device: it asks for its sweep before all others, and shows it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The backends here are asked by their variant: IMPL says what happens to the job.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

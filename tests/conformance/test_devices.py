@@ -7,8 +7,6 @@ ones; of those that cheat the clock, and of the right implementations, some in e
 systemic mutant is judged in one setting, and of the other tables a part: `make proof PART=gate` judges all.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing

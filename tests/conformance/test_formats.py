@@ -1,8 +1,6 @@
 """What every export format must do, ours and one of another package, by the command: what cannot be written is refused
 in one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

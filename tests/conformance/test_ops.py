@@ -1,8 +1,6 @@
 """What every op must do, ours and one of another package: words that can be typed again, tensors that lie as they are
 said to, baselines and emulation that agree with the reference, and an exact symmetry."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

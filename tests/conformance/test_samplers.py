@@ -1,8 +1,6 @@
 """Every sampler, ours and one of another package, proposes valid points only, none twice, and the same
 ones after a stop; ours find the best ones."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import math

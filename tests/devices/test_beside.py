@@ -1,7 +1,5 @@
 """What a baseline is given beside its inputs, such as a mask: made outside the clock, and always that of the inputs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """What the CPU here can do at most, measured."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Which clocks and throttle reasons make a block void; and a machine without NVML."""
 
-from __future__ import annotations
-
 import pytest
 
 from autotuner.devices.cuda.nvml import held_down

@@ -1,8 +1,6 @@
 """Compilers are tried before the first variant: what they refuse then is no variant's fault, and is told with the
 remedy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

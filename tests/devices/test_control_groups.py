@@ -1,7 +1,5 @@
 """What a container's limits leave of a machine is read from its control groups."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The audit of long forwards on the CPU, each of which is one sample, of variants that are functions here."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any, cast

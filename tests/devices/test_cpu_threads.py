@@ -1,7 +1,5 @@
 """Where the threads of a launch may run, and what the gate changes there from launch to launch."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

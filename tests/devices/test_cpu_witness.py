@@ -1,7 +1,5 @@
 """The witness of a sample on the CPU: other threads, and another clock."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from hashlib import pbkdf2_hmac

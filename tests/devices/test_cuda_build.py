@@ -1,7 +1,5 @@
 """CUDA builds without a device: identity, program hash, limits and resources, with the real nvcc."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

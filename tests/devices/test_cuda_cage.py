@@ -1,7 +1,5 @@
 """The cage on CUDA: a process that has a context computes on, and cannot reach the store, the network or the driver."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The CUDA backend on a real GPU: right variants pass the gate, and numbers are sane (mutants: test_gate_cuda.py)."""
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who is told to work on behind the stream of the samples. A thread that burns stands for a kernel on another one."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

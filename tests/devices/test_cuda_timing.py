@@ -1,7 +1,5 @@
 """What the timing on CUDA does with tensors, on tensors of the CPU: streams and events are stood in for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast

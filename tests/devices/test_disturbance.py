@@ -1,7 +1,5 @@
 """Who uses a device is named, for a run that waits for it to be calm."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

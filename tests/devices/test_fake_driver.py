@@ -1,7 +1,5 @@
 """What a CUDA driver says that this machine has not: a part of a GPU (MIG), and a driver that shows no device."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

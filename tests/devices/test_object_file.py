@@ -1,7 +1,5 @@
 """The program hash tells programs apart, and only programs."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

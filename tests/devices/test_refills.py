@@ -1,7 +1,5 @@
 """What an audit writes between two forwards, and how much memory that takes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Code of one library among the functions of another."""
 
-from __future__ import annotations
-
 import _struct
 import ctypes
 from pathlib import Path

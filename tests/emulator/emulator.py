@@ -1,7 +1,5 @@
 """Runs a CUDA variant on the CPU: its logic without a GPU (README.md beside this file)."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """A point of each CUDA implementation of attention that the emulator runs, small in every way."""
 
-from __future__ import annotations
-
 Point = dict[str, int | str]
 
 SCALAR: Point = {

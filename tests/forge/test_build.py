@@ -1,7 +1,5 @@
 """Builds, with the real compiler: identity, caching, and everything that can go wrong on the way to a library."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import os

@@ -1,7 +1,5 @@
 """What a compiler may do while it builds a variant, with the real compilers: attacks by flags and by sources."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

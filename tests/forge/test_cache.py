@@ -1,7 +1,5 @@
 """The cache: what it holds, and what goes first."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What surrounds a compiler: the disk that it writes to, and the environment that it reads."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Kernel families: what kernel.toml may say, where it is looked for, and which variants it takes."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The limits of a kernel family: how kernel.toml or limits.toml say them, and what they may not say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A loaded variant from Python: tensors in, status out, and nothing unfit gets through."""
 
-from __future__ import annotations
-
 import importlib.machinery
 import importlib.util
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A function of Python as a variant: judged like any other, and refused in one line where nobody could call it."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import closing

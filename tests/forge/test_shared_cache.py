@@ -1,7 +1,5 @@
 """A cache that several users share: what one of them built the others can load, as the umask says."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What is said of a space before anything is built: what its sources do not read."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

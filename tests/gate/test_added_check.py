@@ -1,7 +1,5 @@
 """A check that another package adds: one object, and the line does it after the gate's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The claims of a kernel.toml about the machine code: a search for one that never ends is the claim's fault."""
 
-from __future__ import annotations
-
 import signal
 import time
 

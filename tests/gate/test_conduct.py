@@ -1,7 +1,5 @@
 """G0.conduct: what the code of a variant may not do, found before its library is loaded."""
 
-from __future__ import annotations
-
 import shutil
 from contextlib import closing
 from pathlib import Path

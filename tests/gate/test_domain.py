@@ -1,7 +1,5 @@
 """Implementations that serve some lengths only: judged on those, and on refusing the others."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """What the gate says on the CPU beyond what it says of each mutant (tests/conformance/test_devices.py), and that the
 lists of mutants are whole."""
 
-from __future__ import annotations
-
 import platform
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """What the gate says on a GPU beyond what it says of each mutant (tests/conformance/test_devices.py)."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The table [gate] of kernel.toml: stricter at will, looser with a written reason that is never lost."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

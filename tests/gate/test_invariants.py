@@ -1,8 +1,6 @@
 """The gate's logic without a compiler: an exact invariant on a bench of tensors, the cases for fixed lengths, and the
 tolerances of a case that was hard on right answers."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,6 @@
 """What the audit's outputs are held against: the reference of their own inputs, with tolerances that are known already
 where these are enough."""
 
-from __future__ import annotations
-
 import pytest
 
 from autotuner.gate import tolerance

@@ -1,7 +1,5 @@
 """Truths in files: what is read is what was written, and a file that is not whole is not believed."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

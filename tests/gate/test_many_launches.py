@@ -1,7 +1,5 @@
 """G6.many: what is wrong once in thousands of launches passes the search and is found in the variant to use."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import closing

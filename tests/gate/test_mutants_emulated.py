@@ -1,8 +1,6 @@
 """The mutants and the right implementations for CUDA on the host emulator: the gate's numeric levels say of them what
 expected_cuda.toml expects, and the emulator sees the systemic ones that it can see. Their real judge is a device."""
 
-from __future__ import annotations
-
 import pytest
 
 from autotuner.gate.cases import Matrix

@@ -1,7 +1,5 @@
 """G7: what is looked at after timing, in the buffers that were timed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

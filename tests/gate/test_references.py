@@ -1,7 +1,5 @@
 """The baselines as references: what they are asked, and what they are not."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """G8: right variants pass under sanitizers, planted faults are found, and a missing tool is no pass."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,8 +1,6 @@
 """The gate against mutants of strides, groups, lengths, corners, log-sum-exps and merges, on the CPU and, as far as a
 case shows them, on the emulator. benchmarks/gate/view_mutants.py judges all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast

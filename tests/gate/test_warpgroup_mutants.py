@@ -1,7 +1,5 @@
 """The mutants of IMPL = wgmma: each edit still fits the sources, and the emulator sees what it can see."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

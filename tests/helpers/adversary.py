@@ -1,8 +1,6 @@
 """A backend whose variants try what a cage must keep them from. The attempts are made in the process that runs
 variants, by what a variant has too: the system calls."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import json

@@ -1,7 +1,5 @@
 """The distribution's Chromium, and a server as a user starts it. Tests skip where there is no browser."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

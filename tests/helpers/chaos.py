@@ -4,8 +4,6 @@ The victims: the worker (which is the driver), its fork server, the process of t
 and, where the store is on a server, the server.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """The command line as a user runs it, and the small space of mutants that it is run on."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

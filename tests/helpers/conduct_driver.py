@@ -4,8 +4,6 @@ family conduct.
 Prints one line a verdict. Where the logs and builds go is up to TMPDIR and AUTOTUNER_CACHE.
 """
 
-from __future__ import annotations
-
 import sys
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The driver on the fake backend, with an executor that ends its jobs in any order."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The CUDA mutants and right implementations on the host emulator, through the gate's numeric levels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack

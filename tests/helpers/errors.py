@@ -1,7 +1,5 @@
 """Outcomes of variants that are numerically wrong."""
 
-from __future__ import annotations
-
 from autotuner.values.gate_report import CaseErrors, CaseResult, CheckResult, Extent, GateReport
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Fault, Verdict

@@ -1,7 +1,5 @@
 """Variants and problems for the families in tests/kernels."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Whatever it is given, a command ends with exit code 0, 1 or 2. Of an error it pr
 CPU time, and its process stays below 1 GB.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

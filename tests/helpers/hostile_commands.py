@@ -1,7 +1,5 @@
 """The program's own commands with their options: command lines, right and wrong, are drawn from them."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple

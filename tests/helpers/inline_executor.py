@@ -1,7 +1,5 @@
 """Jobs in this very process: for backends that run no foreign code (fake_line.py), in tests and replays."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

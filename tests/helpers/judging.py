@@ -1,7 +1,5 @@
 """A variant's whole way through an executor, as the driver would send it."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from autotuner.gate.sanitizer import DEADLINE_S

@@ -1,7 +1,5 @@
 """A kernel.toml that is right, for tests of what may be wrong in one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 GOOD = """

@@ -1,7 +1,5 @@
 """Sweeps that are killed with kill -9, and what is left of them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """A space and the limits of its kernel family, made up for tests."""
 
-from __future__ import annotations
-
 from autotuner.spaces.fields import Rule
 from autotuner.spaces.limits import Limits, LimitTable
 

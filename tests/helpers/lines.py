@@ -1,7 +1,5 @@
 """Lines for families made for tests, whatever machine this is."""
 
-from __future__ import annotations
-
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.family import Family

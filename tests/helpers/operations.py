@@ -1,7 +1,5 @@
 """Which operations of torch a block runs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Points of a space, and parts of the shipped ones, by what they are."""
 
-from __future__ import annotations
-
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.tuning.workbench import load_space
 

@@ -1,7 +1,5 @@
 """A PostgreSQL server for tests; they are skipped where none is installed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """What an executor's zygote imports before the first job. It is one for all executors of a process, and the first of
 them says what it imports."""
 
-from __future__ import annotations
-
 from autotuner.devices.cpu import device as cpu_device
 from autotuner.devices.cuda import device as cuda_device
 

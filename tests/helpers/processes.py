@@ -1,7 +1,5 @@
 """Which processes a test left behind, told by the files they use; and waiting for what processes do."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable

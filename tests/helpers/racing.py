@@ -1,7 +1,5 @@
 """Races and blocks on the fake device, whose truth is known."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

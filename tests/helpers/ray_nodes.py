@@ -3,8 +3,6 @@
 A node is a raylet with its processes: to kill it is to kill all of them, as when a machine loses its power.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Outcomes of every kind, made up, for tests of the store and of what reads it."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Searches on the simulated space without a driver: asked of a study, told the truth."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A small space with a known landscape, for tests of samplers and of the driver on the fake backend."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Finals of a simulated study, whose truth is known."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ with builds beside the device. Prints one line a judged variant.
 The processes of jobs import this module too: what the driver alone needs is imported in `main`.
 """
 
-from __future__ import annotations
-
 import sys
 from contextlib import closing
 

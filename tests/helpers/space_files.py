@@ -1,7 +1,5 @@
 """Space files made up for tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from autotuner.spaces.space import Space, SpaceFile

@@ -1,7 +1,5 @@
 """A library of one variant where that of another is expected."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A store with a whole sweep, stores that another program locks, and stores that are quickly made."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Tables of variants that are built, for tests of what serves them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A command under a real terminal of 80 columns: what it draws, and what it is typed."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

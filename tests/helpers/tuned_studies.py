@@ -1,7 +1,5 @@
 """Studies with finals, made up, for tests of what an export says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -6,8 +6,6 @@ as to be alone means to wait until all others have ended, and then alone. A test
 is busy with something else is skipped: neither outcome would mean anything.
 """
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import os

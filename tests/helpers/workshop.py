@@ -1,7 +1,5 @@
 """A place to build the family tiny in, with the real compiler."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from pathlib import Path

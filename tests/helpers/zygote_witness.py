@@ -4,8 +4,6 @@
 Preloaded, this module is imported in the zygote, once, and every job is forked from there.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """No module of the package needs itself through others, not even by an import inside a function."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from graphlib import TopologicalSorter

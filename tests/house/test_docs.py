@@ -3,8 +3,6 @@
 Lines that say how a kept result was made are left out: they name programs as they were called then.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The notebook of examples/ runs, every cell of it, on a short search."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import nbformat

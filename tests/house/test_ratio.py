@@ -1,7 +1,5 @@
 """One module goes from a log-ratio to a speedup, and changes an interval's ends; one makes intervals."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator
 from pathlib import Path

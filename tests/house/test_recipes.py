@@ -1,7 +1,5 @@
 """The recipes for service managers (examples/hosts), as far as they can be checked without these."""
 
-from __future__ import annotations
-
 import os
 import re
 import select

@@ -1,7 +1,5 @@
 """What docs/reference/architecture.md draws of the rooms, and the lines that the package may have."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import rooms_page

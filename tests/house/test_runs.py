@@ -1,7 +1,5 @@
 """How the tests themselves are run: what a run takes, turns, timed tests on a busy machine, the layout."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from pathlib import Path

@@ -4,8 +4,6 @@ A rule is one test, which tells all that break it: a test for each module would 
 than to run.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterable

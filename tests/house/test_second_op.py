@@ -1,7 +1,5 @@
 """The second op is folders and files of its own: in a copy of this tree without them, all else holds."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

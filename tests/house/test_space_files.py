@@ -1,7 +1,5 @@
 """The space files that are shipped stay short: values, problems, default; limits stand with the kernel family, once."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

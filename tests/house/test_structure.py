@@ -1,7 +1,5 @@
 """The structure of the house: what must stay true as it grows."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

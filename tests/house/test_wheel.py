@@ -1,7 +1,5 @@
 """The built wheel, installed in a fresh environment elsewhere, finds its kernels and spaces and tunes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A database server for the tests of sweeps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A worker whose device another autotuner of the machine times: that is no fault of the sweep, nor of the device."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Why a sweep waits and when it may start, from what workers say of themselves in the store."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

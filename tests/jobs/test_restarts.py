@@ -1,7 +1,5 @@
 """A worker whose server is restarted while its study is new; benchmarks.driver.restarts does it 20 times."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A store that is locked, full or gone while a driver runs: no measurement is thrown away."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import sqlite3

@@ -3,8 +3,6 @@
 Processes, builds and the gate are real, times are drawn (tests/plugins/drawn_cpu).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A sweep's minutes are wall time: all waiting counts, and what is in flight when they are over is given up."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext

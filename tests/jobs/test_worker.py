@@ -1,7 +1,5 @@
 """Workers as they are run: killed, told to go, and on a device that is sick."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What a worker meets in the middle of its work: no space for builds, a device that goes, and time."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,8 +1,6 @@
 """What CPU variants of attention give for numbers at the end of their range: torch's answer, or no number where it has
 none."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal

@@ -1,8 +1,6 @@
 """The shipped CPU kernels at head dimensions that no space has, in each element type: views, groups, log-sum-exps; and
 in windows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The shipped CPU kernels: points of every space pass the gate, and the exponentials keep their documented errors."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 from collections.abc import Iterator

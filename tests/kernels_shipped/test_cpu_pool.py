@@ -1,7 +1,5 @@
 """How the threads of a CPU variant meet: they are their own, or those on which torch's operators run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """What CUDA variants of attention give for numbers at the end of their range, on the host emulator: torch's answer, and
 no number where the definition has none."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

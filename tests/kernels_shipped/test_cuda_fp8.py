@@ -1,7 +1,5 @@
 """IMPL = wgmma_fp8 on the host emulator: its numbers in the gate's cases, its schedules, and what finds its mutants."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """One graph, captured once, serves lengths of keys that change in a tensor on the GPU, with other keys and values each
 time: beside torch's attention with the mask that says the same."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

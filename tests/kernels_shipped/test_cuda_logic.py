@@ -1,8 +1,6 @@
 """The logic of the CUDA implementations, on the host emulator: indices, tails, masks, barriers. And the emulator: what
 it must see in kernels that are wrong on purpose."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

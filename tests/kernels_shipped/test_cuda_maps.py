@@ -1,7 +1,5 @@
 """The tensor maps that the host sides of mma and wgmma make, by a libcuda that notes them: no device is needed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Needs nvcc, no device. cuBLAS's host side is compiled where its headers are; its device code everywhere.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import product

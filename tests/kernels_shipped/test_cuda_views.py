@@ -1,8 +1,6 @@
 """The logic of mma, decode and wgmma on the host emulator: views, groups, log-sum-exps; and of the first two lengths,
 corners, few queries, head dimensions that are no multiple of 64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

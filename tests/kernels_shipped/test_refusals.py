@@ -1,7 +1,5 @@
 """What implementations of attention on CUDA do not serve: no point of theirs is valid there."""
 
-from __future__ import annotations
-
 import pytest
 
 from autotuner.tuning.workbench import Workbench, load_space

@@ -1,7 +1,5 @@
 """The CUDA implementation of rmsnorm without a GPU: its logic on the emulator, and every kind of point compiled."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """What the gate must say of every mutant and every right implementation, read from expected.toml (CPU) and
 expected_cuda.toml, and how one of them is judged."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any, Literal, NamedTuple

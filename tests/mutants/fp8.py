@@ -1,8 +1,6 @@
 """Mutants of IMPL = wgmma_fp8: its own sources with edits (fp8.toml), judged on the emulator by the gate's quick cases
 and by the op's invariants."""
 
-from __future__ import annotations
-
 import shutil
 import tomllib
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ An op NAME has a folder tests/mutants/NAME with two kernel families, `wrong` and
 each kind of device. It says on which problem they are judged, and of each in which element types and with which code.
 """
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Mutants of attention over views: strides, groups, lengths, corners, log-sum-exps, and parts that are merged."""
 
-from __future__ import annotations
-
 import tomllib
 from typing import NamedTuple
 

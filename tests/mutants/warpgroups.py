@@ -1,7 +1,5 @@
 """Mutants of IMPL = wgmma: its own sources with edits (warpgroups.toml), built and judged like the kernel itself."""
 
-from __future__ import annotations
-
 import shutil
 import tomllib
 from functools import cache

@@ -4,8 +4,6 @@ are compiled.
 A few are judged in each run; benchmarks/gate/op_mutants.py judges all in every element type.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -4,8 +4,6 @@ levels say of them what expected_cuda.toml expects. Their real judge is a device
 A few are judged in each run; benchmarks/gate/emulated.py judges all of them.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from autotuner.gate.cases import Matrix

@@ -1,7 +1,5 @@
 """The op rmsnorm by itself: its problem in words, its reference, its symmetries, and torch's own in its tolerances."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,8 +1,6 @@
 """rmsnorm through the whole line: points of its spaces pass the gate, a sweep ends in an export, and what follows it
 speaks of it; for CUDA, which needs a device, points are compiled."""
 
-from __future__ import annotations
-
 import json
 import random
 from contextlib import closing

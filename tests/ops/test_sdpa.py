@@ -1,7 +1,5 @@
 """Attention as an op: what a problem says, where its tensors lie, and that reference and baselines agree."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The op sdpa_fp8 by itself: its problem in words, its inputs, its reference, and torch's own in its tolerances."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

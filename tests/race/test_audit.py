@@ -1,7 +1,5 @@
 """What the figures of an audit say of a variant, and whom they accuse on the fake device, whose truth is known."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

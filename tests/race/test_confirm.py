@@ -1,7 +1,5 @@
 """The finals' statistics, on heats whose truth is known."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

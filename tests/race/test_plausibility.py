@@ -1,7 +1,5 @@
 """What is not believed of a measurement: latencies below the floor and clocks that disagree."""
 
-from __future__ import annotations
-
 import pytest
 
 from autotuner.race.arms import Clocks

@@ -1,7 +1,5 @@
 """Blocks, their statistics, the rules that end a race, and whole races on the fake device, whose truth is known."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

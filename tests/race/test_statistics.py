@@ -1,7 +1,5 @@
 """Our statistics against those of scipy.stats, which is too slow to import where they are needed."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """The driver's clock: it believes no sample that took longer than its process says, whatever clock that process has."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterator

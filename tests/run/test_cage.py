@@ -1,8 +1,6 @@
 """What the cage keeps a variant from. The attempts are made in the process that runs variants, once a variant was
 loaded there, by what a variant has too: the system calls."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -3,8 +3,6 @@
 What the gate says of each mutant is in tests/conformance/test_devices.py; here it is what happens to the processes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

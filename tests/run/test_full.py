@@ -1,7 +1,5 @@
 """A device whose memory another program has: it is waited for, and no variant is blamed."""
 
-from __future__ import annotations
-
 import os
 import weakref
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The job in hand: a device goes on to its next job while the driver is busy with the result of the last one."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The lanes of LocalExecutor: builds beside the device's process, which serves several jobs until something is odd."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

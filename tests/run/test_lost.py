@@ -1,8 +1,6 @@
 """What is lost for reasons that are not known: the fork server, a process that somebody kills, an exception from where
 variants run. It is tried once more, and what comes again there counts."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

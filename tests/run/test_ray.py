@@ -1,7 +1,5 @@
 """Jobs on the nodes of a Ray cluster of this machine: the contract of executors, and nodes that die."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Replies that a variant writes for itself, under the key of its process: no code of theirs runs in the driver, and
 none is believed. The kernel finds the key as any code in its process can."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import tempfile

@@ -1,8 +1,6 @@
 """A fault that rests on time is a variant's where a second look, alone and in a fresh process, finds one again. On a
 machine that somebody disturbs it says nothing."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Several devices, and builds in turns with one: the lanes of LocalExecutor, and which devices are chosen."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import subprocess

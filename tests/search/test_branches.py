@@ -1,7 +1,5 @@
 """The bandit over the branches of a space: where the draws go, and which branches are left."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

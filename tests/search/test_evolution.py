@@ -1,7 +1,5 @@
 """The evolutionary sampler: what it finds, how it works in parallel, and in spaces too large to look at all of it."""
 
-from __future__ import annotations
-
 import math
 import statistics
 

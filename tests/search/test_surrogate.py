@@ -1,7 +1,5 @@
 """The surrogate: a Gaussian process like the textbook's, the same however its points came to be known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A call like the one before is known again; one that differs in anything that decides is looked up."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """best.json: it holds the proof, it is strict JSON."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

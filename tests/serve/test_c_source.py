@@ -1,7 +1,5 @@
 """The C format in a program of its own, without Python and torch."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

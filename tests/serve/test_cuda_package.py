@@ -1,7 +1,5 @@
 """Exports of CUDA variants, compiled without a device: cubins inside, and on a machine without CUDA torch serves."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

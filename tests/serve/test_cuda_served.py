@@ -1,7 +1,5 @@
 """Exports of CUDA variants on a GPU: what a package and the C file compute, in graphs, on streams and in threads."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table looked up in C (kernels/abi/dispatch.h) says what it says in Python, on random problems."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 from pathlib import Path

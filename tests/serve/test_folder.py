@@ -1,7 +1,5 @@
 """Where an export that is a folder is written: what is refused before a build, and what becomes of the old folder."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A package's folder, loaded by autotuner.load."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

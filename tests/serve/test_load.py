@@ -1,7 +1,5 @@
 """An export in a program: who serves a call, and why; torch's own answer wherever nothing is proven."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """An export in a program that has a GPU."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The examples with small models: recorded, then served by variants, eager and compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path

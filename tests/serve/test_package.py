@@ -1,7 +1,5 @@
 """A package in a process that has torch and no autotuner: who serves a call, and why; and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

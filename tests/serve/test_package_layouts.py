@@ -1,7 +1,5 @@
 """Packages of shipped variants: views, groups of heads, masks, 16-bit elements and a workspace, against torch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lengths between tuned ones: which are tried, and what a table serves by what was found there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a model calls is noted with counts, and written so that `tune --problems` reads it."""
 
-from __future__ import annotations
-
 import re
 import time
 import tomllib

@@ -1,7 +1,5 @@
 """The second op recorded, loaded and written as C by the same code."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """What torch has going on around a call: autocast, transforms, tracers, classes of tensors, copies of a model. What an
 export is loaded as, a file's function or a package's, answers as torch's function does."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

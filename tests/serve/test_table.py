@@ -1,7 +1,5 @@
 """The table of studies: who serves which problem, by what finals confirmed."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

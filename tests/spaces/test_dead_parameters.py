@@ -1,7 +1,5 @@
 """Dead knobs are found and named, and only dead ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from autotuner.spaces.dead_parameters import Knob, diagnose

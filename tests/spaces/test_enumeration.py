@@ -1,7 +1,5 @@
 """The enumeration of spaces, their nearest points and neighbours, against brute force."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

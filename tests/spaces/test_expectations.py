@@ -1,7 +1,5 @@
 """Derived quantities: what a point amounts to on a problem, and what a study of another shape teaches by them."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

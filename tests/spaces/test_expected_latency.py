@@ -1,7 +1,5 @@
 """The latency that a space file expects: what it comes to, and what the search makes of it, right or wrong."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 from pathlib import Path

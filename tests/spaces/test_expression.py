@@ -1,7 +1,5 @@
 """Constraint expressions: what they mean, what is refused, and that arrays and scalars agree."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

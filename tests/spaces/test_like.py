@@ -1,7 +1,5 @@
 """Space files that begin from another one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

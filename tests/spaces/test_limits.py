@@ -1,7 +1,5 @@
 """Limits of a kernel family in a space: what is added, where it binds, and how it reads."""
 
-from __future__ import annotations
-
 from io import StringIO
 from pathlib import Path
 

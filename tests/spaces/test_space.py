@@ -1,7 +1,5 @@
 """Spaces: what a space file may say, which points are valid, neighbours, nearest points, identity."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

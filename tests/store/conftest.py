@@ -1,7 +1,5 @@
 """A database server for the tests of the store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A store whose rows hold what no version of ours has written: one line that says so, whatever is asked of it."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

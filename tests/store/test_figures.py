@@ -1,7 +1,5 @@
 """Figures that the database makes, against the same worked out by hand from the outcomes."""
 
-from __future__ import annotations
-
 import pytest
 
 from autotuner.store import Store, figures, queries

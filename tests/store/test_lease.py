@@ -1,7 +1,5 @@
 """One driver at a time, and what survives a kill of it: one suite for SQLite and PostgreSQL."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The storage that the driver gives to Optuna: what it remembers is what lies in the database, as Optuna reads it."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

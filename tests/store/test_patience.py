@@ -1,7 +1,5 @@
 """Waiting for a store that has gone: what is said of it, and when it ends."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

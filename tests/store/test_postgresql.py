@@ -1,7 +1,5 @@
 """The store on a PostgreSQL server that is started for the tests; skipped where none is installed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What can be asked of a store."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The schema: that the one of a release does not change, and stores of another one."""
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 from contextlib import closing

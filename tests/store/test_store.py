@@ -1,7 +1,5 @@
 """The study store on real SQLite files: what is recorded, what is refused, and what the file says when it cannot."""
 
-from __future__ import annotations
-
 import math
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Finals and heats in the store: read back whole, also those that were cut off."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The queue in the store: one suite for SQLite and PostgreSQL."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Every trial as a list, read from columns; the table of parameters."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator

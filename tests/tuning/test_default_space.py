@@ -1,7 +1,5 @@
 """One line names no space: the op that writes the problem has one for this machine, or the reason is said."""
 
-from __future__ import annotations
-
 import pytest
 
 from autotuner.devices import DEVICES

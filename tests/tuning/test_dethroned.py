@@ -1,8 +1,6 @@
 """An incumbent that costs others their process is judged again, alone: it is revoked, and whom it spoilt is judged
 again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

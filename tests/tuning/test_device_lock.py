@@ -1,7 +1,5 @@
 """One autotuner of a machine times a device at a time; the next one waits, or is told who has it."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

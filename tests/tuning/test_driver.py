@@ -1,7 +1,5 @@
 """The driver's loop on the fake backend: verdicts told, repeats answered, faults survived, kills recovered from."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator

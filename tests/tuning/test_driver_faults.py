@@ -1,7 +1,5 @@
 """The driver's loop when it is killed, loses processes, or has a device that fails."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The finals: who is in them, what they find, and that nothing is lost."""
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections import Counter

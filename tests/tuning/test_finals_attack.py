@@ -1,7 +1,5 @@
 """A variant that is honest where it is judged and answers from a memo where it is only timed: built and run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from statistics import median
 

@@ -1,7 +1,5 @@
 """Every finalist is audited in each of its processes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A finalist beside which the baseline is slow, and samples of finals that something holds up."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import closing

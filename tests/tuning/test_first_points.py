@@ -1,7 +1,5 @@
 """First points: what kernel families ship, what a study of a problem begins with, and what a search makes of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

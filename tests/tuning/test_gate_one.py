@@ -1,7 +1,5 @@
 """`autotuner gate`: one variant through the whole gate, and with --reference PyTorch's backends."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

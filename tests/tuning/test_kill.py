@@ -1,7 +1,5 @@
 """kill -9 at random moments, then the same command again: nothing is lost, nothing is judged twice."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What Optuna's own tools are told beside values and states: verdicts, reasons, revocations, what finals confirmed."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

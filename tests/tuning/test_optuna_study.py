@@ -1,7 +1,5 @@
 """A study as Optuna's own tools see it: opened by its name from the store's file, with none of our code."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

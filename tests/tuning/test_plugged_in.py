@@ -1,7 +1,5 @@
 """An op, a kind of device, a sampler and a format of other packages (tests/plugins): nothing of them is in ours."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Problems that are too large for a machine, or take long there: refused or told before anything is built."""
 
-from __future__ import annotations
-
 import pytest
 
 from autotuner.devices import DEVICES

@@ -1,7 +1,5 @@
 """The driver's races: promotion, the incumbent, A/A races, several devices, several problems."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

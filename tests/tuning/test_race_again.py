@@ -1,7 +1,5 @@
 """One variant timed again: who wins is decided by how wide a tie is in the study."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,8 +1,6 @@
 """The whole measuring stack on devices whose truth is known, a slice of
 benchmarks/timing/simulated_truth.py; and that the bounds would notice a broken rule."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from contextlib import closing

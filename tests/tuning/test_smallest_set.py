@@ -1,7 +1,5 @@
 """The smallest set of variants that keeps each problem within the loss of its own best."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

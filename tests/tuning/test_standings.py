@@ -1,7 +1,5 @@
 """What a study came to: the leaderboard, the best, finals, and what a revoked trial leaves behind."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The estimate of the time left: exact where a sweep is even, honest where it is not."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """Where a new study starts: which studies are related, what they give, and what a search makes of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The report on a trial, as the command line writes it, is what docs/trial-report.schema.json says."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Variants on problems that were not tuned: what is recorded, what ends it, and what becomes of wrong ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import closing

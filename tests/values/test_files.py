@@ -1,7 +1,5 @@
 """Files that a person names: a write is whole or not at all, and takes the place of nothing but a regular file."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """What is told of a study, where the truth is known: a simulated landscape, the real driver, a store."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

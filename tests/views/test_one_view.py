@@ -1,7 +1,5 @@
 """A view is made once: a terminal, a page and a program have the same columns and the same figures of it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What a person sees of a sweep and its finals on a terminal of 80 columns: two lines that tick, events above them."""
 
-from __future__ import annotations
-
 import io
 import time
 

@@ -1,7 +1,5 @@
 """What the command line shows of search and finals: ties as ties, and the biased estimate apart."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables at the width of a terminal: shared parameters stand once, rows show differences, signs beside colours."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

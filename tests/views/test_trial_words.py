@@ -1,7 +1,5 @@
 """Outcomes in words: a person must be able to find the fault from them."""
 
-from __future__ import annotations
-
 import pytest
 
 from autotuner.ops.sdpa import OP

@@ -1,7 +1,5 @@
 """Wherever an estimate of the search is quoted that no finals have confirmed, the word stands beside it."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

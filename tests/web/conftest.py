@@ -1,7 +1,5 @@
 """A made-up store, and an application that serves it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The API: what it says of studies, and what can be asked of the queue."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import BrokenExecutor
 from multiprocessing import active_children, connection

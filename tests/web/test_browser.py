@@ -1,7 +1,5 @@
 """The pages in a browser: both looks, a sweep asked for and watched to its end, many tabs, the keyboard."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """The API under made-up requests, by its own description: no call ends in a fault of ours, and every answer is what the
 description says. Some examples in every run, many among the slow tests."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """POST /gate: a variant of a family in the operator's folder goes through the whole gate; nothing else is reached."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

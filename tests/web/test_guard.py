@@ -1,7 +1,5 @@
 """Requests that are none for this server, and answers that nobody can misuse."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """What the timeline says each builder and each device did when, and how long it idled."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

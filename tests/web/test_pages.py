@@ -1,7 +1,5 @@
 """The pages: what they hold, what they never hold, and that they are drawn only when something has changed."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

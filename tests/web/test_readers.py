@@ -3,8 +3,6 @@
 What readers cost is measured by benchmarks/service/readers.py.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`autotuner serve` and `autotuner export --format html` as commands."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
