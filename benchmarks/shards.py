@@ -1,27 +1,27 @@
-"""Runs a long proof in parts side by side, each on two CPUs of its own, and makes one result of them.
+"""Runs long proofs in parts side by side, each on two CPUs of its own, and makes one result of a proof's parts.
 
-    python -m benchmarks.shards attacks|accusations|busy --json OUT.json [--cpus 0-31] [--minutes M] [--hold]
+    python -m benchmarks.shards attacks|accusations|busy ... --into FOLDER [--cpus 0-31] [--minutes M] [--hold]
 
 A part is the proof's own command on some of its cases, in a process group bound to two CPUs, which are of one core
-where the machine says so, with a home, a cache and a folder for temporary files of its own. No part begins that would
-not end within M minutes; the same command later goes on with the parts that OUT.json lacks. What must hold of the whole
-is said by the proof's own command, given `--judge OUT.json --hold`.
+where the machine says so, with a cache and a folder for temporary files of its own. No part begins that would
+not end within M minutes; FOLDER/PROOF.json is written after each, and the same command later goes on with the parts
+that it lacks.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -33,7 +33,7 @@ from benchmarks.gate import accusations
 from benchmarks.provenance import command_line
 from benchmarks.timing import busy
 
-EACH = 8
+EACH = 6
 TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
@@ -44,15 +44,18 @@ class Proof(NamedTuple):
     parts: Callable[[], list[tuple[str, ...]]]
     """Arguments of the proof's command, a part each; the first are the longest."""
     minutes: float
-    """Of a part, at most."""
+    """A part begins only where so many are left."""
 
 
 def attacks() -> list[tuple[str, ...]]:
-    """EACH attacks of a group at a time: more in one sweep would take longer, fewer would repeat the honest one."""
+    """At most EACH attacks of a group at a time: more take longer, fewer have the honest one judged more often."""
     groups = catalogue.groups("cpu")
-    flags = [group.name for group in groups if group.flags]
-    named = [[f"{group.name}/{each.name}" for each in group.attacks] for group in groups if not group.flags]
-    cut = [names[first : first + EACH] for names in named for first in range(0, len(names), EACH)]
+    flags, cut = [group.name for group in groups if group.flags], []
+    for group in groups:
+        if not group.flags:
+            names = [f"{group.name}/{each.name}" for each in group.attacks]
+            count = math.ceil(len(names) / EACH)
+            cut += [names[first::count] for first in range(count)]
     return [("--only", *names) for names in sorted([*cut, flags], key=len, reverse=True)]
 
 
@@ -61,9 +64,9 @@ def seeds(count: int, *arguments: str) -> list[tuple[str, ...]]:
 
 
 PROOFS = {
-    "attacks": Proof(judged, attacks, 8.5),
-    "accusations": Proof(accusations, lambda: seeds(15, "cpu", "--points", "10"), 5.0),
-    "busy": Proof(busy, lambda: seeds(busy.RUNS, "--runs", "1"), 8.5),
+    "attacks": Proof(judged, attacks, 6.0),
+    "accusations": Proof(accusations, lambda: seeds(15, "cpu", "--points", "10"), 4.0),
+    "busy": Proof(busy, lambda: seeds(busy.RUNS, "--runs", "1"), 6.5),
 }
 
 
@@ -88,20 +91,14 @@ def numbers(text: str) -> list[int]:
     return found
 
 
-def run(proof: Proof, arguments: tuple[str, ...], cpus: tuple[int, ...], limit_s: float) -> Any:
-    """The document of one part; None where it did not end."""
+def run(proof: Proof, arguments: tuple[str, ...], limit_s: float) -> Any:
+    """The document of one part, on the CPUs of this thread; None where it did not end."""
     with tempfile.TemporaryDirectory(prefix="shard_") as name:
         folder = Path(name)
-        around = {"HOME": name, "TMPDIR": name, "AUTOTUNER_CACHE": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""}
+        around = {"TMPDIR": name, "AUTOTUNER_CACHE": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""}
         words = [sys.executable, "-m", proof.module.__name__, *arguments, "--json", str(folder / "part.json")]
         with (folder / "log").open("w+") as log:
-            process = subprocess.Popen(
-                ["taskset", "-c", ",".join(map(str, cpus)), *words],
-                env=os.environ | around,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            process = subprocess.Popen(words, env=os.environ | around, stdout=log, stderr=log, start_new_session=True)
             try:
                 process.wait(limit_s)
             except subprocess.TimeoutExpired:
@@ -117,57 +114,73 @@ def run(proof: Proof, arguments: tuple[str, ...], cpus: tuple[int, ...], limit_s
             return json.loads(part.read_text())
 
 
-def done(proof: Proof, cpus: Sequence[int], until: float, before: Sequence[str]) -> dict[str, Any]:
-    """Documents by the arguments of their parts, but those of before."""
-    found: dict[str, Any] = {}
-    waiting: queue.SimpleQueue[tuple[str, ...]] = queue.SimpleQueue()
-    for part in proof.parts():
-        if " ".join(part) not in before:
-            waiting.put(part)
+def done(
+    waiting: list[tuple[str, tuple[str, ...]]], cpus: Sequence[int], until: float
+) -> Iterator[tuple[str, str, Any]]:
+    """Each part that ended: its proof, its arguments, its document."""
+    ended: queue.SimpleQueue[tuple[str, str, Any] | None] = queue.SimpleQueue()
+    taking = threading.Lock()
+
+    def take() -> tuple[str, tuple[str, ...]] | None:
+        """The first that has time left to end."""
+        with taking:
+            minutes = (until - time.monotonic()) / 60
+            found = next((each for each in waiting if PROOFS[each[0]].minutes <= minutes), None)
+            if found is not None:
+                waiting.remove(found)
+            return found
 
     def work(pair: tuple[int, ...]) -> None:
-        while until - time.monotonic() > 60 * proof.minutes * 0.6:
-            try:
-                part = waiting.get_nowait()
-            except queue.Empty:
-                return
-            began = time.monotonic()
-            document = run(proof, part, pair, until - began)
+        os.sched_setaffinity(0, pair)  # of this thread, and of all that it starts
+        while (part := take()) is not None:
+            began, (name, arguments) = time.monotonic(), part
+            document = run(PROOFS[name], arguments, until - began)
             said = "is done" if document is not None else "did not end"
-            print(f"{' '.join(part)} {said}: {time.monotonic() - began:.0f} s on CPUs {pair}", flush=True)
+            print(f"{name} {' '.join(arguments)} {said}: {time.monotonic() - began:.0f} s on CPUs {pair}", flush=True)
             if document is not None:
-                found[" ".join(part)] = document
+                ended.put((name, " ".join(arguments), document))
+        ended.put(None)
 
     workers = [threading.Thread(target=work, args=(pair,)) for pair in pairs(cpus)]
     for worker in workers:
         worker.start()
-    for worker in workers:
-        worker.join()
-    return found
+    left = len(workers)
+    while left:
+        if (found := ended.get()) is None:
+            left -= 1
+        else:
+            yield found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("proof", choices=PROOFS)
+    parser.add_argument("proofs", nargs="+", choices=PROOFS, help="the first has the first CPUs that are free")
     parser.add_argument("--cpus", type=numbers, default=sorted(os.sched_getaffinity(0)), help="such as 0-7,16")
     parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--into", type=Path, required=True, metavar="FOLDER")
     holds.add_option(parser)
     given = parser.parse_args()
-    if shutil.which("taskset") is None:
-        parser.error("there is no taskset; install util-linux")
-    proof = PROOFS[given.proof]
-    before = {"parts": [], **(json.loads(given.json.read_text()) if given.json.exists() else {})}
-    found = done(proof, given.cpus, time.monotonic() + 60 * given.minutes, before["parts"])
-    documents = [*([before] if before["parts"] else []), *found.values()]
-    holds.measured([*before["parts"], *found], f"part of {given.proof}")
-    parts = [*before["parts"], *found]
-    missing = [" ".join(part) for part in proof.parts() if " ".join(part) not in parts]
-    whole = proof.module.merged(documents) | {"command": command_line(), "missing": missing, "parts": parts}
-    given.json.write_text(json.dumps(whole, indent=1) + "\n")
-    print(f"{len(parts)} parts are done, {len(missing)} are missing")
-    if given.hold:
-        holds.require([*(f"{each} is missing" for each in missing), *proof.module.unmet(whole)])
+    given.into.mkdir(parents=True, exist_ok=True)
+    files = {name: given.into / f"{name}.json" for name in given.proofs}
+    whole = {name: json.loads(file.read_text()) if file.exists() else {"parts": []} for name, file in files.items()}
+    waiting = [
+        (name, part) for name in files for part in PROOFS[name].parts() if " ".join(part) not in whole[name]["parts"]
+    ]
+    for name, part, document in done(waiting, given.cpus, time.monotonic() + 60 * given.minutes):
+        before, proof = whole[name], PROOFS[name]
+        parts = [*before["parts"], part]
+        missing = [each for each in map(" ".join, proof.parts()) if each not in parts]
+        after = proof.module.merged([before, document] if before["parts"] else [document])
+        whole[name] = after | {"command": command_line(), "missing": missing, "parts": parts}
+        files[name].write_text(json.dumps(whole[name], indent=1) + "\n")
+    for name, document in whole.items():
+        left = len(PROOFS[name].parts()) - len(document["parts"])
+        print(f"{name}: {len(document['parts'])} parts are done, {left} are missing")
+    for name, document in whole.items():
+        holds.measured(document["parts"], f"part of {name}")
+        if given.hold:
+            missing = [f"{name}: {each} is missing" for each in document["missing"]]
+            holds.require([*missing, *PROOFS[name].module.unmet(document)])
 
 
 if __name__ == "__main__":
