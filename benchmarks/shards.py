@@ -65,8 +65,8 @@ def seeds(count: int, *arguments: str) -> list[tuple[str, ...]]:
 
 PROOFS = {
     "attacks": Proof(judged, attacks, 6.0),
-    "accusations": Proof(accusations, lambda: seeds(15, "cpu", "--points", "10"), 4.0),
-    "busy": Proof(busy, lambda: seeds(busy.RUNS, "--runs", "1"), 6.5),
+    "accusations": Proof(accusations, lambda: seeds(25, "cpu", "--points", "6"), 6.0),
+    "busy": Proof(busy, lambda: seeds(busy.RUNS, "--runs", "1"), 7.6),
 }
 
 
