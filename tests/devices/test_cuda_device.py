@@ -103,6 +103,7 @@ def test_a_variant_is_measured_against_the_pinned_baseline(backend: GatedLine, f
     assert timing.calls[0] > 100  # as many as it takes to leave the second-level cache
 
 
+@pytest.mark.alone
 def test_a_variant_against_its_second_load_is_a_tie(backend: GatedLine, fresh: Conditions) -> None:
     artifact = built(backend, fresh, variant("none"))
     raced = heat(backend.tracks(fresh), (artifact, artifact), 12, fresh, lambda _: None)
@@ -110,6 +111,7 @@ def test_a_variant_against_its_second_load_is_a_tie(backend: GatedLine, fresh: C
     assert abs(fmean(ratios_between(raced, 0, 1))) < math.log(1.03)
 
 
+@pytest.mark.alone
 def test_the_incumbent_races_beside_the_candidate(backend: GatedLine, fresh: Conditions) -> None:
     artifact = built(backend, fresh, variant("none"))
     measured = measure(backend.tracks(fresh), artifact, Incumbent(artifact), fresh, lambda _: None)
@@ -216,6 +218,7 @@ def test_what_is_written_between_tensors_is_found() -> None:
     assert damage(arena.bands()) is None
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("text", [str(PROBLEM), "(1,8,512,64) float16 full"])
 def test_a_program_that_has_the_gpu_in_turns_is_noticed(backend: GatedLine, conditions: Conditions, text: str) -> None:
     """A sample that outlasts a turn takes longer by itself, and a shorter one does not: then the track notices."""

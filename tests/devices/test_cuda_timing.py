@@ -1,6 +1,7 @@
 """What the timing on CUDA does with tensors, on tensors of the CPU: streams and events are stood in for."""
 
 from collections.abc import Callable
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from autotuner.devices.cuda import audit, device, guarded_memory, timing
 from autotuner.devices.cuda.device import CudaTrack
+from autotuner.devices.cuda.guarded_memory import SAME, Arena
 from autotuner.devices.cuda.timing import BaselineArm, EventArm, InputSets, VariantArm
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import AUDIT, Timed
@@ -255,3 +257,16 @@ def test_a_track_says_that_its_device_is_shared_and_looks_now_and_then(monkeypat
     assert rows[0] == 2
     clock[0] += 1
     assert found.shared() is not None
+
+
+def test_tensors_of_some_launches_in_a_row_lie_where_they_lay_before() -> None:
+    """Else an answer that is kept by address would never be asked for again in the gate."""
+    arena, places = Arena(), []
+    for variant in range(2):
+        arena.begin()
+        for _ in range(1 + 4 * SAME):
+            places.append((arena.take(1000).data_ptr(), arena.take(500).data_ptr()))
+            arena.restore()
+        rows = [len([*row]) for _, row in groupby(places[-1 - 4 * SAME :])]
+        assert rows == [1, SAME, SAME, SAME, SAME], variant
+    assert len(set(places)) == 2

@@ -78,10 +78,10 @@ import sys
 def patch(timing):
     real = timing.elapsed
 
-    def slow(work):
+    def slow(work, **how):
         frame = sys._getframe(1)
         arms = [frame.f_locals.get("self"), frame.f_back.f_locals.get("self")]
-        return real(work) / (2 if any(hasattr(arm, "outputs") for arm in arms) else 1)
+        return real(work, **how) / (2 if any(hasattr(arm, "outputs") for arm in arms) else 1)
 
     timing.elapsed = slow
 
