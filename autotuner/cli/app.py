@@ -62,7 +62,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     QUEUE: (sweeps.submit, sweeps.worker),
     LOOK: (study.status, study.leaderboard, study.trials, study.show, study.explain, study.compare, serve.serve),
     USE: (export.export, export.validate),
-    JUDGE: (judge.finals, judge.gate),
+    JUDGE: (judge.finals, judge.gate, judge.regress),
     HERE: (space.doctor,),
 }
 GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {

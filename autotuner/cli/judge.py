@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -95,6 +96,34 @@ def _race(
         print_json(table.json()[0])
     else:
         out.print(printed_in_full(table))
+
+
+@takes(one_study)
+def regress(
+    of: OneStudy,
+    last: Annotated[Path, typer.Argument(metavar="LAST.json", help="what `export` or `tune` wrote earlier")],
+    blocks: Annotated[int, typer.Option(min=6, max=10**6, help="interleaved blocks of a process")] = 60,
+    as_json: JsonOption = False,
+    patience: PatienceOption = config.PATIENCE_MINUTES,
+) -> None:
+    """Races an earlier export, the best of a study now and the baseline: is anything slower than it was?
+
+    Exit code 1 where today's best is slower by more than a tie, or the baseline moved; a second fresh process must show
+    it too. The exported build is taken from the cache. Nothing is recorded.
+    """
+    from autotuner.serve.best import earlier_of
+    from autotuner.tuning import regression
+    from autotuner.views.regression_table import regression_table
+    from autotuner.views.terminal import printed
+
+    earlier = earlier_of(last)
+    with of as (store, study):
+        found = regression.race(store, study, earlier, blocks, lambda here: here.held(60 * patience, say_waiting))
+    if as_json:
+        print_json(json_of(found))
+    else:
+        out.print(printed(regression_table(found)))
+    raise typer.Exit(1 if found.found else 0)
 
 
 def gate(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
 from autotuner.serve.c_source import write_c
 from autotuner.serve.package import write_package
@@ -20,14 +20,16 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.serving import LOSS
 from autotuner.tuning.finals.standings import Best
 from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.regression import Earlier
 from autotuner.values.errors import InputError, StoreError
-from autotuner.values.files import write_atomically
+from autotuner.values.files import read_regular, why, write_atomically
 from autotuner.values.model import Model
 from autotuner.values.plugs import Plugs
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import BIASED, Speedup
-from autotuner.values.table import DispatchTable
-from autotuner.values.variant import Value, digest_of
+from autotuner.values.table import LARGEST_BYTES, DispatchTable
+from autotuner.values.validation import explanation
+from autotuner.values.variant import Value, Variant, digest_of
 from autotuner.values.versions import version_of
 
 CONFIRMED_NOTE = (
@@ -260,6 +262,43 @@ def json_schema() -> dict[str, object]:
     """The schema of best.json; docs/best.schema.json holds it."""
     schema = BestConfiguration.model_json_schema(mode="serialization")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def earlier_of(path: Path) -> Earlier:
+    """The variant of an export that lies in a file. Raises InputError, one line, for what is none or is damaged."""
+    try:
+        text = read_regular(path, LARGEST_BYTES)
+        found, document = BestConfiguration.model_validate_json(text), json.loads(text)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {why(error)}") from None
+    except ValidationError as error:
+        said = " ".join(explanation(error, BestConfiguration).split())
+        raise InputError(f"{path}: no export: {said}; write one with `autotuner export`") from None
+    if document.pop("digest", None) != digest_of(document):
+        raise InputError(f"{path}: damaged: it is not the one of its digest; take another copy, or export it again")
+    point = {**found.parameters, "IMPL": found.impl}
+    return Earlier(
+        trial=found.trial,
+        exported_at=found.exported_at,
+        device=found.device.name,
+        problems=tuple(each.problem for each in found.problems),
+        variant=Variant.of(found.family, found.backend, point),
+        artifact=found.identity.artifact_digest,
+        library_sha256=found.identity.library_sha256,
+        baselines=tuple(each.backend for each in found.baseline),
+        confirmed=tuple(_confirmed_on(found, each.problem) for each in found.problems),
+    )
+
+
+def _confirmed_on(found: BestConfiguration, problem: Problem) -> Speedup | None:
+    """What finals say of the exported binary on a problem."""
+    mine, all_of_it = found.identity.artifact_digest, found.confirmed
+    if all_of_it is None or all_of_it.artifact_digest != mine:
+        return None
+    if len(found.problems) == 1:
+        return Speedup(low=all_of_it.low, mid=all_of_it.mid, high=all_of_it.high, level=all_of_it.level)
+    entries = found.table.entries if found.table is not None else ()
+    return next((each.speedup for each in entries if each.problem == problem and each.use == mine), None)
 
 
 FORMATS: Plugs[Format] = Plugs(

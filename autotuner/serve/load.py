@@ -25,12 +25,10 @@ from autotuner.values import config
 from autotuner.values.errors import DiskFullError, InputError, ToolchainError
 from autotuner.values.files import read_regular, why
 from autotuner.values.outcome import Device
-from autotuner.values.table import DispatchTable, TableFile
+from autotuner.values.table import LARGEST_BYTES, DispatchTable, TableFile
 from autotuner.values.validation import explanation, no_such
 from autotuner.values.variant import digest_of
 
-LARGEST_BYTES = 64 << 20
-"""Of a file that is loaded, at most."""
 METADATA = "metadata.json"
 _DIGESTS: dict[str, str] = {}
 """Of the metadata of each package that was loaded, by the module's name; these name the digests of all files."""

@@ -17,6 +17,9 @@ from autotuner.values.ratio import Speedup
 from autotuner.values.validation import refuse
 from autotuner.values.variant import Value, Variant
 
+LARGEST_BYTES = 64 << 20
+"""Of an export that is read, at most."""
+
 
 class Ratio(Speedup):
     """t_baseline / t_variant in fresh processes; an end is null where these were too few to bound it."""

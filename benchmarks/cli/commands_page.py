@@ -68,6 +68,10 @@ def sections() -> Iterator[str]:
         left = sorted({*shared} - {*EVERYWHERE})
         more = f"\n\nAnd as [tune](#tune): {', '.join(f'`{name}`' for name in left)}." if left else ""
         said = re.sub(r"\n\nOptions:\s*(?=\Z|\nCommands:)", "\n", said).strip()
+        said = re.sub(r"^  study <str> .*\n(?: {4,}.*\n)*", "", said, flags=re.MULTILINE)
+        said = said.replace(" [OPTIONS]", "", 1).replace(" range>", ">      ")
+        said = re.sub(r";?\s+\[?[01]<=x<=2147483647\]", lambda bound: "" if "[" in bound[0] else "]", said)
+        said = re.sub(r" +$", "", said, flags=re.MULTILINE)
         yield f"## {words}\n\n```text\n{said}\n```{more}"
 
 

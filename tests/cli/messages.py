@@ -135,6 +135,8 @@ REFUSALS = (
     ("gate", "0", "--reference"),
     ("gate", "IMPL=plain", "--space", "right.toml", "--arch", "sm_90", "--sanitize"),
     ("gate", "0", "--threads", "2"),
+    ("regress", "missing.json"),
+    ("regress", "space.toml"),
     ("status", "--show", "everything"),
     *((name,) for name in program.MOVED),
     ("doctor", "--space", "missing"),

@@ -1,0 +1,200 @@
+"""An exported variant, the best of today and the baseline in one race: did a night make something slower?
+
+The exported binary is the yardstick. It has not changed since, so where the baseline's time over its own has, it is the
+baseline that moved; clocks and temperatures move both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from datetime import datetime
+from typing import NamedTuple
+
+from pydantic import Field
+
+from autotuner.forge.build import built, entry_of
+from autotuner.race.statistics import median_interval
+from autotuner.race.tie import logs, ratios_between, tie_band
+from autotuner.run.executor import Executor, ask, sound_calibration
+from autotuner.run.jobs import BuildJob, Built, CalibrationJob, RaceJob
+from autotuner.store import Store, StudyRecord, TrialRecord, queries
+from autotuner.tuning import workbench
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.retrials import rebuilt
+from autotuner.tuning.workbench import Workbench
+from autotuner.values.conditions import Conditions, fresh_seeds
+from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.values.model import Model
+from autotuner.values.outcome import Artifact, Calibration, Heat
+from autotuner.values.problem import Problem
+from autotuner.values.ratio import Speedup
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault
+
+PROCESSES = 2
+"""Fresh processes that must show a difference before it counts."""
+
+
+class Earlier(NamedTuple):
+    """What an export says of its variant."""
+
+    trial: int
+    exported_at: datetime
+    device: str
+    problems: tuple[Problem, ...]
+    variant: Variant
+    artifact: str
+    library_sha256: str
+    baselines: tuple[str, ...]
+    """One a problem."""
+    confirmed: tuple[Speedup | None, ...]
+    """One a problem: t_baseline / t_variant by finals of this binary; None where they had another, or were not."""
+
+
+class BaselineSince(Model):
+    """The baseline of a problem, then and now."""
+
+    problem: Problem
+    then: str
+    now: str = Field(description="another than `then` where that is slower by more than a tie, or is gone")
+    confirmed: Speedup | None = Field(description="t_baseline / t_exported by the finals then; null: there were none")
+    today: Speedup = Field(description="the same now, against the baseline `then` unless it is gone")
+    moved: bool = Field(description="another baseline, or intervals that lie apart by more than a tie")
+
+
+class Regression(Model):
+    """The result of the race."""
+
+    study: str
+    trial: int = Field(description="the best of the study now")
+    variant: Variant
+    exported_trial: int
+    exported: Variant
+    exported_at: datetime
+    same_build: bool = Field(description="both are one binary: the race is one against itself")
+    speedup: Speedup = Field(description="t_exported / t_today over all problems: higher is better")
+    slower: bool = Field(description="today's takes longer than the exported one by more than a tie")
+    baselines: tuple[BaselineSince, ...]
+    tie: float = Field(description="how wide a tie is in the study, relative")
+    blocks: int
+
+    @property
+    def found(self) -> bool:
+        """Whether there is something to look into."""
+        return self.slower or any(each.moved for each in self.baselines)
+
+
+def race(
+    store: Store, study: str, earlier: Earlier, blocks: int, held: Callable[[Workbench], AbstractContextManager[None]]
+) -> Regression:
+    """Races the exported binary, the study's best and the baseline in a fresh process; in a second one where they
+    differ from what was, and what it shows counts then. `held` holds the devices meanwhile.
+
+    Raises InputError where the two do not go together, or one of them cannot be had as it was or fails, and what a
+    workbench raises.
+    """
+    record = queries.study(store, study)
+    if (earlier.device, earlier.problems) != (record.device.name, record.problems):
+        old, new = (f"{', '.join(map(str, each.problems))}" for each in (earlier, record))
+        raise InputError(f"the export is of {old} on {earlier.device}, {study} of {new} on {record.device.name}")
+    best = standings.best(store, study)
+    if best is None:
+        raise InputError(f"{study} has no variant measured to the end yet; run `autotuner tune` first")
+    here = workbench.of_study(record)
+    tie = tie_band(queries.aa_heats(store, study), here.conditions.objective)
+    with held(here), closing(here.executor()) as executor:
+        found = sound_calibration(ask(executor, CalibrationJob(conditions=here.conditions)))
+        now = _baselines(found, earlier.baselines, tie)
+        there = {(each.problem, each.backend) for each in found.timings}
+        pairs = zip(record.problems, earlier.baselines, now, strict=True)
+        raced = tuple(then if (problem, then) in there else other for problem, then, other in pairs)
+        pinned = {"baselines": raced, "ceilings": found.ceilings}
+        conditions = here.conditions.model_copy(update=pinned)
+        artifacts = _exported(earlier, executor, conditions), rebuilt(executor, best.record, conditions).artifact
+        for _ in range(PROCESSES):
+            heat = _raced(executor, artifacts, conditions, blocks)
+            result = _result(record, best.record, earlier, artifacts, heat, now, conditions, tie)
+            if not result.found:
+                break
+    return result
+
+
+def _baselines(found: Calibration, then: tuple[str, ...], tie: float) -> tuple[str, ...]:
+    """The baseline of each problem now: that of then, where it is there and as fast as the fastest."""
+    us = {(each.problem, each.backend): each.median_us for each in found.timings}
+    pairs = zip(dict.fromkeys(each.problem for each in found.timings), then, found.baselines, strict=True)
+    return tuple(
+        old if us.get((problem, old), float("inf")) <= (1 + tie) * us[problem, new] else new
+        for problem, old, new in pairs
+    )
+
+
+def _exported(earlier: Earlier, executor: Executor, conditions: Conditions) -> Artifact:
+    """The binary that was exported: from the cache, or built again where that gives the same one. Raises InputError."""
+    kept = built(entry_of(earlier.artifact))
+    if kept is None or kept.library_sha256 != earlier.library_sha256:
+        made = ask(executor, BuildJob(variant=earlier.variant, conditions=conditions))
+        kept = made.artifact if isinstance(made, Built) else None
+    if kept is not None and kept.digest == earlier.artifact:
+        return kept
+    raise InputError(
+        f"the exported build {earlier.artifact[:12]} is not in the cache, and sources or compiler have changed since:"
+        " keep the cache from night to night (`cache prune` drops what is unused longest)"
+    )
+
+
+def _raced(executor: Executor, artifacts: tuple[Artifact, ...], conditions: Conditions, blocks: int) -> Heat:
+    drawn = conditions.model_copy(update={"seeds": fresh_seeds()})
+    heat = ask(executor, RaceJob(artifacts=artifacts, conditions=drawn, blocks=blocks, fresh=True))
+    if isinstance(heat, Fault):
+        raise InputError(f"the race of the exported variant and today's has failed: {heat.code}, {heat.detail}")
+    if not isinstance(heat, Heat):
+        raise InfrastructureError(f"the race gave no result: {heat}")
+    for place, fault in heat.faults.items():
+        who = ("the exported variant", "today's best")[place]
+        raise InputError(f"{who} fails while it is timed: {fault.code}, {fault.detail}")
+    return heat
+
+
+def _result(
+    record: StudyRecord,
+    best: TrialRecord,
+    earlier: Earlier,
+    artifacts: tuple[Artifact, Artifact],
+    heat: Heat,
+    now: tuple[str, ...],
+    conditions: Conditions,
+    tie: float,
+) -> Regression:
+    speedup = median_interval(ratios_between(heat, 1, 0, conditions.objective)).speedup
+    beside = [median_interval(each).speedup for each in logs(heat, 0)]
+    parts = zip(record.problems, earlier.baselines, now, earlier.confirmed, beside, strict=True)
+    return Regression(
+        study=record.name,
+        trial=best.number,
+        variant=artifacts[1].variant,
+        exported_trial=earlier.trial,
+        exported=artifacts[0].variant,
+        exported_at=earlier.exported_at,
+        same_build=artifacts[0].digest == artifacts[1].digest,
+        speedup=speedup,
+        slower=speedup.high * (1 + tie) < 1,
+        baselines=tuple(
+            BaselineSince(
+                problem=problem,
+                then=then,
+                now=new,
+                confirmed=confirmed,
+                today=today,
+                moved=then != new or (confirmed is not None and _apart(confirmed, today, tie)),
+            )
+            for problem, then, new, confirmed, today in parts
+        ),
+        tie=tie,
+        blocks=len(heat.baseline_us[0]),
+    )
+
+
+def _apart(one: Speedup, other: Speedup, tie: float) -> bool:
+    return max(one.low / other.high, other.low / one.high) > 1 + tie

@@ -1,0 +1,49 @@
+"""An exported variant beside today's best, for a person: what was raced, and what is to be looked into."""
+
+from __future__ import annotations
+
+from autotuner.tuning.regression import BaselineSince, Regression
+from autotuner.values.ratio import Speedup
+from autotuner.views.table import Column, Table
+
+
+def _ends(speedup: Speedup) -> str:
+    return f"{speedup.mid:.3f}x ({speedup.low:.3f} to {speedup.high:.3f})"
+
+
+COLUMNS: list[Column[BaselineSince]] = [
+    Column("problem", str, of=lambda e: str(e.problem)),
+    Column("then", str, head="baseline then"),
+    Column("now", str),
+    Column("confirmed", Speedup, "over the exported binary, then", head="its time then", reads=_ends, none="no finals"),
+    Column("today", Speedup, "over the exported binary, now", head="its time now", reads=_ends),
+    Column("moved", bool, reads=lambda moved: "yes" if moved else "no"),
+]
+"""What a problem's baseline takes over the exported binary, which has not changed."""
+
+
+def regression_table(found: Regression) -> Table:
+    """The baselines, then and now; below them what is slower, in sentences."""
+    who = "the same build" if found.same_build else f"trial {found.trial}, {found.variant}"
+    race = f"Exported {found.exported_at:%Y-%m-%d}: trial {found.exported_trial}, {found.exported}. Today: {who}."
+    return Table.of(COLUMNS, found.baselines, findings(found), above=[race])
+
+
+def findings(found: Regression) -> list[str]:
+    """What was found, a sentence each."""
+    tie = f"more than a tie ({100 * found.tie:.1f} %)"
+    quick = f"Today's best is {_ends(found.speedup)} as fast as the exported variant"
+    said = [f"{quick}: slower by {tie}." if found.slower else f"{quick}: not slower by {tie}."]
+    for each in found.baselines:
+        if each.then != each.now:
+            said.append(f"The baseline moved at {each.problem}: {each.then} then, {each.now} now.")
+        elif each.moved:
+            assert each.confirmed is not None  # nothing else has moved
+            share = each.today.mid / each.confirmed.mid
+            said.append(
+                f"The baseline moved at {each.problem}: {each.then} takes {share:.3f}x what it took then, beside the"
+                " same binary."
+            )
+    if any(each.confirmed is None for each in found.baselines):
+        said.append("The export has no finals of this binary: only another choice of baseline would be seen.")
+    return said
