@@ -150,7 +150,7 @@ def figures(best: Row, problem: Problem) -> Row:
         "parameters": best["parameters"],
         "crowned": confirmed.get("crowned", False),
         "confirmed": {name: confirmed.get(name) for name in ("low", "mean", "high", "processes")},
-        "search_estimate": best["measurement"]["speedup"]["median"],
+        "search_estimate": best["measurement"]["speedup"]["mid"],
         "us": timing["median_us"],
         "baseline": baseline["backend"],
         "baseline_us": baseline["median_us"],

@@ -20,7 +20,7 @@ EVERY_S = 2.0
 short samples is over before."""
 HELD_UP = 0.02
 """Share of a sample's time in which its threads may have waited for a CPU without it being held up."""
-FEW, LONGEST_S = 8, 20.0
+FEW, LONGEST_S = 8, 8.0
 """Blocks that are enough from so many seconds on, where something holds them up."""
 LONGEST_WAIT = 0.99
 """Share of a sample's time that waiting is taken to have been at most, so that something is left."""

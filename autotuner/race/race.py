@@ -19,7 +19,7 @@ from autotuner.values.outcome import Artifact, Measurement, Say, Stop, Timing
 from autotuner.values.ratio import LogRatio, combine
 from autotuner.values.verdict import Fault, Verdict
 
-LONGEST_S = 30.0
+LONGEST_S = 10.0
 """From here on a race ends after the block it is in, if there are three; six where they may promote the variant."""
 
 BASELINE, VARIANT, INCUMBENT = 0, 1, 2

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 LOADED, WRITABLE = 1, 2
 """Of a segment of ELF: its type, and its flag."""
 HEADERS, COUNT, BASED = 32, 56, 16
 """Where an ELF file of 64 bits has the offset and the number of its segments' headers, and its type."""
 SHARED = 3
+LOADER, PAGE, NEAR = "ld-", 4096, 1 << 40
+"""How the name of the system's loader begins; bytes; and bytes within which libraries lie from it."""
 
 
 class Mapping(NamedTuple):
@@ -37,6 +40,28 @@ def _mappings() -> Iterator[Mapping]:
         where, rights, offset, _, _, *path = line.split(maxsplit=5)
         start, end = (int(each, 16) for each in where.split("-"))
         yield Mapping(start, end, rights, int(offset, 16), path[0] if path else "")
+
+
+def _left_behind() -> frozenset[int]:
+    """Where the system's loader has addresses of memory that it has given back, such as that of its cache of libraries.
+    Such an address is never called, and a variant's code may come to lie there."""
+    found = list(_mappings())
+    mapped = [(each.start, each.end) for each in found]
+    readable = {each.start: each.end for each in found if each.rights.startswith("r")}
+    places = []
+    for each in found:
+        if each.offset == 0 and Path(each.path).name.startswith(LOADER) and each.rights[0] == "r":
+            for start, size in _writable(each.start):
+                end = min(start + size, _readable_from(start, readable))
+                words = enumerate(_words(start, end - start).tolist())
+                places += [
+                    start + 8 * place
+                    for place, word in words
+                    if abs(word - start) < NEAR
+                    and word % PAGE == 0
+                    and not any(first <= word < last for first, last in mapped)
+                ]
+    return frozenset(places)
 
 
 def replaced(library: str) -> str | None:
@@ -78,6 +103,18 @@ def _writable(base: int) -> Iterator[tuple[int, int]]:
 
 
 def _points_into(start: int, size: int, code: list[tuple[int, int]]) -> bool:
-    """Of a copy: what numpy allocates meanwhile changes what is looked at."""
-    words = np.frombuffer(ctypes.string_at(start, size), dtype=np.uint64)
-    return any(bool(np.any((words >= first) & (words < last))) for first, last in code)
+    words = _words(start, size)
+    for first, last in code:
+        places = np.flatnonzero((words >= first) & (words < last))
+        if any(start + 8 * int(place) not in LEFT_BEHIND for place in places):
+            return True
+    return False
+
+
+def _words(start: int, size: int) -> npt.NDArray[np.uint64]:
+    """A copy: what numpy allocates meanwhile changes what is looked at."""
+    return np.frombuffer(ctypes.string_at(start, max(size, 0)), dtype=np.uint64)
+
+
+LEFT_BEHIND = _left_behind()
+"""Looked for before any variant is loaded, which could choose a place otherwise."""

@@ -59,6 +59,10 @@ MOST_SLABS = 18_000
 """Tensors of a process that lie in slabs of their own, at most: Linux gives a process 65,530 mappings
 (vm.max_map_count), and a slab takes three."""
 
+COLD = 2
+"""Bytes of the input sets that are used in turn where each is to be cold, relative to the last-level cache: what comes
+again after twice as much has left a cache that keeps what was used last. A server's cache has hundreds of MiB."""
+
 ARMS = 3
 """Variants that have outputs of their own for each input set, at most."""
 
@@ -102,7 +106,7 @@ class InputSets:
         """`slabs`: that these sets may take."""
         self.problem, self.op, self.plain = problem, op_of(problem), inputs
         most = slabs // (len(inputs) + ARMS * len(self.op.outputs(problem)))
-        count = min(most, math.ceil(5 * cache_bytes / problem.bytes) + 1) if cache == "cold" else 1
+        count = min(most, math.ceil(COLD * cache_bytes / problem.bytes) + 1) if cache == "cold" else 1
         self._slabs: list[Slab] = []
         self.inputs = [tuple(_guarded(x, self._slabs) for x in inputs) for _ in range(count)]
         self.symmetries: list[Symmetry | None] = [None] * count
