@@ -20,7 +20,7 @@ from autotuner.cli.options import (
     stored,
     takes,
 )
-from autotuner.cli.output import err, json_of, out, print_json, say_reservations, say_waiting
+from autotuner.cli.output import err, json_of, json_text, out, print_json, say_reservations, say_waiting
 from autotuner.cli.serve import MISSING
 from autotuner.values import config
 from autotuner.values.errors import InputError
@@ -84,7 +84,9 @@ def validate(
 
 def export(
     study: StudyName = None,
-    kind: Annotated[str, typer.Option("--format", help="json, package, c, html, or one of another package")] = "json",
+    kind: Annotated[
+        str, typer.Option("--format", help="json, package, c, html, t4, or one of another package")
+    ] = "json",
     output: Annotated[
         Path | None, typer.Option("--out", help="a file, - for standard output, or a folder; the format's own name")
     ] = None,
@@ -100,12 +102,14 @@ def export(
 ) -> None:
     """Writes the best configuration of a study, with its proof and the table of what serves which problem.
 
-    With --format html it is the study's pages instead, as one file that needs no server.
+    With --format html it is the study's pages instead, as one file that needs no server; with t4 all its trials, as
+    other autotuners read them.
     """
-    if kind == "html":
+    whole = {"html": _pages, "t4": _results}
+    if kind in whole:
         if more or estimates or as_json:
-            raise InputError("--format html writes the pages of one study: it takes --out and --store alone")
-        _pages(study, output or Path("study.html"), store)
+            raise InputError(f"--format {kind} writes all of one study: it takes --out and --store alone")
+        whole[kind](study, output, store)
         return
     from autotuner.serve import best
     from autotuner.tuning.finals import standings
@@ -139,8 +143,27 @@ def export(
     say_reservations(found.best)
 
 
-def _pages(study: str | None, target: Path, store: str | None) -> None:
+def _results(study: str | None, output: Path | None, store: str | None) -> None:
+    """All trials of the study in one file, or on standard output."""
+    from autotuner.tuning import t4
+
+    target = output or Path(f"study{t4.SUFFIX}")
+    if str(target) != "-":
+        regular_target(target, "--out")
+    with opened_to_read(store) as opened:
+        name = named(opened, study)
+        made = t4.document(opened, name)
+    text = json_text(made)
+    if str(target) == "-":
+        typer.echo(text)
+    else:
+        write_atomically(target, f"{text}\n")
+        out.print(f"{name}: {len(made['results'])} trials written to {target}")
+
+
+def _pages(study: str | None, output: Path | None, store: str | None) -> None:
     """The study's pages in one file."""
+    target = output or Path("study.html")
     try:
         from autotuner.web import whole_page
     except ImportError as error:

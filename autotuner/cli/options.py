@@ -104,7 +104,9 @@ def wanted_sweep(
     ] = "evolution",
     seed: SeedOption = 0,
     threads: ThreadsOption = None,
-    like: Annotated[str | None, typer.Option("--from", help="start from this study, its best points first")] = None,
+    like: Annotated[
+        str | None, typer.Option("--from", help="start from this study or FILE.t4.json, its best points first")
+    ] = None,
     cold: Annotated[bool, typer.Option("--cold", help="start without what related studies know")] = False,
     start: Annotated[
         list[str] | None, typer.Option("--start", help='a point to judge first, as "IMPL=mma WARPS_M=4"; repeatable')
@@ -136,7 +138,7 @@ def wanted_sweep(
         devices=devices,
         sampler=sampler,
         seed=seed,
-        like=like,
+        like=str(Path(like).absolute()) if like is not None and like.endswith(".json") else like,
         cold=cold,
         start=tuple(start or ()),
         first_points=first_points,

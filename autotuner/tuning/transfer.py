@@ -23,6 +23,8 @@ from autotuner.spaces.expression import ExpressionError
 from autotuner.spaces.first_points import nearest, read_first_points
 from autotuner.spaces.space import Space
 from autotuner.store import Store, StudyRecord, queries
+from autotuner.store.records import JudgedTrial
+from autotuner.tuning import t4
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run.plan import Start
 from autotuner.values.errors import InputError
@@ -52,14 +54,17 @@ Derived = tuple[Numbers, ...]
 def start(store: Store, new: StudyRecord, space: Space, like: str | None = None) -> Start:
     """What the study `new` of `space` starts from: the known points of the nearest related study that has any.
 
-    `like` names the study to take them from instead, by name or unique prefix; then its best points are judged first as
-    well. A study that has judged something has started already, and gets nothing. Raises StoreError when there is no
-    study `like`, and InputError when it has nothing to give.
+    `like` names the study to take them from instead, by name or unique prefix, or a file of T4 results; then its best
+    points are judged first as well. A study that has judged something has started already, and gets nothing. Raises
+    StoreError when there is no study `like`, and InputError when it has nothing to give.
     """
-    named = None if like is None else queries.resolve_study(store, like)
+    is_file = like is not None and like.endswith(t4.SUFFIX)
+    named = None if like is None or is_file else queries.resolve_study(store, like)
     is_known = any(each.name == new.name for each in queries.records(store))
     if is_known and queries.judged_count(store, new.name) > 0:
         return Start()
+    if like is not None and is_file:
+        return _start_of(t4.read(Path(like)), like, space)
     if named is None:
         found = (known_points(store, each.name, space) for each in related(store, new))
         return Start(known_points=next((each for each in found if each is not None), None))
@@ -67,6 +72,15 @@ def start(store: Store, new: StudyRecord, space: Space, like: str | None = None)
     if not first:
         raise InputError(f"{named} has no measured point that fits {space.name}; leave out --from")
     return Start(first, known_points(store, named, space))
+
+
+def _start_of(results: t4.Results, file: str, space: Space) -> Start:
+    """The same of a file."""
+    right = sorted((each for each in results.judged if math.isfinite(each.objective)), key=lambda each: each.objective)
+    first = list(islice(_moved([each.point for each in right[: 2 * FIRST]], space), FIRST))
+    if not first:
+        raise InputError(f"{file} has no measured point that fits {space.name}; leave out --from")
+    return Start(first, _known(file, results.judged, results.study, space))
 
 
 # Studies ---------------------------------------------------------------------------------------------------------
@@ -103,8 +117,13 @@ def known_points(store: Store, study: str, space: Space) -> KnownPoints | None:
     """What the study has judged, in the order of its ends, of the points that are valid in `space` as they are; what
     they lack is the default point's. None where fewer than LEAST of them have a latency. Raises StoreError.
     """
+    return _known(study, queries.judged(store, study), queries.study(store, study), space)
+
+
+def _known(name: str, judged: Sequence[JudgedTrial], study: StudyRecord | None, space: Space) -> KnownPoints | None:
+    """The same from what was judged. `study` None: what the points amount to there cannot be told."""
     found: dict[int, float] = {}
-    for trial in queries.judged(store, study):
+    for trial in judged:
         place = _kept(trial.point, space)
         if place is not None:
             found.setdefault(place, trial.objective)
@@ -112,8 +131,8 @@ def known_points(store: Store, study: str, space: Space) -> KnownPoints | None:
         return None
     points = _thinned(found)
     objectives = tuple(found[place] if math.isfinite(found[place]) else None for place in points)
-    derived, expected = _there(queries.study(store, study), points, space)
-    return KnownPoints(study=study, points=points, objectives=objectives, derived=derived, expected=expected)
+    derived, expected = ((), ()) if study is None else _there(study, points, space)
+    return KnownPoints(study=name, points=points, objectives=objectives, derived=derived, expected=expected)
 
 
 def _there(study: StudyRecord, points: Sequence[int], space: Space) -> tuple[Derived, Numbers]:
@@ -157,7 +176,11 @@ def elites(store: Store, study: str, space: Space) -> Iterator[dict[str, Value]]
     Duplicates of a program are left out: they say nothing new.
     """
     entries = standings.leaderboard(store, study, 2 * FIRST)
-    points = [entry.variant.point for entry in entries if entry.verdict != Verdict.DEDUPLICATED]
+    return _moved([entry.variant.point for entry in entries if entry.verdict != Verdict.DEDUPLICATED], space)
+
+
+def _moved(points: Sequence[Mapping[str, Value]], space: Space) -> Iterator[dict[str, Value]]:
+    """Points of another study on `space`, as `elites` says."""
     kept = [_kept(point, space) for point in points]
     changed = [mapped(point, space) for point, place in zip(points, kept, strict=True) if place is None]
     for place in dict.fromkeys([*kept, *changed]):

@@ -22,6 +22,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.branch import Branch
 from autotuner.spaces.space import BranchPoints, Space, SpaceFile
+from autotuner.tuning.t4 import INVALIDITY, VERSION
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Device, Outcome
@@ -49,13 +50,6 @@ WORDS = {
     "timeout": Verdict.HUNG,
 }
 """What the files call a failure: caches first, then T4. Any other word is a launch that failed."""
-
-T4_WORDS = {verdict: word for word, verdict in WORDS.items()} | {
-    Verdict.BUILD_TIMEOUT: "timeout",
-    Verdict.NONDETERMINISTIC: "correctness",
-    Verdict.CORRUPTING: "correctness",
-    Verdict.IMPOSSIBLE: "correctness",
-}
 
 MS = {"nanoseconds": 1e-6, "microseconds": 1e-3, "milliseconds": 1.0, "seconds": 1e3}
 MS |= {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
@@ -198,8 +192,8 @@ def write_t4(recorded: Recorded, path: Path) -> None:
             "objectives": ["time"],
             "times": dict(zip(("compilation_time", "validation", "benchmark"), (1e3 * parts).tolist(), strict=True))
             | {"framework": 0, "search_algorithm": 0, "runtimes": []},
-            "invalidity": "correct" if fault is None else T4_WORDS.get(fault, "runtime"),
-            "correctness": 0 if fault is not None and T4_WORDS.get(fault) == "correctness" else 1,
+            "invalidity": "correct" if fault is None else INVALIDITY[fault],
+            "correctness": 0 if fault is not None and INVALIDITY[fault] == "correctness" else 1,
             "measurements": [{"name": "time", "value": ms, "unit": "ms"}] if fault is None else [],
         }
         for configuration, ms, fault, parts in zip(
@@ -207,7 +201,7 @@ def write_t4(recorded: Recorded, path: Path) -> None:
         )
     ]
     metadata = {"device": recorded.device, "timeunit": "milliseconds", "autotuner": "autotuner"}
-    document = {"schema_version": "1.0.0", "metadata": metadata, "results": results}
+    document = {"schema_version": VERSION, "metadata": metadata, "results": results}
     write_json(document, path)
 
 

@@ -64,6 +64,7 @@ ANSWERS = (
     ("sweep", "list"),
     ("export", "--format", "html"),
     ("export",),
+    ("export", "--format", "t4"),
     ("cache", "show"),
     ("cache", "prune", "--to", "1G"),
 )
