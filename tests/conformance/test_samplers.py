@@ -186,6 +186,7 @@ def test_evolution_beats_random() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2", "cmaes"])
 def test_those_that_learn_beat_random(sampler: str) -> None:
     found = statistics.median(best_of(sampler, seed, 90) for seed in range(5))

@@ -102,7 +102,7 @@ def judge(toolchain: CpuToolchain, tmp_path_factory: pytest.TempPathFactory) -> 
         settings = cpu_line(toolchain, kernel)
         with closing(LocalExecutor(settings, preload=preload.CPU)) as here:
             wanted = Expectation("cpu", table, name, dtype, False, 64, ("pass",))
-            return judged(here, wanted.variant, wanted.conditions())
+            return judged(here, wanted.variant, wanted.conditions(), soak="never")
 
     return under
 

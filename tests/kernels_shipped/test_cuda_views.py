@@ -79,7 +79,7 @@ SLOW: list[tuple[Point, str, str]] = [
 def each() -> list[object]:
     """Few are fast; of the others some run."""
     found: list[object] = [pytest.param(*case, id=f"{case[1]} {case[2]}") for case in CASES]
-    marks = [pytest.mark.slow, pytest.mark.sampled(4, "cuda_views")]
+    marks = [pytest.mark.slow, pytest.mark.sampled(2, "cuda_views")]
     return found + [pytest.param(*case, id=f"{case[1]} {case[2]}", marks=marks) for case in SLOW]
 
 

@@ -14,7 +14,7 @@ from autotuner.store import Store
 from autotuner.tuning.finals import retrials, rounds
 from tests.helpers.sweeps import Tally, sweep
 
-FEW = 15
+FEW = 10
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def sweeps(folder: Path, regime: str, better: bool, count: int = FEW) -> Tally:
 def test_equal_candidates_are_not_crowned_and_hardly_lost(tmp_path: Path) -> None:
     tally = sweeps(tmp_path, "one load", better=False)
     assert tally.share("crowned wrongly") == 0
-    assert tally.share("equal lost") <= 0.03  # of 200 races; the rule may lose 2 %
+    assert tally.share("equal lost") <= 0.03  # of 130 races; the rule may lose 2 %
     assert tally.share("5 % slower removed") >= 0.95
     assert tally.share("covered") >= 0.95
     assert sorted(tally.slower_blocks)[len(tally.slower_blocks) // 2] <= rules.FIRST_LOOK + 2

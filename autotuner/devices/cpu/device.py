@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from autotuner.devices.bench import instrument
-from autotuner.devices.ceilings import bandwidth, least, rate
+from autotuner.devices.ceilings import bandwidth, least, random_bytes, rate
 from autotuner.devices.cpu.audit import of_baseline, of_variant
 from autotuner.devices.cpu.bench import CpuBench
 from autotuner.devices.cpu.sanitizer import CpuSanitizer
@@ -143,7 +143,7 @@ def ceilings(dtype: str, threads: int, toolchain: Toolchain) -> Ceilings:
     faster of torch's copy and of one past the caches: torch's may read each line before it overwrites it.
     """
     peak, copy = instrument("cpu", "peak", {}, toolchain), copy_past_the_caches(toolchain)
-    source, target = (torch.empty(COPY_BYTES, dtype=torch.uint8).random_() for _ in range(2))
+    source, target = (random_bytes(COPY_BYTES, "cpu") for _ in range(2))
     wide = 1 if dtype == "float32" else 2
     with on_threads(1):
         plain = wide * PEAK_FLOPS / least(lambda: _seconds(lambda: peak.command((PEAK_STEPS,), 0)))
