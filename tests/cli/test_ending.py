@@ -30,8 +30,8 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     ("number", "times"),
     [
         (signal.SIGINT, 2),
-        pytest.param(signal.SIGHUP, 1, marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, 1, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 1, marks=[pytest.mark.slow, pytest.mark.sampled(1)]),
+        pytest.param(signal.SIGINT, 1, marks=[pytest.mark.slow, pytest.mark.sampled(1)]),
     ],
 )
 def test_a_signal_ends_a_sweep_with_one_line_and_so_does_a_second_one(

@@ -60,7 +60,7 @@ def require_good(workbench: Workbench, points: list[int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_the_first_variant_of_every_implementation_is_built(workbench: Workbench) -> None:
     require_good(workbench, [first_of(workbench.space, impl) for impl in impls(workbench)])
 
