@@ -138,6 +138,21 @@ def measured(
 
 
 @reads
+def of_incumbent(store: Store, session: Session, study: str, digest: str, among: int) -> tuple[float, ...]:
+    """The objective of an artifact by each race in which it was the incumbent, of the last `among` that stand: each was
+    in a process of its own. Raises StoreError."""
+    query = select(TrialRow.outcome).where(
+        TrialRow.study_id == study_id(session, store, study),
+        TrialRow.objective.is_not(None),
+        TrialRow.revoked_at.is_(None),
+        TrialRow.verdict != Verdict.DEDUPLICATED.value,
+    )
+    raced = (each.measurement for each in session.scalars(query.order_by(TrialRow.number.desc()).limit(among)))
+    found = [each.of_incumbent for each in raced if each is not None and each.incumbent == digest]
+    return tuple(each for each in found if each is not None)
+
+
+@reads
 def latencies(store: Store, session: Session, study: str) -> list[tuple[float, float]]:
     """ln(t_variant / t_baseline) and microseconds of what was raced and stands, best first; of duplicates the original
     alone. Raises StoreError."""

@@ -83,6 +83,14 @@ class Timing(Model):
     )
     calls: tuple[int, int] = Field(description="forwards a sample: (variant, baseline)")
 
+    @property
+    def of_incumbent(self) -> float | None:
+        """The median over the blocks of ln(t_incumbent / t_baseline); None without an incumbent."""
+        if not self.incumbent_us:
+            return None
+        pairs = zip(self.incumbent_us, self.baseline_us, strict=True)
+        return median(math.log(incumbent / baseline) for incumbent, baseline in pairs)
+
 
 class Measurement(Model):
     """Latency of a variant that passed the gate.
@@ -139,6 +147,12 @@ class Measurement(Model):
     def speedup(self) -> float:
         """t_baseline / t_variant, over several problems as the objective says."""
         return speedup_of(self.objective)
+
+    @property
+    def of_incumbent(self) -> float | None:
+        """The objective of the incumbent that the variant raced against, by the same blocks; None without one."""
+        found = [each for timing in self.timings if (each := timing.of_incumbent) is not None]
+        return self._over(found) if len(found) == len(self.timings) else None
 
     def _over(self, values: Sequence[float]) -> float:
         """One number of one a problem, as the objective makes it."""

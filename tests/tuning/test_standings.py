@@ -6,13 +6,15 @@ import pytest
 
 from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
-from autotuner.values.outcome import Outcome
+from autotuner.values.outcome import Outcome, Stop
 from autotuner.values.verdict import Verdict
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,
     hold_finals,
     measured,
+    measurement,
+    raced,
     raced_out,
     record_all,
     with_error,
@@ -170,3 +172,23 @@ def test_a_revoked_finalist_leaves_the_standing(store: Store, session: int) -> N
     best = standings.best(store, "scalar-abc")
     assert best is not None
     assert (best.entry.number, best.tied) == (1, (1, 2))
+
+
+def test_an_estimate_is_as_wide_as_the_processes_in_which_it_raced_are_apart(store: Store, session: int) -> None:
+    """Of the best of the search, which was in no finals: each later race had it as the incumbent, in a process of its
+    own."""
+    record_all(store, session, [measured(16, 50.0)])
+    alone = standings.leaderboard(store, "scalar-abc")[0].speedup
+    for number, us in enumerate((53.0, 47.0, 54.0, 46.0, 50.0), start=1):
+        slower = measured(16 + number, 80.0)
+        against = raced(measurement(80.0), 16, math.log(80.0 / us), Stop.SLOWER)
+        store.record("scalar-abc", session, number, slower.model_copy(update={"measurement": against}))
+    (first, second, *_) = standings.leaderboard(store, "scalar-abc")
+    assert first.number == 0
+    assert first.speedup.mid == alone.mid
+    assert first.speedup.low < 0.96 * alone.mid < alone.low
+    assert first.speedup.high > 1.04 * alone.mid > alone.high
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert best.entry.speedup == first.speedup
+    assert second.speedup.high < 1.04 * second.speedup.mid  # nobody raced against it

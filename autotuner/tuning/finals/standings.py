@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from statistics import median
+from statistics import fmean, median
 
 from pydantic import Field
 
 from autotuner.race.confirm import Confirmed, Standing, confirm
+from autotuner.race.statistics import deviation, student_interval
 from autotuner.store import (
     Finalist,
     FinalsRecord,
@@ -33,6 +34,8 @@ from autotuner.values.ratio import Speedup, speedup_of
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 
+FEWEST, RACES = 3, 24
+"""Processes from which an interval is made, and trials that are looked through for them."""
 NONE = FinalsResult(finalists=(), leader=None, crowned=False, processes=0, tie=0.0)
 """Of a study without finals."""
 
@@ -168,7 +171,10 @@ def leaderboard(store: Store, study: str, limit: int = 10) -> tuple[Entry, ...]:
     found = _LastFinals(store, study)
     confirmed = found.entries()
     rest = queries.measured(store, study, max(0, limit - len(confirmed)), without=found.searched)
-    return (*confirmed[:limit], *(found.entry(rank, trial) for rank, trial in enumerate(rest, len(confirmed) + 1)))
+    entries = [found.entry(rank, trial) for rank, trial in enumerate(rest, len(confirmed) + 1)]
+    if entries and not confirmed:
+        entries[0] = found.widened(entries[0], rest[0])
+    return (*confirmed[:limit], *entries)
 
 
 def best(store: Store, study: str) -> Best | None:
@@ -183,7 +189,7 @@ def best(store: Store, study: str) -> Best | None:
         return None
     entry, record, confirmed = found.entry(1, trial), queries.trial(store, study, trial.number), found.of(trial)
     if confirmed is None:
-        return Best(entry=entry, record=record)
+        return Best(entry=found.widened(entry, trial), record=record)
     audit, proof = found.proven(confirmed.digest)
     return Best(entry=entry, record=record, finals=found.summary(), raced=confirmed.digest, audit=audit, proof=proof)
 
@@ -431,6 +437,20 @@ class _LastFinals:
             beaten=confirmed is not None and confirmed.tied and not self._ties(confirmed),
             crowned=self._is_crowned and self._leader == trial.number,
         )
+
+    def widened(self, entry: Entry, trial: MeasuredTrial) -> Entry:
+        """The line of a trial that was in no finals, its interval as wide as what was seen of it in other processes
+        too. Its race was in one, and a variant's place in memory alone makes it faster or slower by some per cent in
+        the next. The races in which it was the incumbent were in others: the interval has Student's of them all."""
+        own = trial.log_ratio
+        others = queries.of_incumbent(self._store, self._study, trial.artifact or "", RACES)
+        values = [own.mid, *others]
+        if len(values) < FEWEST:
+            return entry
+        freedom = len(values) - 1
+        found = student_interval(fmean(values), deviation(values) / math.sqrt(len(values)), freedom)
+        whole = own.model_copy(update={"low": min(own.low, found.low), "high": max(own.high, found.high)})
+        return entry.model_copy(update={"speedup": whole.speedup})
 
     def quoted(self, top: MeasuredTrial | None) -> Quoted | None:
         """Its speedup, as every command quotes it."""

@@ -6,14 +6,13 @@ decisions need; a whole outcome is read from the store when it is wanted, but fo
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
 
 from autotuner.forge.cache import is_there, keep
-from autotuner.values.outcome import Artifact, Measurement, Outcome, Timing
+from autotuner.values.outcome import Artifact, Measurement, Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 
@@ -73,9 +72,10 @@ class Outcomes:
 
     def _note_incumbent(self, raced: Measurement | None) -> None:
         """Remembers what the race of a variant shows of the incumbent that it raced against."""
-        if raced is not None and raced.incumbent is not None and all(each.incumbent_us for each in raced.timings):
-            found = tuple(_of_incumbent(timing) for timing in raced.timings)
-            self._beside.setdefault(raced.incumbent, []).append(found)
+        if raced is not None and raced.incumbent is not None:
+            found = tuple(each for timing in raced.timings if (each := timing.of_incumbent) is not None)
+            if len(found) == len(raced.timings):
+                self._beside.setdefault(raced.incumbent, []).append(found)
 
     def opponent(self) -> Outcome | None:
         """The incumbent, kept from being pruned while variants race against it. Where its library is gone there is none
@@ -151,12 +151,6 @@ class Outcomes:
         """Of that many points those that can be judged: all but those that were lost in every try."""
         given_up = [digest for digest, count in self._losses.items() if count > RETRIES and digest not in self._judged]
         return points - len(given_up)
-
-
-def _of_incumbent(timing: Timing) -> float:
-    """Median of ln(t_incumbent / t_baseline) in a race against an incumbent."""
-    pairs = zip(timing.incumbent_us, timing.baseline_us, strict=True)
-    return median(math.log(incumbent / baseline) for incumbent, baseline in pairs)
 
 
 def takes_over(outcome: Outcome, incumbent: Outcome | None) -> bool:
