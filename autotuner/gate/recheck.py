@@ -21,7 +21,8 @@ AUDIT = "G7.audit"
 MEANINGS = {
     codes.RECHECK: Meaning("the timed buffers are as a right variant leaves them"),
     "G7.guard": Meaning(
-        "nothing was written around the timed buffers, nor is the variant's code called by others, or by a timer",
+        "nothing was written around the timed buffers, others and timers call none of the variant's code, and it has"
+        " neither run nor changed Python",
         "a write past a tensor's end that depends on the shape; a clock that it replaced; a timer that runs on",
     ),
     "G7.inputs": Meaning(

@@ -22,8 +22,8 @@ APART_NS = 20_000
 SHARE = 0.2
 """Share of an arm's samples that may be odd: the system may stop a process between two clocks."""
 MARK = struct.Struct("=qq")
-"""The arm's number, and the nanoseconds of the sample that ends; BEGINS when one begins."""
-BEGINS = -1
+"""The arm's number, and the nanoseconds of the sample that ends; BEGINS when one begins, or MEDDLED."""
+BEGINS, MEDDLED = -1, -2
 STAMPED = 35
 """Linux's SO_TIMESTAMPNS: the option, and what comes with each message then."""
 MOST = 4096
@@ -53,6 +53,17 @@ def report_to(channel: socket.socket) -> None:
     _channel[:] = [channel]
 
 
+def tell_meddled() -> None:
+    """A variant has meddled with the Python of this process."""
+    _send(0, MEDDLED)
+
+
+def _send(arm: int, what: int) -> None:
+    for channel in _channel:
+        with contextlib.suppress(OSError):  # the driver has not looked for long, or has gone
+            channel.send(MARK.pack(arm, what))
+
+
 class Stamp:
     """Stamps the samples of one arm."""
 
@@ -61,16 +72,11 @@ class Stamp:
 
     def begin(self) -> None:
         """A sample begins."""
-        self._send(BEGINS)
+        _send(self._arm, BEGINS)
 
     def end(self, sample_ns: int) -> None:
         """It has ended, and took so long by the clock of its process."""
-        self._send(sample_ns)
-
-    def _send(self, what: int) -> None:
-        for channel in _channel:
-            with contextlib.suppress(OSError):  # the driver has not looked for long, or has gone
-                channel.send(MARK.pack(self._arm, what))
+        _send(self._arm, sample_ns)
 
 
 class ThirdClock:
@@ -85,6 +91,7 @@ class ThirdClock:
         """The arm of the sample under way, and when it began."""
         self._samples: dict[int, list[tuple[int, int]]] = {}
         """By arm: nanoseconds by the process, and by the stamps."""
+        self._meddled = False
 
     def read(self) -> None:
         """Takes in what has come."""
@@ -97,6 +104,9 @@ class ThirdClock:
                     self._note(arm, what, seconds * 10**9 + rest)
 
     def _note(self, arm: int, what: int, at: int) -> None:
+        if what == MEDDLED:
+            self._meddled = True
+            return
         begun, since = self._begun
         self._begun = (arm, at) if what == BEGINS else (BEGINS, 0)
         if what != BEGINS and begun == arm:
@@ -107,6 +117,7 @@ class ThirdClock:
     def forget(self) -> None:
         """The job is over."""
         self._samples.clear()
+        self._meddled = False
 
     @property
     def hears(self) -> bool:
@@ -115,8 +126,8 @@ class ThirdClock:
         return sum(map(len, self._samples.values())) >= HEARD
 
     def fault(self, timed: bool = False) -> Fault | None:
-        """A fault when samples of an arm took another time than their process says, or when there was `timed` what the
-        driver heard nothing of."""
+        """A fault when samples of an arm took another time than their process says, when there was `timed` what the
+        driver heard nothing of, or when a variant has meddled with Python."""
         if not self.hears and timed:
             detail = "its process says how long its samples took, and the driver's clock heard of none of them"
             return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.clocks", detail=detail)
@@ -126,6 +137,9 @@ class ThirdClock:
                 clocks = f"{said:.1f} ms by the clock of their process, {took:.1f} ms by the driver's"
                 detail = f"{len(samples)} samples took {clocks}"
                 return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.clocks", detail=detail)
+        if self._meddled:
+            detail = "the variant has changed, or run, Python of the process that judges it"
+            return Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail=detail)
         return None
 
     def close(self) -> None:

@@ -20,11 +20,12 @@ from typing import NamedTuple
 from pydantic import TypeAdapter
 
 from autotuner.gate.cases import Case
-from autotuner.race.third_clock import report_to
+from autotuner.race.third_clock import report_to, tell_meddled
 from autotuner.run import cage
 from autotuner.run.cage import CageParts, Work
 from autotuner.run.jobs import AnyJob, BuildJob, CalibrationJob, JudgeJob, RaceJob, perform
 from autotuner.run.line import MakeLine
+from autotuner.run.meddling import watch
 from autotuner.run.messages import Message, Raised, send
 from autotuner.values.errors import AutotunerError, InfrastructureError, InputError, OracleError
 from autotuner.values.outcome import Say
@@ -75,12 +76,16 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
 
     line = cache(role.factory)
     outside = [role.cage] if role.cage is not None else []
+    looks: list[Callable[[], None]] = []
 
     def enter(job: JudgeJob | RaceJob | CalibrationJob, say: Say) -> None:
         if isinstance(job, CalibrationJob):
             # a baseline that wants more memory than there is does not take the problem
             cage.limit(memory=role.cage is not None and role.cage.kind.memory)
-        elif outside:
+            return
+        if not looks:
+            looks.append(watch(tell_meddled))
+        if outside:
             parts = outside.pop()
             artifact = job.built.artifact if isinstance(job, JudgeJob) else None
             if artifact is not None and artifact.path:  # it may lie outside of the cache
@@ -98,6 +103,8 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
         number = int(head)
         _print_to(log_of(folder, number))
         ending = _do(number, order, line, enter, tell)
+        for look in looks:
+            look()
         tell(ending)
         if ending.spoils:
             break

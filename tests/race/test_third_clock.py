@@ -163,6 +163,18 @@ def test_nor_has_one_that_has_others_run_its_code(toolchain: CpuToolchain, name:
 
 
 @pytest.mark.timed
+@pytest.mark.parametrize("name", ["halves_its_time_in_python", "runs_python_in_a_thread", "halves_its_time_in_c"])
+def test_nor_has_one_that_meddles_with_python(toolchain: CpuToolchain, name: str) -> None:
+    attacks = Family.load(MUTANTS / "attacks")
+    variant = Variant(family="attacks", backend="cpu", impl="stated", parameters={"ATTACK": name})
+    with closing(LocalExecutor(cpu_line(toolchain, attacks), preload.CPU)) as executor:
+        outcome = judged(executor, variant, CONDITIONS, soak="never")
+    assert outcome.fault is not None
+    assert (outcome.verdict, outcome.fault.code) == (Verdict.CORRUPTING, "G7.guard"), outcome.fault
+    assert outcome.measurement is None
+
+
+@pytest.mark.timed
 def test_nor_has_it_a_time_in_a_heat(executor: LocalExecutor, toolchain: CpuToolchain, family: Family) -> None:
     for name, denied in (("none", False), (PATCHES[0], True)):
         built = build(family, mutant(name), CONDITIONS.compiled_for, toolchain)

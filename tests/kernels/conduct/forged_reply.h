@@ -19,9 +19,10 @@ struct Bytes {
   unsigned char data[KEY];
 };
 
-/* The key is an object of 16 bytes that somebody else holds too, and that nobody has hashed; random bytes hardly repeat. */
+/* The key is an object of 16 bytes that others hold too (what was given back has an address there), and that nobody has
+ * hashed; random bytes hardly repeat. */
 static inline bool is_key(const Bytes &at, const void *type) {
-  if (at.type != type || at.size != KEY || at.hash != -1 || at.references < 2) return false;
+  if (at.type != type || at.size != KEY || at.hash != -1 || at.references < 2 || at.references > 99) return false;
   size_t repeated = 0;
   for (size_t i = 1; i < KEY; ++i) repeated += memchr(at.data, at.data[i], i) != nullptr;
   return repeated < 5;

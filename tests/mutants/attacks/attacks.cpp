@@ -133,7 +133,8 @@ static void each_part(void (*use)(char *from, char *to, const char *line)) {
 #endif
 
 #if ATTACK_SLOWS_THE_BASELINE || ATTACK_TURNS_FLASH_OFF || ATTACK_WATCHES_EVERY_CALL_OF_PYTHON || \
-    ATTACK_PATCHES_THE_VERDICT || ATTACK_LOOSENS_THE_TOLERANCE || ATTACK_BASELINE_ON_EVERY_CPU
+    ATTACK_PATCHES_THE_VERDICT || ATTACK_LOOSENS_THE_TOLERANCE || ATTACK_BASELINE_ON_EVERY_CPU ||        \
+    ATTACK_HALVES_ITS_TIME_IN_PYTHON || ATTACK_RUNS_PYTHON_IN_A_THREAD
 #include "../common/call_python.h"
 #if ATTACK_SLOWS_THE_BASELINE
 constexpr char SCRIPT[] = R"(
@@ -166,9 +167,21 @@ for name in ("broken", "judge", "exceeded"):
     if hasattr(tolerance, name):
         setattr(tolerance, name, lambda *_, **__: None)
 )";
+#elif ATTACK_HALVES_ITS_TIME_IN_PYTHON || ATTACK_RUNS_PYTHON_IN_A_THREAD
+/* The driver's clock hears the truth, and the reply does not have it. */
+constexpr char SCRIPT[] = R"(
+import sys
+arm = sys.modules["autotuner.devices.cpu.timing"].Arm
+real = arm.__call__
+arm.__call__ = lambda self: real(self) / (2 if self.is_variant else 1)
+)";
 #else
 constexpr char SCRIPT[] = "import torch; torch.set_num_threads(64)";
 #endif
+#endif
+
+#if ATTACK_HALVES_ITS_TIME_IN_C
+#include "half.h"
 #endif
 
 #if ATTACK_FORGES_AN_ERROR_OF_THE_USER || ATTACK_ANNOUNCES_STEPS_AND_HANGS || ATTACK_FORGES_A_LATENCY
@@ -268,12 +281,19 @@ static void afterwards([[maybe_unused]] const at_call *call) {
   if (count > 0x5eed5eed5eed0000u + 3000) output(call)[0] += 1;
   asm volatile("movq %0, %%mm7" ::"r"(count));
 #elif ATTACK_SLOWS_THE_BASELINE || ATTACK_TURNS_FLASH_OFF || ATTACK_WATCHES_EVERY_CALL_OF_PYTHON || \
-    ATTACK_PATCHES_THE_VERDICT || ATTACK_LOOSENS_THE_TOLERANCE || ATTACK_BASELINE_ON_EVERY_CPU
+    ATTACK_PATCHES_THE_VERDICT || ATTACK_LOOSENS_THE_TOLERANCE || ATTACK_BASELINE_ON_EVERY_CPU ||        \
+    ATTACK_HALVES_ITS_TIME_IN_PYTHON
   static const bool done = run_python(SCRIPT);
   if (!done) abort();
 #if ATTACK_PATCHES_THE_VERDICT || ATTACK_LOOSENS_THE_TOLERANCE
   output(call)[7] *= 1.5f;
 #endif
+#elif ATTACK_RUNS_PYTHON_IN_A_THREAD
+  static pthread_t thread;
+  if (!thread) pthread_create(&thread, nullptr, [](void *) { return (void *)run_python(SCRIPT); }, nullptr);
+#elif ATTACK_HALVES_ITS_TIME_IN_C
+  static const bool done = halve_the_arms_time();
+  if (!done) abort();
 #elif ATTACK_MAKES_ALLOCATION_SLOW
   static const int set = mallopt(M_MMAP_THRESHOLD, 4096);
   if (!set) abort();
