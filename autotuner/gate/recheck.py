@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 AUDIT = "G7.audit"
 MEANINGS = {
     codes.RECHECK: Meaning("the timed buffers are as a right variant leaves them"),
-    "G7.guard": Meaning(
+    codes.GUARD: Meaning(
         "nothing was written around the timed buffers, others and timers call none of the variant's code, and it has"
         " neither run nor changed Python",
         "a write past a tensor's end that depends on the shape; a clock that it replaced; a timer that runs on",
@@ -120,7 +120,7 @@ def harm(problem: Problem, damage: str | None, before: Tensors, after: Tensors, 
     from autotuner.ops.tensors import same_bits
 
     if damage is not None:
-        return Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail=damage)
+        return Fault(verdict=Verdict.CORRUPTING, code=codes.GUARD, detail=damage)
     for given, then, now in zip(op_of(problem).inputs(problem), before, after, strict=True):
         if not same_bits(then, now):
             detail = f"{given.name} changed while it was timed"

@@ -13,6 +13,7 @@ import itertools
 import socket
 import struct
 
+from autotuner.values import codes
 from autotuner.values.verdict import Fault, Verdict
 
 APART = 0.05
@@ -139,7 +140,7 @@ class ThirdClock:
                 return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.clocks", detail=detail)
         if self._meddled:
             detail = "the variant has changed, or run, Python of the process that judges it"
-            return Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail=detail)
+            return Fault(verdict=Verdict.CORRUPTING, code=codes.GUARD, detail=detail)
         return None
 
     def close(self) -> None:
