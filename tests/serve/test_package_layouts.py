@@ -26,6 +26,7 @@ PROBLEMS = [
 ]
 SCRIPT = """
 import sys
+import warnings
 import torch
 sys.path.insert(0, PLACE)
 from inside import load
@@ -81,13 +82,22 @@ torch.library.opcheck(ours.op, few, cap)
 near = torch.tensor([[i - 6 <= j <= i + 2 for j in range(48)] for i in range(48)])  # a window that torch serves
 torch.testing.assert_close(load()(*dense, window=(6, 2)), sdpa(*dense, near), atol=2e-5, rtol=2e-5)
 
-# A mask beside the lengths is for torch: another one than they say shows who takes it.
-given, other = ints(17, 48), mask((5, 5), 48, 48, False)
+# A mask beside the lengths is for torch. One that says something else is what counts.
+given, other, seen = ints(17, 48), mask((5, 5), 48, 48, False), mask((17, 48), 48, 48, False)
 same = ours(*dense, key_lengths=given)
-assert torch.equal(ours(*dense, other, key_lengths=given), same) and not torch.equal(same, sdpa(*dense, other))
-torch.testing.assert_close(load()(*[t[:, :, :40] for t in dense], other[..., :40, :40], key_lengths=given),
-                           sdpa(*[t[:, :, :40] for t in dense], other[..., :40, :40]))
-torch.library.opcheck(ours.op, (*dense, given, other))
+for _ in range(3):
+    assert torch.equal(ours(*dense, seen, key_lengths=given), same)
+    left = load()
+    left.reset_counters()
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        torch.testing.assert_close(left(*dense, other, key_lengths=given), sdpa(*dense, other))
+    assert "hides other keys" in str(heard[0].message) and not left.served, left.counters
+seen[0, 0, 0, 0] = False  # in place: it has been compared before
+with warnings.catch_warnings(record=True) as heard:
+    torch.testing.assert_close(load()(*dense, seen, key_lengths=given), sdpa(*dense, seen))
+assert heard
+torch.library.opcheck(ours.op, (*dense, given, mask((17, 48), 48, 48, False)))
 try:
     ours.op(*dense, attn_mask=other)
 except ValueError as error:
@@ -112,7 +122,14 @@ with torch.no_grad():
     model = torch.compile(lambda *qkv, n: ours(*qkv, key_lengths=n, **bottom), backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(model(*cache, n=lengths), ours(*cache, key_lengths=lengths, **bottom))
     beside = torch.compile(lambda *qkvm, n: load()(*qkvm, key_lengths=n), backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(beside(*short, other[..., :40, :40], n=given), sdpa(*short, other[..., :40, :40]))
+    fits = mask((17, 48), 40, 40, False)
+    torch.testing.assert_close(beside(*short, fits, n=given), sdpa(*short, fits))
+    try:
+        beside(*short, other[..., :40, :40], n=given)
+    except RuntimeError as error:
+        assert "attn_mask hides other keys" in str(error), error
+    else:
+        raise AssertionError("a graph took a mask that says something else")
 """
 
 

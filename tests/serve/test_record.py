@@ -51,9 +51,13 @@ def test_lengths_of_keys_and_a_corner_are_recorded() -> None:
     rows = functional.scaled_dot_product_attention(q[:1, :, 2:], k[:1, :, :5], v[:1, :, :5], enable_gqa=True)
     torch.testing.assert_close(found[:1, :, 2:], rows)
     assert not found[1].any()
-    other = torch.arange(20).expand(3, 1, 3, 20) < 7  # what torch computes when it is given a mask beside the lengths
-    with autotuner.record() as calls:
+    other = torch.arange(20).expand(3, 1, 3, 20) < 7  # a mask that says something else is what counts
+    with autotuner.record() as calls, pytest.warns(UserWarning, match="attn_mask hides other keys than key_lengths"):
         found = attention(q, k, v, other, key_lengths=lengths, is_causal=True, corner="bottom_right", enable_gqa=True)
+    assert ["attn_mask is not supported" in each.why for each in calls.refused] == [True]
+    same = signature.seen(3, 20, True, "bottom_right", lengths, q.device, (0, 0))
+    with autotuner.record() as calls:
+        attention(q, k, v, same, key_lengths=lengths, is_causal=True, corner="bottom_right", enable_gqa=True)
     assert [str(each) for each in calls.problems] == ["(3,4:2,3x20,64) float32 causal bottom_right lengths"]
     rows = functional.scaled_dot_product_attention(q, k[:, :, :7], v[:, :, :7], enable_gqa=True)
     torch.testing.assert_close(found, rows)

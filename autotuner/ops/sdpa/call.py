@@ -12,7 +12,7 @@ from autotuner.values.problem import Problem
 if TYPE_CHECKING:
     from torch import Tensor
 
-USUAL: Mapping[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "scale": None}
+USUAL: Mapping[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "scale": None, "sinks": None}
 """What the options must be, as far as they are not served otherwise."""
 OURS = ("corner", "key_lengths", "lse", "window_left", "window_right", "softcap")
 """Fields of the problem that torch's function has no argument for, and may be given all the same."""

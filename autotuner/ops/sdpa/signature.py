@@ -3,6 +3,7 @@ op's signature. A package has a copy of this file: it imports nothing of autotun
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -18,6 +19,9 @@ NUMBERS = {"window_left": 0.0, "window_right": 0.0, "softcap": 0.0}
 """Options that are numbers: what they are where they are not said."""
 AUTOCAST = True
 CORNERS = ("top_left", "bottom_right")
+_SAYS, _MADE = "_autotuner_says", "_autotuner_made"
+"""Attributes of a mask: which lengths, corner and window it was compared with; and that it was made of them."""
+CONTRADICTS = "attn_mask hides other keys than key_lengths, corner and window say: torch serves the call with the mask"
 
 
 def arguments(
@@ -34,6 +38,7 @@ def arguments(
     corner: Literal["top_left", "bottom_right"] = "top_left",
     window: int | tuple[int, int] | None = None,
     softcap: float = 0.0,
+    sinks: Tensor | None = None,
 ) -> tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]:
     """Q, K and V with the lengths of the keys where there are any; those of the options that change what is computed;
     and what says the same once more for torch alone: a mask beside lengths, a corner or a window.
@@ -74,8 +79,64 @@ def arguments(
         options["scale"] = scale
     if enable_gqa and not _is_idle(query, key, value):
         options["enable_gqa"] = True
+    if sinks is not None:
+        options["sinks"] = sinks
     tensors = (query, key, value)
+    if beside and not _agrees(attn_mask, query, key, key_lengths, options):
+        warnings.warn(CONTRADICTS, stacklevel=3)
+        left = {name: said for name, said in options.items() if name not in ("is_causal", "corner", *_SIDES)}
+        return tensors, {**left, "attn_mask": attn_mask}, {}
     return tensors if key_lengths is None else (*tensors, key_lengths), options, beside
+
+
+_SIDES = ("window_left", "window_right")
+
+
+def made(mask: Tensor) -> Tensor:
+    """The mask, known to say the same as the lengths, corner and window that it will stand beside."""
+    setattr(mask, _MADE, True)
+    return mask
+
+
+def _agrees(mask: Any, query: Tensor, key: Tensor, lengths: Tensor | None, options: Mapping[str, Any]) -> bool:
+    """Whether a mask says the same as what it stands beside."""
+    if getattr(mask, _MADE, False):
+        return True
+    seq_q, seq_k = query.shape[-2], key.shape[-2]
+    causal, corner = options.get("is_causal", False), options.get("corner", CORNERS[0])
+    window = [int(options.get(side, 0)) for side in _SIDES]
+    if torch.compiler.is_dynamo_compiling():
+        return _is_asserted(_same(mask, seen(seq_q, seq_k, causal, corner, lengths, query.device, window)))
+    if mask.device != query.device or mask.shape[-2:].numel() not in (seq_q * seq_k, seq_k):
+        return False  # torch says what is wrong
+    versions = tuple(None if each is None or each.is_inference() else each._version for each in (mask, lengths))
+    said = (*versions, seq_q, seq_k, causal, corner, *window)
+    before = getattr(mask, _SAYS, None)
+    if before is not None and before[0] is lengths and before[1] == said:
+        return bool(before[2])
+    same = _same(mask, seen(seq_q, seq_k, causal, corner, lengths, query.device, window))
+    if query.is_cuda and torch.cuda.is_current_stream_capturing():
+        return _is_asserted(same)
+    try:
+        found = bool(same)
+    except RuntimeError:  # it is traced or transformed: there is nothing to read yet
+        return _is_asserted(same)
+    if not (mask.is_inference() or (lengths is not None and lengths.is_inference())):  # their changes are not counted
+        setattr(mask, _SAYS, (lengths, said, found))
+    return found
+
+
+def _same(mask: Tensor, wanted: Tensor) -> Tensor:
+    """Whether a mask, of truths or to be added, shows what is wanted and hides all else."""
+    if mask.dtype == torch.bool:
+        return (mask == wanted).all()
+    return torch.where(wanted, mask == 0, mask <= torch.finfo(mask.dtype).min / 2).all()
+
+
+def _is_asserted(same: Tensor) -> bool:
+    """Has it asserted where the graph runs."""
+    torch._assert_async(same, CONTRADICTS.partition(":")[0])
+    return True
 
 
 def _sides(window: int | tuple[int, int], is_causal: bool) -> dict[str, Any]:
@@ -110,7 +171,7 @@ def compute(tensors: Sequence[Tensor], options: Mapping[str, Any], beside: Mappi
     """What torch computes for such a call; O is as Q. A mask beside lengths or a corner is taken for what they say."""
     query, key, value, *lengths = tensors
     said = dict(options)
-    softcap = said.pop("softcap", 0.0)
+    softcap, sinks = said.pop("softcap", 0.0), said.pop("sinks", None)
     window = tuple(int(said.pop(f"window_{side}", 0)) for side in ("left", "right"))
     bottom = said.pop("corner", "top_left") == "bottom_right" and (said.get("is_causal", False) or any(window))
     if bottom and not any(window) and not lengths and not beside:
@@ -125,30 +186,37 @@ def compute(tensors: Sequence[Tensor], options: Mapping[str, Any], beside: Mappi
             given = lengths[0] if lengths else None
             mask = seen(query.shape[-2], key.shape[-2], causal, corner, given, query.device, window)
         said["attn_mask"] = mask
-    if softcap:
-        return _capped(query, key, value, softcap, **said)
+    if softcap or sinks is not None:
+        return _explicit(query, key, value, softcap, sinks, **said)
     return FUNCTION(query, key, value, **said)
 
 
-def _capped(
+def _explicit(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     softcap: float,
+    sinks: Tensor | None,
     attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
     is_causal: bool = False,
-    **_: Any,
+    scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> Tensor:
-    """Where scores are capped, which torch's function has no argument for."""
+    """Where scores are capped or there are sinks, which torch's function has no arguments for."""
     if query.size(-3) != key.size(-3):
         key, value = (x.repeat_interleave(query.size(-3) // x.size(-3), -3) for x in (key, value))
     if is_causal:
         attn_mask = seen(query.size(-2), key.size(-2), True, CORNERS[0], None, query.device, (0, 0))
-    scores = query.float() @ key.float().transpose(-1, -2) / query.size(-1) ** 0.5
-    scores = softcap * torch.tanh(scores / softcap)
+    scores = query.float() @ key.float().transpose(-1, -2) * (query.size(-1) ** -0.5 if scale is None else scale)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
-    return torch.softmax(scores, -1).nan_to_num(0).to(value.dtype) @ value
+    if sinks is not None:
+        scores = torch.cat([scores, sinks.float().view(-1, 1, 1).expand(*scores.shape[:-1], 1)], -1)
+    weights = torch.softmax(scores, -1).nan_to_num(0)[..., : key.size(-2)].to(value.dtype)
+    return torch.dropout(weights, dropout_p, dropout_p > 0) @ value
 
 
 def empty(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:

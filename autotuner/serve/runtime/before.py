@@ -23,12 +23,17 @@ class Before:
         "_scalars",
         "forward",
         "in_order",
+        "is_beside",
         "named",
         "tally",
     )
 
-    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Tensor]) -> None:
-        """`tensors`: what the op's function of arguments makes of the others."""
+    def __init__(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Tensor], is_beside: bool = False
+    ) -> None:
+        """`tensors`: what the op's function of arguments makes of the others. `is_beside`: there is a mask beside what
+        says the same."""
+        self.is_beside = is_beside
         self.forward: Forward | None = None
         """By a variant."""
         self.tally = Tally()
