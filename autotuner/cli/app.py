@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from autotuner.cli import cache, devices, export, judge, serve, space, study, sweeps, tune
+from autotuner.cli import cache, devices, export, judge, serve, space, studies, study, sweeps, tune
 from autotuner.cli.output import err
 from autotuner.values import program
 from autotuner.values.errors import AutotunerError, InputError, SourceError, Stopped
@@ -61,8 +61,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     TUNE: (tune.tune,),
     QUEUE: (sweeps.submit, sweeps.worker),
     LOOK: (study.status, study.leaderboard, study.trials, study.show, study.explain, study.compare, serve.serve),
-    USE: (export.export, export.validate),
-    JUDGE: (judge.finals, judge.gate, judge.regress),
+    USE: (export.export, export.validate, studies.bundle),
+    JUDGE: (judge.finals, judge.gate, judge.regress, studies.verify),
     HERE: (space.doctor,),
 }
 GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
@@ -71,6 +71,13 @@ GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
         {
             **{"list": sweeps.list_sweeps, "watch": sweeps.watch, "logs": sweeps.logs, "pause": sweeps.pause},
             **{"resume": sweeps.resume, "cancel": sweeps.cancel, "retry": sweeps.retry},
+        },
+    ),
+    "study": (
+        *(LOOK, "The studies of a store."),
+        {
+            **{"list": studies.list_studies, "copy": studies.copy, "rename": studies.rename},
+            "delete": studies.delete,
         },
     ),
     "space": (HERE, "Search spaces.", {"list": space.space_list, "show": space.space_show}),

@@ -28,6 +28,7 @@ from autotuner.values.files import regular_target, write_atomically
 from autotuner.values.ratio import BIASED
 
 if TYPE_CHECKING:
+    from autotuner.store import Store
     from autotuner.tuning.finals.retrials import Step
     from autotuner.views.beliefs import StudyBeliefs
 
@@ -163,7 +164,17 @@ def _results(study: str | None, output: Path | None, store: str | None) -> None:
 
 def _pages(study: str | None, output: Path | None, store: str | None) -> None:
     """The study's pages in one file."""
-    target = output or Path("study.html")
+    target = regular_target(output or Path("study.html"), "--out")
+    with opened_to_read(store) as opened:
+        name = named(opened, study)
+        text = page_of(opened, name, opened.label)
+    write_atomically(target, text)
+    out.print(f"{name}: written to {output or target.name}")
+
+
+def page_of(store: Store, study: str, label: str) -> str:
+    """The study's pages as HTML that stands alone; `label`: what it calls the store. Raises InputError where what draws
+    pages is not installed."""
     try:
         from autotuner.web import whole_page
     except ImportError as error:
@@ -171,14 +182,10 @@ def _pages(study: str | None, output: Path | None, store: str | None) -> None:
     from autotuner.views.kept_beliefs import kept_beliefs
     from autotuner.web.reader import Reader
 
-    regular_target(target, "--out")
-    with opened_to_read(store) as opened:
-        snapshot = Reader(opened).study(named(opened, study))
-        believed: StudyBeliefs | str
-        try:
-            believed = kept_beliefs(opened, snapshot.name)
-        except InputError as error:
-            believed = str(error)
-        text = whole_page.render(snapshot, opened.label, believed, (config.kernels_dir(),))
-    write_atomically(target, text)
-    out.print(f"{snapshot.name}: written to {target}")
+    snapshot = Reader(store).study(study)
+    believed: StudyBeliefs | str
+    try:
+        believed = kept_beliefs(store, snapshot.name)
+    except InputError as error:
+        believed = str(error)
+    return whole_page.render(snapshot, label, believed, (config.kernels_dir(),))

@@ -108,8 +108,8 @@ def regress(
 ) -> None:
     """Races an earlier export, the best of a study now and the baseline: is anything slower than it was?
 
-    Exit code 1 where today's best is slower by more than a tie, or the baseline moved; a second fresh process must show
-    it too. The exported build is taken from the cache. Nothing is recorded.
+    Exit code 1 where today's best is slower by more than a tie, or the baseline moved, in two fresh processes. Nothing
+    is recorded.
     """
     from autotuner.serve.best import earlier_of
     from autotuner.tuning import regression

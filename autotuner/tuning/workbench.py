@@ -462,8 +462,8 @@ def _sources(family: Family, device: str) -> list[Path]:
 def of_study(record: StudyRecord) -> Workbench:
     """The workbench of a study, on a device of its model. Raises InputError where this is another, and what a workbench
     raises."""
-    here = Workbench(SpaceFile.stored(record.space_document))
-    then, now = record.device, here.device
+    file = SpaceFile.stored(record.space_document)
+    then, now = record.device, choose_device(file).device
     if (then.backend, then.name) != (now.backend, now.name):
-        raise InputError(f"the study is of {then.name}, this is {now.name}: run its finals on a device of that model")
-    return here
+        raise InputError(f"the study is of {then.name}, this is {now.name}: that needs a device of that model")
+    return Workbench(file)

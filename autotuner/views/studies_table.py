@@ -45,6 +45,12 @@ def studies_table(found: Sequence[StudySummary], links: Links | None = None) -> 
     return Table.of(study_columns(links), found, title=_title)
 
 
+def list_table(found: Sequence[StudySummary]) -> Table:
+    """A row a study, with what tells it from the others."""
+    kept = ("name", "state", "judged", "best_speedup", "last_activity")
+    return Table.of([each for each in study_columns() if each.key in kept], found)
+
+
 def study_columns(links: Links | None = None) -> list[Column[StudySummary]]:
     """A study at a glance; `links`: of the pages, where the table is on one."""
     return [

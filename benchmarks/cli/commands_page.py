@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
@@ -14,11 +15,11 @@ from autotuner.cli.app import app
 
 HEAD = """# Commands
 
-Drawn by `benchmarks/pages.py` from what `autotuner COMMAND --help` prints; do not edit.
+Drawn by `benchmarks/pages.py` from `--help`.
 
 STUDY is a name or a unique prefix of one, else the study with the latest activity. Not repeated below are `--help`;
-`--store <str>`, path or URL of the study store, else `$AUTOTUNER_STORE`, else `studies.db` in the working directory;
-and `--json`, which prints JSON instead of text. [Exit codes](architecture.md#exit-codes).
+`--store`, path or URL of the study store, else `$AUTOTUNER_STORE`, else `studies.db` in the working directory;
+and `--json`, which prints JSON instead of text; most commands have both. [Exit codes](architecture.md#exit-codes).
 """
 
 EVERYWHERE = ("--help", "--store", "--json")
@@ -68,20 +69,17 @@ def sections() -> Iterator[str]:
         left = sorted({*shared} - {*EVERYWHERE})
         more = f"\n\nAnd as [tune](#tune): {', '.join(f'`{name}`' for name in left)}." if left else ""
         said = re.sub(r"\n\nOptions:\s*(?=\Z|\nCommands:)", "\n", said).strip()
-        said = re.sub(r"^  study <str> .*\n(?: {4,}.*\n)*", "", said, flags=re.MULTILINE)
-        said = said.replace(" [OPTIONS]", "", 1).replace(" range>", ">      ")
-        said = re.sub(r";?\s+\[?[01]<=x<=2147483647\]", lambda bound: "" if "[" in bound[0] else "]", said)
-        said = re.sub(r" +$", "", said, flags=re.MULTILINE)
-        yield f"## {words}\n\n```text\n{said}\n```{more}"
-
-
-def without(option: str) -> str:
-    """The commands that lack one of the options that the head describes."""
-    lacking = [words for words, command in commands() if option not in options_of(help_of(words, command))]
-    return ", ".join(f"`{words}`" for words in lacking)
+        said = re.sub(r"^  (?:study|STUDY) <str> .*\n(?: {4,}.*\n)*", "", said, flags=re.MULTILINE)
+        said = re.sub(r"Arguments:\s*(?=\Z|\nOptions:)", "", f"{said}\n").strip()
+        said = said.replace(" [OPTIONS]", "", 1).replace(" range>", ">      ").replace("  [required]", "")
+        said = re.sub(r";?\s+\[?-?[\d.]+<=x<=[\d.]+\]", lambda bound: "" if "[" in bound[0] else "]", said)
+        said = re.sub(r"(?:;\s+x>=[\d.]+(?=\])|\s+\[x>=[\d.]+\])", "", said)
+        said = re.sub(r"^(  (?:-\w, )?--[\w-]+) (?=<)", r"\1=", said, flags=re.MULTILINE).replace("\n\n\n", "\n\n")
+        said = said.removeprefix("Usage: ").removeprefix(f"autotuner {words}\n").strip("\n")
+        said = re.sub(r" +$", "", textwrap.indent(said, "    "), flags=re.MULTILINE)
+        yield f"## {words}\n\n{said}{more}"
 
 
 def page() -> str:
     """The page."""
-    said = f"Without `--store` are {without('--store')}; without `--json` {without('--json')}."
-    return "\n\n".join([HEAD.strip(), said, *sections()]) + "\n"
+    return "\n\n".join([HEAD.strip(), *sections()]) + "\n"

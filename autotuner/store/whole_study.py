@@ -1,0 +1,254 @@
+"""A study with all its rows, ours and Optuna's: as data for another store, renamed, and deleted.
+
+As data a row is a list of plain values. Keys are counted from 1 in each table, so that a study is the same data in
+whichever store it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any, cast
+
+from optuna.storages._rdb.models import BaseModel as OptunaBase
+from pydantic import JsonValue
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    DateTime,
+    Integer,
+    Table,
+    TypeDecorator,
+    delete,
+    insert,
+    inspect,
+    select,
+    update,
+)
+from sqlalchemy import Enum as EnumType
+from sqlalchemy.orm import Session
+
+from autotuner.store.database import reads, writes
+from autotuner.store.store import Store, study_id
+from autotuner.store.tables import Base, Document, StudyRow, SweepRow, UtcDateTime
+from autotuner.values.errors import InputError, StoreError
+
+Data = Mapping[str, Sequence[Sequence[JsonValue]]]
+"""By table its rows, each with the values of the table's columns in their order."""
+
+OURS = [
+    Base.metadata.tables[f"at_{name}"]
+    for name in (*("study", "session", "trial", "parameter", "block", "finals", "heat", "validation"),)
+]
+OPTUNAS = [
+    OptunaBase.metadata.tables[name]
+    for name in (
+        *("studies", "study_directions", "study_system_attributes", "study_user_attributes", "trials", "trial_params"),
+        *("trial_values", "trial_system_attributes", "trial_user_attributes"),
+    )
+]
+TABLES = {table.name: table for table in (*OURS, *OPTUNAS)}
+"""Each after those that its rows point to."""
+BEATS = OptunaBase.metadata.tables["trial_heartbeats"]
+PICKLED = "cma"
+"""How the keys begin under which Optuna keeps pickled objects, which may run anything when they are read: they stay
+where they are, and `cmaes` begins its generations anew."""
+
+
+@reads
+def data_of(store: Store, session: Session, name: str) -> Data:
+    """All rows of a study. Raises StoreError: no such study."""
+    connection, places, found = session.connection(), dict[str, dict[int, int]](), dict[str, list[list[JsonValue]]]()
+    roots = _roots(store, session, name)
+    for table in _there(connection):
+        kept = [each for each in _read(connection, table, roots) if not _is_pickled(table, each)]
+        key = _key(table)
+        if key is not None:
+            places[table.name] = {row[key.name]: place for place, row in enumerate(kept, start=1)}
+        found[table.name] = [_plain(table, row, places) for row in kept]
+    return found
+
+
+def _read(connection: Connection, table: Table, roots: Mapping[str, int]) -> list[dict[str, Any]]:
+    rows = connection.execute(select(table).where(_mine(table, roots)).order_by(*table.primary_key.columns))
+    return [dict(row._mapping) for row in rows]
+
+
+def _plain(table: Table, row: Mapping[str, Any], places: Mapping[str, Mapping[int, int]]) -> list[JsonValue]:
+    found: list[JsonValue] = []
+    for column in table.columns:
+        value, parent = row[column.name], _parent(column)
+        if column is _key(table):
+            found.append(places[table.name][value])
+        elif parent is not None and value is not None:
+            found.append(places[parent][value])
+        elif isinstance(column.type, Document):
+            found.append(column.type.process_bind_param(value, cast(Any, None)))
+        elif isinstance(value, datetime):
+            found.append(value.isoformat())
+        else:
+            found.append(value.name if isinstance(value, Enum) else value)
+    return found
+
+
+def add(store: Store, data: Data) -> str:
+    """Writes a study that the store lacks, whole or not at all; its name.
+
+    Raises InputError where the data are not what `data_of` gives, and StoreError where the store has one of this name.
+    """
+    try:
+        if data.keys() - TABLES.keys():
+            raise ValueError("another table")
+        rows = {name: [_row(TABLES[name], each) for each in found] for name, found in data.items()}
+        (study,), (optunas,) = rows["at_study"], rows["studies"]
+        name = str(study["name"])
+        if optunas["study_name"] != name:
+            raise ValueError("Optuna's study has another name")
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+        raise InputError(f"its rows are not those of a study: {' '.join(str(error).split())[:200]}") from None
+    store.optuna_storage()  # makes its tables
+    _add(store, name, rows)
+    return name
+
+
+@writes
+def _add(store: Store, session: Session, name: str, rows: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+    if session.scalar(select(StudyRow.id).where(StudyRow.name == name)) is not None:
+        raise StoreError(f"{store.label} has {name} already: delete or rename it first")
+    keys: dict[str, list[int]] = {}
+    for table in TABLES.values():
+        key = _key(table)
+        if not rows.get(table.name):
+            continue
+        given = [_placed(table, row, keys) for row in rows[table.name]]
+        if key is None:
+            session.execute(insert(table), given)
+        else:
+            added = insert(table).returning(key, sort_by_parameter_order=True)
+            keys[table.name] = list(session.scalars(added, given))
+
+
+def _row(table: Table, values: Sequence[JsonValue]) -> dict[str, Any]:
+    """A row as the database takes it; references are as they were."""
+    pairs = zip(table.columns, values, strict=True)
+    row = {column.name: _value(column, value) for column, value in pairs}
+    if _is_pickled(table, row):
+        raise ValueError("a pickled object")
+    return row
+
+
+def _value(column: Column[Any], value: JsonValue) -> Any:
+    if value is None:
+        return None
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{column}: no plain value")
+    if isinstance(column.type, Document):
+        return column.type.process_result_value(str(value), cast(Any, None))
+    if isinstance(column.type, DateTime | UtcDateTime):
+        return datetime.fromisoformat(str(value))
+    if isinstance(column.type, EnumType):
+        return cast(Any, column.type.enum_class)[str(value)]
+    kind = column.type.impl_instance if isinstance(column.type, TypeDecorator) else column.type
+    if isinstance(kind, Integer) and not isinstance(value, int):
+        raise ValueError(f"{column}: no whole number")
+    return value
+
+
+def _placed(table: Table, row: Mapping[str, Any], keys: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """The row with the keys that what it points to has got here, and without its own."""
+    found = {column.name: row[column.name] for column in table.columns if column is not _key(table)}
+    for column in table.columns:
+        parent = _parent(column)
+        if parent is not None and row[column.name] is not None:
+            place = row[column.name]
+            if not 1 <= place <= len(keys.get(parent, ())):
+                raise InputError(f"its rows are not those of a study: {column} points nowhere")
+            found[column.name] = keys[parent][place - 1]
+    return found
+
+
+def remove(store: Store, name: str) -> None:
+    """Deletes a study with all its rows. Sweeps that made it stay, without it. Raises StoreError: no such study, or a
+    living driver has it."""
+    with store.lease(name):
+        _remove(store, name)
+    store.study_ids.pop(name, None)
+
+
+@writes
+def _remove(store: Store, session: Session, name: str) -> None:
+    connection, roots = session.connection(), _roots(store, session, name)
+    session.execute(update(SweepRow).where(SweepRow.study == name).values(study=None))
+    for table in reversed([*_there(connection), *([BEATS] if "trials" in roots or "studies" in roots else [])]):
+        session.execute(delete(table).where(_mine(table, roots)))
+
+
+def rename(store: Store, name: str, new: str) -> None:
+    """Gives a study another name. Raises StoreError: no such study, a living driver has it, or the new name is taken;
+    and InputError for a name that is none."""
+    if not new.isprintable() or not new.strip() or len(new) > 200:
+        raise InputError("a study's name has 1 to 200 printable characters")
+    with store.lease(name):
+        _rename(store, name, new)
+    store.study_ids.pop(name, None)
+
+
+@writes
+def _rename(store: Store, session: Session, name: str, new: str) -> None:
+    if session.scalar(select(StudyRow.id).where(StudyRow.name == new)) is not None:
+        raise StoreError(f"{store.label} has a study {new!r} already: choose another name")
+    session.execute(update(StudyRow).where(StudyRow.id == study_id(session, store, name)).values(name=new))
+    session.execute(update(SweepRow).where(SweepRow.study == name).values(study=new))
+    studies = TABLES["studies"]
+    if inspect(session.connection()).has_table(studies.name):
+        session.execute(update(studies).where(studies.c.study_name == name).values(study_name=new))
+
+
+# Keys -----------------------------------------------------------------------------------------------------------------
+
+
+def _there(connection: Connection) -> list[Table]:
+    """The tables of the store: Optuna's are made when a driver first needs them."""
+    has_optunas = inspect(connection).has_table("studies")
+    return [*OURS, *(OPTUNAS if has_optunas else [])]
+
+
+def _roots(store: Store, session: Session, name: str) -> dict[str, int]:
+    """The key of the study in our table and in Optuna's."""
+    found = {"at_study": study_id(session, store, name)}
+    studies = TABLES["studies"]
+    if inspect(session.connection()).has_table(studies.name):
+        key = session.scalar(select(studies.c.study_id).where(studies.c.study_name == name))
+        found["studies"] = -1 if key is None else key
+    return found
+
+
+def _key(table: Table) -> Column[Any] | None:
+    """The column that numbers the rows; None where several columns are the key."""
+    columns = list(table.primary_key.columns)
+    return columns[0] if len(columns) == 1 else None
+
+
+def _parent(column: Column[Any]) -> str | None:
+    """The table that a column points to."""
+    return next((each.column.table.name for each in column.foreign_keys), None)
+
+
+def _mine(table: Table, roots: Mapping[str, int]) -> ColumnElement[bool]:
+    """The rows of the study."""
+    if table.name in roots:
+        key = _key(table)
+        assert key is not None
+        return key == roots[table.name]
+    parents = {parent: column for column in table.columns if (parent := _parent(column)) is not None}
+    root = next((each for each in parents if each in roots), None)
+    if root is not None:
+        return parents[root] == roots[root]
+    above, column = next(iter(parents.items()))
+    return column.in_(select(_key(TABLES[above])).where(_mine(TABLES[above], roots)))  # type: ignore[arg-type]
+
+
+def _is_pickled(table: Table, row: Mapping[str, Any]) -> bool:
+    return table.name.endswith("_system_attributes") and str(row["key"]).startswith(PICKLED)

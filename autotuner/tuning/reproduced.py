@@ -1,0 +1,103 @@
+"""How much of a study holds when it is done again: the bytes, the gate, the order of the variants, the ratio."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from autotuner.run.executor import ask
+from autotuner.run.jobs import BuildJob, Built
+from autotuner.store import queries
+from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.finals import Finals
+from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.finals.standings import Best, FinalsSummary
+from autotuner.values.errors import InputError
+from autotuner.values.model import Model
+from autotuner.values.ratio import Speedup
+
+LEVELS = ("bytes", "gate", "order", "ratio")
+Found = Literal["reproduced", "differs", "not checked"]
+
+
+class Level(Model):
+    """One of the levels, the easiest first."""
+
+    level: str = Field(description=", ".join(LEVELS))
+    found: Found
+    detail: str
+
+
+def nothing(why: str) -> tuple[Level, ...]:
+    """What a machine finds that can do nothing of it."""
+    return tuple(Level(level=each, found="not checked", detail=why) for each in LEVELS)
+
+
+def reproduce(trials: Retrials, default: str) -> tuple[Level, ...]:
+    """Builds the best of a study, runs its finals again, and compares; the study must be a copy, since new finals are
+    recorded in it. `default`: digest of the space's default variant.
+
+    Raises InputError where the study has nothing to reproduce, and what finals raise.
+    """
+    store, study = trials.store, trials.study
+    best = standings.best(store, study)
+    if best is None:
+        raise InputError(f"{study} has no variant measured to the end: there is nothing to reproduce")
+    then, were = standings.summary(store, study).finals, queries.revoked(store, study)
+    confirmed = standings.every_confirmed(store, study).get(best.record.number)
+    bytes_ = _bytes(trials, best)
+    Finals(trials, default).run()
+    now = standings.summary(store, study).finals
+    out = sorted({*queries.revoked(store, study)} - {*were})
+    again = standings.every_confirmed(store, study).get(best.record.number)
+    return bytes_, _gate(trials, best, out), _order(then, now), _ratio(best, confirmed, again, now)
+
+
+def _bytes(trials: Retrials, best: Best) -> Level:
+    made = ask(trials.executor, BuildJob(variant=best.outcome.variant, conditions=trials.conditions), trials.beat)
+    was = best.outcome.artifact
+    assert was is not None  # it was measured
+    if not isinstance(made, Built):
+        return Level(level="bytes", found="differs", detail="it cannot be built here")
+    if made.artifact.library_sha256 == was.library_sha256:
+        return Level(level="bytes", found="reproduced", detail="the built library is the same")
+    if made.artifact.program_hash == was.program_hash:
+        return Level(level="bytes", found="reproduced", detail="another library with the same machine code")
+    what = "the same sources and compiler" if made.artifact.digest == was.digest else "other sources or compiler"
+    return Level(level="bytes", found="differs", detail=f"{what} give other machine code")
+
+
+def _gate(trials: Retrials, best: Best, out: list[int]) -> Level:
+    number = best.record.number
+    if not out:
+        return Level(level="gate", found="reproduced", detail="every finalist passes with fresh seeds")
+    why = queries.trial(trials.store, trials.study, out[0]).revoked_reason
+    who = ", ".join(f"trial {each}{' (the best)' if each == number else ''}" for each in out)
+    return Level(level="gate", found="differs", detail=f"{who}: {why}")
+
+
+def _order(then: FinalsSummary | None, now: FinalsSummary | None) -> Level:
+    if then is None or then.leader is None:
+        return Level(level="order", found="not checked", detail="the study had no finals")
+    assert now is not None  # they were just run
+    if then.leader == now.leader or then.leader in now.tied:
+        detail = f"trial {then.leader} leads again" if then.leader == now.leader else f"trial {then.leader} ties again"
+        return Level(level="order", found="reproduced", detail=detail)
+    detail = f"trial {then.leader} led, trial {now.leader} is faster now by more than a tie"
+    return Level(level="order", found="differs", detail=detail)
+
+
+def _ratio(best: Best, then: Speedup | None, now: Speedup | None, finals: FinalsSummary | None) -> Level:
+    number = best.record.number
+    if then is None:
+        return Level(level="ratio", found="not checked", detail="the study had no finals")
+    if now is None or finals is None:
+        return Level(level="ratio", found="not checked", detail=f"trial {number} is not in the new finals")
+    apart = max(then.low / now.high, now.low / then.high) > 1 + finals.tie
+    said = f"trial {number}: {_ends(then)} then, {_ends(now)} now"
+    return Level(level="ratio", found="differs" if apart else "reproduced", detail=said)
+
+
+def _ends(speedup: Speedup) -> str:
+    return f"{speedup.mid:.3f}x ({speedup.low:.3f} to {speedup.high:.3f})"

@@ -1,0 +1,139 @@
+"""Bundles: equal bytes for one study, brought into another store; what was changed or is hostile writes nothing."""
+
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from autotuner.cli.app import app
+from autotuner.serve import bundle
+from autotuner.store import Store, queries
+from autotuner.values.errors import InputError
+from tests.helpers.stores import sample_store
+
+Members = list[tuple[tarfile.TarInfo, bytes]]
+
+
+@pytest.fixture
+def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path / "cache"))
+    return sample_store(tmp_path / "studies.db")
+
+
+def _said(*words: str) -> tuple[int, str]:
+    made = CliRunner().invoke(app, words)
+    return made.exit_code, made.output + (str(made.exception) if made.exception and not made.output else "")
+
+
+def test_a_study_travels_and_is_the_same_bundle_again(name: str, tmp_path: Path) -> None:
+    for out in ("a.tar.gz", "b.tar.gz"):
+        assert _said("bundle", "--out", out)[0] == 0
+    assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
+    assert f"{name} is in " in _said("study", "copy", "a.tar.gz", "--to", "other.db")[1]
+    assert _said("bundle", "--store", "other.db", "--out", "c.tar.gz")[0] == 0
+    assert (tmp_path / "c.tar.gz").read_bytes() == (tmp_path / "a.tar.gz").read_bytes()
+    assert "already" in _said("study", "copy", "a.tar.gz", "--to", "other.db")[1]
+    assert f"{name} is in " in _said("study", "copy", name, "--to", "third.db")[1]
+    manifest = bundle.read(tmp_path / "a.tar.gz").manifest
+    assert (manifest.study, manifest.device.name) == (name, "simulated")
+    assert {bundle.ROWS, bundle.PAGE} <= manifest.files.keys()
+
+
+def test_a_machine_of_another_kind_says_what_it_cannot_check(name: str) -> None:
+    _said("bundle", "--out", "a.tar.gz")
+    code, printed = _said("verify", "a.tar.gz", "--json")
+    assert code == 0
+    found = json.loads(printed)
+    assert [each["level"] for each in found] == ["bytes", "gate", "order", "ratio"]
+    assert {each["found"] for each in found} == {"not checked"}
+    assert "the study is of simulated" in found[0]["detail"]
+
+
+def _renamed(to: str) -> Callable[[Members], None]:
+    def harm(members: Members) -> None:
+        members[1][0].name = to
+
+    return harm
+
+
+def _changed(members: Members) -> None:
+    members[1] = (members[1][0], members[1][1][:-1] + b" ")
+
+
+def _linked(members: Members) -> None:
+    info = tarfile.TarInfo("builds/there")
+    info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    members.append((info, b""))
+
+
+def _twice(members: Members) -> None:
+    members.append(members[1])
+
+
+def _without_manifest(members: Members) -> None:
+    del members[0]
+
+
+HARMS: dict[str, Callable[[Members], None]] = {
+    **{f"named {to}": _renamed(to) for to in ("../evil", "/etc/evil", "a/../../evil", "builds//x", "a\nb")},
+    **{"changed": _changed, "linked": _linked, "twice": _twice, "without a manifest": _without_manifest},
+}
+
+
+def _harmed(path: Path, harm: Callable[[Members], None]) -> bytes:
+    members: Members = []
+    with tarfile.open(path) as archive:
+        for each in archive:
+            content = archive.extractfile(each)
+            assert content is not None
+            members.append((each, content.read()))
+    harm(members)
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as archive:
+        for info, data in members:
+            archive.addfile(info, io.BytesIO(data))
+    return gzip.compress(whole.getvalue())
+
+
+def _refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    before = sorted(path.parent.iterdir())
+    with pytest.raises(InputError) as raised:
+        bundle.read(path)
+    assert "\n" not in str(raised.value)
+    code, said = _said("study", "copy", path.name, "--to", "other.db", "--builds")
+    assert (code, said) == (1, str(raised.value).replace(str(path), path.name))
+    assert sorted(path.parent.iterdir()) == before
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_is_hostile_is_refused_and_nothing_written(name: str, harm: str, tmp_path: Path) -> None:
+    _said("bundle", "--out", "a.tar.gz")
+    _refused(tmp_path / "b.tar.gz", _harmed(tmp_path / "a.tar.gz", HARMS[harm]))
+
+
+def test_what_is_cut_off_or_unpacks_to_too_much_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _said("bundle", "--out", "a.tar.gz")
+    whole = (tmp_path / "a.tar.gz").read_bytes()
+    for content in (b"", b"no bundle", whole[: len(whole) // 2], whole[:-4]):
+        _refused(tmp_path / "b.tar.gz", content)
+    monkeypatch.setattr(bundle, "UNPACKED", 1 << 20)
+    _refused(tmp_path / "b.tar.gz", gzip.compress(bytes(2 << 20)))
+
+
+def test_rows_of_another_schema_write_no_study(name: str, tmp_path: Path) -> None:
+    _said("bundle", "--out", "a.tar.gz")
+    read = bundle.read(tmp_path / "a.tar.gz")
+    rows = {**read.rows, "at_trial": [each[:-1] for each in read.rows["at_trial"]]}
+    with Store.open(str(tmp_path / "other.db")) as store:
+        with pytest.raises(InputError, match="not those of a study"):
+            bundle.bring(store, read._replace(rows=rows), builds=False)
+        assert queries.names(store) == ()
