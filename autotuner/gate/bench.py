@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from autotuner.ops.tensors import Tensors
 
 
+DEVICE_BYTES = "bytes of the device"
+"""What a process holds of it cannot be told apart: it is what all programs hold."""
+
+
 class Traces(NamedTuple):
     """What a launch did to memory that is not its own to write."""
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from autotuner.gate.bench import DEVICE_BYTES
 from autotuner.gate.check import Check, Failed
 from autotuner.values import codes
-from autotuner.values.verdict import Verdict
+from autotuner.values.verdict import Meaning, Verdict
 
 if TYPE_CHECKING:
     from autotuner.gate.cases import Case
@@ -43,7 +44,8 @@ def _leak(launching: Launching) -> None:
     for what in rounds[0]:
         kept = [each[what] for each in rounds]
         if all(_is_much(what, each) for each in kept) and max(kept) <= ALIKE * min(kept):
-            raise Failed(f"each launch takes {min(kept):,.0f} {what} and never gives them back", case)
+            code = codes.DEVICE_LEAK if what == DEVICE_BYTES else codes.LEAK
+            raise Failed(f"each launch takes {min(kept):,.0f} {what} and never gives them back", case, code)
 
 
 def _kept(launching: Launching, case: Case, inputs: Tensors, right: Tensors, count: int) -> dict[str, int]:
@@ -66,4 +68,7 @@ LEAK = Check(
     _leak,
     "an allocation at each call, of memory, files or threads, without its end",
     Verdict.OVER_LIMITS,
+    faults={
+        codes.DEVICE_LEAK: Meaning("launches give back the device's memory", "an allocation at each call, or others")
+    },
 )

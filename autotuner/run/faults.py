@@ -29,7 +29,7 @@ MEANINGS = {
     ),
 }
 
-BY_OTHERS = {codes.LEAK, codes.REST, "measure.clocks", "measure.floor", "measure.memory", "measure.witness"}
+BY_OTHERS = {codes.DEVICE_LEAK, codes.REST, "measure.clocks", "measure.floor", "measure.memory", "measure.witness"}
 
 
 def may_be_others(fault: Fault) -> bool:

@@ -17,7 +17,7 @@ from autotuner.devices.cuda.guarded_memory import Arena, damage, written
 from autotuner.devices.cuda.instruments import NOT_READY, Instruments
 from autotuner.devices.cuda.reserved_memory import between_nothing
 from autotuner.forge.loaded_variant import LoadedVariant
-from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
+from autotuner.gate.bench import DEVICE_BYTES, Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, far_apart, full_is_no_refusal, lying_in, span
 from autotuner.values.problem import Problem
@@ -140,7 +140,7 @@ class CudaBench:
 
     def held(self) -> Mapping[str, int]:
         free, total = torch.cuda.mem_get_info()
-        return {**held_by_process(), "bytes of the device": total - free}
+        return {**held_by_process(), DEVICE_BYTES: total - free}
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[None]:
