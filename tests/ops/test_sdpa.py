@@ -103,3 +103,20 @@ def test_flex_attention_is_compiled_for_windows_alone() -> None:
     given = tensors.inputs(problem, "randn", 3)
     (found,) = tensors.BASELINES["flex"].answer(problem, given)
     torch.testing.assert_close(found.double(), tensors.reference(problem, given)[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("(1,8,512,64) float16", False),
+        ("(1,8,512,64) float16 causal window=64", True),
+        ("(1,8,512,64) float16 softcap=50", True),
+        ("(1,8,512,64) float16 causal window=64 lengths", False),
+    ],
+)
+def test_torchs_compiler_is_there_before_processes_are_forked_where_it_makes_a_baseline(text: str, made: bool) -> None:
+    problem = parsed(text)
+    op = op_of(problem)
+    assert op.tensors().BASELINES["flex"].takes(problem) is made
+    assert bool(op.preload("cuda", problem)) is made
+    assert not op.preload("cpu", problem)  # a library that is made ahead of time needs no compiler

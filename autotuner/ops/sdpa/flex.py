@@ -12,9 +12,8 @@ from autotuner.values.problem import Problem
 
 
 def takes(problem: Problem) -> bool:
-    """Whether it is made for such problems: windows and capped scores, without lengths and a second output."""
-    of = cast(SdpaProblem, problem)
-    return (of.windowed or of.softcapped) and not of.key_lengths and not of.lse
+    """Whether it is made for such problems."""
+    return cast(SdpaProblem, problem).in_blocks
 
 
 class _Flex(torch.nn.Module):

@@ -117,6 +117,12 @@ class SdpaProblem(Problem):
         return self
 
     @property
+    def in_blocks(self) -> bool:
+        """Whether flex_attention serves it better than SDPA: windows and capped scores, without lengths and a second
+        output."""
+        return (self.windowed or self.softcapped) and not self.key_lengths and not self.lse
+
+    @property
     def grouped(self) -> bool:
         """Whether several heads of Q share one of K and V."""
         return self.heads != self.heads_kv
