@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
-from autotuner.run.executor import ask
-from autotuner.run.jobs import BuildJob, Built
+from autotuner.run.executor import ask, sound_calibration
+from autotuner.run.jobs import BuildJob, Built, CalibrationJob
 from autotuner.store import queries
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.finals import Finals
@@ -15,6 +16,7 @@ from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.finals.standings import Best, FinalsSummary
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
+from autotuner.values.outcome import Outcome
 from autotuner.values.ratio import Speedup
 
 LEVELS = ("bytes", "gate", "order", "ratio")
@@ -35,8 +37,8 @@ def nothing(why: str) -> tuple[Level, ...]:
 
 
 def reproduce(trials: Retrials, default: str) -> tuple[Level, ...]:
-    """Builds the best of a study, runs its finals again, and compares; the study must be a copy, since new finals are
-    recorded in it. `default`: digest of the space's default variant.
+    """Builds the best of a study, judges it, runs the study's finals again, and compares. The
+    study must be a copy, since new finals are recorded in it. `default`: digest of the space's default variant.
 
     Raises InputError where the study has nothing to reproduce, and what finals raise.
     """
@@ -46,20 +48,30 @@ def reproduce(trials: Retrials, default: str) -> tuple[Level, ...]:
         raise InputError(f"{study} has no variant measured to the end: there is nothing to reproduce")
     then, were = standings.summary(store, study).finals, queries.revoked(store, study)
     confirmed = standings.every_confirmed(store, study).get(best.record.number)
-    bytes_ = _bytes(trials, best)
+    made = ask(trials.executor, BuildJob(variant=best.outcome.variant, conditions=trials.conditions), trials.beat)
+    if not isinstance(made, Built):
+        why = "the best cannot be built here"
+        return Level(level="bytes", found="differs", detail=why), *nothing(why)[1:]
+    job = CalibrationJob(conditions=trials.conditions)
+    trials = replace(trials, known=sound_calibration(ask(trials.executor, job, trials.beat)))
+    with trials.leased() as leased:
+        trials.say(f"judging trial {best.record.number} with fresh seeds")
+        judged = leased.calibrated().judged(best.record.number, made)
     Finals(trials, default).run()
     now = standings.summary(store, study).finals
     out = sorted({*queries.revoked(store, study)} - {*were})
     again = standings.every_confirmed(store, study).get(best.record.number)
-    return bytes_, _gate(trials, best, out), _order(then, now), _ratio(best, confirmed, again, now)
+    return (
+        _bytes(made, best),
+        _gate(trials, best, judged, out),
+        _order(then, now),
+        _ratio(best, confirmed, again, now),
+    )
 
 
-def _bytes(trials: Retrials, best: Best) -> Level:
-    made = ask(trials.executor, BuildJob(variant=best.outcome.variant, conditions=trials.conditions), trials.beat)
+def _bytes(made: Built, best: Best) -> Level:
     was = best.outcome.artifact
     assert was is not None  # it was measured
-    if not isinstance(made, Built):
-        return Level(level="bytes", found="differs", detail="it cannot be built here")
     if made.artifact.library_sha256 == was.library_sha256:
         return Level(level="bytes", found="reproduced", detail="the built library is the same")
     if made.artifact.program_hash == was.program_hash:
@@ -68,13 +80,16 @@ def _bytes(trials: Retrials, best: Best) -> Level:
     return Level(level="bytes", found="differs", detail=f"{what} give other machine code")
 
 
-def _gate(trials: Retrials, best: Best, out: list[int]) -> Level:
+def _gate(trials: Retrials, best: Best, judged: Outcome, out: list[int]) -> Level:
+    """`out`: trials that the finals have revoked."""
     number = best.record.number
-    if not out:
-        return Level(level="gate", found="reproduced", detail="every finalist passes with fresh seeds")
-    why = queries.trial(trials.store, trials.study, out[0]).revoked_reason
-    who = ", ".join(f"trial {each}{' (the best)' if each == number else ''}" for each in out)
-    return Level(level="gate", found="differs", detail=f"{who}: {why}")
+    if not judged.verdict.has_latency:
+        why = judged.verdict.words if judged.fault is None else f"{judged.fault.code}, {judged.fault.detail}"
+        return Level(level="gate", found="differs", detail=f"trial {number}, the best: {why}")
+    if out:
+        why = queries.trial(trials.store, trials.study, out[0]).revoked_reason or ""
+        return Level(level="gate", found="differs", detail=f"trial {out[0]}: {why}")
+    return Level(level="gate", found="reproduced", detail=f"trial {number} passes with fresh seeds")
 
 
 def _order(then: FinalsSummary | None, now: FinalsSummary | None) -> Level:

@@ -32,17 +32,21 @@ def _data(store: Store) -> Document:
     return found
 
 
-def test_a_study_is_the_same_data_in_another_store(sample: Store, store: Store) -> None:
+def test_a_study_is_the_same_data_in_another_store(sample: Store, opened: Store) -> None:
     data = _data(sample)
     Driver(
-        store, InlineExecutor(simulated.backend()), Plan(simulated.space(), simulated.DEVICE, simulated.conditions())
+        opened, InlineExecutor(simulated.backend()), Plan(simulated.space(), simulated.DEVICE, simulated.conditions())
     ).run(Budget(trials=3))
-    name = whole_study.add(store, data)
-    assert json.loads(json.dumps(whole_study.data_of(store, name))) == data
-    assert standings.leaderboard(store, name) == standings.leaderboard(sample, name)
-    assert queries.progress(store, name) == queries.progress(sample, name)
+    name = whole_study.add(opened, data)
+    assert json.loads(json.dumps(whole_study.data_of(opened, name))) == data
+    assert standings.leaderboard(opened, name) == standings.leaderboard(sample, name)
+    assert queries.progress(opened, name) == queries.progress(sample, name)
     with pytest.raises(StoreError, match=r"has .* already"):
-        whole_study.add(store, data)
+        whole_study.add(opened, data)
+    whole_study.rename(opened, name, "kept")
+    whole_study.remove(opened, "kept")
+    whole_study.add(opened, data)
+    assert json.loads(json.dumps(whole_study.data_of(opened, name))) == data
 
 
 def test_a_driver_goes_on_with_a_study_that_was_copied(store: Store, tmp_path: Path) -> None:
