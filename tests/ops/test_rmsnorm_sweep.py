@@ -61,6 +61,7 @@ def test_a_sweep_ends_in_an_export_and_its_results_can_be_asked_for(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.timed
+@pytest.mark.sampled(1, of="compiled baselines")
 def test_a_variant_is_timed_beside_the_compiled_baseline_in_the_cage() -> None:
     problem = OPS["rmsnorm"].problem.parse("(64,4096) float32")
     OPS["rmsnorm"].tensors().BASELINES["compiled"].forward(problem)(torch.ones(64, 4096), torch.ones(4096))  # makes it

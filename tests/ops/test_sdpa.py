@@ -93,12 +93,16 @@ def test_tensors_keep_their_places() -> None:
     assert [each.stride() for each in moved((view, shared), "cpu")] == [view.stride(), shared.stride()]
 
 
+def test_flex_attention_is_for_windows_alone() -> None:
+    assert "flex" in names(parsed("(1,4:2,256,64) float32 causal window=64"), "cpu")
+    assert "flex" not in names(parsed("(1,4:2,256,64) float32 causal"), "cpu")
+
+
 @pytest.mark.slow
 @pytest.mark.timed
-def test_flex_attention_is_compiled_for_windows_alone() -> None:
+@pytest.mark.sampled(1, of="compiled baselines")
+def test_flex_attention_is_compiled() -> None:
     problem = parsed("(1,4:2,256,64) float32 causal window=64")
-    assert "flex" in names(problem, "cpu")
-    assert "flex" not in names(parsed("(1,4:2,256,64) float32 causal"), "cpu")
     tensors = op_of(problem).tensors()
     given = tensors.inputs(problem, "randn", 3)
     (found,) = tensors.BASELINES["flex"].answer(problem, given)
