@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autotuner.forge import python_function, status
+from autotuner.forge import status
+from autotuner.forge.languages import python
 from autotuner.ops import OPS
 from autotuner.ops.op import Input, Output, shape_of
 from autotuner.values.problem import Problem
@@ -41,7 +42,7 @@ class Call(ctypes.Structure):
 def caller(text: str) -> Callable[[int], int]:
     """What a library calls with the address of a call: returns the variant's status."""
     said = json.loads(text)
-    function = python_function.function(said["python"], said["path"])
+    function = python.function(said["python"], said["path"])
     like, known = OPS[said["op"]].usual(said["compiled"]), dict[bytes, Callable[[], int]]()
     on_device = said["device"] == "cuda"
 

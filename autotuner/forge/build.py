@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding, files_of, source_digests, unit_text
+from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding, files_of, source_digests
 from autotuner.forge.compiling import NotCompiled, run_compiler
 from autotuner.forge.family import ABI_VERSION, Family
 from autotuner.forge.toolchain import HOST, NO_DISASSEMBLER, Toolchain
@@ -143,9 +143,10 @@ def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
         shared = {f"{Path(name).stem}.o": abi_dir() / name for name in toolchain.shared}
         for name, source in {**shared, **({HOST: inputs.host} if inputs.host else {})}.items():
             shutil.copy(shared_object(toolchain, source, inputs.include_dirs), private / name)
-        (private / toolchain.unit).write_text(unit_text(inputs))
+        for name, text in inputs.language.texts(inputs).items():
+            (private / name).write_text(text)
         try:
-            steps, reads = toolchain.steps(inputs, linked), (*inputs.files, linked)
+            steps, reads = toolchain.steps(inputs, linked), (*inputs.files, linked, *toolchain.reads)
             printed = "".join(run_compiler(command, private, reads) for command in steps)
             program, used = toolchain.program_hash(private), toolchain.resources(private, printed)
         except NotCompiled as failed:

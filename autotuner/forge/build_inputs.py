@@ -1,17 +1,19 @@
-"""Build inputs: all that goes into one artifact, and its identity; and the translation unit that is compiled."""
+"""Build inputs: all that goes into one artifact, and its identity."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from autotuner.forge import python_function
 from autotuner.forge.family import ABI_VERSION, Family, Implementation
-from autotuner.forge.toolchain import IDENTITY, Toolchain
+from autotuner.forge.languages import language_of
+from autotuner.forge.languages.language import Language, Wanted
+from autotuner.forge.toolchain import Toolchain
 from autotuner.ops import op_of
 from autotuner.ops.op import shape_of
 from autotuner.values import config
@@ -50,8 +52,9 @@ class BuildInputs:
     """SHA-256 of each file that it is compiled from, by folder and name."""
     files: tuple[Path, ...]
     """These files: no others of the user's can be read by its compilers."""
-    function: str | None
-    """Of a function of Python what its caller is told, as JSON."""
+    language: Language
+    call: Any
+    """What kernel.toml says of the call, which no source holds: plain values."""
     digest: str
 
     @classmethod
@@ -60,7 +63,8 @@ class BuildInputs:
         the problem."""
         family.admit(variant, problem)
         implementation = family.implementation(variant.backend, variant.impl)
-        toolchain = toolchain.of(implementation.python is not None)
+        language = language_of(implementation)
+        toolchain = toolchain.of(language.name)
         source, host = family.source(implementation), host_source(family, toolchain, implementation)
         include_dirs = (abi_dir(), *family.include_dirs)
         _require_allowed(family, variant, implementation.flags, toolchain)
@@ -71,9 +75,11 @@ class BuildInputs:
         signature = signature_of(problem, toolchain.torch_device) if problem is not None else ""
         ours = [binding(), *(abi_dir() / name for name in toolchain.sources)]
         files = files_of([source, *ours, *([host] if host else [])], include_dirs)
-        files |= python_function.files(family, implementation)
+        files |= language.files(family, implementation)
         sources = source_digests(files)
-        function = python_function.described(family, implementation, variant, problem, compiled, toolchain.torch_device)
+        call = None
+        if problem is not None:
+            call = language.call(Wanted(family, implementation, variant, problem, compiled, toolchain.torch_device))
         identity = {
             "variant": variant.model_dump(mode="json"),
             "op": None if problem is None else problem.op,
@@ -82,10 +88,11 @@ class BuildInputs:
             "toolchain": toolchain.model_dump(mode="json"),
             "flags": flags,
             "sources": sources,
+            **({} if call is None else {"call": call}),
             "abi": ABI_VERSION,
             "form": 3,  # of a build's folder, and of what its program hash covers
         }
-        made_from = (source, host, include_dirs, signature, sources, tuple(files), function)
+        made_from = (source, host, include_dirs, signature, sources, tuple(files), language, call)
         return cls(variant, compiled, toolchain, flags, *made_from, digest_of(identity))
 
     @property
@@ -131,7 +138,8 @@ def host_source(family: Family, toolchain: Toolchain, implementation: Implementa
 
     Raises KernelError where there is none but one is needed.
     """
-    return family.host(implementation) if toolchain.needs_host and implementation.python is None else None
+    wanted = toolchain.needs_host and language_of(implementation).has_host
+    return family.host(implementation) if wanted else None
 
 
 def _common_flags(family: Family, implementation: Implementation, toolchain: Toolchain) -> tuple[str, ...]:
@@ -164,7 +172,7 @@ def built_from(family: Family, device: str, toolchain: Toolchain) -> str:
     for implementation in table.values():
         host = host_source(family, toolchain, implementation)
         sources += [family.source(implementation), *([host] if host else [])]
-        functions |= python_function.files(family, implementation)
+        functions |= language_of(implementation).files(family, implementation)
     digests = source_digests(files_of(sources, (abi_dir(), *family.include_dirs)) | functions)
     said = {name: implementation.model_dump(mode="json") for name, implementation in sorted(table.items())}
     policy = family.document.gate.model_dump(mode="json")
@@ -199,54 +207,3 @@ def source_digests(files: Mapping[Path, bytes]) -> dict[str, str]:
             key += "+"
         digests[key] = hashlib.sha256(text).hexdigest()
     return digests
-
-
-def string_macro(prefix: str, value: str) -> str:
-    """The macro that stands for a string value: of a parameter P, P_VALUE; of a problem's field, AT_VALUE."""
-    return f"{prefix}_{re.sub(r'[^A-Z0-9]', '_', value.upper())}"
-
-
-def macro_lines(parameters: Mapping[str, int | str]) -> Iterator[str]:
-    """The #define of each parameter: integers as they are; a string value v of P becomes P_V, defined to 1."""
-    for name, value in parameters.items():
-        yield f"#define {name} {value}" if isinstance(value, int) else f"#define {string_macro(name, value)} 1"
-
-
-def compiled_lines(compiled: Mapping[str, Value]) -> Iterator[str]:
-    """The #define of each macro that the problem gives: a string value is one of the constants of the ABI's headers."""
-    for name, value in compiled.items():
-        yield f"#define {name} {value if isinstance(value, int) else string_macro('AT', value)}"
-
-
-def _literal(text: str) -> str:
-    """The text as a string literal of C."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n") + '"'
-
-
-def _report_lines(inputs: BuildInputs) -> Iterator[str]:
-    """The table of macros as the preprocessor holds them after the variant's source, as NAME=VALUE lines."""
-    parameters = inputs.variant.parameters
-    for name, value in {**parameters, **inputs.compiled}.items():
-        if isinstance(value, str):
-            own = name in parameters
-            held = f"{string_macro(name, value)} == 1" if own else f"{name} == {string_macro('AT', value)}"
-            yield f'#if {held}\n"{name}={value}\\n"\n#endif'
-        else:
-            yield f'"{name}=" AT_TEXT({name}) "\\n"'
-
-
-def unit_text(inputs: BuildInputs) -> str:
-    """The translation unit: macros, the variant's source, and what the binary says about itself, which no macro of the
-    source changes."""
-    lines = [
-        *macro_lines(inputs.variant.parameters),
-        *compiled_lines(inputs.compiled),
-        *([] if inputs.function is None else [f"#define AT_FUNCTION {_literal(inputs.function)}"]),
-        f'#include "{inputs.source.name}"',
-        '#include "identity.h"',
-        *(f"#undef {name}" for name in (*IDENTITY, "AT_TEXT", "AT_TEXT_")),
-        "#define AT_TEXT_(x) #x",
-        "#define AT_TEXT(x) AT_TEXT_(x)",
-        *inputs.toolchain.identity(inputs.digest, list(_report_lines(inputs)), _literal(inputs.signature)),
-    ]
-    return "\n".join([*lines, ""])

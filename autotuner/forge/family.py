@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from autotuner.forge.languages import language_of
 from autotuner.ops import OPS, Op
 from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.spaces.fields import ParameterValue, Read, Rule
@@ -29,9 +30,6 @@ ABI_VERSION = 2
 LAUNCHER = "launch.cpp"
 """The file in an op's ABI folder that launches a variant of one kernel."""
 
-CALLS_PYTHON = "python_function.cpp"
-"""The file in the ABI's folder that calls a function of Python."""
-
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 """A file in the family's folder itself, whose name can stand in an #include."""
 
@@ -48,6 +46,16 @@ class Effect(Model):
     reason: str
 
 
+class TritonCall(Model):
+    """How a kernel of Triton is called: as forge/languages/triton.py reads it."""
+
+    kernel: str = Field(description="the @triton.jit function of the source")
+    grid: tuple[str, ...] = Field(description="one to three expressions over parameters and sizes")
+    arguments: dict[str, str] = Field(
+        default_factory=dict, description="by argument: a tensor, its stride, a scalar of the op, or an expression"
+    )
+
+
 class Implementation(Model):
     """One IMPL of a family on one kind of device: a source file, or a function of Python, and what it can do."""
 
@@ -58,6 +66,9 @@ class Implementation(Model):
         description="in place of a source: module:function, called with the op's tensors and the parameters by name",
     )
     path: str | None = Field(default=None, description="the folder in which that module is found; None: the family's")
+    triton: TritonCall | None = Field(
+        default=None, description="of a source that is a kernel of Triton: how it is called"
+    )
     host: str | None = Field(default=None, description="the host side, where it is more than the op's own launcher")
     arch: str | None = Field(
         default=None, min_length=1, description="the one architecture whose own instructions it uses, where it uses any"
@@ -251,6 +262,7 @@ class Family(Model):
                 raise KernelError(f"{where}.{key}: {show(name)} is no file name; a source lies in the family's folder")
             if name is not None and not (self.folder / name).is_file():
                 raise KernelError(f"{where}.{key}: there is no {name} in {self.folder}")
+        language_of(implementation).check(where, self, implementation)
         self._check_served(where, implementation)
         for name, value in implementation.default.items():
             values = implementation.parameters.get(name, ())
@@ -337,9 +349,7 @@ class Family(Model):
 
     def source(self, implementation: Implementation) -> Path:
         """The file that is compiled: of a function of Python the one that calls it."""
-        if implementation.python is not None:
-            return config.kernels_dir() / "abi" / CALLS_PYTHON
-        return self.folder / implementation.source
+        return language_of(implementation).source(self, implementation)
 
     @property
     def include_dirs(self) -> tuple[Path, ...]:

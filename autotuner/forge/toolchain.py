@@ -73,8 +73,8 @@ class Toolchain(Model):
     def flags(self) -> tuple[str, ...]:
         """Of every variant, before those of its implementation."""
 
-    def of(self, python: bool) -> Toolchain:
-        """What compiles such a variant: `python`, one that is a function of Python."""
+    def of(self, language: str) -> Toolchain:
+        """What compiles variants in that language (`Implementation.language`). Raises ToolchainError."""
         return self
 
     def flags_for(self, exact: str) -> tuple[str, ...] | None:
@@ -84,6 +84,11 @@ class Toolchain(Model):
     @property
     def include_dirs(self) -> tuple[Path, ...]:
         """Folders of headers that the host side needs."""
+        return ()
+
+    @property
+    def reads(self) -> tuple[Path, ...]:
+        """What its compilers read beside a toolkit."""
         return ()
 
     @abstractmethod

@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from autotuner.forge.build_inputs import abi_dir, files_of, host_source, string_macro
+from autotuner.forge.build_inputs import abi_dir, files_of, host_source
 from autotuner.forge.family import Family
+from autotuner.forge.languages import language_of
 from autotuner.forge.toolchain import Toolchain
+from autotuner.forge.unit import string_macro
 from autotuner.values.variant import Value
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -29,12 +31,13 @@ def unread(
     """Lines for a person about one implementation; `values`: of the space, by parameter."""
     implementation = family.implementation(device, impl)
     host = host_source(family, toolchain, implementation)
-    if implementation.python is not None:  # its function takes them by name: that was looked at
+    named = language_of(implementation).words(implementation)
+    if named is None:  # its function takes them by name: that was looked at
         return []
     sources = [family.source(implementation), *([host] if host else [])]
     files = files_of(sources, (abi_dir(), *family.include_dirs))
     texts = {path: COMMENT.sub(" ", text.decode(errors="replace")) for path, text in files.items()}
-    words = {word for text in texts.values() for word in WORD.findall(text)}
+    words = {word for text in (named, *texts.values()) for word in WORD.findall(text)}
     told = [line for name, each in values.items() if name != "IMPL" for line in _unread(name, each, words)]
     defined = {name for text in texts.values() for name in DEFINED.findall(text)}
     known = re.compile("|".join([THEIRS, *family.facts, *family.lengths, *_parameters(family)]))

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from autotuner.devices import DEVICES, versions
-from autotuner.forge import python_function
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
+from autotuner.forge.languages import language_of, python
+from autotuner.forge.languages.language import Language
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.toolchain import Toolchain
 from autotuner.gate import checks, gate, sanitizer
@@ -94,7 +95,7 @@ class LineFactory:
         """Raises InfrastructureError when the device does not work."""
         opened = DEVICES[self.device.backend].open(self.toolchain, self.device)
         _ = self.family.op  # found now: an op of another package may lie where a cage lets nobody look
-        python_function.imported(self.family, self.device.backend)  # for the same reason
+        python.imported(self.family, self.device.backend)  # for the same reason
         return GatedLine(self.family, self.toolchain, opened, self.more)
 
 
@@ -201,7 +202,7 @@ class GatedLine:
             return passed.report.extended(*sanitized(tool, artifact, cases, say, levels))
         subject = Subject(conditions.compiled_for, self._device.streams, matrix.bounded)
         claims, threads = matrix.claims, artifact.variant.parameters.get("THREADS", 1) != 1
-        toolchain = self._toolchain.of(self._calls_python(artifact))
+        toolchain = self._toolchain.of(self._language(artifact).name)
         misconduct = unread = None
         if passed is None and artifact.path:
             folder = Path(artifact.path).parent
@@ -222,14 +223,13 @@ class GatedLine:
             report = passed.report.extended(*gate.in_order(launching, _checks(passed)))
         return report if report.fault is None else self._settled(report, report.fault)
 
-    def _calls_python(self, artifact: Artifact) -> bool:
-        implementation = self._family.implementation(artifact.variant.backend, artifact.variant.impl)
-        return implementation.python is not None
+    def _language(self, artifact: Artifact) -> Language:
+        return language_of(self._family.implementation(artifact.variant.backend, artifact.variant.impl))
 
     def _sanitizer(self, artifact: Artifact) -> SanitizerTool:
         tool = self._device.sanitizer(self._family)
         why = "a function of Python is not compiled: no sanitizer can watch it"
-        return sanitizer.NoTool(tool.errors, why) if self._calls_python(artifact) else tool
+        return tool if self._language(artifact).is_binary else sanitizer.NoTool(tool.errors, why)
 
     def _launching(
         self,
@@ -243,7 +243,7 @@ class GatedLine:
         from autotuner.gate.launching import Evidence, Launching
 
         bench = self._device.bench(variant, matrix)
-        disassembly = partial(self._toolchain.of(self._calls_python(artifact)).disassembly, Path(artifact.path))
+        disassembly = partial(self._toolchain.of(self._language(artifact).name).disassembly, Path(artifact.path))
         floats = variant.changes_floats
         evidence = Evidence(self._device.truth, variant.identity, disassembly, self._answers, floats, unread)
         return Launching(artifact, matrix, bench, conditions, evidence, say)

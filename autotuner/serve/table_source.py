@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from autotuner.forge.build_inputs import compiled_lines
+from autotuner.forge.unit import compiled_lines
 from autotuner.ops import OPS
 from autotuner.ops.op import Op
 from autotuner.serve.runtime.stated import Stated

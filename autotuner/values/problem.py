@@ -50,6 +50,8 @@ class Problem(Model):
     """Sizes at the end of DIMS that a shape may leave out, and the one each then equals."""
     ADDED: ClassVar[tuple[str, ...]] = ()
     """Fields that came later: a problem that has their defaults is the one that it was before there were any."""
+    SCALARS: ClassVar[tuple[str, ...]] = ()
+    """The names of `scalars`, in that order; those at its end may be left out there."""
     LENGTHS: ClassVar[tuple[str, ...]] = ()
     """The fields among DIMS that a variant may serve some values of only, or fix at compile time."""
 

@@ -99,6 +99,13 @@ class Kernel {
   /* A variant is called from one thread at a time, so nothing here is guarded. Returns 0 or the driver's error. `overlaps`: its
    * blocks may begin while the kernel launched before ends, once all of that one's have said so (cuda_ptx.h). */
   int launch(unsigned blocks, void *args, CUstream stream, bool overlaps = false) {
+    const unsigned grid[3] = {blocks, 1, 1};
+    void *arguments[] = {args};
+    return launch(grid, arguments, stream, overlaps);
+  }
+
+  /* The same for a kernel of several arguments, and a grid of several dimensions. */
+  int launch(const unsigned (&grid)[3], void **arguments, CUstream stream, bool overlaps = false) {
     const Driver &driver = Driver::get();
     if (!driver.found) return CUDA_ERROR_NO_DEVICE;
     if (const int error = prepare(driver)) return error;
@@ -112,14 +119,13 @@ class Kernel {
       attribute.value.programmaticStreamSerializationAllowed = 1;
     }
     CUlaunchConfig config = {};
-    config.gridDimX = blocks;
-    config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+    config.gridDimX = grid[0], config.gridDimY = grid[1], config.gridDimZ = grid[2];
+    config.blockDimY = config.blockDimZ = 1;
     config.blockDimX = (unsigned)shape.threads;
     config.sharedMemBytes = (unsigned)shape.dynamic_shared;
     config.hStream = stream;
     config.attrs = &attribute;
     config.numAttrs = shape.cluster > 1 || overlaps ? 1 : 0;
-    void *arguments[] = {args};
     return driver.cuLaunchKernelEx(&config, (CUfunction)kernel_, arguments, nullptr);
   }
 

@@ -16,7 +16,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from autotuner.forge.build_inputs import compiled_lines, files_of, macro_lines
+from autotuner.forge.build_inputs import files_of
+from autotuner.forge.unit import compiled_lines, macro_lines
 from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops import OPS

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autotuner.devices.sanitized_inputs import draw, output_bytes, strides_of
-from autotuner.forge.build_inputs import BuildInputs, abi_dir, files_of, unit_text
+from autotuner.forge.build_inputs import BuildInputs, abi_dir, files_of
 from autotuner.forge.compiling import NotCompiled, run, run_compiler
 from autotuner.forge.family import Family
 from autotuner.forge.status import DeviceErrors
 from autotuner.forge.toolchain import Toolchain
+from autotuner.forge.unit import unit_text
 from autotuner.gate import sanitizer_report
 from autotuner.gate.check import Unavailable
 from autotuner.gate.sanitizer import MEMORY, RACE, Level

@@ -85,7 +85,7 @@ class CpuToolchain(Toolchain):
         # First the unit alone, since all that it calls must exist; Python's functions do not yet.
         alone = [self.compiler, "-shared", "-pthread", "-Wl,-z,defs", "unit.o", "-o", inputs.library]
         linked = self.linked(inputs, "unit.o", binding)
-        return [self.compiled(inputs.words), *([alone] if inputs.function is None else []), linked]
+        return [self.compiled(inputs.words), *([alone] if inputs.language.is_binary else []), linked]
 
     def program_hash(self, folder: Path) -> str:
         return object_file.program_hash(folder / "unit.o")

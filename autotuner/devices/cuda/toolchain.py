@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field
 
 from autotuner.devices.cpu.object_file import COMPILER, MEMORY, disassemble, misconduct, text_bytes
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.devices.cuda import cubin
+from autotuner.devices.cuda import cubin, triton
 from autotuner.devices.cuda.architecture import Architecture, architecture
 from autotuner.forge.build_inputs import BuildInputs, abi_dir
 from autotuner.forge.toolchain import HOST, IDENTITY, Toolchain, ask, cxx
@@ -25,6 +27,8 @@ HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v")
 OWN = r"_ZG?V?ZN2at(6Driver3getE|8geometryE|13launch_numberE)\w+|_ZN12_GLOBAL__N_1(6|12first_)kernelE"
 """The state of kernels/abi/cuda_host.h: what it has looked up once, and the number of a launch."""
+COMPILES_TRITON = "triton_compile.py"
+"""Of the ABI's folder: what compiles a kernel of Triton."""
 HOST_LISTING = "host.s"
 """The host side's machine code as text, beside that of the device."""
 ALLOWED = (
@@ -58,7 +62,7 @@ class CudaToolchain(Toolchain):
     trial = "#include <cuda_fp16.h>\n__global__ void tried(half *x) { x[threadIdx.x] = 0; }\n"
     needs_host = True
     objects = ("cubin.o", HOST, "cuda_identity.o")
-    sources = ("cubin.S", "cuda_identity.cpp")
+    sources: ClassVar[tuple[str, ...]] = ("cubin.S", "cuda_identity.cpp")
     shared = ("cuda_identity.cpp",)
     allowed = ALLOWED
     torch_device = "cuda"
@@ -92,8 +96,10 @@ class CudaToolchain(Toolchain):
             headers=_include_dirs(nvcc),
         )
 
-    def of(self, python: bool) -> Toolchain:
-        return _calls_python() if python else self
+    def of(self, language: str) -> Toolchain:
+        if language == "triton":
+            return TritonToolchain.beside(self)
+        return _calls_python() if language == "python" else self
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -161,6 +167,43 @@ class CudaToolchain(Toolchain):
         (folder / HOST_LISTING).write_text(disassemble(folder / HOST) or "")
         used = {"text_bytes": text_bytes(code), **cubin.resources(printed, cubin.Geometry.read(code))}
         return architecture(self.architecture).refuse(used) or used
+
+
+class TritonToolchain(CudaToolchain):
+    """Triton for the device code, a C++ compiler for the host side, which is made for the variant."""
+
+    unit = "unit.json"
+    needs_host = False
+    sources = ("cubin.S", "cuda_identity.cpp", "triton_host.h", COMPILES_TRITON)
+    triton: str
+
+    @classmethod
+    def beside(cls, toolchain: CudaToolchain) -> TritonToolchain:
+        """With the compilers of other variants. Raises ToolchainError without a Triton that is new enough."""
+        found = triton.require()
+        said = toolchain.model_dump()
+        return cls(**{**said, "version": f"triton {found}; {toolchain.version}"}, triton=found)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return ()
+
+    def flags_for(self, exact: str) -> tuple[str, ...] | None:
+        return None
+
+    @property
+    def reads(self) -> tuple[Path, ...]:
+        return (Path(sys.prefix), Path(sys.base_prefix), *map(Path, triton.sites()))
+
+    def steps(self, inputs: BuildInputs, binding: Path) -> list[list[str]]:
+        sm = re.sub(r"\D", "", self.architecture)
+        includes = [f"-I{folder}" for folder in (*inputs.include_dirs, *self.include_dirs)]
+        return [
+            [sys.executable, "-I", "-B", str(abi_dir() / COMPILES_TRITON), sm, str(inputs.source), *triton.sites()],
+            [self.compiler, *HOST_FLAGS, *includes, "-c", "host.cpp", "-o", HOST],
+            [self.compiler, "-c", str(abi_dir() / "cubin.S"), "-o", "cubin.o"],
+            self.linked(inputs, *self.objects, binding, "-ldl"),
+        ]
 
 
 def _nvcc() -> str:

@@ -29,6 +29,7 @@ class RmsNormProblem(Problem):
 
     DIMS: ClassVar[tuple[str, ...]] = ("tokens", "hidden_size")
     LENGTHS: ClassVar[tuple[str, ...]] = ("hidden_size",)
+    SCALARS: ClassVar[tuple[str, ...]] = ("eps",)
 
     FORM: ClassVar[str] = "(tokens,hidden_size) dtype [eps=NUMBER]"
     NOT_SERVED: ClassVar[Mapping[str, str]] = {

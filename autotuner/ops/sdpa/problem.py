@@ -82,6 +82,7 @@ class SdpaProblem(Problem):
         *("head_dim", "causal", "corner", "key_lengths", "layout", "lse", "grouped", "windowed", "softcapped"),
     )
     LENGTHS: ClassVar[tuple[str, ...]] = ("seq_q", "seq_k")
+    SCALARS: ClassVar[tuple[str, ...]] = ("scale", "window_left", "window_right", "softcap")
 
     FORM: ClassVar[str] = (
         "(batch,heads[:heads_kv],length[xkeys],head_dim) dtype [full|causal] [window=LEFT[,RIGHT]] [bottom_right]"

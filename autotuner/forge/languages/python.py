@@ -9,23 +9,60 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from autotuner.forge.languages.language import Language, Wanted
+from autotuner.forge.unit import literal, unit_text
+from autotuner.values import config
 from autotuner.values.errors import KernelError
 
 if TYPE_CHECKING:
+    from autotuner.forge.build_inputs import BuildInputs
     from autotuner.forge.family import Family, Implementation
-    from autotuner.values.problem import Problem
-    from autotuner.values.variant import Value, Variant
 
 
-def files(family: Family, implementation: Implementation) -> dict[Path, bytes]:
-    """The module of the function with its contents; nothing for what is no function. Raises KernelError."""
-    if implementation.python is None:
-        return {}
+class Python(Language):
+    """A function of a module, called with the op's tensors and the parameters by name."""
+
+    name = "python"
+    is_binary = False
+
+    def takes(self, implementation: Implementation) -> bool:
+        return implementation.python is not None
+
+    def source(self, family: Family, implementation: Implementation) -> Path:
+        """What calls it."""
+        return config.kernels_dir() / "abi" / "python_function.cpp"
+
+    def files(self, family: Family, implementation: Implementation) -> dict[Path, bytes]:
+        """The module of the function."""
+        return _module(family, implementation)
+
+    def words(self, implementation: Implementation) -> str | None:
+        return None
+
+    def call(self, wanted: Wanted) -> str:
+        """What the caller is told, as JSON."""
+        place = str(_place(wanted.family, wanted.implementation))
+        said = {
+            "python": wanted.implementation.python,
+            "path": place,
+            "device": wanted.torch_device,
+            "op": wanted.problem.op,
+            "parameters": dict(wanted.variant.parameters),
+            "compiled": {name: str(value) for name, value in wanted.compiled.items()},
+        }
+        return json.dumps(said, sort_keys=True)
+
+    def texts(self, inputs: BuildInputs) -> dict[str, str]:
+        return {inputs.toolchain.unit: unit_text(inputs, f"#define AT_FUNCTION {literal(inputs.call)}")}
+
+
+def _module(family: Family, implementation: Implementation) -> dict[Path, bytes]:
+    assert implementation.python is not None
     name = implementation.python.partition(":")[0]
     path = _place(family, implementation).joinpath(*name.split("."))
     found = next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()), None)
@@ -38,24 +75,6 @@ def files(family: Family, implementation: Implementation) -> dict[Path, bytes]:
             raise KernelError(f"{family.folder}/kernel.toml: there is no module {name} in {path.parent}, nor installed")
         found = Path(spec.origin)
     return {found.resolve(): found.read_bytes()}
-
-
-def described(
-    family: Family,
-    implementation: Implementation,
-    variant: Variant,
-    problem: Problem | None,
-    compiled: Mapping[str, Value],
-    torch_device: str,
-) -> str | None:
-    """What the caller is told, as JSON; None for what is no function."""
-    if implementation.python is None or problem is None:
-        return None
-    parameters = dict(variant.parameters)
-    place = str(_place(family, implementation))
-    where = {"path": place, "device": torch_device}
-    said = {"python": implementation.python, **where, "op": problem.op, "parameters": parameters}
-    return json.dumps({**said, "compiled": {name: str(value) for name, value in compiled.items()}}, sort_keys=True)
 
 
 def _place(family: Family, implementation: Implementation) -> Path:

@@ -1,0 +1,68 @@
+"""Language: what a source is, and what is written for a build of it. One subclass a language.
+
+How it is compiled and launched is the toolchain's (`Toolchain.of`), which knows the device.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+if TYPE_CHECKING:
+    from autotuner.forge.build_inputs import BuildInputs
+    from autotuner.forge.family import Family, Implementation
+    from autotuner.values.problem import Problem
+    from autotuner.values.variant import Value, Variant
+
+
+class Wanted(NamedTuple):
+    """A variant of a family, and what it is built for."""
+
+    family: Family
+    implementation: Implementation
+    variant: Variant
+    problem: Problem
+    compiled: Mapping[str, Value]
+    """The macros that the problem gives."""
+    torch_device: str
+
+
+class Language(ABC):
+    """A language of sources."""
+
+    name: ClassVar[str]
+    """By which a toolchain is asked for what compiles it."""
+    has_host: ClassVar[bool] = False
+    """Whether its variants are linked with a host side in C++ where the device needs one."""
+    is_binary: ClassVar[bool] = True
+    """Whether all of a variant is machine code, which tools can watch."""
+
+    @abstractmethod
+    def takes(self, implementation: Implementation) -> bool:
+        """Whether the implementation is written in it."""
+
+    def check(self, where: str, family: Family, implementation: Implementation) -> None:  # noqa: B027 (none may do)
+        """Raises KernelError, which names the key, for what would otherwise show only when a variant is built."""
+
+    def source(self, family: Family, implementation: Implementation) -> Path:
+        """The file that is compiled."""
+        return family.folder / implementation.source
+
+    def files(self, family: Family, implementation: Implementation) -> dict[Path, bytes]:
+        """Other files that a variant is made from, with their contents. Raises KernelError."""
+        return {}
+
+    def words(self, implementation: Implementation) -> str | None:
+        """Text of kernel.toml that reads parameters as the source does; None: the source takes them all by name."""
+        return ""
+
+    def call(self, wanted: Wanted) -> Any:
+        """What kernel.toml says of the call, which no source holds, as plain values: a part of the artifact's identity.
+        Raises KernelError."""
+        return None
+
+    @abstractmethod
+    def texts(self, inputs: BuildInputs) -> dict[str, str]:
+        """The files that are written into a build's folder before it is compiled, by name."""
