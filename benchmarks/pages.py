@@ -31,6 +31,7 @@ from benchmarks.gate import gate_pages
 from benchmarks.inference import (
     after_torch,
     gpu_tests_pages,
+    hooked,
     host_time_pages,
     in_a_model,
     torch_versions,
@@ -226,6 +227,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "models": models,
     "host_time": lambda: host_time_pages.table(if_kept("host_time_cuda")),
     "new_lengths": lambda: host_time_pages.growing(*map(if_kept, ("new_lengths_cpu", "new_lengths_cuda"))),
+    "hooked": lambda: hooked.table(*loaded("hooked_models")),
     "after_torch": lambda: after_torch.table(if_kept("after_torch")),
     "chaos": lambda: sweep_pages.chaos(if_kept("chaos")),
     "ray": lambda: sweep_pages.ray(if_kept("ray")),

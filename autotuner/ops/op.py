@@ -279,6 +279,11 @@ class Op(NamedTuple):
         return import_module(f"{self.package}.signature")
 
     @property
+    def hook(self) -> ModuleType:
+        """Of the op that models of transformers are hooked for: `computes` and `masks`. Imports torch."""
+        return import_module(f"{self.package}.hook")
+
+    @property
     def torch(self) -> OpCall:
         """The call of an op that has one."""
         assert self.call is not None

@@ -97,6 +97,7 @@ class SdpaProblem(Problem):
         **dict.fromkeys(("dropout", "dropout_p"), "there is none"),
         "scale": "it is 1 / sqrt(head_dim)",
         "float8_e4m3fn": "the op sdpa_fp8 takes it, with the output's dtype: (1,8,512,128) float8_e4m3fn bfloat16",
+        "sinks": "a row's scores are those of its keys alone",
     }
 
     @field_validator("dtype", mode="before")
