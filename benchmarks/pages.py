@@ -23,8 +23,14 @@ from autotuner.serve.best import json_schema
 from autotuner.tuning import trial_report
 from benchmarks import people_pages, rooms_page, tuned_pages
 from benchmarks.attacks import attacks_pages
-from benchmarks.attention import counters_pages, cuda_pages, decode_pages, views_pages, where_pages
-from benchmarks.attention.cuda_pages import table
+from benchmarks.attention import (
+    counters_pages,
+    decode_pages,
+    fp8_pages,
+    peers_pages,
+    views_pages,
+    where_pages,
+)
 from benchmarks.cli import commands_page, machines
 from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
@@ -36,6 +42,7 @@ from benchmarks.inference import (
     in_a_model,
     torch_versions,
 )
+from benchmarks.markdown import table
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import branches, choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
 from benchmarks.throughput import throughput_pages
@@ -234,9 +241,10 @@ PARTS: dict[str, Callable[[], str]] = {
     "restarts": lambda: sweep_pages.restarts(if_kept("restarts")),
     "workers": lambda: sweep_pages.workers(if_kept("workers")),
     "decode": lambda: decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
+    "fp8": lambda: fp8_pages.measured(if_kept("fp8_attention")),
+    "peers": lambda: peers_pages.beside(if_kept("peers")),
     "views": lambda: views_pages.views(if_kept("views")),
     "where": lambda: where_pages.where("docs/results/where.svg"),
-    "implementations": lambda: cuda_pages.goals(*loaded("cuda_attention")),
     "cpu_attention": lambda: cpu_attention(*loaded("cpu_attention")),
     "tuned_wgmma": lambda: tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE),
     "elsewhere": lambda: tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from benchmarks.attention.cuda_pages import table
+from benchmarks.markdown import table
 
 NONE = "Not measured yet."
 
@@ -101,10 +101,7 @@ def elsewhere(document: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
         return NONE
     devices = dict.fromkeys(row["device"] for row in document["rows"])
     parts = [_elsewhere_on(each, document["rows"], tuned) for each in devices]
-    made = (
-        "Speedups are medians of the rounds' ratios. An interval covers the processes of one finals, not another way of"
-    )
-    made += f" timing. The JSON has the command; torch {document['torch']}."
+    made = f"An interval covers the processes of one finals, not another way of timing. torch {document['torch']}."
     return "\n\n".join([*parts, made])
 
 

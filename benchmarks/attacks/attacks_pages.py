@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.attacks.catalogue import groups as catalogue
-from benchmarks.attention.cuda_pages import table
 from benchmarks.gate.gate_pages import made_by
+from benchmarks.markdown import table
 
 GAINS = ("latency", "paid", "crown", "export")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.attention.counters import DURATION, SIDES, STALLED
-from benchmarks.attention.cuda_pages import QUARTILES, table
+from benchmarks.markdown import QUARTILES, table
 
 SHOWN = {
     "time, us": (DURATION, 1e-3, 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import exp, log
 from typing import Any
 
-from benchmarks.attention.cuda_pages import table
+from benchmarks.markdown import table
 
 STATES = ("warm", "cold")
 NONE = "Not measured yet."
@@ -31,8 +31,8 @@ def few_queries(*documents: dict[str, Any] | None) -> str:
     problems = dict.fromkeys(row["problem"] for each in kept for row in each["shapes"])
     rows = [[problem, *(_cell(each, problem) for each in kept)] for problem in problems]
     note = (
-        "Of cold caches: us of `decode`, and how many times as fast it is as the backend of torch that is named. A row"
-        " shows the fastest of three points that were timed to the end. Speedups are medians of the rounds' ratios."
+        "Of cold caches: us of `decode`, the fastest of three points that were timed to the end, and how many times as"
+        " fast it is as the backend of torch that is named."
     )
     return "\n\n".join([table(["problem", *(each["device"] for each in kept)], rows), note, *map(_told, kept)])
 
@@ -49,14 +49,13 @@ def _cell(document: dict[str, Any], problem: str) -> str:
 def _told(document: dict[str, Any]) -> str:
     shapes = document["shapes"]
     means = " and ".join(f"{mean([best(row, state)[1] for row in shapes]):.3f}x {state}" for state in STATES)
-    tried = [row["tried"] for row in shapes]
+    tried = sum(row["tried"] for row in shapes)
     return (
-        f"{document['device']}: the geometric mean is {means}. Of each problem {min(tried)} to {max(tried)} points were"
-        f" tried; {_wrong(shapes)}. Made by `{document['command']}`, torch {document['torch']}."
+        f"{document['device']}: the geometric mean is {means}; of {tried} points {_wrong(shapes)}. Made by"
+        f" `{document['command']}`, torch {document['torch']}."
     )
 
 
 def _wrong(shapes: list[dict[str, Any]]) -> str:
     """How many points of all shapes gave wrong results."""
-    wrong, tried = sum(len(row["wrong"]) for row in shapes), sum(row["tried"] for row in shapes)
-    return f"of all {tried} together {wrong} were wrong"
+    return f"{sum(len(row['wrong']) for row in shapes)} were wrong"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.attention.cuda_pages import table
 from benchmarks.attention.decode_pages import STATES, mean
 from benchmarks.attention.views import COPIES, DENSE, SAME, VIEWS, of_views
+from benchmarks.markdown import table
 
 Row = dict[str, Any]
 STATE = "cold"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.attention.cuda_pages import table
+from benchmarks.markdown import table
 from tests.mutants.warpgroups import mutants as warpgroup_mutants
 
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}

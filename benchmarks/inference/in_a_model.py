@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.attention.cuda_pages import QUARTILES
+from benchmarks.markdown import QUARTILES
 from benchmarks.provenance import provenance
 
 ROOT = Path(__file__).parent.parent.parent

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import provenance
-from benchmarks.attention.cuda_pages import table
+from benchmarks.markdown import table
 from benchmarks.search.replay_spaces import Landscape, LandscapePoint
 
 NEAR, FAR = 0.02, 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from benchmarks.attention.cuda_pages import table
+from benchmarks.markdown import table
 from benchmarks.throughput.cage_cost import WAY, best
 
 Document = dict[str, Any]

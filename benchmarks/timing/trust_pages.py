@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-from benchmarks.attention.cuda_pages import table
+from benchmarks.markdown import table
 from benchmarks.timing import finals_methods
 
 Document = dict[str, Any]

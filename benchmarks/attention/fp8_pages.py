@@ -1,0 +1,31 @@
+"""The part of docs/method/kernels-fp8.md on times and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.markdown import table
+from benchmarks.provenance import made
+
+FA3 = "fa3_fp8"
+OTHERS = (FA3, "cudnn bfloat16")
+OURS = "wgmma bfloat16"
+
+
+def measured(document: dict[str, Any] | None) -> str:
+    """Of each problem the fastest point beside FlashAttention 3's FP8 and cuDNN in bfloat16, and its largest error."""
+    if document is None:
+        return "Not measured yet."
+    rows = []
+    for row in document["times"]:
+        us = row["us"]
+        best = min((name for name in us if name not in (*OTHERS, OURS)), key=lambda name: us[name])
+        ratios = [f"{us[name]:.0f}, **{us[name] / us[best]:.2f}x**" for name in OTHERS if name in us]
+        worst = max(each[best] / each[FA3] for each in document["errors"])
+        rows.append([row["problem"], f"{us[best]:.0f}", *ratios, f"{worst:.2f}"])
+    head = ["problem", "us", "FlashAttention 3 in FP8", "cuDNN in bfloat16", "error"]
+    note = (
+        "Of the others us, and how many times as long that is. Error: the largest ratio to FlashAttention 3's over"
+        f" {len(document['errors'])} kinds of inputs, relative root mean square."
+    )
+    return f"{table(head, rows)}\n\n{note} {document['device']}, torch {document['torch']}. {made(document)}"
