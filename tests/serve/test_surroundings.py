@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
+from torch.testing._internal.two_tensor import TwoTensor
 
 import autotuner
 from autotuner.devices.cpu.toolchain import CpuToolchain
@@ -118,6 +119,19 @@ def test_a_class_that_answers_itself_is_asked(ours: Any) -> None:
         assert ours(inputs[0].as_subclass(Own), *inputs[1:]).tolist() == [7.0]
         parameters = [torch.nn.Parameter(each) for each in inputs]
         close(ours(*parameters), scaled_dot_product_attention(*inputs))
+
+
+def test_tensors_that_wrap_others_are_torchs_whoever_is_asked(ours: Any) -> None:
+    """As DTensors and quantised tensors do: they leave torch's functions to torch, and have no memory of their own."""
+    inputs = qkv()
+    wrapped = [TwoTensor(each, each) for each in inputs]
+    with torch.no_grad():
+        assert ours.explain(*inputs).served
+        said = ours.explain(*wrapped)
+        for _ in range(3):
+            close(ours(*wrapped).a, scaled_dot_product_attention(*inputs))
+    assert not said.served
+    assert dict(ours.counters) == {said.why: 3}
 
 
 class Holder(torch.nn.Module):

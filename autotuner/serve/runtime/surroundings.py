@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
 def _of_torch(name: str) -> Callable[[], Any]:
@@ -51,11 +52,12 @@ def needs_gradient(tensors: Sequence[Tensor]) -> bool:
 
 
 def answers_itself(tensors: Sequence[Tensor]) -> bool:
-    """Whether a tensor is of a class that answers for torch's functions itself. Who hears of all functions, as tracers
-    do, is shown an op."""
+    """Whether a tensor is of a class that answers for torch's functions itself, or wraps others, as a DTensor does. Who
+    hears of all functions, as tracers do, is shown an op."""
     if torch.compiler.is_dynamo_compiling():
         return torch.overrides.has_torch_function(tuple(tensors))
-    return any(type(each) is not Tensor and type(each).__torch_function__ not in LEAVE_IT for each in tensors)
+    others = [each for each in tensors if type(each) is not Tensor]
+    return any(type(each).__torch_function__ not in LEAVE_IT or is_traceable_wrapper_subclass(each) for each in others)
 
 
 def may_have_tangents() -> bool:
