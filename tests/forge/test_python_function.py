@@ -157,7 +157,7 @@ def test_what_nobody_could_call_is_refused_in_one_line(
 
 @pytest.mark.slow
 @pytest.mark.timed
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="judged by a program")
 def test_a_program_tunes_a_function_and_exports_its_parameters(module: ModuleType, tmp_path: Path) -> None:
     study = autotuner.tune(
         module.attention,
