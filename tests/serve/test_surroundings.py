@@ -130,6 +130,8 @@ def test_tensors_that_wrap_others_are_torchs_whoever_is_asked(ours: Any) -> None
         said = ours.explain(*wrapped)
         for _ in range(3):
             close(ours(*wrapped).a, scaled_dot_product_attention(*inputs))
+        graph: Any = torch.compile(ours, backend="aot_eager", fullgraph=True)
+        close(graph(*wrapped).a, scaled_dot_product_attention(*inputs))
     assert not said.served
     assert dict(ours.counters) == {said.why: 3}
 

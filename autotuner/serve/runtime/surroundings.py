@@ -55,7 +55,8 @@ def answers_itself(tensors: Sequence[Tensor]) -> bool:
     """Whether a tensor is of a class that answers for torch's functions itself, or wraps others, as a DTensor does. Who
     hears of all functions, as tracers do, is shown an op."""
     if torch.compiler.is_dynamo_compiling():
-        return torch.overrides.has_torch_function(tuple(tensors))
+        wraps = any(hasattr(type(each), "__tensor_flatten__") for each in tensors)
+        return wraps or torch.overrides.has_torch_function(tuple(tensors))
     others = [each for each in tensors if type(each) is not Tensor]
     return any(type(each).__torch_function__ not in LEAVE_IT or is_traceable_wrapper_subclass(each) for each in others)
 
