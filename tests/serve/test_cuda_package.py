@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotuner.devices import DEVICES
+from autotuner.devices.cuda import triton
 from autotuner.forge.family import Family
 from autotuner.serve.c_source import write_c_folder
 from autotuner.serve.folder import Source, require_nothing
@@ -21,6 +22,7 @@ from autotuner.values.table import DispatchTable, TableEntry
 from tests.helpers.points import alone
 from tests.helpers.tables import RATIO, served
 
+TRITON = Path(__file__).parent.parent / "mutants" / "of_triton.toml"
 PROGRAM = """
 #include <stdio.h>
 #include "autotuner_demo.h"
@@ -34,11 +36,13 @@ int main(void) {
 
 @pytest.fixture(scope="module")
 def workbenches() -> list[Workbench]:
-    """One whose kernels are launched by the op's own launcher, one with a host side of its own, and this on views."""
+    """One whose kernels are launched by the op's own launcher, one with a host side of its own, this on views, and one
+    of Triton where it is installed."""
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
     dense = [Workbench(file, "sm_90") for file in (load_space("sdpa_cuda_smoke"), alone("wgmma"))]
-    return [*dense, Workbench(alone("wgmma", "(2,8:2,256,64) float16 causal bshd"), "sm_90")]
+    of_triton = [Workbench(load_space(str(TRITON)), "sm_90")] if triton.is_usable() else []
+    return [*dense, Workbench(alone("wgmma", "(2,8:2,256,64) float16 causal bshd"), "sm_90"), *of_triton]
 
 
 @pytest.fixture(scope="module")
