@@ -1,15 +1,17 @@
 """Tables of variants that are built, for tests of what serves them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+import autotuner
 from autotuner.devices import DEVICES
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.tuning.workbench import Workbench, load_space, load_spaces
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.table import DispatchTable, Proven, Range, Ratio, TableEntry, TableVariant, Validated
@@ -121,3 +123,16 @@ def answer(of: DispatchTable, problem: SdpaProblem) -> tuple[str | None, str]:
         if tried.problem == problem:
             return None, tried.why
     return None, "it was not tuned, and no variant is proven and timed around it"
+
+
+def of_defaults(problems: Iterable[Problem], path: Path) -> Any:
+    """Every problem served by the default variant of its space."""
+    variants: list[TableVariant] = []
+    entries: list[tuple[SdpaProblem, str | None]] = []
+    for file in load_spaces("sdpa_cpu", 1, [str(each) for each in problems]):
+        here = Workbench(file)
+        (artifact,) = here.build_all([here.space.default_index])
+        assert isinstance(artifact, Artifact)
+        variants.append(served(artifact, len(variants)))
+        entries += [(each, artifact.digest) for each in file.problems if isinstance(each, SdpaProblem)]
+    return autotuner.load(write(table(variants, entries), path))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import autotuner
 from autotuner.values.errors import InputError
-from tests.serve.test_model_examples import tuned
+from tests.helpers.tables import of_defaults
 
 pytestmark = [
     pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers"),
@@ -42,7 +42,7 @@ def served(tmp_path: Path) -> tuple[Any, Any]:
         for padding in ("none", "right"):
             hooked.answered(model, padding)
     assert not calls.refused
-    ours = tuned(calls.problems, tmp_path / "best.json")
+    ours = of_defaults(calls.problems, tmp_path / "best.json")
     return model, ours
 
 

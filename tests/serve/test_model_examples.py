@@ -1,19 +1,12 @@
 """The examples with small models: recorded, then served by variants, eager and compiled."""
 
-from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import autotuner
-from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.tuning.workbench import Workbench, load_spaces
-from autotuner.values.outcome import Artifact
-from autotuner.values.problem import Problem
-from autotuner.values.table import TableVariant
-from tests.helpers.tables import served, table, write
+from tests.helpers.tables import of_defaults
 
 pytestmark = [
     pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers"),  # it takes a second to import
@@ -21,19 +14,6 @@ pytestmark = [
     pytest.mark.sampled(2, of="whole sweeps"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's compiler imports what torch calls deprecated
 ]
-
-
-def tuned(problems: Iterable[Problem], path: Path) -> Any:
-    """Every problem served by the default variant of its space."""
-    variants: list[TableVariant] = []
-    entries: list[tuple[SdpaProblem, str | None]] = []
-    for file in load_spaces("sdpa_cpu", 1, [str(each) for each in problems]):
-        here = Workbench(file)
-        (artifact,) = here.build_all([here.space.default_index])
-        assert isinstance(artifact, Artifact)
-        variants.append(served(artifact, len(variants)))
-        entries += [(each, artifact.digest) for each in file.problems if isinstance(each, SdpaProblem)]
-    return autotuner.load(write(table(variants, entries), path))
 
 
 def test_an_encoder_is_served_with_its_padded_batches(tmp_path: Path) -> None:
@@ -51,7 +31,7 @@ def test_an_encoder_is_served_with_its_padded_batches(tmp_path: Path) -> None:
         "(2,2,24,64) float32 full lengths bshd": 2,
     }
     assert not calls.refused
-    result = example.compare(model, tuned(calls.problems, tmp_path / "best.json"), inputs, rounds=1)
+    result = example.compare(model, of_defaults(calls.problems, tmp_path / "best.json"), inputs, rounds=1)
     for way in ("eager", "compiled"):
         assert result[way]["served"] == 1.0
         assert result[way]["largest_difference"] < 1e-4
@@ -75,7 +55,7 @@ def test_a_gpt_is_served_from_prompt_to_last_token(tmp_path: Path) -> None:
         "(1,3:1,37x64,64) float32 causal bottom_right lengths bshd": 2,
         "(1,3:1,29x64,64) float32 causal bottom_right lengths bshd": 2,
     }
-    ours = tuned(calls.problems, tmp_path / "best.json")
+    ours = of_defaults(calls.problems, tmp_path / "best.json")
     result = example.compare(model, ours, inputs, 5, 64, rounds=1)
     for way in ("eager", "compiled"):
         assert result[way]["served"] == 1.0
