@@ -104,7 +104,8 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
         _print_to(log_of(folder, number))
         ending = _do(number, order, line, enter, tell)
         for look in looks:
-            look()
+            if not ending.failure:  # nothing is believed of that, and there may be no memory to look with
+                look()
         tell(ending)
         if ending.spoils:
             break

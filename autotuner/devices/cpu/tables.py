@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +46,8 @@ def _mappings() -> Iterator[Mapping]:
 def _left_behind() -> frozenset[int]:
     """Where the system's loader has addresses of memory that it has given back, such as that of its cache of libraries.
     Such an address is never called, and a variant's code may come to lie there."""
+    with suppress(OSError):
+        ctypes.CDLL("libautotuner_nowhere.so")  # the cache is looked through, and given back, now
     found = list(_mappings())
     mapped = [(each.start, each.end) for each in found]
     readable = {each.start: each.end for each in found if each.rights.startswith("r")}
