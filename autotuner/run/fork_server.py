@@ -61,7 +61,8 @@ class ForkServer:
             except (OSError, EOFError) as error:  # it ended before the process was there
                 why = f"{type(error).__name__}: {error}"
                 # It frees its memory first, and takes no calls: on a busy machine for longer than TRIES tries.
-                while isinstance(error, (ConnectionError, EOFError)) and (pid := server_pid()) and is_well(pid):
+                until = time.monotonic() + (self._start_s if isinstance(error, (ConnectionError, EOFError)) else 0)
+                while time.monotonic() < until and (pid := server_pid()) and is_well(pid):
                     time.sleep(0.01)
             finally:
                 late.cancel()

@@ -133,7 +133,11 @@ def test_a_start_has_a_deadline(executor: LocalExecutor, monkeypatch: pytest.Mon
     monkeypatch.setattr(executor._server, "_start_s", 15.0)
     before = strike(signal.SIGSTOP)
     well = fork_server.is_well
-    monkeypatch.setattr(fork_server, "is_well", lambda pid: pid == before or well(pid))
+
+    def is_well(pid: int | None) -> bool:
+        return well(pid) or (pid == before and fork_server.state_of(before) not in fork_server.GONE)
+
+    monkeypatch.setattr(fork_server, "is_well", is_well)
     executor.submit(build_job("tells", AS="build_failed", WHAT="pid"))
     assert outcome(executor.wait(60)).verdict == Verdict.BUILD_FAILED
     assert server_pid() != before

@@ -447,8 +447,7 @@ class _LastFinals:
         values = [own.mid, *others]
         if len(values) < FEWEST:
             return entry
-        freedom = len(values) - 1
-        found = student_interval(fmean(values), deviation(values) / math.sqrt(len(values)), freedom)
+        found = student_interval(fmean(values), deviation(values) / math.sqrt(len(values)), len(values) - 1)
         whole = own.model_copy(update={"low": min(own.low, found.low), "high": max(own.high, found.high)})
         return entry.model_copy(update={"speedup": whole.speedup})
 
