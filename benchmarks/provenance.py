@@ -17,11 +17,17 @@ RESULTS = ROOT / "docs" / "results"
 
 
 def command_line(inputs: Sequence[Path] = ()) -> str:
-    """The command of this process as one types it. Of `inputs`, files on the command line, the names alone are kept."""
+    """The command of this process as one types it. Of `inputs`, files on the command line, and of absolute paths, which
+    are those of one machine, the names alone are kept."""
     module = sys.modules["__main__"].__spec__
     program = [sys.argv[0]] if module is None else ["-m", module.name.removesuffix(".__main__")]
-    arguments = (Path(each).name if Path(each) in inputs else each for each in sys.argv[1:])
-    return shlex.join(["python", *program, *arguments])
+    return shlex.join(["python", *program, *(without_folders(each, inputs) for each in sys.argv[1:])])
+
+
+def without_folders(argument: str, inputs: Sequence[Path] = ()) -> str:
+    """A word of a command as it is kept."""
+    path = Path(argument)
+    return path.name if path.is_absolute() or path in inputs else argument
 
 
 def provenance(inputs: Sequence[Path] = ()) -> dict[str, Any]:

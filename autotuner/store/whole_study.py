@@ -40,7 +40,7 @@ Data = Mapping[str, Sequence[Sequence[JsonValue]]]
 
 OURS = [
     Base.metadata.tables[f"at_{name}"]
-    for name in (*("study", "session", "trial", "parameter", "block", "finals", "heat", "validation"),)
+    for name in ("study", "session", "trial", "parameter", "block", "finals", "heat", "validation")
 ]
 OPTUNAS = [
     OptunaBase.metadata.tables[name]

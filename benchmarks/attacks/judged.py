@@ -145,7 +145,7 @@ def _ending(trial: Row) -> Row:
     return {
         "verdict": "revoked" if revoked else trial["verdict"],
         "code": (revoked if isinstance(revoked, str) else trial["fault"]) or "",
-        "detail": trial["detail"] or "",
+        "detail": (trial["detail"] or "").replace(sys.prefix, ".venv"),
         "judged": trial["verdict"] not in ("disturbed", "infra_error"),
     }
 

@@ -214,7 +214,7 @@ def main() -> None:
         print(row["problem"], figures.get("refused") or said, tflops, flush=True)
         if given.json is not None:
             when = datetime.now(UTC).isoformat(timespec="seconds")
-            document = {"command": command_line([given.rows, given.json]), "when": when, "rows": list(rows.values())}
+            document = {"command": command_line(), "when": when, "rows": list(rows.values())}
             given.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
