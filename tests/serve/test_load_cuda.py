@@ -93,3 +93,36 @@ def test_a_thread_that_has_no_context_yet_is_served(tmp_path: Path) -> None:
     assert had == [False]
     assert ours.served == 1.0, ours.counters
     torch.testing.assert_close(found[0], expected, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("impl", ["mma", "decode", "wgmma"])
+def test_tensors_say_which_gpu_computes_whichever_is_current(impl: str, tmp_path: Path) -> None:
+    """In calls, in a thread that never chose a GPU, and in a graph; each GPU in turn, the other one current."""
+    problem, ours = loaded(impl, "", tmp_path / "best.json")
+    arguments: Any = {"is_causal": problem.causal, "enable_gqa": problem.grouped}
+    on = [[each.to(f"cuda:{gpu}") for each in drawn(problem, gpu)] for gpu in (0, 1)]
+    expected = [scaled_dot_product_attention(q, k, v, **arguments) for q, k, v in on]
+    found: list[tuple[int, Tensor]] = []
+    for gpu in (1, 0, 1):
+        with torch.cuda.device(1 - gpu):
+            found.append((gpu, ours(*on[gpu], **arguments)))
+            assert torch.cuda.current_device() == 1 - gpu
+    thread = threading.Thread(target=lambda: found.append((1, ours(*on[1], **arguments))))
+    thread.start()
+    thread.join()
+    for gpu in (1, 0):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(gpu), torch.cuda.graph(graph):
+            result = ours(*on[gpu], **arguments)
+        result.zero_()
+        with torch.cuda.device(1 - gpu):
+            graph.replay()
+        found.append((gpu, result))
+    for gpu in (0, 1):
+        torch.cuda.synchronize(gpu)
+    for gpu, result in found:
+        assert result.device.index == gpu
+        torch.testing.assert_close(result, expected[gpu], atol=2e-2, rtol=2e-2)
+    assert ours.served == 1.0, ours.counters
