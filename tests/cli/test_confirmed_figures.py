@@ -60,7 +60,6 @@ def speedups(text: str) -> list[float]:
 def test_every_command_quotes_the_confirmed_figure_and_explain_believes_it(study: tuple[Path, Store, str]) -> None:
     folder, store, name = study
     lucky = standings.best(store, name)
-    assert lucky is not None
     number = str(lucky.entry.number)
     before = told(folder, "explain")
     assert before["beliefs"]["best"]["speedup"] > FLATTERED
@@ -69,8 +68,6 @@ def test_every_command_quotes_the_confirmed_figure_and_explain_believes_it(study
 
     confirmed(store, name, executor(simulated.truth))
     best = standings.best(store, name)
-    assert best is not None
-    assert best.confirmed is not None
     figure = best.confirmed.mid
     assert figure < FLATTERED / 10
     (summary,) = told(folder, "status")
@@ -81,7 +78,6 @@ def test_every_command_quotes_the_confirmed_figure_and_explain_believes_it(study
     assert exported["confirmed"]["mid"] == pytest.approx(figure)
 
     true = standings.every_confirmed(store, name).get(lucky.entry.number)
-    assert true is not None
     assert f"Confirmed by the last finals: {true.mid:.3f} times as fast" in said(folder, "show", number)
     after = told(folder, "explain")
     assert after["beliefs"]["best"]["speedup"] < FLATTERED / 10

@@ -40,7 +40,6 @@ def test_a_command_shows_the_sweep_of_a_worker_and_ctrl_c_does_what_it_says(tmp_
     with Store.open(str(tmp_path / "studies.db")) as store:
         wait_for(lambda: any(each.holder is not None for each in device_health.every(store)))
         (device,) = device_health.every(store)
-        assert device.holder is not None
         leaves = Terminal(tmp_path, *tune(10), columns=200)
         leaves.until("] trial 0")
         shown = queue.resolve(store, None)

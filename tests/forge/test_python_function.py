@@ -51,7 +51,6 @@ def judges(family: Family, toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
 def test_a_right_one_is_measured_and_what_no_tool_can_look_at_is_said(judges: LocalExecutor) -> None:
     outcome = judged(judges, variant("nothing"), CONDITIONS)
     assert outcome.verdict == "measured", outcome.fault
-    assert outcome.gate is not None
     assert outcome.gate.passed
     (conduct,) = (check for check in outcome.gate.checks if check.code == "G0.conduct")
     assert conduct.note == "it calls attention:attention"
@@ -70,7 +69,6 @@ def test_a_right_one_is_measured_and_what_no_tool_can_look_at_is_said(judges: Lo
 )
 def test_a_wrong_one_is_rejected_with_what_it_did(judges: LocalExecutor, wrong: str, code: str, said: str) -> None:
     fault = judged(judges, variant(wrong), CONDITIONS).fault
-    assert fault is not None
     assert fault.code.startswith(code)
     assert said in fault.detail
 

@@ -57,7 +57,6 @@ def judge(toolchain: CpuToolchain, family: Family, *more: Check) -> Iterator[str
     finally:
         executor.close()
     yield outcome.fault.code if outcome.fault is not None else None
-    assert outcome.gate is not None
     assert set(outcome.gate.required) >= {check.code for check in more if check is not ELSEWHERE}
     assert outcome.measurement is None or outcome.gate.passed
     yield from (check.code for check in outcome.gate.checks if check.status == "pass")

@@ -73,7 +73,6 @@ def test_what_is_wrong_once_in_5000_launches_passes_the_soak_and_is_found_by_man
     kernel_root: Path, device: CudaToolchain
 ) -> None:
     soaked_once, found = soaked(kernel_root, device, 5000, 60.0)
-    assert found.fault is not None
     assert (found.fault.verdict, found.fault.code) == (Verdict.NONDETERMINISTIC, "G6.many")
     said = re.match(r"launch (\d+) on .* differs from the first on the same input", found.fault.detail)
     assert said is not None, found.fault.detail

@@ -64,7 +64,6 @@ def test_a_changed_input_is_found_by_its_bits(truths: tuple[Truth, Truth], place
     timed = Buffers(truths)
     timed.inputs[place].view(torch.int16)[0, 1, 2, 3] ^= 1
     fault = timed.recheck()
-    assert fault is not None
     assert (fault.verdict, fault.code) == (Verdict.CORRUPTING, "G7.inputs")
     assert timed.again == 0
 
@@ -73,7 +72,6 @@ def test_a_wrong_output_of_the_timed_run_is_found(truths: tuple[Truth, Truth]) -
     timed = Buffers(truths)
     timed.output[0, 1, 4] += 0.1
     fault = timed.recheck()
-    assert fault is not None
     assert (fault.verdict, fault.code) == (Verdict.INCORRECT, "G7.output")
     assert "an output of the timed run breaks T1" in fault.detail
     assert timed.again == 0
@@ -84,7 +82,6 @@ def test_an_answer_that_was_kept_is_found(truths: tuple[Truth, Truth]) -> None:
     kept = attention(*truths[0].inputs)
     timed = Buffers(truths, lambda *_: kept)
     fault = timed.recheck()
-    assert fault is not None
     assert (fault.verdict, fault.code) == (Verdict.INCORRECT, "G7.output")
     assert "with new inputs" in fault.detail
     assert timed.restored
@@ -94,7 +91,6 @@ def test_an_output_that_is_not_written_again_is_found(truths: tuple[Truth, Truth
     timed = Buffers(truths)
     left = Timed(timed.inputs, (timed.output,), None, None, lambda: None)
     fault = recheck(PROBLEM, left, timed.expected, timed.expected, OWN)
-    assert fault is not None
     assert (fault.verdict, fault.code) == (Verdict.INCORRECT, "G7.output")
     assert "breaks T0" in fault.detail
 
@@ -111,6 +107,5 @@ def test_what_the_race_left_elsewhere_is_a_fault(
 ) -> None:
     timed = Buffers(truths)
     fault = timed.recheck(**left)
-    assert fault is not None
     assert (fault.verdict, fault.code) == (verdict, code)
     assert timed.again == 0

@@ -57,7 +57,6 @@ def served(store: Path, *options: str) -> Iterator[Served]:
     words = [sys.executable, "-m", "autotuner", "serve", "--store", str(store), "--port", "0", *options]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=store.parent)
     try:
-        assert process.stdout is not None
         lines = iter(process.stdout.readline, "")  # on a busy machine a worker may be faster than the server
         line = next((line for line in lines if "/ serves" in line), "")
         found = re.match(r"(http://127\.0\.0\.1:\d+)/ serves", line)

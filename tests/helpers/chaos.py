@@ -117,7 +117,6 @@ class Chaos:
 
     def require_the_worker(self) -> None:
         """Raises AssertionError where it has ended."""
-        assert self._worker is not None
         code = self._worker.poll()
         assert code is None, f"the worker ended with {code}: {(self._folder / 'worker.log').read_text()[-3000:]}"
 
@@ -148,7 +147,6 @@ class Chaos:
             seconds = self._draw.uniform(3, 10)
             self.lock(seconds if self._first_lock_s is None or self.done["lock"] else self._first_lock_s)
         elif kind == "server":
-            assert self._server is not None
             self._server.stop()
             time.sleep(self._draw.uniform(1, 5))
             self._server.start()
@@ -191,7 +189,6 @@ class Chaos:
 
     def wait_for_the_worker(self, seconds: float = 120) -> int:
         """Until it ends by itself; its exit code."""
-        assert self._worker is not None
         return self._worker.wait(seconds)
 
     def lock(self, seconds: float) -> tuple[datetime, datetime]:

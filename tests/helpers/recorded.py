@@ -99,7 +99,6 @@ def raced_out(tile: int, microseconds: float) -> Outcome:
 
 
 def deduplicated(tile: int, original: Outcome) -> Outcome:
-    assert original.artifact is not None
     return Outcome(
         variant=variant(tile),
         verdict=Verdict.DEDUPLICATED,
@@ -116,7 +115,6 @@ def rejected(tile: int, verdict: Verdict = Verdict.INCORRECT, code: str = "G2.T1
 
 def with_error(outcome: Outcome, max_abs: float, tolerance: float = 1.0) -> Outcome:
     """The outcome with one compared output in its gate, of that largest error."""
-    assert outcome.gate is not None
     case = CaseResult(case="Q1 2x2x200x200 big_v", seed_index=0, errors=case_errors(max_abs, tolerance))
     check = CheckResult(code="G5.T1", status="pass", seconds=1.0, cases=(case,))
     return outcome.model_copy(update={"gate": outcome.gate.extended((check,), None)})
@@ -142,7 +140,6 @@ def case_errors(max_abs: float, tolerance: float = 1.0) -> CaseErrors:
 
 
 def with_resources(outcome: Outcome, **resources: int) -> Outcome:
-    assert outcome.artifact is not None
     built = outcome.artifact.model_copy(update={"resources": resources})
     return outcome.model_copy(update={"artifact": built})
 

@@ -47,7 +47,6 @@ def flatter(raw: sqlite3.Connection, number: int) -> None:
     """Makes a recorded trial of a store look e**4 times as fast as it was."""
     (text,) = raw.execute("SELECT outcome FROM at_trial WHERE number = ?", (number,)).fetchone()
     outcome = Outcome.model_validate_json(text)
-    assert outcome.measurement is not None
     timings = tuple(
         timing.model_copy(
             update={

@@ -190,7 +190,6 @@ class Tally:
 
     def _final(self, sweep: Sweep) -> None:
         standing, truths = sweep.finals.standing, sweep.truths
-        assert standing is not None
         assert standing.leader is not None
         best = min(truth.us for truth in truths.values())
         leads = truths[standing.leader].us == best

@@ -132,8 +132,6 @@ def test_two_workers_on_one_file_do_two_sweeps_at_once(tmp_path: Path) -> None:
         drawn, timed = ask(one, 4), ask(two, 4, "mutants.toml")
         wait_for(lambda: all(sweeps.one(store, number).holder is not None for number in (drawn, timed)))
         first, second = (sweeps.one(store, number).holder for number in (drawn, timed))
-        assert first is not None
-        assert second is not None
         assert first.pid != second.pid
         wait_for(lambda: is_over(store, drawn) and is_over(store, timed))
         assert require_whole(store, sweeps.one(store, drawn), []) == 4

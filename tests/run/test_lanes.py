@@ -53,7 +53,6 @@ def told(executor: LocalExecutor, what: str = "pid", verdict: str = "incorrect")
     """What the device's process says of itself, in a fault of that verdict."""
     said = result(executor, judge_job("tells", AS=verdict, WHAT=what))
     assert said.verdict == verdict
-    assert said.fault is not None
     return said.fault.detail
 
 
@@ -83,7 +82,6 @@ def test_builds_run_beside_each_other_and_beside_the_device(executor: LocalExecu
 
 def test_builds_see_no_device(executor: LocalExecutor) -> None:
     said = result(executor, build_job("tells", AS="build_failed", WHAT="devices"))
-    assert said.fault is not None
     assert said.fault.detail == ""
     assert told(executor, "devices") == os.environ.get("CUDA_VISIBLE_DEVICES", "all")
 
@@ -129,7 +127,6 @@ def test_what_is_known_of_a_variant_that_crashes_is_kept(executor: LocalExecutor
     crashed = result(executor, judge_job("dies", NAME="it"))
     assert crashed.artifact == judge_job("dies", NAME="it").built.artifact
     assert crashed.seconds == {"build": 0.25}
-    assert crashed.fault is not None
     assert crashed.fault.case == "check"
 
 
@@ -214,7 +211,6 @@ def test_a_process_that_dies_at_the_start_says_nothing_about_the_variant() -> No
     with closing(lanes(gone)) as executor:
         lost = result(executor, judge_job())
         assert lost.verdict == Verdict.INFRA_ERROR
-        assert lost.fault is not None
         assert lost.fault.detail == "it exited with status 3 in start"
 
 

@@ -122,7 +122,6 @@ def test_a_variant_that_kills_the_fork_server_again_is_to_blame_and_no_other(
     found = dict(filter(None, (executor.wait(60) for _ in range(2))))
     assert outcome((0, found[beside])).verdict == Verdict.MEASURED
     blamed = outcome((0, found[guilty]))
-    assert blamed.fault is not None
     assert (blamed.verdict, blamed.fault.code) == (Verdict.CRASHED, "process.server")
 
 
@@ -210,7 +209,6 @@ def test_nothing_that_is_raised_after_a_variant_was_loaded_is_believed(executor:
     executor.submit(judge_job(what))
     executor.submit(judge_job())
     blamed = outcome(executor.wait(60))
-    assert blamed.fault is not None
     assert (blamed.verdict, blamed.fault.code) == (Verdict.CRASHED, "process.exception")
     assert outcome(executor.wait(60)).verdict == Verdict.MEASURED
 

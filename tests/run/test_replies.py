@@ -110,7 +110,6 @@ def test_a_forged_reply_runs_no_code_and_rejects_the_variant_in_one_line(
     assert isinstance(done[1], Outcome)
     assert done[0] == number
     fault = done[1].fault
-    assert fault is not None
     ending = (done[1].verdict, fault.code, done[1].measurement)
     assert ending == (Verdict.CRASHED, "process.garbage", None), done[1].stderr_tail
     assert words in fault.detail
@@ -125,7 +124,6 @@ def test_an_error_comes_back_as_what_it_was() -> None:
 
     for error, kind in ((DiskFullError("no room"), DiskFullError), (Anothers("mend it"), InputError)):
         back = Message.model_validate_json(Message(number=1, raised=Raised.of(error)).model_dump_json()).raised
-        assert back is not None
         assert (type(back.error), str(back.error)) == (kind, str(error))
     with pytest.raises(ValueError, match="there is no such error"):
         Raised(kind="SystemExit", text="0")

@@ -24,7 +24,6 @@ from tests.helpers.recorded import CALIBRATION, artifact, hold_finals, measured,
 
 def with_errors(outcome: Outcome, max_abs: float, tolerance: float) -> Outcome:
     found = with_error(outcome, max_abs, tolerance)
-    assert found.gate is not None
     unavailable = CheckResult(code="G8.sanitizer", status="unavailable", seconds=0.0)
     return found.model_copy(update={"gate": found.gate.extended((unavailable,), None)})
 
@@ -81,7 +80,6 @@ def test_what_the_finals_confirmed_stands_beside_the_estimate(tmp_path: Path) ->
     assert (found.trial, found.note) == (0, CONFIRMED_NOTE)
     assert found.measurement.speedup.mid == pytest.approx(100 / 48)
     confirmed = found.confirmed
-    assert confirmed is not None
     assert confirmed.mid == pytest.approx(2.0, rel=0.005)
     assert confirmed.low is not None
     assert confirmed.high is not None

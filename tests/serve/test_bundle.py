@@ -91,7 +91,6 @@ def _harmed(path: Path, harm: Callable[[Members], None]) -> bytes:
     with tarfile.open(path) as archive:
         for each in archive:
             content = archive.extractfile(each)
-            assert content is not None
             members.append((each, content.read()))
     harm(members)
     whole = io.BytesIO()

@@ -42,7 +42,6 @@ def child(code: str) -> subprocess.Popen[str]:
 
 
 def say(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
@@ -106,7 +105,6 @@ def test_only_one_of_two_gets_the_lease(place: str) -> None:
     children = [child(code) for _ in range(2)]
     assert [say(each) for each in children] == ["ready"] * 2
     for each in children:
-        assert each.stdin is not None
         each.stdin.write("go\n")
         each.stdin.flush()
     assert sorted(say(each) for each in children) == ["held", "refused"]

@@ -40,7 +40,6 @@ def test_what_is_recorded_is_found(url: str) -> None:
         hold_finals(store, {8: 300.0}, {8: 3})
         assert queries.aa_heats(store, "scalar-abc", number) == (heat({16: 50.0}),)
         best = standings.best(store, "scalar-abc")
-        assert best is not None
         assert best.confirmed is not None
         assert best.entry.difference == pytest.approx(0.0, abs=0.01)
 

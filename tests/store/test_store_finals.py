@@ -36,7 +36,6 @@ def test_finals_are_read_back_whole(store: Store, session: int) -> None:
     standing = FinalsResult(**dict(confirm(heats, line.tie, line.objective)), proofs=(proof,))
     store.finish_finals(number, standing)
     found = standings.finals(store, "scalar-abc")
-    assert found is not None
     assert (found.id, found.study, found.session, found.environment) == (
         number,
         "scalar-abc",

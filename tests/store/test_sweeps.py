@@ -47,7 +47,6 @@ def child(place: str, code: str) -> subprocess.Popen[str]:
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
@@ -125,7 +124,6 @@ def test_pause_resume_cancel_and_retry_of_what_nobody_works_on(opened: Store) ->
 def test_who_works_on_a_sweep_hears_what_is_wished(opened: Store) -> None:
     number = ask(opened)
     claim = sweeps.claim(opened, number, "me")
-    assert claim is not None
     assert sweeps.work(opened, number, 1.0, "s") is None
     assert queue.pause(opened, number).state == State.RUNNING
     assert sweeps.work(opened, number, 2.0, "s") == Wish.PAUSE
@@ -145,7 +143,6 @@ def test_what_is_wished_while_a_worker_pauses_is_not_lost(
     """It has heard of the pause, and has not said yet that it has paused."""
     number = queue.submit(opened, queue.request_for(simulated.space().file), foreground=True)[0].id
     claim = sweeps.claim(opened, number, "me")
-    assert claim is not None
     queue.pause(opened, number)
     assert sweeps.work(opened, number, 1.0, None) == Wish.PAUSE
     ask_for(opened, number)
@@ -159,7 +156,6 @@ def test_what_is_wished_while_a_worker_pauses_is_not_lost(
 def test_a_cancellation_is_not_withdrawn_by_resume(opened: Store) -> None:
     number = ask(opened)
     claim = sweeps.claim(opened, number, "me")
-    assert claim is not None
     queue.cancel(opened, number)
     with pytest.raises(StoreError, match="it is to be cancelled; retry it then"):
         queue.resume(opened, number)
@@ -280,7 +276,6 @@ def test_a_lease_keeps_the_time_of_the_database(opened: Store, monkeypatch: pyte
     for clock in (Ahead, Behind):
         set_clocks(monkeypatch, clock)
         claim = sweeps.claim(opened, number, "me")
-        assert claim is not None
         claim.lease.beat()
         with transaction(opened, writes=True) as session:
             row = session.get_one(LeaseRow, lease.of_sweep(number))
@@ -305,7 +300,6 @@ def test_a_device_has_one_worker_and_may_be_in_quarantine(place: str, opened: St
         assert first.holder is not None
         device_health.quarantine(opened, ["h/a"], "it answers no more", "look at it", None)
     found = device_health.quarantined(opened, ["h/b", "h/a"])
-    assert found is not None
     assert (found.reason, found.holder) == ("it answers no more", None)
     with pytest.raises(StoreError, match="no device 'h/c'; there are h/a, h/b"):
         device_health.clear(opened, ["h/c"])

@@ -71,7 +71,6 @@ def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: St
     simulated_best = SPACE.point(SPACE.default_index)
     study = swept(store, one_better, 20)
     found = confirmed(store, study, executor(one_better))
-    assert found.standing is not None
     assert found.standing.crowned
     leader = found.by_digest[found.standing.leader or ""]
     assert leader.variant.point == simulated_best
@@ -84,7 +83,6 @@ def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: St
     ratios = {c.digest: c.log_ratio for c in found.standing.finalists}
     assert ratios[leader.digest].mid == pytest.approx(math.log(0.45), abs=0.01)  # 5 deviations between processes
     best = standings.best(store, study)
-    assert best is not None
     assert best.crowned
     assert best.confirmed is not None
 
@@ -127,10 +125,7 @@ def test_what_loses_where_the_caches_have_the_tensors_is_not_chosen_without_a_wo
     confirmed(store, driver.name, by)
     best = standings.best(store, driver.name)
     assert best is not None
-    assert best.confirmed is not None
     assert best.confirmed.mid == pytest.approx(2)
-    assert best.proof is not None
-    assert best.proof.other_cache is not None
     assert best.proof.other_cache.cache == "warm"
     assert best.proof.other_cache.speedup.mid == pytest.approx(2 / 3)
     assert "SDPA is faster there" in cache_words(best)[0]
@@ -142,7 +137,6 @@ def test_what_is_slower_than_sdpa_is_never_crowned(store: Store) -> None:
 
     study = swept(store, slow, 12)
     found = confirmed(store, study, executor(slow))
-    assert found.standing is not None
     assert found.standing.leader is not None
     assert not found.standing.crowned
 
@@ -171,7 +165,6 @@ def test_a_finalist_that_ties_and_fails_the_gate_is_revoked(store: Store) -> Non
     fast = [n for n, o in outcomes(store, study).items() if seen[o.variant.digest] < 2]
     (number,) = found.revoked
     assert number in fast
-    assert found.standing is not None
     assert found.by_digest[found.standing.leader or ""].number in {*fast} - {number}
     record = queries.trial(store, study, number)
     assert record.revoked_reason is not None
@@ -203,7 +196,6 @@ def test_who_stays_in_the_running_passes_the_gate_on_seeds_that_the_search_did_n
     assert judged[-1].soak == "chosen"
     assert judged[-1].fresh
     assert all(job.fresh for job in raced)
-    assert found.standing is not None
     assert {each.digest for each in found.standing.finalists if each.tied} <= {
         job.built.artifact.digest for job in judged
     }
@@ -235,16 +227,12 @@ def test_the_one_to_use_has_a_proof_and_the_next_one_gets_it_when_that_fails(sto
     assert found.revoked == (wrong,)
     assert "launch 5000 differs" in (queries.trial(store, study, wrong).revoked_reason or "")
     best = standings.best(store, study)
-    assert best is not None
     assert best.entry.number != wrong
-    assert best.proof is not None
     assert (best.proof.number, [each.code for each in best.proof.checks]) == (
         best.entry.number,
         ["G6.many", "G8.memory"],
     )
-    assert best.gate is not None
     assert best.gate.checks[-2].launches == LAUNCHES
-    assert best.confirmed is not None
     assert best.confirmed.mid == pytest.approx(2.0, rel=0.01)
 
 
@@ -263,12 +251,10 @@ def test_who_serves_a_problem_beside_the_one_to_use_has_a_proof_too(store: Store
     driver = Driver(store, executor(truth), Plan(space, simulated.DEVICE, conditions))
     driver.run(Budget(trials=25))
     found = Finals(Retrials(store, driver.name, conditions, executor(truth), {"os": "none"}), DEFAULT).run()
-    assert found.standing is not None
     finalists = found.by_digest
     blocks = [finalists[proof.digest].variant.point["BLOCK"] for proof in found.standing.proofs]
     assert blocks == [8, 16]
     best = standings.best(store, driver.name)
-    assert best is not None
     assert best.proof is not None
     assert best.entry.variant.point["BLOCK"] == 8
 
@@ -278,7 +264,6 @@ def test_finals_without_a_proof_of_the_one_to_use_are_due_again(store: Store) ->
     found = confirmed(store, study, executor(simulated.truth))
     assert not due(store, study, DEFAULT)
     best = standings.best(store, study)
-    assert best is not None
     store.revoke(study, best.entry.number, "a race was found")  # the next one was not chosen, and has none
     assert due(store, study, DEFAULT)
     assert found.standing is not None
@@ -295,7 +280,6 @@ def test_a_search_that_goes_on_believes_the_finals_and_not_its_own_estimate(stor
     with sqlite3.connect(store.label) as raw:
         flatter(raw, lucky)
     best = standings.best(store, study)
-    assert best is not None
     assert best.entry.number == lucky
     confirmed(store, study, executor(simulated.truth))
     true = math.log(simulated.truth(best.entry.variant).us / 100)

@@ -54,14 +54,11 @@ class Slows(InlineExecutor):
 def test_a_finalist_that_slows_the_baseline_beside_it_is_out_and_nobody_else_is(store: Store) -> None:
     study = swept(store, simulated.truth, 12)
     best = standings.best(store, study)
-    assert best is not None
-    assert best.outcome.artifact is not None
     found = confirmed(store, study, Slows(best.outcome.artifact.digest, DEVIATIONS))
     assert found.revoked == (best.entry.number,)
     reason = queries.trial(store, study, best.entry.number).revoked_reason or ""
     assert reason.startswith("in the finals: measure.witness, the baseline takes ")
     assert reason.endswith(" % longer beside it than by itself right before and after")
-    assert found.standing is not None
     truths = {each.digest: math.log(simulated.truth(each.variant).us / 100) for each in found.finalists}
     for each in found.standing.finalists:
         assert each.log_ratio.mid == pytest.approx(truths[each.digest], abs=0.01)
@@ -80,7 +77,6 @@ def test_finals_on_a_busy_machine_end_and_their_intervals_have_the_truth(
         fresh=lambda: FakeLine(simulated.truth, deviations=busy, seed=next(seeds)),
     )
     found = confirmed(store, study, by)
-    assert found.standing is not None
     truths = {each.digest: math.log(simulated.truth(each.variant).us / 100) for each in found.finalists}
     covered = [
         each.log_ratio.low - 0.01 <= truths[each.digest] <= each.log_ratio.high + 0.01
@@ -96,7 +92,6 @@ def test_a_finalist_far_faster_than_in_the_search_is_revoked(store: Store) -> No
     """One binary takes a quarter of its time in each process of the finals."""
     study, seeds = swept(store, simulated.truth, 12), iter(range(1, 1000))
     best = standings.best(store, study)
-    assert best is not None
     cheat = best.outcome.variant
 
     def faster(variant: Variant) -> Truth:

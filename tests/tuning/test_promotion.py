@@ -134,8 +134,6 @@ def test_a_resumed_study_goes_on_with_its_incumbent(store: Store) -> None:
     executor = Lanes([simulated.backend(noise=NOISE)], width=1)
     run(store, executor, 32)
     first = next(job for _, job in executor.jobs if isinstance(job, JudgeJob))
-    assert first.incumbent is not None
-    assert last.artifact is not None
     assert first.incumbent.digest == last.artifact.digest
 
 
@@ -167,7 +165,6 @@ def test_a_study_over_several_problems_keeps_the_numbers_of_each(store: Store, o
     over = max if objective == "max" else lambda logs: sum(logs) / len(logs)
     found = [each for each in outcomes(store, name).values() if each.measurement is not None]
     for outcome in found:
-        assert outcome.measurement is not None
         timings = outcome.measurement.timings
         assert [timing.problem for timing in timings] == list(problems)
         assert outcome.objective == pytest.approx(over([timing.log_ratio.mid for timing in timings]))

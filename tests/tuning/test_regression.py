@@ -35,7 +35,6 @@ def earlier(store: Store, study: str, tmp_path: Path) -> Earlier:
     export(store, study, [], tmp_path / "last.json")
     found = earlier_of(tmp_path / "last.json")
     best = standings.best(store, study)
-    assert best is not None
     assert found.confirmed == (None,)
     speedup = best.entry.speedup.mid
     return found._replace(confirmed=(Speedup(low=speedup * 0.999, mid=speedup, high=speedup * 1.001),))

@@ -29,11 +29,9 @@ def test_a_revoked_trial_loses_its_latency_everywhere(store: Store, session: int
     assert store.revoke("scalar-abc", 0, "racecheck found a race") == (0,)
     assert [entry.number for entry in standings.leaderboard(store, "scalar-abc")] == [1]
     best = standings.best(store, "scalar-abc")
-    assert best is not None
     assert best.entry.number == 1
     found = store.judged_numbers("scalar-abc")[0]
     assert (found.verdict, found.measurement) == (Verdict.INCORRECT, None)
-    assert found.fault is not None
     assert found.fault.detail == "racecheck found a race"
     assert math.isinf(found.objective)
     record = queries.trial(store, "scalar-abc", 0)
@@ -61,7 +59,6 @@ def test_the_best_is_never_an_estimate(store: Store, session: int) -> None:
     assert standings.best(store, "scalar-abc") is None
     store.record("scalar-abc", session, 1, measured(16, 80.0))
     best = standings.best(store, "scalar-abc")
-    assert best is not None
     assert (best.entry.number, best.outcome) == (1, measured(16, 80.0))
     assert best.record.session.calibration == CALIBRATION
 
@@ -84,7 +81,6 @@ def test_finalists_come_first_and_ties_share_a_rank(store: Store, session: int) 
     assert [e.tied for e in entries] == [True, True, False, False, False]
     assert not any(e.crowned for e in entries)
     slow, raced, rest = entries[2:]
-    assert slow.confirmed is not None
     assert slow.confirmed.mid == pytest.approx(100 / 52, rel=0.005)
     assert slow.confirmed.low < slow.confirmed.mid < slow.confirmed.high
     assert slow.difference == pytest.approx(100 / 48 / slow.confirmed.mid - 1)
@@ -101,15 +97,12 @@ def test_a_clear_winner_is_crowned(store: Store, session: int) -> None:
     entries = standings.leaderboard(store, "scalar-abc")
     assert [(e.rank, e.number, e.tied, e.crowned) for e in entries[:2]] == [(1, 1, False, True), (2, 2, False, False)]
     best = standings.best(store, "scalar-abc")
-    assert best is not None
     assert (best.entry, best.tied, best.crowned) == (entries[0], (1,), True)
-    assert best.finals is not None
     assert (best.finals.id, best.finals.leader, best.finals.judged_since) == (finals, 1, 0)
     assert best.finals.speedup == best.confirmed
     store.record("scalar-abc", session, 9, measured(256, 30.0))
     summary = standings.summary(store, "scalar-abc")
     assert summary.best_number == 1
-    assert best.confirmed is not None
     assert (summary.best_speedup, summary.best_confirmed) == (best.confirmed.mid, True)
     assert summary.finals == best.finals.model_copy(update={"judged_since": 1})
 
@@ -138,7 +131,6 @@ def test_of_ties_the_more_accurate_then_the_smaller_is_best(
     record_all(store, session, [first, second])
     hold_finals(store, TIED, {16: 0, 32: 1})
     best = standings.best(store, "scalar-abc")
-    assert best is not None
     assert (best.entry.number, best.tied, best.crowned) == (preferred, (0, 1), False)
 
 
@@ -154,7 +146,6 @@ def test_what_was_confirmed_or_revoked_stands_in_the_place_of_the_estimate(store
     assert found == pytest.approx({0: math.log(0.52), 1: math.log(0.5), 2: math.inf}, abs=0.005)
     assert standings.every_confirmed(store, "scalar-abc").get(3) is None
     one = standings.every_confirmed(store, "scalar-abc").get(1)
-    assert one is not None
     assert math.log(one.mid) == pytest.approx(-found[1])
 
 
@@ -163,14 +154,11 @@ def test_a_revoked_finalist_leaves_the_standing(store: Store, session: int) -> N
     hold_finals(store, {16: 45.0, 32: 50.0, 64: 50.0}, {16: 0, 32: 1, 64: 2})
     store.revoke("scalar-abc", 0, "a race was found")
     found = standings.finals(store, "scalar-abc")
-    assert found is not None
-    assert found.standing is not None
     assert found.revoked == (0,)
     assert [each.tied for each in found.standing.finalists] == [True, True]
     entries = standings.leaderboard(store, "scalar-abc")
     assert sorted((e.rank, e.number) for e in entries) == [(1, 1), (1, 2), (3, 3), (4, 4)]
     best = standings.best(store, "scalar-abc")
-    assert best is not None
     assert (best.entry.number, best.tied) == (1, (1, 2))
 
 
@@ -189,6 +177,5 @@ def test_an_estimate_is_as_wide_as_the_processes_in_which_it_raced_are_apart(sto
     assert first.speedup.low < 0.96 * alone.mid < alone.low
     assert first.speedup.high > 1.04 * alone.mid > alone.high
     best = standings.best(store, "scalar-abc")
-    assert best is not None
     assert best.entry.speedup == first.speedup
     assert second.speedup.high < 1.04 * second.speedup.mid  # nobody raced against it

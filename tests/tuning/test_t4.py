@@ -90,7 +90,6 @@ def test_every_trial_is_there_and_valid_by_the_schema(store: Store, study: str) 
         assert {k: v for k, v in result["configuration"].items() if v is not None} == outcome.variant.point
         assert figures["verdict"] == outcome.verdict
         if outcome.verdict.has_latency:
-            assert outcome.measurement is not None
             assert result["times"]["runtimes"] == pytest.approx(
                 [1e-3 * us for us in outcome.measurement.timings[0].variant_us]
             )
@@ -112,7 +111,6 @@ def test_it_is_read_back_equal_and_known_points_are_those_of_the_study(
     record = Plan(space, simulated.DEVICE, simulated.conditions(), built_from="another").record
     here, there = start(store, record, space, study), start(store, record, space, str(path))
     assert here.known_points == known_points(store, study, space)
-    assert here.known_points is not None
     assert there.known_points == here.known_points.model_copy(update={"study": str(path)})
     assert next(iter(there.first)) == next(iter(here.first))
     assert len(read_recorded(path).configurations) == len({json.dumps(each.point) for each in judged})

@@ -162,7 +162,7 @@ VIEWS: Mapping[str, tuple[Callable[[Store], Table], type[BaseModel] | None]] = {
     "parameters": (lambda _: space_tables(simulated.space())["parameters"], None),
     "constraints": (lambda _: space_tables(simulated.space())["constraints"], None),
     "devices": (served, wire.Device),
-    "blocks": (lambda _: blocks_table(measured(16, 48.0).measurement.timings[0]), None),  # type: ignore[union-attr]
+    "blocks": (lambda _: blocks_table(measured(16, 48.0).measurement.timings[0]), None),
     "problems": (lambda store: on_pages(store)["problems"], None),
     "lanes": (lambda store: on_pages(store)["timeline"], None),
     "again": (lambda _: race_table(AGAIN), None),

@@ -97,7 +97,6 @@ def extent(rows_of_tile: tuple[int, ...], **changes: object) -> Extent:
 )
 def test_what_is_out_of_tolerance_points_to_a_cause(found: CaseErrors, where: Extent, words: str) -> None:
     outcome = incorrect(found, tile=64)
-    assert outcome.gate is not None
     (check,) = outcome.gate.checks
     (result,) = check.cases
     placed = check.model_copy(update={"cases": (result.model_copy(update={"extent": where}),)})
@@ -150,7 +149,6 @@ def test_what_the_finals_confirmed_is_told_before_the_estimate(
     hold_finals(store, micros, {16: 0, 32: 1})
     best = standings.best(store, "scalar-abc")
     assert best is not None
-    assert best.confirmed is not None
     first, second, third, *_ = best_words(best)
     assert first.startswith(f"Confirmed: {best.confirmed.mid:.3f} times as fast")
     assert "5 processes x 40 blocks" in first

@@ -57,7 +57,6 @@ class Known:
         with Store.open(str(self.path)) as store:
             self.study, self.other = (write(store, JUDGED, finals=False, problems=PROBLEMS[at:][:1]) for at in (0, 1))
             best = standings.best(store, self.study)
-            assert best is not None
             self.best = best.entry.number
             estimates = [
                 trial.speedup.mid
