@@ -50,8 +50,9 @@ static constexpr int SPARE_REGISTERS = (START_REGISTERS * (CONSUMERS + 1) - PROD
 static constexpr int CONSUMER_REGISTERS = SPARE_REGISTERS < 240 ? SPARE_REGISTERS : 240;
 
 // A matrix in shared memory is panels of 64 columns: rows of 128 bytes whose 16-byte chunks are permuted (128-byte
-// swizzle). Bulk copies write and read it so, and wgmma reads it so.
-static constexpr int PANELS = HEAD_DIM / 64, ROW_BYTES = 128, SWIZZLE_BYTES = 1024;
+// swizzle). Bulk copies write and read it so, and wgmma reads it so. Of the last panel of 80 or 96 columns a copy fills the
+// rest with zeros, or leaves it out; no product reads it.
+static constexpr int PANELS = (HEAD_DIM + 63) / 64, ROW_BYTES = 128, SWIZZLE_BYTES = 1024;
 static constexpr int GROUP_PANEL = GROUP_ROWS * ROW_BYTES, TILE_PANEL = BLOCK_N * ROW_BYTES;
 static constexpr int GROUP_BYTES = PANELS * GROUP_PANEL;  // a warpgroup's rows of Q or O
 static constexpr int TILE_BYTES = PANELS * TILE_PANEL;    // a tile of K or V
@@ -80,7 +81,7 @@ static constexpr int SHARED_BYTES = TICKET_OFFSET + 4 * TICKET_SLOTS;
 
 static_assert(CONSUMERS >= 1 && CONSUMERS <= 4, "a block has one to four consumer warpgroups");
 static_assert(BLOCK_N % 16 == 0 && BLOCK_N >= 64 && BLOCK_N <= 192, "the products that cuda_wgmma.h has");
-static_assert(HEAD_DIM == 64 || HEAD_DIM == 128, "a panel is 64 columns, and a product has the columns of O");
+static_assert(HEAD_DIM % 16 == 0 && HEAD_DIM <= 256, "a product has the columns of O, up to 256");
 static_assert(STAGES >= 1, "a ring has a slot");
 static_assert(!PING_PONG || CONSUMERS > 1, "one consumer has nobody to take turns with");
 static_assert(!EARLY_START || (OVERLAP && Q_BUFFERS == 2), "the next Q must be there, and no turn be due");

@@ -142,6 +142,21 @@ def test_consumers_that_see_less_stay_in_step(change: Point) -> None:
     check(config.kernels_dir() / "sdpa" / "wgmma.cu", point, problem(257, 450, causal=True))
 
 
+@pytest.mark.parametrize(
+    ("head_dim", "change"),
+    [
+        pytest.param(80, {"BLOCK_N": 96, "O_STAGING": "own", "SOFTMAX": "spec"}, marks=pytest.mark.slow),
+        (96, {"Q_FROM": "registers"}),
+        pytest.param(192, {"BLOCK_N": 96, "SCHEDULE": "tile", "Q_BUFFERS": 1}, marks=pytest.mark.slow),
+        pytest.param(256, {"BLOCK_N": 80, "SCHEDULE": "static", "Q_BUFFERS": 1}, marks=pytest.mark.slow),
+    ],
+)
+def test_products_of_warpgroups_have_rows_of_other_widths(head_dim: int, change: Point) -> None:
+    """A last panel that is not full, and outputs of up to 256 columns."""
+    on = problem(150, 200, head_dim=head_dim, dtype="bfloat16", causal=True)
+    check(config.kernels_dir() / "sdpa" / "wgmma.cu", {**WGMMA, **change}, on)
+
+
 @pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("softmax", ["exact", "spec", "spec_rounded"])
