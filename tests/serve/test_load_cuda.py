@@ -114,7 +114,7 @@ def test_tensors_say_which_gpu_computes_whichever_is_current(impl: str, tmp_path
     thread.join()
     for gpu in (1, 0):
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(gpu), torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream(gpu)):  # torch's own stream is of the GPU that came first
             result = ours(*on[gpu], **arguments)
         result.zero_()
         with torch.cuda.device(1 - gpu):
