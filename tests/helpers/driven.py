@@ -2,14 +2,18 @@
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import optuna
 import pytest
 
+from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, Result
+from autotuner.spaces.space import Space
 from autotuner.store import Store
-from autotuner.tuning.run.driver import Driver, Event
+from autotuner.tuning.run.driver import Budget, Driver, Event
 from autotuner.tuning.run.plan import Plan
+from autotuner.values.conditions import Conditions
 from tests.helpers import simulated
 from tests.helpers.fake_line import FakeLine
 from tests.helpers.inline_executor import InlineExecutor
@@ -44,13 +48,26 @@ class Shuffled(InlineExecutor):
 
 def driver(
     store: Store,
-    backend: FakeLine,
+    by: FakeLine | Executor,
     listen: Callable[[Event], None] = lambda _: None,
+    *,
     width: int = 1,
-    sampler: str = "evolution",
+    space: Space = SPACE,
+    conditions: Conditions | None = None,
+    **plan: Any,
 ) -> Driver:
-    executor = Shuffled(backend, width)
-    return Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions(), sampler=sampler), listen)
+    """Of a study of that space. A line's jobs end in any order, and no more than `width` are sent."""
+    executor = Shuffled(by, width) if isinstance(by, FakeLine) else by
+    return Driver(store, executor, Plan(space, simulated.DEVICE, conditions or simulated.conditions(), **plan), listen)
+
+
+def swept(
+    store: Store, by: FakeLine | Executor, trials: int, listen: Callable[[Event], None] = lambda _: None, **plan: Any
+) -> str:
+    """Runs such a driver; the study's name."""
+    made = driver(store, by, listen, **plan)
+    made.run(Budget(trials=trials))
+    return made.name
 
 
 def trials_of(store: Store, name: str) -> list[optuna.trial.FrozenTrial]:

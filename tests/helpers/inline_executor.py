@@ -16,7 +16,8 @@ class InlineExecutor:
     def __init__(self, line: Line, width: int = 1, lanes: int = 1, *, fresh: Callable[[], Line] | None = None) -> None:
         self._line, self._width, self._lanes, self._fresh = line, width, lanes, fresh
         self._waiting: deque[tuple[int, AnyJob]] = deque()
-        self._next = 0
+        self.jobs: list[AnyJob] = []
+        """All that it was asked, in order."""
 
     @property
     def width(self) -> int:
@@ -33,10 +34,9 @@ class InlineExecutor:
     def submit(self, job: AnyJob, lane: int = 0) -> int:
         if not 0 <= lane < self._lanes:
             raise ValueError(f"no lane {lane}")
-        number = self._next
-        self._next += 1
-        self._waiting.append((number, job))
-        return number
+        self.jobs.append(job)
+        self._waiting.append((len(self.jobs), job))
+        return len(self.jobs)
 
     def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
         if not self._waiting:

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.finals.finals import Finals
 from autotuner.tuning.finals.retrials import Retrials, Step
-from autotuner.tuning.run.driver import Budget, Driver
-from autotuner.tuning.run.plan import Plan
 from autotuner.values.outcome import Outcome
 from autotuner.values.ratio import LogRatio
 from autotuner.values.variant import Variant
-from tests.helpers import simulated
+from tests.helpers import driven, simulated
 from tests.helpers.fake_line import Deviations, FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
 
@@ -31,9 +29,7 @@ def executor(truth: Truths, deviations: Deviations = DEVIATIONS) -> InlineExecut
 
 def swept(store: Store, truth: Truths, trials: int = 40) -> str:
     """Searches the simulated space; the study's name."""
-    driver = Driver(store, executor(truth), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
-    driver.run(Budget(trials=trials))
-    return driver.name
+    return driven.swept(store, executor(truth), trials)
 
 
 def confirmed(

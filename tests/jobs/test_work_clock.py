@@ -14,10 +14,10 @@ from autotuner.run.jobs import Result
 from autotuner.store import Store, queries, sweeps
 from autotuner.tuning.finals.retrials import Retrials, Step
 from autotuner.tuning.run.driver import Driver, UnderWay
-from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.run.quiet import Waiting
 from autotuner.values.errors import InputError
 from tests.helpers import simulated
+from tests.helpers.driven import driver
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.simulated_finals import DEFAULT
 
@@ -98,7 +98,7 @@ class Here:
         return SimpleNamespace(first=(), known_points=None)
 
     def driver(self, store: Store, executor: Slow, sampler: str, seed: int, listen: Any, start: Any) -> Driver:
-        return Driver(store, executor, Plan(simulated.space(), simulated.DEVICE, simulated.conditions()), listen)
+        return driver(store, executor, listen)
 
     def retrials(self, store: Store, study: str, executor: Slow, *rest: Any) -> Retrials:
         return Retrials(store, study, self.conditions, executor, {"os": "none"}, *rest)

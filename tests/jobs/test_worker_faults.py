@@ -12,13 +12,13 @@ import pytest
 
 from autotuner.run.local import LocalExecutor
 from autotuner.store import Store, device_health, figures, sweeps
-from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.run.plan import Plan
+from autotuner.tuning.run.driver import Event, Judged
 from autotuner.values import config
 from autotuner.values.sweep import State
 from tests.helpers import preload, simulated
 from tests.helpers.chaos import recorded, require_whole
 from tests.helpers.command_line import SPACE, autotuner, lay_out
+from tests.helpers.driven import swept
 from tests.helpers.processes import wait_for
 
 pytestmark = pytest.mark.slow
@@ -129,8 +129,7 @@ def test_memory_and_open_files_stay_flat(path: Path) -> None:
 
     jobs = LocalExecutor(simulated.backend, preload=preload.CPU, jobs_per_process=20)
     with Store.open(str(path)) as store, closing(jobs) as executor:
-        plan = Plan(simulated.space(), simulated.DEVICE, simulated.conditions())
-        Driver(store, executor, plan, hear).run(Budget(trials=TRIALS))
+        swept(store, executor, TRIALS, hear)
     (early_bytes, early_files), (late_bytes, late_files) = samples[SETTLED], samples[TRIALS]
     assert late_files <= early_files + 4, "a pipe or a file of each process is left open"
     assert late_bytes - early_bytes < 8 * MIB, f"{(late_bytes - early_bytes) / (TRIALS - SETTLED):.0f} bytes a trial"

@@ -17,8 +17,6 @@ from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
 from autotuner.store import Store
 from autotuner.tuning.finals import standings
-from autotuner.tuning.run.driver import Budget, Driver
-from autotuner.tuning.run.plan import Plan
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DeviceFullError
 from autotuner.values.gate_report import GateReport
@@ -26,6 +24,7 @@ from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
 from autotuner.values.verdict import Fault, Verdict
 from tests.conformance.executors import PlayBackend, judge_job, outcome, race_job
 from tests.helpers import preload, simulated
+from tests.helpers.driven import swept
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
 
@@ -174,11 +173,9 @@ def test_a_sweep_judges_it_again_and_gives_it_up_at_last(
 ) -> None:
     monkeypatch.setattr(jobs, "FULL_PAUSES_S", ())
     with closing(Store.open(str(path))) as store:
-        plan = Plan(SMALL, simulated.DEVICE, simulated.conditions())
-        sweep = Driver(store, InlineExecutor(HogsAPoint(times)), plan)
-        sweep.run(Budget(trials=10**6))
-        judged = standings.summary(store, sweep.name).judged
-        found = list(store.judged_numbers(sweep.name).values())
+        study = swept(store, InlineExecutor(HogsAPoint(times)), 10**6, space=SMALL)
+        judged = standings.summary(store, study).judged
+        found = list(store.judged_numbers(study).values())
     full = [each.fault.code for each in found if each.fault is not None]
     assert full == ["measure.full"] * min(times, 4)
     assert judged == len(SMALL) - (times > 4)

@@ -11,11 +11,9 @@ from typer.testing import CliRunner
 from autotuner.cli.app import app
 from autotuner.store import Store, queries, whole_study
 from autotuner.tuning.finals import standings
-from autotuner.tuning.run.driver import Budget, Driver
-from autotuner.tuning.run.plan import Plan
 from autotuner.values.errors import InputError, StoreError
 from tests.helpers import simulated
-from tests.helpers.inline_executor import InlineExecutor
+from tests.helpers.driven import swept
 from tests.helpers.stores import sample_store, transaction
 
 Document = dict[str, Any]
@@ -34,9 +32,7 @@ def _data(store: Store) -> Document:
 
 def test_a_study_is_the_same_data_in_another_store(sample: Store, opened: Store) -> None:
     data = _data(sample)
-    Driver(
-        opened, InlineExecutor(simulated.backend()), Plan(simulated.space(), simulated.DEVICE, simulated.conditions())
-    ).run(Budget(trials=3))
+    swept(opened, simulated.backend(), 3)
     name = whole_study.add(opened, data)
     assert json.loads(json.dumps(whole_study.data_of(opened, name))) == data
     assert standings.leaderboard(opened, name) == standings.leaderboard(sample, name)
@@ -50,14 +46,12 @@ def test_a_study_is_the_same_data_in_another_store(sample: Store, opened: Store)
 
 
 def test_a_driver_goes_on_with_a_study_that_was_copied(store: Store, tmp_path: Path) -> None:
-    plan = Plan(simulated.space(), simulated.DEVICE, simulated.conditions(), "evolution")
-    first = Driver(store, InlineExecutor(simulated.backend()), plan)
-    first.run(Budget(trials=6))
+    first = swept(store, simulated.backend(), 6)
     with Store.open(str(tmp_path / "other.db")) as other:
         whole_study.add(other, _data(store))
         backend = simulated.backend()
-        Driver(other, InlineExecutor(backend), plan).run(Budget(trials=9))
-        assert queries.judged_count(other, first.name) == 9
+        swept(other, backend, 9)
+        assert queries.judged_count(other, first) == 9
         assert len(backend.built) == 3
 
 

@@ -2,8 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +20,8 @@ from autotuner.search.samplers import SAMPLERS, RandomPointSampler
 from autotuner.store import Lease, Store, queries
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run import driver as driver_module
-from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.run.plan import Plan, Start
+from autotuner.tuning.run.driver import Budget, Event, Judged
+from autotuner.tuning.run.plan import Start
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import OracleError
 from autotuner.values.gate_report import GateReport
@@ -30,29 +29,22 @@ from autotuner.values.outcome import Artifact, Calibration, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
-from tests.helpers.driven import SPACE, WIDE, Shuffled, at_any_width, driver, trials_of
+from tests.helpers.driven import SPACE, WIDE, Shuffled, at_any_width, driver, swept, trials_of
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with closing(Store.open(str(path))) as opened:
-        yield opened
 
 
 @at_any_width
 def test_a_sweep_records_and_tells_every_variant(store: Store, width: int) -> None:
     heard: list[Event] = []
     executor = Shuffled(simulated.backend(), width)
-    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()), heard.append)
-    sweep.run(Budget(trials=20))
+    study = swept(store, executor, 20, heard.append)
     assert width <= executor.crowd <= width + 1, "an A/A race comes on top"
-    trials = trials_of(store, sweep.name)
+    trials = trials_of(store, study)
     assert len(trials) == 20
     assert all(trial.state == TrialState.COMPLETE for trial in trials)
     for trial in trials:
-        outcome = queries.trial(store, sweep.name, trial.number).outcome
+        outcome = queries.trial(store, study, trial.number).outcome
         assert outcome.variant.point == trial.params
         assert trial.value == pytest.approx(outcome.objective)
         assert trial.system_attrs["constraints:gate"] == (0.0 if outcome.verdict.has_latency else 1.0)
@@ -67,12 +59,11 @@ def test_no_reject_is_ever_best(store: Store, width: int) -> None:
         fast = variant.point["BLOCK"] != 8
         return Truth(us=1.0, fault=Verdict.INCORRECT) if fast else Truth(us=200.0)
 
-    sweep = driver(store, FakeLine(truth), width=width)
-    sweep.run(Budget(trials=20))
-    study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
+    name = swept(store, FakeLine(truth), 20, width=width)
+    study = optuna.load_study(study_name=name, storage=store.optuna_storage())
     assert math.isfinite(study.best_value)
     assert study.best_trial.params["BLOCK"] == 8
-    assert all(entry.variant.point["BLOCK"] == 8 for entry in standings.leaderboard(store, sweep.name, 100))
+    assert all(entry.variant.point["BLOCK"] == 8 for entry in standings.leaderboard(store, name, 100))
 
 
 @at_any_width
@@ -80,14 +71,13 @@ def test_equal_programs_are_measured_once(store: Store, width: int) -> None:
     def truth(variant: Variant) -> Truth:
         return Truth(us=simulated.microseconds(variant.point), program=f"block {variant.point['BLOCK']}")
 
-    sweep = driver(store, FakeLine(truth), width=width)
-    sweep.run(Budget(trials=25))
-    counts = standings.summary(store, sweep.name).by_verdict
+    study = swept(store, FakeLine(truth), 25, width=width)
+    counts = standings.summary(store, study).by_verdict
     measured = counts.get(Verdict.MEASURED, 0) + counts.get(Verdict.RACED_OUT, 0)
     assert counts[Verdict.DEDUPLICATED] > 10
     assert counts[Verdict.DEDUPLICATED] + measured == 25
-    for trial in trials_of(store, sweep.name):
-        outcome = queries.trial(store, sweep.name, trial.number).outcome
+    for trial in trials_of(store, study):
+        outcome = queries.trial(store, study, trial.number).outcome
         if outcome.verdict == Verdict.DEDUPLICATED:
             assert trial.value == pytest.approx(outcome.objective)
 
@@ -107,14 +97,13 @@ class Counting(FakeLine):
 def test_a_program_that_is_being_judged_is_waited_for(store: Store) -> None:
     """All are one program, so that equal ones are built while the first of them is judged."""
     backend = Counting(lambda _: Truth(us=50, program="the one"))
-    sweep = driver(store, backend, width=WIDE)
-    sweep.run(Budget(trials=10))
+    study = swept(store, backend, 10, width=WIDE)
     assert backend.checked == {"the one": 1}
-    assert standings.summary(store, sweep.name).by_verdict == {Verdict.MEASURED: 1, Verdict.DEDUPLICATED: 9}
-    first = standings.best(store, sweep.name)
+    assert standings.summary(store, study).by_verdict == {Verdict.MEASURED: 1, Verdict.DEDUPLICATED: 9}
+    first = standings.best(store, study)
     assert first.outcome.artifact is not None
-    for trial in trials_of(store, sweep.name):
-        outcome = queries.trial(store, sweep.name, trial.number).outcome
+    for trial in trials_of(store, study):
+        outcome = queries.trial(store, study, trial.number).outcome
         assert outcome.measurement == first.outcome.measurement
         assert outcome.original in (None, first.outcome.artifact.digest)
 
@@ -123,12 +112,10 @@ def test_a_program_that_is_being_judged_is_waited_for(store: Store) -> None:
 def test_the_same_command_again_goes_on_to_the_total(store: Store, width: int) -> None:
     backend = simulated.backend()
     driver(store, backend, width=width).run(Budget(trials=6))
-    sweep = driver(store, backend, width=width)
-    sweep.run(Budget(trials=14))
+    study = swept(store, backend, 14, width=width)
     assert len(backend.built) == 14
-    assert len(trials_of(store, sweep.name)) == 14
-    again = driver(store, backend, width=width)
-    again.run(Budget(trials=14))
+    assert len(trials_of(store, study)) == 14
+    swept(store, backend, 14, width=width)
     assert len(backend.built) == 14
 
 
@@ -150,7 +137,7 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
 ) -> None:
     backend = simulated.backend()
     executor = TakesTime(backend, WIDE, 1, monkeypatch)
-    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    sweep = driver(store, executor)
     sweep.run(Budget(trials=100, seconds=10))
     assert WIDE < len(backend.built) < 12
     assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
@@ -159,14 +146,13 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
 
 @pytest.mark.parametrize("sampler", ["evolution", "tpe"])
 def test_what_another_program_enqueues_and_is_no_point_fails(store: Store, sampler: str) -> None:
-    sweep = driver(store, simulated.backend(), sampler=sampler)
-    sweep.run(Budget(trials=1))
-    study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
+    name = swept(store, simulated.backend(), 1, sampler=sampler)
+    study = optuna.load_study(study_name=name, storage=store.optuna_storage())
     whole = dict(SPACE.point(100))
     for point in ({"IMPL": "nonsense"}, {"IMPL": whole["IMPL"]}, {**whole, "MORE": 1}, whole):
         study.enqueue_trial(point)
     driver(store, simulated.backend(), sampler=sampler).run(Budget(trials=3))
-    done, *odd, right, last = trials_of(store, sweep.name)
+    done, *odd, right, last = trials_of(store, name)
     assert [trial.state for trial in odd] == [TrialState.FAIL] * 3
     assert right.params == whole
     assert {trial.state for trial in (done, right, last)} == {TrialState.COMPLETE}
@@ -183,7 +169,7 @@ def test_a_trial_is_whole_in_the_file_before_its_build_begins(store: Store, path
                 seen.append(points[-1] == job.variant.point)
             return super().submit(job, lane)
 
-    sweep = Driver(store, Looks(simulated.backend(), WIDE), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    sweep = driver(store, Looks(simulated.backend(), WIDE))
     sweep.run(Budget(trials=6))
     assert seen == [True] * 6
 
@@ -206,9 +192,7 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
     monkeypatch.setattr(Lease, "beat", noted)
     monkeypatch.setitem(SAMPLERS, "slow", Slow)
     executor = Shuffled(simulated.backend(), 30)
-    Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions(), sampler="slow")).run(
-        Budget(trials=30)
-    )
+    swept(store, executor, 30, sampler="slow")
     assert now[0] > 11 * BEAT_S  # all before the first result is waited for
     assert max(later - one for one, later in pairwise([*beats, now[0]])) < 1.5 * BEAT_S
     assert len(beats) < 13
@@ -236,11 +220,10 @@ def test_drivers_of_two_processes_take_turns(path: Path, width: int) -> None:
 
             with pytest.raises(KeyboardInterrupt):
                 driver(store, simulated.backend(), hear, width=width).run(Budget(trials=99))
-        sweep = driver(other, simulated.backend(), width=width)
-        sweep.run(Budget(trials=31))
-        found = other.judged_numbers(sweep.name)
+        study = swept(other, simulated.backend(), 31, width=width)
+        found = other.judged_numbers(study)
         assert len({outcome.variant.digest for outcome in found.values()}) == len(found) >= 31
-        assert TrialState.RUNNING not in {trial.state for trial in trials_of(other, sweep.name)}
+        assert TrialState.RUNNING not in {trial.state for trial in trials_of(other, study)}
 
 
 def test_a_study_keeps_its_secret_seeds(store: Store) -> None:
@@ -253,7 +236,7 @@ def test_a_study_keeps_its_secret_seeds(store: Store) -> None:
 
     driver(store, Notes(simulated.truth)).run(Budget(trials=2))
     fresh = simulated.conditions().model_copy(update={"seeds": (9, 9, 9, 9)})
-    Driver(store, InlineExecutor(Notes(simulated.truth)), Plan(SPACE, simulated.DEVICE, fresh)).run(Budget(trials=3))
+    swept(store, InlineExecutor(Notes(simulated.truth)), 3, conditions=fresh)
     assert seen[0] == seen[1] == (1, 2, 3, 4)
 
 
@@ -261,12 +244,7 @@ def test_a_study_keeps_its_secret_seeds(store: Store) -> None:
 def test_the_first_points_of_a_new_study_are_those_it_is_given(store: Store, width: int) -> None:
     def run(first: list[int], trials: int) -> str:
         points = [SPACE.point(index) for index in first]
-        executor = Shuffled(simulated.backend(), width)
-        sweep = Driver(
-            store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions(), start=Start(first=points))
-        )
-        sweep.run(Budget(trials=trials))
-        return sweep.name
+        return swept(store, simulated.backend(), trials, width=width, start=Start(first=points))
 
     name = run([100, 200, 100], trials=6)
     assert run([300], trials=10) == name
@@ -291,13 +269,12 @@ def test_a_run_without_time_ends_what_an_earlier_one_left(store: Store) -> None:
                 raise Killed
             return super().wait(timeout)
 
-    plan = Plan(SPACE, simulated.DEVICE, simulated.conditions())
-    name = plan.record.name
+    name = driver(store, simulated.backend()).name
     for dies_after, budget, judged in ((1, Budget(trials=99, seconds=0), 2), (3, Budget(trials=3), 3)):
         executor = Dies(simulated.backend(), 1)
         executor.after = dies_after
         with pytest.raises(Killed):
-            Driver(store, executor, plan).run(Budget(trials=99))
+            swept(store, executor, 99)
         driver(store, simulated.backend()).run(budget)
         assert standings.summary(store, name).judged == judged
         assert [trial.number for trial in trials_of(store, name) if trial.state == TrialState.RUNNING] == []
@@ -318,21 +295,16 @@ def test_the_first_points_of_a_new_study_are_built_while_the_devices_are_calibra
         def builders(self) -> int:
             return 2
 
-        def submit(self, job: AnyJob, lane: int = 0) -> int:
-            jobs.append(job)
-            return super().submit(job, lane)
-
-    jobs: list[AnyJob] = []
     first, hints = SPACE.point(100), (101, 102)
-    plan = Plan(SPACE, simulated.DEVICE, simulated.conditions(), start=Start([first], hints=hints), builds_ahead=ahead)
-    sweep = Driver(store, Told(simulated.backend(), 4), plan)
-    sweep.run(Budget(trials=6))
-    calibration = next(place for place, job in enumerate(jobs) if isinstance(job, CalibrationJob))
-    built = [job.variant.point for job in jobs if isinstance(job, BuildJob)]
+    plan: dict[str, Any] = {"start": Start([first], hints=hints), "builds_ahead": ahead}
+    executor = Told(simulated.backend(), 4)
+    study = swept(store, executor, 6, **plan)
+    calibration = next(place for place, job in enumerate(executor.jobs) if isinstance(job, CalibrationJob))
+    built = [job.variant.point for job in executor.jobs if isinstance(job, BuildJob)]
     assert calibration == 0
     assert built[:2] == ([first, SPACE.point(101)] if ahead else [first, built[1]])
     assert (built.count(first), len(built)) == ((2, 8) if ahead else (1, 6))
-    assert len(trials_of(store, sweep.name)) == 6
-    jobs.clear()
-    Driver(store, Told(simulated.backend(), 4), plan).run(Budget(trials=8))
-    assert sum(isinstance(job, BuildJob) for job in jobs) == 2
+    assert len(trials_of(store, study)) == 6
+    again = Told(simulated.backend(), 4)
+    swept(store, again, 8, **plan)
+    assert sum(isinstance(job, BuildJob) for job in again.jobs) == 2

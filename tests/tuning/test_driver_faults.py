@@ -2,9 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import optuna
@@ -15,23 +13,17 @@ from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
 from autotuner.store import Store
 from autotuner.store.optuna_storage import DriverStorage
 from autotuner.tuning.finals import standings
-from autotuner.tuning.run.driver import Budget, Driver
-from autotuner.tuning.run.plan import Plan, Start
+from autotuner.tuning.run.driver import Budget
+from autotuner.tuning.run.plan import Start
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
-from tests.helpers.driven import SMALL, SPACE, WIDE, Shuffled, at_any_width, driver, trials_of
+from tests.helpers.driven import SMALL, WIDE, Shuffled, at_any_width, driver, swept, trials_of
 from tests.helpers.fake_line import FakeLine
 from tests.helpers.inline_executor import InlineExecutor
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with closing(Store.open(str(path))) as opened:
-        yield opened
 
 
 class Killed(BaseException):
@@ -77,7 +69,7 @@ class Dying(Shuffled):
 def test_a_kill_before_the_judging_judges_the_same_trials(store: Store, width: int, jobs: int) -> None:
     """What was recorded is not built again; what was in flight is judged under its number."""
     dying = Dying(simulated.backend(), width, jobs)
-    sweep = Driver(store, dying, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    sweep = driver(store, dying)
     with pytest.raises(Killed):
         sweep.run(Budget(trials=14))
     before = {number: outcome.variant for number, outcome in store.judged_numbers(sweep.name).items()}
@@ -103,11 +95,10 @@ def test_a_kill_before_the_parameters_are_noted_drops_the_half_made_trial(
         with pytest.raises(Killed):
             driver(store, simulated.backend()).run(Budget(trials=5))
     backend = simulated.backend()
-    sweep = driver(store, backend)
-    sweep.run(Budget(trials=5))
+    study = swept(store, backend, 5)
     assert len(backend.built) == 5
     assert len({variant.digest for variant in backend.built}) == 5
-    states = [trial.state for trial in trials_of(store, sweep.name)]
+    states = [trial.state for trial in trials_of(store, study)]
     assert states == [TrialState.FAIL] + [TrialState.COMPLETE] * 5
 
 
@@ -115,18 +106,17 @@ def test_a_kill_before_the_parameters_of_a_given_point_are_noted_keeps_the_point
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = SMALL.point(7)
-    plan = Plan(SMALL, simulated.DEVICE, simulated.conditions(), start=Start(first=[given]))
+    plan: dict[str, Any] = {"space": SMALL, "start": Start(first=[given])}
     with monkeypatch.context() as dying:
         dying.setattr(DriverStorage, "set_trial_params", killed)
         for _ in range(2):
             with pytest.raises(Killed):
-                Driver(store, InlineExecutor(simulated.backend()), plan).run(Budget(trials=5))
+                swept(store, InlineExecutor(simulated.backend()), 5, **plan)
     backend = simulated.backend()
-    sweep = Driver(store, InlineExecutor(backend), plan)
-    sweep.run(Budget(trials=10**6))
+    study = swept(store, InlineExecutor(backend), 10**6, **plan)
     assert backend.built[0].point == given
-    assert standings.summary(store, sweep.name).judged == len(SMALL)
-    states = [trial.state for trial in trials_of(store, sweep.name)]
+    assert standings.summary(store, study).judged == len(SMALL)
+    states = [trial.state for trial in trials_of(store, study)]
     assert states == [TrialState.FAIL] * 2 + [TrialState.COMPLETE] * len(SMALL)
 
 
@@ -153,20 +143,18 @@ class Losing(InlineExecutor):
 @pytest.mark.parametrize("built", [False, True])
 def test_a_lost_process_fails_the_trial_and_the_point_is_judged_again(store: Store, built: bool) -> None:
     executor = Losing(simulated.backend(), lambda seen: seen == 2, built=built)
-    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
-    sweep.run(Budget(trials=6))
-    trials = trials_of(store, sweep.name)
+    study = swept(store, executor, 6)
+    trials = trials_of(store, study)
     (failed,) = [trial for trial in trials if trial.state == TrialState.FAIL]
     again = trials[failed.number + 1]
     assert (again.params, again.state) == (failed.params, TrialState.COMPLETE)
-    assert standings.summary(store, sweep.name).judged == 6
+    assert standings.summary(store, study).judged == 6
 
 
 def test_points_that_are_lost_in_flight_are_judged_again(store: Store) -> None:
     executor = Losing(simulated.backend(), lambda seen: seen % 3 == 0, WIDE)
-    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.conditions()))
-    sweep.run(Budget(trials=10**6))
-    trials = trials_of(store, sweep.name)
+    study = swept(store, executor, 10**6, space=SMALL)
+    trials = trials_of(store, study)
     states = Counter(trial.state for trial in trials)
     assert states == {TrialState.COMPLETE: len(SMALL), TrialState.FAIL: len(trials) - len(SMALL)}
     assert len(trials) > len(SMALL)
@@ -182,15 +170,14 @@ def test_a_kill_while_a_lost_trial_is_failed_keeps_its_point(store: Store, monke
         raise Killed
 
     losing = Losing(simulated.backend(), lambda seen: seen == 2, WIDE)
-    sweep = Driver(store, losing, Plan(SMALL, simulated.DEVICE, simulated.conditions()))
+    sweep = driver(store, losing, space=SMALL)
     with monkeypatch.context() as patch:
         patch.setattr(optuna.Study, "enqueue_trial", enqueued_and_killed)
         with pytest.raises(Killed):
             sweep.run(Budget(trials=10**6))
     backend = simulated.backend()
-    sweep = Driver(store, Shuffled(backend, WIDE), Plan(SMALL, simulated.DEVICE, simulated.conditions()))
-    sweep.run(Budget(trials=10**6))
-    assert standings.summary(store, sweep.name).judged == len(SMALL)
+    study = swept(store, Shuffled(backend, WIDE), 10**6, space=SMALL)
+    assert standings.summary(store, study).judged == len(SMALL)
     assert len({variant.digest for variant in backend.built}) == len(backend.built)
 
 
@@ -198,11 +185,11 @@ def test_a_kill_while_a_lost_trial_is_failed_keeps_its_point(store: Store, monke
 def test_a_device_that_works_no_more_ends_the_sweep_and_loses_nothing(store: Store, width: int) -> None:
     class Broken(Shuffled):
         def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
-            if self._next > 15:
+            if len(self.jobs) > 15:
                 raise InfrastructureError("the device does not answer")
             return super().wait(timeout)
 
-    sweep = Driver(store, Broken(simulated.backend(), width), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    sweep = driver(store, Broken(simulated.backend(), width))
     with pytest.raises(InfrastructureError, match="does not answer"):
         sweep.run(Budget(trials=20))
     judged = standings.summary(store, sweep.name).judged
@@ -216,7 +203,7 @@ def test_a_device_that_works_no_more_ends_the_sweep_and_loses_nothing(store: Sto
 @at_any_width
 def test_a_machine_that_loses_everything_ends_the_sweep(store: Store, width: int) -> None:
     executor = Losing(simulated.backend(), lambda _: True, width)
-    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    sweep = driver(store, executor)
     with pytest.raises(InfrastructureError, match="in a row"):
         sweep.run(Budget(trials=6))
     tried = [tuple(trial.params.items()) for trial in trials_of(store, sweep.name) if trial.state == TrialState.FAIL]
@@ -234,9 +221,8 @@ def test_a_point_that_is_lost_every_time_is_given_up(store: Store, width: int) -
             return super().build(variant, conditions)
 
     executor = Shuffled(LosesOne(simulated.truth), width)
-    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.conditions()))
-    sweep.run(Budget(trials=10**6))
-    summary = standings.summary(store, sweep.name)
+    study = swept(store, executor, 10**6, space=SMALL)
+    summary = standings.summary(store, study)
     assert summary.judged == len(SMALL) - 1
     assert summary.by_verdict[Verdict.INFRA_ERROR] == 4
 
@@ -261,16 +247,15 @@ def test_a_variant_that_kills_three_drivers_the_last_time_alone_has_crashed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Store, "finish_session", lambda *_: None)  # a killed driver says nothing
-    plan = Plan(SMALL, simulated.DEVICE, simulated.conditions(), "exhaustive")
     executors = []
     for _ in range(40):
         executors.append(Deadly((2,)))
         try:
-            Driver(store, executors[-1], plan).run(Budget(trials=10**6))
+            study = swept(store, executors[-1], 10**6, space=SMALL, sampler="exhaustive")
             break
         except Killed:
             continue
-    summary = standings.summary(store, plan.record.name)
+    summary = standings.summary(store, study)
     deadly = sum(point["STAGES"] == 2 for point in map(SMALL.point, range(len(SMALL))))
     assert summary.judged == len(SMALL)
     assert summary.by_fault["process.driver"] == deadly
@@ -280,12 +265,11 @@ def test_a_variant_that_kills_three_drivers_the_last_time_alone_has_crashed(
 
 
 def test_a_driver_that_is_stopped_in_good_order_blames_nobody(store: Store) -> None:
-    plan = Plan(SMALL, simulated.DEVICE, simulated.conditions(), "exhaustive")
     for _ in range(5):
         with pytest.raises(Killed):  # as by Ctrl-C
-            Driver(store, Deadly((1, 2, 3)), plan).run(Budget(trials=3))
-    Driver(store, InlineExecutor(simulated.backend()), plan).run(Budget(trials=3))
-    assert standings.summary(store, plan.record.name).by_fault == {}
+            swept(store, Deadly((1, 2, 3)), 3, space=SMALL, sampler="exhaustive")
+    study = swept(store, InlineExecutor(simulated.backend()), 3, space=SMALL, sampler="exhaustive")
+    assert standings.summary(store, study).by_fault == {}
 
 
 def test_calibration_counts_towards_the_minutes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

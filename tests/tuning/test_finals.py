@@ -3,15 +3,13 @@
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from autotuner.race.arms import Tracks
 from autotuner.race.confirm import FINAL_BLOCKS, PROCESSES
-from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, RaceJob
+from autotuner.run.jobs import CalibrationJob, JudgeJob, RaceJob
 from autotuner.run.line import Passed
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
@@ -19,15 +17,14 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.finals import Finals, due
 from autotuner.tuning.finals.plan import contenders, searched
 from autotuner.tuning.finals.retrials import Retrials
-from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.run.plan import Plan
+from autotuner.tuning.run.driver import Event, Judged
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Calibration, Ceilings, Outcome, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.trial_words import cache_words
-from tests.helpers import simulated
+from tests.helpers import driven, simulated
 from tests.helpers.fake_line import LAUNCHES, FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, SPACE, confirmed, executor, flatter, swept
@@ -41,12 +38,6 @@ seq_k = 256
 head_dim = 64
 dtype = "float32"
 """
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
-        yield opened
 
 
 def outcomes(store: Store, study: str) -> dict[int, Outcome]:
@@ -91,11 +82,8 @@ def calibrations(store: Store, known: Calibration | None) -> int:
     """How many there are in finals that are given one."""
     study = swept(store, lambda _: Truth(us=50.0), 12)
     by = executor(lambda _: Truth(us=50.0))
-    done: list[AnyJob] = []
-    submit = by.submit
-    by.submit = lambda job, lane=0: done.append(job) or submit(job, lane)  # type: ignore[func-returns-value, method-assign]
     Finals(Retrials(store, study, simulated.conditions(), by, {"os": "none"}, known=known), DEFAULT).run()
-    return sum(isinstance(job, CalibrationJob) for job in done)
+    return sum(isinstance(job, CalibrationJob) for job in by.jobs)
 
 
 def test_the_baselines_that_the_search_has_timed_minutes_ago_are_not_timed_again(store: Store) -> None:
@@ -117,13 +105,12 @@ class SlowWhenWarm(FakeLine):
 
 def test_what_loses_where_the_caches_have_the_tensors_is_not_chosen_without_a_word(store: Store) -> None:
     by = InlineExecutor(SlowWhenWarm(lambda _: Truth(us=50.0)), fresh=lambda: SlowWhenWarm(lambda _: Truth(us=50.0)))
-    driver = Driver(store, by, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
-    driver.run(Budget(trials=3))
-    untried = standings.best(store, driver.name)
+    study = driven.swept(store, by, 3)
+    untried = standings.best(store, study)
     assert untried is not None
     assert "timed cold alone" in cache_words(untried)[0]
-    confirmed(store, driver.name, by)
-    best = standings.best(store, driver.name)
+    confirmed(store, study, by)
+    best = standings.best(store, study)
     assert best is not None
     assert best.confirmed.mid == pytest.approx(2)
     assert best.proof.other_cache.cache == "warm"
@@ -174,21 +161,9 @@ def test_a_finalist_that_ties_and_fails_the_gate_is_revoked(store: Store) -> Non
     assert not due(store, study, DEFAULT)
 
 
-class Notes(InlineExecutor):
-    """Remembers what it was asked."""
-
-    def __init__(self, line: FakeLine, fresh: Callable[[], FakeLine] | None = None) -> None:
-        super().__init__(line, fresh=fresh)
-        self.jobs: list[AnyJob] = []
-
-    def submit(self, job: AnyJob, lane: int = 0) -> int:
-        self.jobs.append(job)
-        return super().submit(job, lane)
-
-
 def test_who_stays_in_the_running_passes_the_gate_on_seeds_that_the_search_did_not_have(store: Store) -> None:
     study = swept(store, simulated.truth, 15)
-    by = Notes(FakeLine(simulated.truth, deviations=DEVIATIONS))
+    by = InlineExecutor(FakeLine(simulated.truth, deviations=DEVIATIONS))
     found = confirmed(store, study, by)
     judged = [job for job in by.jobs if isinstance(job, JudgeJob)]
     raced = [job for job in by.jobs if isinstance(job, RaceJob)]
@@ -248,13 +223,12 @@ def test_who_serves_a_problem_beside_the_one_to_use_has_a_proof_too(store: Store
         first, second = blocks.get(int(variant.point["BLOCK"]), (80.0, 80.0))
         return Truth(us=80.0, on={str(problems[0]): first, str(problems[1]): second}, program=str(first))
 
-    driver = Driver(store, executor(truth), Plan(space, simulated.DEVICE, conditions))
-    driver.run(Budget(trials=25))
-    found = Finals(Retrials(store, driver.name, conditions, executor(truth), {"os": "none"}), DEFAULT).run()
+    study = driven.swept(store, executor(truth), 25, space=space, conditions=conditions)
+    found = Finals(Retrials(store, study, conditions, executor(truth), {"os": "none"}), DEFAULT).run()
     finalists = found.by_digest
     blocks = [finalists[proof.digest].variant.point["BLOCK"] for proof in found.standing.proofs]
     assert blocks == [8, 16]
-    best = standings.best(store, driver.name)
+    best = standings.best(store, study)
     assert best.proof is not None
     assert best.entry.variant.point["BLOCK"] == 8
 
@@ -285,8 +259,7 @@ def test_a_search_that_goes_on_believes_the_finals_and_not_its_own_estimate(stor
     true = math.log(simulated.truth(best.entry.variant).us / 100)
     assert standings.corrections(store, study)[lucky] == pytest.approx(true, abs=0.01)
     heard: list[Event] = []
-    plan = Plan(SPACE, simulated.DEVICE, simulated.conditions(), sampler)
-    Driver(store, executor(simulated.truth), plan, heard.append).run(Budget(trials=14))
+    driven.swept(store, executor(simulated.truth), 14, heard.append, sampler=sampler)
     told = [event.best for event in heard if isinstance(event, Judged)]
     assert told
     assert all(each is not None and each > math.log(0.3) for each in told)

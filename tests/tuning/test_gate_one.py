@@ -19,8 +19,7 @@ from autotuner.store import Store
 from autotuner.tuning import gate_one as single
 from autotuner.tuning.device_lock import held
 from autotuner.tuning.finals import standings
-from autotuner.tuning.run.driver import Budget, Driver
-from autotuner.tuning.run.plan import Plan
+from autotuner.tuning.run.driver import Budget
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DeviceBusyError, InputError, OracleError
@@ -29,6 +28,7 @@ from autotuner.values.outcome import Artifact, Calibration, Say
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
 from tests.helpers.command_line import MUTANTS, SPACE, autotuner, lay_out, one_line
+from tests.helpers.driven import driver
 from tests.helpers.fake_line import FakeLine
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import case_errors
@@ -234,9 +234,9 @@ def test_a_backend_that_breaks_its_tolerance_keeps_a_sweep_from_starting(store: 
             return BROKEN_CALIBRATION
 
     backend = Broken(simulated.truth)
-    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.conditions()))
+    broken = driver(store, InlineExecutor(backend))
     with pytest.raises(OracleError) as raised:
-        driver.run(Budget(trials=3))
+        broken.run(Budget(trials=3))
     assert "flash of torch 2.13 breaks T1 on Q2: 2.50 times the tolerance" in str(raised.value)
     assert "autotuner gate --reference" in str(raised.value)
-    assert standings.summary(store, driver.name).judged == 0
+    assert standings.summary(store, broken.name).judged == 0

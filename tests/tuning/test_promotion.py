@@ -2,35 +2,28 @@
 
 import math
 import random
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from autotuner.race.arms import Tracks
 from autotuner.run.jobs import AnyJob, JudgeJob, Result
 from autotuner.store import Store, queries
-from autotuner.tuning.run.driver import Budget, Driver, Event, TieFound
+from autotuner.tuning.run.driver import Event, TieFound
 from autotuner.tuning.run.lanes import AA_EVERY
-from autotuner.tuning.run.plan import Plan
+from autotuner.values import codes
 from autotuner.values.conditions import TIE, Conditions
+from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Outcome, Stop
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
-from autotuner.values.verdict import Verdict
+from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
+from tests.helpers.driven import swept
 from tests.helpers.fake_line import Deviations, FakeLine, FakeTrack, Truth
 from tests.helpers.inline_executor import InlineExecutor
 
 SPACE = simulated.space()
 NOISE = 0.005
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
-        yield opened
 
 
 class Lanes(InlineExecutor):
@@ -40,12 +33,10 @@ class Lanes(InlineExecutor):
         super().__init__(lines[0], width, len(lines))
         self._lines, self._draw = lines, random.Random(1)
         self._lane: dict[int, int] = {}
-        self.jobs: list[tuple[int, AnyJob]] = []
 
     def submit(self, job: AnyJob, lane: int = 0) -> int:
         number = super().submit(job, lane)
         self._lane[number] = lane
-        self.jobs.append((lane, job))
         return number
 
     def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
@@ -65,9 +56,7 @@ def run(
     store: Store, executor: InlineExecutor, trials: int, conditions: Conditions | None = None
 ) -> tuple[str, list[Event]]:
     heard: list[Event] = []
-    driver = Driver(store, executor, Plan(SPACE, simulated.DEVICE, conditions or simulated.conditions()), heard.append)
-    driver.run(Budget(trials=trials))
-    return driver.name, heard
+    return swept(store, executor, trials, heard.append, conditions=conditions), heard
 
 
 def test_every_candidate_races_against_the_last_one_that_was_promoted(store: Store) -> None:
@@ -119,7 +108,7 @@ def test_a_candidate_sent_before_the_last_promotion_takes_over_only_if_it_is_fas
     executor = Lanes([simulated.backend(noise=NOISE) for _ in range(4)], width=12)
     run(store, executor, 60)
     speed: list[float] = []
-    for _, job in executor.jobs:
+    for job in executor.jobs:
         if isinstance(job, JudgeJob) and job.incumbent is not None:
             us = simulated.microseconds(dict(job.incumbent.variant.point))
             if not speed or speed[-1] != us:
@@ -133,7 +122,7 @@ def test_a_resumed_study_goes_on_with_its_incumbent(store: Store) -> None:
     last = [o for o in outcomes(store, name).values() if o.measurement is not None and o.measurement.promoted][-1]
     executor = Lanes([simulated.backend(noise=NOISE)], width=1)
     run(store, executor, 32)
-    first = next(job for _, job in executor.jobs if isinstance(job, JudgeJob))
+    first = next(job for job in executor.jobs if isinstance(job, JudgeJob))
     assert first.incumbent.digest == last.artifact.digest
 
 
@@ -176,3 +165,81 @@ def test_a_study_over_several_problems_keeps_the_numbers_of_each(store: Store, o
         return float(over([math.log(simulated.microseconds(point) / 100), math.log(long / 100)]))
 
     assert truth(best) == pytest.approx(min(truth(each) for each in found), abs=0.02)
+
+
+# An incumbent that costs others their process: judged again alone, and revoked -------------------------
+
+CALM = 8
+"""Races that end well."""
+SEGV = Fault(verdict=Verdict.CRASHED, code="process.signal", detail="signal 11 (SIGSEGV) in measuring")
+GONE = Fault(verdict=Verdict.INFRA_ERROR, code=codes.INCUMBENT, detail="the incumbent cannot be launched any more")
+
+
+class Spoiling(InlineExecutor):
+    """The incumbent of some races costs everybody the race from then on; `guilty`: alone it crashes too."""
+
+    def __init__(self, width: int, fault: Fault, guilty: bool) -> None:
+        super().__init__(simulated.backend(noise=0.005), width)
+        self._fault, self._guilty = fault, guilty
+        self.evil = ""
+        self.races = 0
+        self.spoilt: set[str] = set()
+        self.heard: list[JudgeJob] = []
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        job: AnyJob | None = self._waiting[0][1] if self._waiting else None
+        fault = self._ending(job) if isinstance(job, JudgeJob) else None
+        if fault is None or not isinstance(job, JudgeJob):
+            return super().wait(timeout)
+        number, _ = self._waiting.popleft()
+        passed = CheckResult(code="G1.smoke", status="pass", seconds=0.0)
+        gate = GateReport(artifact=job.built.artifact.digest, required=(), checks=(passed,), fault=fault)
+        outcome = Outcome(
+            variant=job.variant, verdict=fault.verdict, artifact=job.built.artifact, gate=gate, fault=fault
+        )
+        return number, outcome
+
+    def _ending(self, job: JudgeJob) -> Fault | None:
+        if job.soak == "chosen":
+            self.heard.append(job)
+            return SEGV if self._guilty else None
+        if job.incumbent is None:
+            return None
+        self.races += 1
+        if self.races == CALM:
+            self.evil = job.incumbent.digest
+        if job.incumbent.digest != self.evil:
+            return None
+        self.spoilt.add(job.variant.digest)
+        return self._fault
+
+
+def outcomes_beside(store: Store, executor: Spoiling) -> dict[int, Outcome]:
+    study = swept(store, executor, 30)
+    return {number: queries.trial(store, study, number).outcome for number, _ in store.outcomes(study)}
+
+
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("fault", [SEGV, GONE], ids=["crashed", "not launched"])
+def test_a_guilty_one_is_revoked_and_those_it_spoilt_are_measured(store: Store, width: int, fault: Fault) -> None:
+    executor = Spoiling(width, fault, guilty=True)
+    found = outcomes_beside(store, executor)
+    assert len(executor.heard) == 1
+    assert executor.heard[0].built.artifact.digest == executor.evil
+    assert executor.spoilt
+    ends = {each.variant.digest: each.verdict for each in found.values()}
+    assert all(ends[digest].has_latency for digest in executor.spoilt)
+    assert not [each for each in found.values() if each.verdict in (Verdict.CRASHED, Verdict.INFRA_ERROR)]
+    (study,) = store.study_ids
+    (evil,) = (number for number, each in found.items() if each.artifact and each.artifact.digest == executor.evil)
+    record = queries.trial(store, study, evil)
+    assert record.revoked_reason is not None
+    assert "signal 11" in record.revoked_reason
+
+
+def test_one_that_is_acquitted_spoils_no_more_than_twice(store: Store) -> None:
+    executor = Spoiling(1, SEGV, guilty=False)
+    found = outcomes_beside(store, executor)
+    assert len(executor.heard) == 1
+    assert len(executor.spoilt) == 2
+    assert not [each for each in found.values() if each.verdict == Verdict.CRASHED]

@@ -11,12 +11,11 @@ from autotuner.store import Store
 from autotuner.tuning import regression
 from autotuner.tuning.finals import standings
 from autotuner.tuning.regression import Earlier, Regression
-from autotuner.tuning.run.driver import Budget, Driver
-from autotuner.tuning.run.plan import Plan
 from autotuner.values.errors import InputError
 from autotuner.values.ratio import Speedup
 from autotuner.views.regression_table import findings
 from tests.helpers import simulated
+from tests.helpers.driven import swept
 from tests.helpers.fake_line import FakeLine
 from tests.helpers.inline_executor import InlineExecutor
 
@@ -24,9 +23,7 @@ from tests.helpers.inline_executor import InlineExecutor
 @pytest.fixture
 def study(store: Store) -> str:
     line = FakeLine(simulated.truth, noise=0.0005)
-    driver = Driver(store, InlineExecutor(line), Plan(simulated.space(), simulated.DEVICE, simulated.conditions()))
-    driver.run(Budget(trials=12))
-    return driver.name
+    return swept(store, InlineExecutor(line), 12)
 
 
 @pytest.fixture

@@ -17,9 +17,18 @@ from tests.helpers.recorded import (
     raced,
     raced_out,
     record_all,
+    study_record,
     with_error,
     with_resources,
 )
+
+
+@pytest.fixture
+def store(store: Store) -> Store:
+    """With one study."""
+    store.ensure_study(study_record())
+    return store
+
 
 # Revoking -------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from autotuner.cli.app import app
 from autotuner.store import Store, queries
 from autotuner.tuning import t4
-from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.transfer import known_points, start
 from autotuner.values.errors import InputError
@@ -20,6 +19,7 @@ from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from benchmarks.search.replay_spaces import read as read_recorded
 from tests.helpers import simulated
+from tests.helpers.driven import swept
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.stores import sample_store
@@ -74,9 +74,7 @@ def _with_every_fault(variant: Variant) -> Truth:
 @pytest.fixture
 def study(store: Store) -> str:
     executor = InlineExecutor(FakeLine(_with_every_fault))
-    driver = Driver(store, executor, Plan(simulated.space(), simulated.DEVICE, simulated.conditions(), "random"))
-    driver.run(Budget(trials=80))
-    return driver.name
+    return swept(store, executor, 80, sampler="random")
 
 
 def test_every_trial_is_there_and_valid_by_the_schema(store: Store, study: str) -> None:

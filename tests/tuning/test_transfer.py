@@ -1,9 +1,10 @@
 """Where a new study starts: which studies are related, what they give, and what a search makes of it."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -16,7 +17,6 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning import transfer, workbench
 from autotuner.tuning.finals import standings
-from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan, Start
 from autotuner.tuning.transfer import distance, elites, known_points, start
 from autotuner.values.errors import InputError, StoreError
@@ -24,18 +24,13 @@ from autotuner.values.outcome import Device
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
+from tests.helpers.driven import swept
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
 
 SPACE = simulated.space()
 PROBLEM = SPACE.file.problems[0]
 Microseconds = Callable[[dict[str, Value]], float]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
-        yield opened
 
 
 def changed(**changes: object) -> Problem:
@@ -75,17 +70,10 @@ def search(
 ) -> list[dict[str, Value]]:
     """Runs a study, or goes on with it; the points that it has judged, in their order."""
     conditions = simulated.conditions().model_copy(update={"problems": space.file.problems})
-    plan = Plan(
-        space,
-        simulated.DEVICE,
-        conditions,
-        seed=seed,
-        built_from=built_from,
-        start=found if found is not None else Start(),
-    )
-    driver = Driver(store, InlineExecutor(backend(microseconds)), plan)
-    driver.run(Budget(trials=trials))
-    return [trial.point for trial in queries.judged(store, driver.name)]
+    plan: dict[str, Any] = {"seed": seed, "built_from": built_from, "start": found if found is not None else Start()}
+    by = InlineExecutor(backend(microseconds))
+    study = swept(store, by, trials, space=space, conditions=conditions, **plan)
+    return [trial.point for trial in queries.judged(store, study)]
 
 
 # Which are related --------------------------------------------------------------------------------------------------

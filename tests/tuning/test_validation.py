@@ -1,9 +1,6 @@
 """Variants on problems that were not tuned: what is recorded, what ends it, and what becomes of wrong ones."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -11,35 +8,17 @@ from autotuner.race.confirm import FINAL_BLOCKS
 from autotuner.store import Store, ValidationRecord, queries
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.finals.validation import LEAST, Trying, Validator, confirmed_at
-from autotuner.tuning.run.driver import Budget, Driver
-from autotuner.tuning.run.plan import Plan
 from autotuner.values.errors import InputError
-from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
-from tests.helpers.fake_line import Deviations, FakeLine, Truth
+from tests.helpers.driven import swept
+from tests.helpers.fake_line import Truth
 from tests.helpers.inline_executor import InlineExecutor
+from tests.helpers.simulated_finals import Truths, executor
 
 SPACE = simulated.space()
 TUNED = simulated.conditions().problems[0]
 OTHERS = tuple(TUNED.sized((1, 2, each, each)) for each in (77, 301))
-DEVIATIONS = Deviations(noise=0.004, process=0.002)
-Truths = Callable[[Variant], Truth]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
-        yield opened
-
-
-def executor(truth: Truths, deviations: Deviations = DEVIATIONS) -> InlineExecutor:
-    seeds = iter(range(1, 1000))
-
-    def fresh() -> FakeLine:
-        return FakeLine(truth, deviations=deviations, seed=next(seeds))
-
-    return InlineExecutor(FakeLine(truth, deviations=deviations), fresh=fresh)
 
 
 def takes(us: float, **more: object) -> Truths:
@@ -47,9 +26,7 @@ def takes(us: float, **more: object) -> Truths:
 
 
 def study_of(store: Store) -> str:
-    driver = Driver(store, executor(takes(50.0)), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
-    driver.run(Budget(trials=2))
-    return driver.name
+    return swept(store, executor(takes(50.0)), 2)
 
 
 def validated(store: Store, study: str, by: InlineExecutor, seconds: float = 60.0) -> ValidationRecord:

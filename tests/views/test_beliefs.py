@@ -15,8 +15,6 @@ import pytest
 
 from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
-from autotuner.tuning.run.driver import Budget, Driver
-from autotuner.tuning.run.plan import Plan
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Variant
 from autotuner.views.beliefs import StudyBeliefs, study_beliefs
@@ -25,6 +23,7 @@ from autotuner.views.importance import share_alone, share_together
 from autotuner.views.surrogate_beliefs import Beliefs
 from autotuner.views.words import percent, ratio
 from tests.helpers import simulated
+from tests.helpers.driven import swept
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
 
@@ -59,9 +58,7 @@ def sweep(
     """A study's name."""
     random.seed(seed)  # a race draws the order of its arms from this
     executor = InlineExecutor(FakeLine(known, noise=0.005, seed=seed))
-    driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.conditions(), sampler=sampler, seed=seed))
-    driver.run(Budget(trials=trials))
-    return driver.name
+    return swept(store, executor, trials, space=space, sampler=sampler, seed=seed)
 
 
 @pytest.fixture(scope="module")

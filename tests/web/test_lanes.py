@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from autotuner.store import SessionRecord, StageTimes, Store
-from autotuner.tuning.run.driver import Budget, Driver
-from autotuner.tuning.run.plan import Plan
 from autotuner.views.drawings.lanes import Run, Stretch, runs_of
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.timeline import runs, timeline
 from autotuner.web.reader import Reader
 from tests.helpers import simulated
+from tests.helpers.driven import swept
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import CALIBRATION
 
@@ -71,13 +70,11 @@ def shown(store: Store, study: str) -> tuple[str, tuple[Run, ...], tuple[tuple[o
 def test_a_driver_says_when_it_built_with_how_many_builders_for_which_devices(tmp_path: Path) -> None:
     with Store.open(str(tmp_path / "studies.db")) as store:
         before = datetime.now(UTC)
-        plan = Plan(simulated.space(), simulated.DEVICE, simulated.conditions())
-        driver = Driver(store, InlineExecutor(simulated.backend(), width=6, lanes=2), plan)
-        driver.run(Budget(trials=40))
-        snapshot = Reader(store).study(driver.name)
+        study = swept(store, InlineExecutor(simulated.backend(), width=6, lanes=2), 40)
+        snapshot = Reader(store).study(study)
         assert all(each.build_began is not None for each in snapshot.stages)
         assert all(before <= each.build_began <= each.recorded_at for each in snapshot.stages if each.build_began)
-        note, (run,), rows = shown(store, driver.name)
+        note, (run,), rows = shown(store, study)
         assert (len(run.builders), len(run.devices)) == (1, 2)
         assert note.startswith("Idle: 2 devices for ")
         assert ", 1 builder for " in note
