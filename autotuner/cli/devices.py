@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autotuner.cli.options import JsonOption, StoreOption, stored
-from autotuner.cli.output import out, print_json
+from autotuner.cli.output import out, print_json, print_table
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="DEVICE...", help="all in quarantine when left out")]
 
@@ -18,16 +18,10 @@ def devices(context: typer.Context, store: StoreOption = None, as_json: JsonOpti
         return
     from autotuner.store import device_health
     from autotuner.views.sweep_tables import devices_table
-    from autotuner.views.terminal import printed
 
     with stored(store) as opened:
         table = devices_table(device_health.every(opened))
-    if as_json:
-        print_json(table.json())
-    elif table.rows:
-        out.print(printed(table))
-    else:
-        out.print("No worker has served a device from this store: `autotuner worker` does.")
+    print_table(table, as_json, empty="No worker has served a device from this store: `autotuner worker` does.")
 
 
 def devices_clear(

@@ -21,7 +21,7 @@ from autotuner.cli.options import (
     one_study,
     takes,
 )
-from autotuner.cli.output import err, json_of, out, print_json, print_lines, say_doing, say_waiting
+from autotuner.cli.output import err, json_of, out, print_json, print_lines, print_table, say_doing, say_waiting
 from autotuner.values import codes, config
 from autotuner.values.errors import InputError
 
@@ -61,7 +61,6 @@ def finals(
     from autotuner.tuning.run.quiet import wait_until_quiet
     from autotuner.views.finals_progress import FinalsProgress
     from autotuner.views.finals_table import finals_table
-    from autotuner.views.terminal import printed
 
     with of as (store, study):
         if trial is not None or itself:
@@ -76,11 +75,7 @@ def finals(
         ):
             wait_until_quiet(here.who_disturbs, 60 * quiet, shown.hear, lambda: None)
             found = Finals(here.retrials(store, study, executor, shown.hear, 60 * minutes), here.default_digest).run()
-    table = finals_table(found, record.problems[0])
-    if as_json:
-        print_json(table.json())
-    else:
-        out.print(printed(table))
+    print_table(finals_table(found, record.problems[0]), as_json)
 
 
 def _race(
@@ -88,14 +83,10 @@ def _race(
 ) -> None:
     from autotuner.tuning import race_again
     from autotuner.views.finals_table import race_table
-    from autotuner.views.terminal import printed_in_full
 
     made = race_again.race(store, study, itself, blocks, trial, lambda here: here.held(60 * patience, say_waiting))
     table = race_table(made)
-    if as_json:
-        print_json(table.json()[0])
-    else:
-        out.print(printed_in_full(table))
+    print_table(table, as_json, table.json()[0], in_full=True)
 
 
 @takes(one_study)
@@ -114,15 +105,11 @@ def regress(
     from autotuner.serve.best import earlier_of
     from autotuner.tuning import regression
     from autotuner.views.regression_table import regression_table
-    from autotuner.views.terminal import printed
 
     earlier = earlier_of(last)
     with of as (store, study):
         found = regression.race(store, study, earlier, blocks, lambda here: here.held(60 * patience, say_waiting))
-    if as_json:
-        print_json(json_of(found))
-    else:
-        out.print(printed(regression_table(found)))
+    print_table(regression_table(found), as_json, json_of(found))
     raise typer.Exit(1 if found.found else 0)
 
 
@@ -157,7 +144,6 @@ def gate(
     from autotuner.ops import op_of
     from autotuner.tuning import gate_one, workbench
     from autotuner.views import gate_tables
-    from autotuner.views.terminal import printed
     from autotuner.views.trial_words import gate_words
 
     if (target is None) != reference:
@@ -169,10 +155,8 @@ def gate(
     if target is None:
         here = workbench.Workbench(workbench.load_space(space or workbench.default_space(), threads))
         found = gate_one.calibrate(here, listen=say_waiting)
-        if as_json:
-            print_json({"device": json_of(here.device), **json_of(found)})
-        else:
-            out.print(printed(gate_tables.reference_table(found, here.device)))
+        document = {"device": json_of(here.device), **json_of(found)}
+        print_table(gate_tables.reference_table(found, here.device), as_json, document)
         raise typer.Exit(1 if found.broken else 0)
     subject = gate_one.subject(target, space, store or config.store_url(), study, arch)
     if arch is not None:
@@ -183,7 +167,7 @@ def gate(
         print_json(json_of(judged.report))
     else:
         op = op_of(judged.report.problems[0])
-        out.print(printed(gate_tables.checks_table(judged.report.checks, op, judged.report.looser)))
+        print_table(gate_tables.checks_table(judged.report.checks, op, judged.report.looser), as_json)
         print_lines(gate_words(judged.outcome, op))
     fault = judged.outcome.fault
     raise typer.Exit(0 if fault is None or (arch is not None and fault.code == codes.INCOMPLETE) else 1)

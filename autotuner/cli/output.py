@@ -18,6 +18,7 @@ from autotuner.values.toml_text import is_control
 if TYPE_CHECKING:
     from autotuner.tuning.finals.standings import Best
     from autotuner.tuning.run.quiet import Waiting
+    from autotuner.views.table import Table
 
 
 WIDE = 180
@@ -61,6 +62,19 @@ def json_text(document: Any) -> str:
 def print_json(document: Any) -> None:
     """Prints a document of JSON-ready data."""
     typer.echo(json_text(document))
+
+
+def print_table(table: Table, as_json: bool, document: Any = None, empty: str = "", in_full: bool = False) -> None:
+    """Prints a table, or with `as_json` its rows, or the `document` that stands for it. `empty`: what is said where it
+    has no rows; `in_full`: each row as some lines."""
+    from autotuner.views.terminal import printed, printed_in_full
+
+    if as_json:
+        print_json(table.json() if document is None else document)
+    elif empty and not table.rows:
+        out.print(empty)
+    else:
+        out.print((printed_in_full if in_full else printed)(table))
 
 
 def say_waiting(event: Waiting) -> None:

@@ -15,7 +15,7 @@ from autotuner.cli.options import (
     SpaceName,
     ThreadsOption,
 )
-from autotuner.cli.output import out, print_json
+from autotuner.cli.output import out, print_json, print_lines, print_table
 from autotuner.values import config
 
 
@@ -80,19 +80,14 @@ def doctor(
     from autotuner.spaces.dead_parameters import diagnose, unbuilt
     from autotuner.tuning import workbench
     from autotuner.views import space_tables
-    from autotuner.views.terminal import printed
 
     here = workbench.Workbench(workbench.load_space(space, threads), arch)
     knobs = diagnose(here.space, here.build_all, seed)
-    table = space_tables.knobs_table(knobs)
-    walls = workbench.kind_of(here.space.file).cage
-    if as_json:
-        has, lacks = cage.summary(walls), list(cage.missing(walls))
-        print_json({"parameters": table.json(), "cage": {"has": has, "lacks": lacks}})
-    else:
-        out.print(printed(table))
-        for line in space_tables.cage_lines(cage.missing(walls)):
-            out.print(line)
+    table, walls = space_tables.knobs_table(knobs), workbench.kind_of(here.space.file).cage
+    lacks = list(cage.missing(walls))
+    print_table(table, as_json, {"parameters": table.json(), "cage": {"has": cage.summary(walls), "lacks": lacks}})
+    if not as_json:
+        print_lines(space_tables.cage_lines(lacks))
     if unbuilt(knobs) or any(knob.state in ("dead", "same values") for knob in knobs):
         raise typer.Exit(1)
 
@@ -101,13 +96,8 @@ def _look_at_the_machine(as_json: bool) -> None:
     """Prints what a bug report needs of it."""
     from autotuner.tuning import checkup
     from autotuner.views import space_tables
-    from autotuner.views.terminal import printed
 
     found = list(checkup.findings(config.store_url()))
-    table = space_tables.findings_table(found)
-    if as_json:
-        print_json(table.json())
-    else:
-        out.print(printed(table))
+    print_table(space_tables.findings_table(found), as_json)
     if any(each.remedy and each.blocks for each in found):
         raise typer.Exit(1)

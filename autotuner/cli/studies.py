@@ -21,7 +21,7 @@ from autotuner.cli.options import (
     stored,
     takes,
 )
-from autotuner.cli.output import err, out, print_json, say_waiting
+from autotuner.cli.output import err, out, print_table, say_waiting
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target
@@ -33,14 +33,10 @@ def list_studies(store: StoreOption = None, as_json: JsonOption = False) -> None
     """The studies of a store, the most recently active first."""
     from autotuner.tuning.finals import standings
     from autotuner.views.studies_table import list_table
-    from autotuner.views.terminal import printed
 
     with stored(store) as opened:
         table = list_table(standings.studies(opened))
-    if as_json:
-        print_json(table.json())
-    else:
-        out.print(printed(table) if table.rows else "No study yet: run `autotuner tune`.")
+    print_table(table, as_json, empty="No study yet: run `autotuner tune`.")
 
 
 def rename(study: Meant, name: str, store: StoreOption = None) -> None:
@@ -128,7 +124,6 @@ def verify(
     from autotuner.store import Store, queries
     from autotuner.tuning import reproduced, workbench
     from autotuner.views.reproduced_table import reproduced_table
-    from autotuner.views.terminal import printed
 
     found = bundles.read(path)
     heard = err if as_json else out
@@ -142,9 +137,5 @@ def verify(
             with here.held(60 * patience, say_waiting), closing(here.executor()) as executor:
                 trials = here.retrials(store, name, executor, lambda step: heard.print(step.text), 60 * minutes)
                 levels = reproduced.reproduce(trials, here.default_digest)
-    table = reproduced_table(levels)
-    if as_json:
-        print_json(table.json())
-    else:
-        out.print(printed(table))
+    print_table(reproduced_table(levels), as_json)
     raise typer.Exit(1 if any(each.found == "differs" for each in levels) else 0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotuner.cli.options import MOST, JsonOption, OneStudy, StoreOption, StudyName, named, one_study, stored, takes
-from autotuner.cli.output import json_of, json_text, out, print_json, print_lines
+from autotuner.cli.output import json_of, json_text, out, print_json, print_lines, print_table
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
 
@@ -42,32 +42,18 @@ def status(
     """How far each study is, and what was rejected for what."""
     from autotuner.tuning.finals import standings
     from autotuner.views.studies_table import studies_table
-    from autotuner.views.terminal import printed, printed_in_full
 
     with stored(store) as opened:
         if show is not None:
-            table = _figures(opened, named(opened, study), show)
-        else:
-            of_all = study is None
-            found = standings.studies(opened) if of_all else (standings.summary(opened, named(opened, study)),)
-            table = studies_table(found)
-    if as_json:
-        print_json(table.json())
-    elif show is not None:
-        out.print(printed(table))
-    elif table.rows:
-        out.print(printed_in_full(table))
-    else:
-        out.print("No study yet: run `autotuner tune`.")
+            from autotuner.store import queries
+            from autotuner.views.figure_tables import FIGURES
+            from autotuner.views.snapshot import Snapshot
 
-
-def _figures(store: Store, study: str, wanted: Figures) -> Table:
-    """A table of a study's figures."""
-    from autotuner.store import queries
-    from autotuner.views.figure_tables import FIGURES
-    from autotuner.views.snapshot import Snapshot
-
-    return FIGURES[wanted](Snapshot(store, study, queries.revision(store, study)))
+            name = named(opened, study)
+            print_table(FIGURES[show](Snapshot(opened, name, queries.revision(opened, name))), as_json)
+            return
+        found = standings.studies(opened) if study is None else (standings.summary(opened, named(opened, study)),)
+    print_table(studies_table(found), as_json, empty="No study yet: run `autotuner tune`.", in_full=True)
 
 
 @takes(one_study)
@@ -97,16 +83,12 @@ def print_leaderboard(store: Store, study: str, limit: int) -> None:
     """The leaderboard, and what was not counted because the machine was disturbed."""
     from autotuner.store import queries
     from autotuner.views.leaderboard import disturbed_line
-    from autotuner.views.terminal import printed
 
-    table, judged = leaderboard_of(store, study, limit), queries.judged_count(store, study)
-    if table.rows:
-        out.print(printed(table))
-    elif judged:
+    empty = f"{study}: no variant was judged yet; `autotuner tune` goes on."
+    if judged := queries.judged_count(store, study):
         why = "`autotuner status` counts why, `autotuner trials` lists them"
-        out.print(f"{study}: of {judged} judged variants none has passed the gate yet; {why}.")
-    else:
-        out.print(f"{study}: no variant was judged yet; `autotuner tune` goes on.")
+        empty = f"{study}: of {judged} judged variants none has passed the gate yet; {why}."
+    print_table(leaderboard_of(store, study, limit), as_json=False, empty=empty)
     if disturbed := queries.disturbed(store, study):
         out.print(disturbed_line(disturbed))
 
@@ -121,7 +103,6 @@ def trials(
 ) -> None:
     """Every trial of a study: its parameters, its verdict with the reason, its figures and times."""
     from autotuner.views import trial_files
-    from autotuner.views.terminal import printed
     from autotuner.views.trials_table import trials_of
 
     if as_csv + as_json + as_parquet > 1:
@@ -142,7 +123,7 @@ def trials(
     elif as_json:
         content = f"{json_text(table.json())}\n"
     else:
-        out.print(printed(table))
+        print_table(table, as_json)
         return
     if output is not None:
         write_atomically(output, content)
@@ -201,7 +182,6 @@ def explain(of: OneStudy, as_json: JsonOption = False) -> None:
     """
     from autotuner.views import beliefs_text
     from autotuner.views.kept_beliefs import kept_beliefs
-    from autotuner.views.terminal import printed
 
     with of as (store, study):
         found = kept_beliefs(store, study)
@@ -209,7 +189,7 @@ def explain(of: OneStudy, as_json: JsonOption = False) -> None:
         print_json(json_of(found))
     else:
         for table in beliefs_text.tables(found):
-            out.print(printed(table))
+            print_table(table, as_json)
         print_lines(beliefs_text.lines(found))
 
 
@@ -221,7 +201,6 @@ def compare(first: Named, second: Named, store: StoreOption = None, as_json: Jso
     from autotuner.tuning.compared import comparison
     from autotuner.tuning.finals import standings
     from autotuner.views.figure_tables import comparison_table
-    from autotuner.views.terminal import printed_in_full
 
     with stored(store) as opened:
         one, other = named(opened, first), named(opened, second)
@@ -229,7 +208,4 @@ def compare(first: Named, second: Named, store: StoreOption = None, as_json: Jso
             raise InputError(f"{first} and {second} are the same study; name another one")
         best = standings.quoted(opened, one), standings.quoted(opened, other)
         table = comparison_table((one, other), comparison(opened, one, other), best)
-    if as_json:
-        print_json({"first": one, "second": other, **table.json()[0]})
-    else:
-        out.print(printed_in_full(table))
+    print_table(table, as_json, {"first": one, "second": other, **table.json()[0]}, in_full=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotuner.cli.options import MOST, JsonOption, StoreOption, Wanted, stored, takes, wanted_sweep
-from autotuner.cli.output import out, print_json
+from autotuner.cli.output import out, print_json, print_table
 from autotuner.values import config
 from autotuner.values.errors import InputError, StoreError
 
@@ -49,18 +49,14 @@ def submit(
     from autotuner.store import Store
     from autotuner.tuning import workbench
     from autotuner.views.sweep_tables import sweeps_document, sweeps_table
-    from autotuner.views.terminal import printed_in_full
 
     files = workbench.load_each(*wanted.space) if each else (workbench.load_space(*wanted.space),)
     requests = [wanted.request(file, share=len(files), name=name) for file in files]
     with closing(Store.open(store or config.store_url())) as opened:
         made, is_new = queue.submit_group(opened, requests, priority, key)
         found = [outlook.outlook(opened, sweep.id) for sweep in made]
-    if as_json:
-        print_json({**sweeps_document(found), "is_new": is_new})
-        return
-    out.print(printed_in_full(sweeps_table(found)))
-    if not is_new:
+    print_table(sweeps_table(found), as_json, {**sweeps_document(found), "is_new": is_new}, in_full=True)
+    if not (is_new or as_json):
         out.print("It was asked for before, under the same key.")
 
 
@@ -72,25 +68,17 @@ def list_sweeps(
     """The queue: where each sweep is, what it has found, and why it waits."""
     from autotuner.jobs import outlook
     from autotuner.views.sweep_tables import sweeps_table
-    from autotuner.views.terminal import printed
 
     with stored(store) as opened:
         table = sweeps_table(outlook.outlooks(opened, over=None if everything else 0))
-    if as_json:
-        print_json(table.json())
-    elif table.rows:
-        out.print(printed(table))
-    else:
-        out.print(
-            "Nothing is queued: `autotuner submit` asks for a sweep, `autotuner sweep list --all` lists those over."
-        )
+    nothing = "Nothing is queued: `autotuner submit` asks for a sweep, `autotuner sweep list --all` lists those over."
+    print_table(table, as_json, empty=nothing)
 
 
 def watch(sweep: AnySweep = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Shows a sweep, or a group, until it is over or paused. Exit code 1 where not all of it is done with a result."""
     from autotuner.jobs import outlook, queue
     from autotuner.views.sweep_tables import sweeps_document, sweeps_table
-    from autotuner.views.terminal import printed_in_full
 
     with stored(store) as opened:
         numbers = [each.id for each in queue.resolve_all(opened, sweep)]
@@ -99,7 +87,7 @@ def watch(sweep: AnySweep = None, store: StoreOption = None, as_json: JsonOption
     if as_json:
         print_line(sweeps_document(found))
     else:
-        out.print(printed_in_full(sweeps_table(found)))
+        print_table(sweeps_table(found), as_json, in_full=True)
     state = outlook.group_state(found)
     if state.is_over and state != "done":
         raise typer.Exit(1)
