@@ -33,7 +33,7 @@ class Improvement(Model):
     """A trial that was better than all before it, by a race that it did not lose."""
 
     number: int
-    at: datetime
+    at: datetime = Field(description="when it was recorded")
     judged: int = Field(description="variants judged until then, this one included")
     seconds: float = Field(description="that all trials until then took on devices and builders")
     speedup: float = Field(description="t_baseline / t_variant, of the search")
@@ -54,10 +54,10 @@ class Pace(Model):
     """How fast a study is judged."""
 
     trials: int
-    active_s: float = Field(description="that its sessions lasted; an unfinished one until its last trial")
+    active_s: float = Field(description="that its runs lasted; an unfinished one until its last trial")
     trials_an_hour: float = Field(description="while a driver was at it")
     last_trials_an_hour: float = Field(description="of the last 50 trials, from the first of them to the last")
-    busy_share: float = Field(description="seconds of trials over seconds of sessions; more than 1 on several devices")
+    busy_share: float = Field(description="seconds of trials over seconds of runs; more than 1 on several devices")
 
 
 class StudyCosts(Model):
@@ -79,12 +79,12 @@ class ValueCoverage(Model):
 class BaselineAt(Model):
     """What the baselines took at one start of a driver."""
 
-    session: int
+    session: int = Field(description="number of the run that timed it")
     at: datetime
     host: str
     problem: Problem
     baseline: str
-    median_us: float = Field(description="at calibration")
+    median_us: float = Field(description="of one forward, at calibration")
     pinned: bool = Field(description="it was the fastest, and variants were raced against it")
     beside_us: float | None = Field(description="the mean beside its variants, where the study has one problem")
 

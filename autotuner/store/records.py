@@ -209,8 +209,7 @@ class MeasuredTrial(Model):
 class ListedTrial(Model):
     """A trial in a list: its parameters and what came of it, without the documents behind that.
 
-    Microseconds and ends are those of `MeasuredTrial`. They stay with a trial that was revoked since, its objective
-    does not.
+    Microseconds and ends are those of `MeasuredTrial`. What has no latency that stands has none of them.
     """
 
     number: int = Field(description="Optuna's trial number")
@@ -227,8 +226,8 @@ class ListedTrial(Model):
     )
     low: float | None
     high: float | None
-    median_us: float | None
-    baseline_us: float | None
+    median_us: float | None = Field(description="microseconds of one forward")
+    baseline_us: float | None = Field(description="of the baseline in the same blocks")
     censored: bool = Field(description="stopped early because it was clearly slower: an estimate")
     seconds: float = Field(description="that building and judging took")
     build_s: float = Field(description="of them the build")
@@ -236,7 +235,7 @@ class ListedTrial(Model):
     measure_s: float = Field(description="the race")
     recorded_at: datetime
     revoked_at: datetime | None
-    revoked_reason: str | None
+    revoked_reason: str | None = Field(description="why its latency was taken back")
     parameters: dict[str, Value] = Field(description="IMPL first, then by name")
 
     @property
@@ -289,7 +288,7 @@ class StudyProgress(Model):
     space: str
     device: str
     problems: tuple[Problem, ...]
-    cache: Literal["cold", "warm"]
+    cache: Literal["cold", "warm"] = Field(description="of the device, before each forward")
     sampler: str
     started_at: datetime
     last_activity: datetime

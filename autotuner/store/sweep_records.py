@@ -71,7 +71,7 @@ class DeviceRecord(Model):
     )
     health: Health
     reason: str = Field(description="why it is in quarantine")
-    remedy: str
+    remedy: str = Field(description="what ends the quarantine")
     changed_at: datetime
     seen_at: datetime
     holder: Holder | None = Field(default=None, description="the living worker that serves it")

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, case, cast, func, select
+from sqlalchemy import ColumnElement, Text, and_, case, cast, false, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from autotuner.store.database import reads
@@ -16,6 +16,11 @@ from autotuner.store.store import Store, study_id
 from autotuner.store.tables import BlockRow, ParameterRow, TrialRow
 from autotuner.values.variant import Value
 
+_STANDS = and_(TrialRow.revoked_at.is_(None), TrialRow.objective.is_not(None))
+_LATENCY = {
+    **{name: getattr(TrialRow, name) for name in ("objective", "median_us", "baseline_us")},
+    **{"low": TrialRow.log_low, "high": TrialRow.log_high},
+}
 _COLUMNS: dict[str, ColumnElement[Any] | InstrumentedAttribute[Any]] = {
     **{name: getattr(TrialRow, name) for name in ListedTrial.model_fields if name in TrialRow.__table__.columns},
     "session": TrialRow.session_id,
@@ -23,9 +28,8 @@ _COLUMNS: dict[str, ColumnElement[Any] | InstrumentedAttribute[Any]] = {
     "fault": TrialRow.fault_code,
     "case": TrialRow.fault_case,
     "detail": TrialRow.fault_detail,
-    "objective": case((TrialRow.revoked_at.is_(None), TrialRow.objective)),
-    "low": TrialRow.log_low,
-    "high": TrialRow.log_high,
+    **{name: case((_STANDS, column)) for name, column in _LATENCY.items()},
+    "censored": case((_STANDS, TrialRow.censored), else_=false()),
 }
 """Where each field of a ListedTrial but its parameters is."""
 

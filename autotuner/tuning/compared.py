@@ -19,11 +19,11 @@ class StudyComparison(Model):
     shared: int = Field(description="variants with a latency in both")
     faster: int = Field(description="of them those with a larger speedup in the second")
     speedup: Speedup | None = Field(
-        description="geometric mean of speedup in the second over speedup in the first, variants taken as independent"
+        description="geometric mean of speedup in the second over speedup in the first; null where they share none"
     )
     variant_ratio: float | None = Field(description="geometric mean of microseconds in the second over the first")
     only_right_in_first: int = Field(description="rejected in the second")
-    only_right_in_second: int
+    only_right_in_second: int = Field(description="rejected in the first")
 
 
 def comparison(store: Store, first: str, second: str) -> StudyComparison:

@@ -97,7 +97,7 @@ PROMISING: list[Column[Belief]] = [
         reads=lambda e: f"{e[0]:.3f} to {e[1]:.3f}",
     ),
     Column("judged", bool, reads=lambda judged: "yes" if judged else "no"),
-    points_column(lambda e: e.point),
+    points_column("point"),
 ]
 
 

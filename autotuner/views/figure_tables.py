@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from autotuner.store.figures import BaselineAt, Cost, Improvement, Pace, StudyCosts
@@ -13,12 +12,15 @@ from autotuner.tuning.finals.standings import Quoted
 from autotuner.values.ratio import Speedup, quoted
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
-from autotuner.views.table import Column, Table, data, trial_column
+from autotuner.views.table import Column, Fields, Table, data, trial_column
 from autotuner.views.words import micros, moment, percent, span
 
 if TYPE_CHECKING:
     from autotuner.views.drawings.links import Links
     from autotuner.views.snapshot import Snapshot
+
+
+OF_EITHER = "t_baseline / t_variant, of the finals or else of the search"
 
 
 def history_table(
@@ -32,6 +34,9 @@ def history_table(
     return Table.of(history_columns(confirmed, study, links), found, [note])
 
 
+improvement = Fields(Improvement)
+
+
 def history_columns(
     confirmed: Mapping[int, Speedup] | None = None, study: str = "", links: Links | None = None
 ) -> list[Column[Improvement]]:
@@ -42,22 +47,11 @@ def history_columns(
         return known[each.number].mid if each.number in known else each.speedup
 
     return [
-        trial_column(lambda e: e.number, study, links),
-        Column("at", datetime, "when it was recorded", head="when", reads=moment),
-        Column("judged", int, "variants judged until then, this one included"),
-        Column(
-            "seconds",
-            float,
-            "that all trials until then took on devices and builders",
-            reads=lambda seconds: f"{seconds:.0f}",
-        ),
-        Column(
-            "speedup",
-            float,
-            "t_baseline / t_variant, of the finals or else of the search",
-            speedup,
-            text=lambda e: quoted(speedup(e), e.number in known),
-        ),
+        trial_column(study, links),
+        improvement("at", head="when", reads=moment),
+        improvement("judged"),
+        improvement("seconds", reads=lambda seconds: f"{seconds:.0f}"),
+        improvement("speedup", of=speedup, says=OF_EITHER, text=lambda e: quoted(speedup(e), e.number in known)),
         data("confirmed", bool, "that was confirmed by finals", lambda e: e.number in known),
     ]
 
@@ -68,27 +62,24 @@ def costs_table(found: StudyCosts) -> Table:
     return Table.of(cost_columns(total), found.by_verdict, [] if found.pace is None else [_pace(found.pace)])
 
 
+cost = Fields(Cost)
+
+
 def cost_columns(total: float = 1.0) -> list[Column[Cost]]:
     """What trials of a verdict cost; `total`: seconds of all."""
     return [
-        Column("verdict", str, reads=lambda verdict: Verdict(verdict).words),
-        Column("trials", int),
+        cost("verdict", reads=lambda verdict: Verdict(verdict).words),
+        cost("trials"),
         Column("seconds", float, "of devices and builders", head="time", reads=span),
         Column("share", float, "of all", lambda e: e.seconds / total, "of all", lambda share: percent(share, 1)),
         Column("each_seconds", float, "of one trial", lambda e: e.seconds / e.trials, "each", span),
-        Column("build_seconds", float, of=lambda e: e.build_s, head="build", reads=span),
-        Column("gate_seconds", float, of=lambda e: e.check_s, head="gate", reads=span),
-        Column("race_seconds", float, of=lambda e: e.measure_s, head="race", reads=span),
+        cost("build_seconds", "build_s", head="build", reads=span),
+        cost("gate_seconds", "check_s", head="gate", reads=span),
+        cost("race_seconds", "measure_s", head="race", reads=span),
     ]
 
 
-PACE: list[Column[Pace]] = [
-    data("trials", int),
-    data("active_s", float, "that its runs lasted"),
-    data("trials_an_hour", float),
-    data("last_trials_an_hour", float, "of the last 50 trials"),
-    data("busy_share", float, "seconds of trials over seconds of runs; more than 1 on several devices"),
-]
+PACE = Fields(Pace).data("trials", "active_s", "trials_an_hour", "last_trials_an_hour", "busy_share")
 """How fast a study is judged."""
 
 
@@ -113,16 +104,14 @@ COVERAGE: list[Column[tuple[str, Covered]]] = [
     Column("points", int, "valid ones that have it", lambda e: e[1].points, "valid points"),
     Column("judged", int, of=lambda e: e[1].judged),
     Column("right", int, "with a latency", lambda e: e[1].right),
-    Column(
-        "best",
-        float,
-        "t_baseline / t_variant, of the finals or else of the search",
-        lambda e: e[1].best_speedup,
-        text=lambda e: "" if e[1].best_speedup is None else quoted(e[1].best_speedup, e[1].best_confirmed),
-    ),
+    Column("best", float, OF_EITHER, lambda e: e[1].best_speedup, text=lambda e: _best(e[1])),
     data("best_confirmed", bool, "that was confirmed by finals", lambda e: e[1].best_confirmed),
 ]
 """How often a value of a parameter was judged."""
+
+
+def _best(found: Covered) -> str:
+    return "" if found.best_speedup is None else quoted(found.best_speedup, found.best_confirmed)
 
 
 def baselines_table(found: Sequence[BaselineAt]) -> Table:
@@ -130,27 +119,16 @@ def baselines_table(found: Sequence[BaselineAt]) -> Table:
     return Table.of(BASELINES, found)
 
 
+baseline = Fields(BaselineAt)
 BASELINES: list[Column[BaselineAt]] = [
-    Column("run", int, "number of the run that timed it", lambda e: e.session),
-    Column("at", datetime, head="when", reads=moment),
-    Column("host", str),
-    Column("problem", str, of=lambda e: str(e.problem)),
-    Column("baseline", str),
-    Column("us", float, "of one forward, at calibration", lambda e: e.median_us, reads=micros),
-    Column(
-        "beside_us",
-        float,
-        "the mean beside its variants, where the study has one problem",
-        head="us beside variants",
-        reads=micros,
-    ),
-    Column(
-        "pinned",
-        bool,
-        "it was the fastest, and variants were raced against it",
-        head="",
-        text=lambda e: "raced against" if e.pinned else "",
-    ),
+    baseline("run", "session"),
+    baseline("at", head="when", reads=moment),
+    baseline("host"),
+    baseline("problem", of=lambda e: str(e.problem), type=str),
+    baseline("baseline"),
+    baseline("us", "median_us", reads=micros),
+    baseline("beside_us", head="us beside variants", reads=micros),
+    baseline("pinned", head="", text=lambda e: "raced against" if e.pinned else ""),
 ]
 """What a baseline took at a start of a driver."""
 
@@ -167,26 +145,18 @@ def comparison_table(
     return Table.of(COMPARISON, [found], notes, title=lambda _: f"{names[1]}, the second, over {names[0]}, the first")
 
 
+def _gain(found: Speedup) -> str:
+    return f"{quoted(found.mid, False)} [{found.low:.3f}, {found.high:.3f}]"
+
+
+compared = Fields(StudyComparison)
 COMPARISON: list[Column[StudyComparison]] = [
-    Column("shared", int, "variants with a latency in both", head="right in both"),
-    Column("faster", int, "of them those with a larger speedup in the second", head="faster in the second"),
-    Column(
-        "speedup",
-        Speedup,
-        "geometric mean of speedup in the second over speedup in the first; null where they share none",
-        head="speedup, by the searches",
-        reads=lambda found: f"{quoted(found.mid, False)} [{found.low:.3f}, {found.high:.3f}]",
-        none="no variant is right in both",
-    ),
-    Column(
-        "variant_ratio",
-        float,
-        "geometric mean of microseconds in the second over the first",
-        head="microseconds",
-        reads=lambda found: f"{found:.3f} times those in the first",
-    ),
-    Column("only_right_in_first", int, "rejected in the second"),
-    Column("only_right_in_second", int, "rejected in the first"),
+    compared("shared", head="right in both"),
+    compared("faster", head="faster in the second"),
+    compared("speedup", head="speedup, by the searches", reads=_gain, none="no variant is right in both"),
+    compared("variant_ratio", head="microseconds", reads=lambda found: f"{found:.3f} times those in the first"),
+    compared("only_right_in_first"),
+    compared("only_right_in_second"),
 ]
 """What two studies say of the variants of both."""
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotuner.ops import op_of
-from autotuner.values.ratio import BIASED, UNCONFIRMED, Speedup
-from autotuner.views.table import Column, Table, Where, data, points_column, trial_column
+from autotuner.tuning.finals.standings import Entry
+from autotuner.values.ratio import BIASED, UNCONFIRMED
+from autotuner.views.table import Column, Fields, Table, Where, points_column, trial_column
 from autotuner.views.words import (
     ESTIMATE,
     LATER,
@@ -24,7 +25,6 @@ from autotuner.views.words import (
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
     from autotuner.store import StudyRecord
-    from autotuner.tuning.finals.standings import Entry
     from autotuner.views.drawings.links import Links
 
 SIGNS = {
@@ -51,6 +51,9 @@ def leaderboard(entries: Sequence[Entry], of: StudyRecord, links: Links | None =
     return Table.of(columns, entries, notes, sign_of)
 
 
+field = Fields(Entry)
+
+
 def leaderboard_columns(
     has_finals: bool = False, baseline: str = "baseline", study: str = "", links: Links | None = None
 ) -> list[Column[Entry]]:
@@ -59,62 +62,18 @@ def leaderboard_columns(
     after: Where = "always" if has_finals else "data"
     wide: Where = "wide" if has_finals else "always"
     return [
-        Column("rank", int, "those that tie for the lead share it", text=lambda e: f"{e.rank}{place_sign(e)}"),
-        trial_column(lambda e: e.number, study, links),
-        Column(
-            "confirmed",
-            float,
-            "t_baseline / t_variant in the finals; null for what was not in them",
-            lambda e: e.confirmed and e.confirmed.mid,
-            reads=ratio,
-            none="-",
-            where=after,
-        ),
-        Column(
-            "confirmed_interval",
-            Speedup,
-            "the same with its ends",
-            lambda e: e.confirmed,
-            "95 % interval",
-            ends,
-            "not in finals",
-            where=after,
-        ),
-        Column(
-            "search",
-            float,
-            "t_baseline / t_variant by the search: the best of many look better than they are",
-            lambda e: e.speedup.mid,
-            UNCONFIRMED,
-            text=lambda e: searched(e.speedup.mid, e.censored),
-        ),
-        Column(
-            "search_interval",
-            Speedup,
-            "the same with its ends",
-            lambda e: e.speedup,
-            "95 % interval",
-            lambda found: ends(found, "blocks"),
-            where=before,
-        ),
-        Column(
-            "off_by",
-            float,
-            "the search's estimate over what was confirmed, less 1",
-            lambda e: e.difference,
-            reads=lambda share: f"{share:+z.1%}",
-            where="wide" if has_finals else "data",
-        ),
-        Column("variant_us", float, "of one forward", lambda e: e.median_us, "us", micros, where=wide),
-        Column(
-            "baseline_us", float, "of the baseline in the same blocks", None, f"{baseline} us", micros, where="wide"
-        ),
-        data("verdict", str, of=lambda e: e.verdict.value),
-        data("censored", bool, "its race was stopped early: an estimate from few blocks"),
-        data("tied", bool, "ties for the lead with others of the finals"),
-        data("beaten", bool, "would tie, but a race of the search has shown one that ties to be faster"),
-        data("crowned", bool, "faster than the others of the finals and the baseline, by more than a tie"),
-        points_column(lambda e: e.variant.point),
+        field("rank", text=lambda e: f"{e.rank}{place_sign(e)}"),
+        trial_column(study, links),
+        field("confirmed", "confirmed.mid", reads=ratio, none="-", where=after),
+        field("confirmed_interval", "confirmed", head="95 % interval", reads=ends, none="not in finals", where=after),
+        field("search", "speedup.mid", head=UNCONFIRMED, text=lambda e: searched(e.speedup.mid, e.censored)),
+        field("search_interval", "speedup", head="95 % interval", reads=lambda e: ends(e, "blocks"), where=before),
+        field("off_by", "difference", reads=lambda e: f"{e:+z.1%}", where="wide" if has_finals else "data"),
+        field("variant_us", "median_us", head="us", reads=micros, where=wide),
+        field("baseline_us", head=f"{baseline} us", reads=micros, where="wide"),
+        field("verdict", type=str, where="data"),
+        *field.data("censored", "tied", "beaten", "crowned"),
+        points_column("variant.point"),
     ]
 
 

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from autotuner.ops import op_of
-from autotuner.values.problem import Problem
-from autotuner.values.ratio import Speedup, quoted
-from autotuner.views.table import Column, Table, data, model_of, row_of
+from autotuner.tuning.finals.standings import FinalsSummary, Spread, StudySummary
+from autotuner.values.ratio import quoted
+from autotuner.values.verdict import Verdict
+from autotuner.views.table import Column, Fields, Table, model_of
 from autotuner.views.words import LATER, counts_words, ends, moment, numbers_words
 
-if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
-    from autotuner.tuning.finals.standings import FinalsSummary, StudySummary
+if TYPE_CHECKING:
     from autotuner.views.drawings.links import Links
 
-FINALS: list[Column[FinalsSummary]] = [
-    data("finished_at", datetime),
-    data("host", str),
-    data("processes", int),
-    data("blocks", int, "of one process"),
-    data("tie", float, "relative: ratios within it are ties"),
-    data("resolution", float, "the smallest difference that could be shown, relative"),
-    data("leader", int, "number of the fastest trial in them; null when none is left"),
-    data("speedup", Speedup, "the leader's"),
-    data("tied", tuple[int, ...], "trials that tie for the lead, the leader among them"),
-    data("crowned", bool, "the leader is faster than all others and the baseline, by more than a tie"),
-    data("judged_since", int, "trials judged after these finals began"),
-]
+field = Fields(StudySummary)
+FINALS = Fields(FinalsSummary).data(
+    *("finished_at", "host", "processes", "blocks", "tie", "resolution", "leader", "speedup", "tied", "crowned"),
+    "judged_since",
+)
 Finals = model_of("Finals", "What the last finals of a study came to, as it is now.", FINALS)
-
-SPREAD: list[Column[Any]] = [
-    data("measured", int),
-    data("best_us", float),
-    data("median_us", float),
-    data("worst_us", float),
-]
+SPREAD = Fields(Spread).data("measured", "best_us", "median_us", "worst_us")
 LatencySpread = model_of("LatencySpread", "Latencies of the right variants of a study.", SPREAD)
 
 
@@ -54,70 +39,40 @@ def list_table(found: Sequence[StudySummary]) -> Table:
 def study_columns(links: Links | None = None) -> list[Column[StudySummary]]:
     """A study at a glance; `links`: of the pages, where the table is on one."""
     return [
-        Column("name", str, head="study", where="table", href=None if links is None else lambda e: links.study(e.name)),
-        data("space", str),
+        field("name", head="study", where="table", href=None if links is None else lambda e: links.study(e.name)),
+        *field.data("space"),
         Column("state", str, "running or idle", _state, where="table", look=lambda e: LOOKS.get(_state(e), "")),
-        data("running", bool, "a driver is at work on it now"),
-        Column("device", str),
-        Column("problems", tuple[Problem, ...], head="problem", reads=lambda found: "; ".join(map(str, found))),
-        data("cache", str, "cold or warm: the device's cache before each forward"),
-        data("sampler", str),
-        Column("judged", int, "variants judged"),
+        *field.data("running"),
+        field("device"),
+        field("problems", head="problem", reads=lambda found: "; ".join(map(str, found))),
+        *field.data("cache", "sampler"),
+        field("judged"),
         Column("rejected", int, "of them", where="table"),
-        Column(
-            "by_verdict",
-            dict[str, int],
-            "recorded trials, revoked ones left out",
-            head="outcomes",
-            reads=lambda found: counts_words({verdict.words: count for verdict, count in found.items()}),
-            where="full",
-        ),
-        Column(
-            "by_fault",
-            dict[str, int],
-            "rejected trials by the code of the first failure",
-            head="rejected for",
-            reads=counts_words,
-            where="full",
-        ),
-        Column("revoked", int, reads=lambda count: f"{count:,}" if count else "", where="full"),
-        Column(
-            "disturbed",
-            tuple[int, ...],
-            "trials that were measured on a disturbed machine alone",
-            reads=lambda found: f"{len(found)}: trial {numbers_words(found)}; {LATER}" if found else "",
-            where="full",
-        ),
-        data("best_trial", int, "number of the trial to use", lambda e: e.best_number),
-        Column(
-            "best_speedup",
-            float,
-            "its t_baseline / t_variant",
-            head="speedup",
-            text=lambda e: "-" if e.best_speedup is None else quoted(e.best_speedup, e.best_confirmed),
-            where="table",
-        ),
-        data("best_confirmed", bool, "that was confirmed by finals; else it is the estimate of the search"),
-        Column("best_us", float, "microseconds of one forward of it", head="best", text=_best, where="full"),
-        Column(
-            "finals",
-            Finals,
-            "the last that came to an end",
-            lambda e: e.finals and row_of(FINALS, e.finals),
-            text=_finals,
-            where="full",
-        ),
-        Column(
-            "spread",
-            LatencySpread,
-            "of the right variants",
-            lambda e: e.spread and row_of(SPREAD, e.spread),
-            text=_spread,
-            where="full",
-        ),
-        data("started_at", datetime),
-        Column("last_activity", datetime, reads=moment),
+        field("by_verdict", type=dict[str, int], head="outcomes", reads=_verdicts, where="full"),
+        field("by_fault", head="rejected for", reads=counts_words, where="full"),
+        field("revoked", reads=lambda count: f"{count:,}" if count else "", where="full"),
+        field("disturbed", reads=_disturbed, where="full"),
+        *field.data(best_trial="best_number"),
+        field("best_speedup", head="speedup", text=_speedup, where="table"),
+        *field.data("best_confirmed"),
+        field("best_us", head="best", text=_best, where="full"),
+        field("finals", type=Finals, inner=FINALS, text=_finals, where="full"),
+        field("spread", type=LatencySpread, inner=SPREAD, text=_spread, where="full"),
+        *field.data("started_at"),
+        field("last_activity", reads=moment),
     ]
+
+
+def _verdicts(found: Mapping[Verdict, int]) -> str:
+    return counts_words({verdict.words: count for verdict, count in found.items()})
+
+
+def _disturbed(found: Sequence[int]) -> str:
+    return f"{len(found)}: trial {numbers_words(found)}; {LATER}" if found else ""
+
+
+def _speedup(summary: StudySummary) -> str:
+    return "-" if summary.best_speedup is None else quoted(summary.best_speedup, summary.best_confirmed)
 
 
 LOOKS = {"running": "busy", "confirmed": "good"}

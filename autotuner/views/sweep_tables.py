@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
@@ -13,125 +12,91 @@ from autotuner.jobs.queue import TOP
 from autotuner.store.sweep_records import DeviceRecord, EventRecord, Holder
 from autotuner.values.ratio import quoted
 from autotuner.values.sweep import State
-from autotuner.views.table import Column, Table, data, model_of, row_of
+from autotuner.views.table import Column, Fields, Table, model_of
 from autotuner.views.words import about, moment
 
 MOODS = {State.RUNNING: "busy", State.DONE: "good", State.FAILED: "bad", State.PAUSED: "warn"}
 """How the chips of states look."""
 
-PROCESS: list[Column[Holder]] = [
-    data("host", str),
-    data("pid", int),
-    data("since", datetime),
-    data("seen", datetime, "when it last said that it lives"),
-    data("doing", str),
-]
+PROCESS = Fields(Holder).data("host", "pid", "since", "seen", "doing")
 Process = model_of("Process", "A living process that has a sweep or a device.", PROCESS)
+field = Fields(Outlook)
+
+
+STATES = "queued, running, paused, done, cancelled or failed"
+
+
+def state_words(each: Outlook) -> str:
+    """The state, what its worker was asked to do, and whether it has lost its worker."""
+    sweep = each.sweep
+    if sweep.state == State.RUNNING and sweep.holder is None:
+        return "running, lost"
+    return f"{sweep.state}, to {sweep.wish}" if sweep.wish is not None else str(sweep.state)
+
+
+def process_words(holder: Holder | None) -> str:
+    """A process, and the sweep that it works on; "" for none."""
+    if holder is None:
+        return ""
+    return f"process {holder.pid} on {holder.host}" + (f": {holder.doing}" if holder.doing.startswith("sweep") else "")
+
+
+def _name(each: Outlook) -> str:
+    sweep = each.sweep
+    return sweep.name if sweep.group is None else f"{sweep.name}: {sweep.request.problems[0]}"
+
+
+def _budget(each: Outlook) -> str:
+    request = each.sweep.request
+    return f"{request.trials} trials" + ("" if request.minutes is None else f" or {request.minutes:g} minutes")
+
+
+def _best(each: Outlook) -> str:
+    return "" if each.best_speedup is None else quoted(each.best_speedup, each.best_confirmed)
+
+
+def _mood(each: Outlook) -> str:
+    return MOODS.get(each.sweep.state, "")
+
+
+def _worker(each: Outlook) -> str:
+    return process_words(each.sweep.holder)
+
+
+def _server(each: DeviceRecord) -> str:
+    return process_words(each.holder) or "nobody"
+
+
+def _why(each: Outlook) -> str:
+    return each.waits or _worker(each) or each.sweep.detail
+
 
 SWEEPS: list[Column[Outlook]] = [
-    Column(
-        "number",
-        int,
-        of=lambda e: e.sweep.id,
-        head="sweep",
-        reads=str,
-        where="table",
-        href=lambda e: f"/sweeps/{e.sweep.id}",
-    ),
-    data("key", str, "under which it can be asked for again without being made twice", lambda e: e.sweep.key),
-    Column("name", str, of=lambda e: e.sweep.name, text=lambda e: _name(e), where="table"),
-    data("group", int, "the first sweep of the group that it was asked for with; null: none", lambda e: e.sweep.group),
-    data("backend", str, "the kind of device", lambda e: e.sweep.request.backend),
-    Column(
-        "problems",
-        tuple[str, ...],
-        of=lambda e: e.sweep.request.problems,
-        head="problem",
-        reads="; ".join,
-        where="full",
-    ),
-    Column(
-        "state",
-        str,
-        "queued, running, paused, done, cancelled or failed",
-        lambda e: e.sweep.state.value,
-        text=lambda e: state_words(e),
-        where="table",
-        look=lambda e: MOODS.get(e.sweep.state, ""),
-    ),
-    data(
-        "asked_to",
-        str,
-        "pause or cancel: what its worker was asked to do and has not done yet",
-        lambda e: None if e.sweep.wish is None else e.sweep.wish.value,
-    ),
-    Column("study", str, "null: not begun", lambda e: e.sweep.study, where="full"),
-    Column("place", int, "among those that wait for the same workers, 1 the next; null: it waits not", where="table"),
-    Column(
-        "priority",
-        int,
-        "larger goes first",
-        lambda e: e.sweep.priority,
-        "prio",
-        lambda found: "top" if found == TOP else str(found),
-        where="table",
-    ),
-    Column(
-        "trials",
-        int,
-        "judged variants after which it ends",
-        lambda e: e.sweep.request.trials,
-        "budget",
-        text=lambda e: _budget(e),
-        where="full",
-    ),
-    data("minutes", float, "of work after which it ends", lambda e: e.sweep.request.minutes),
-    Column("judged", int, "variants judged in its study", text=lambda e: f"{e.judged:,}/{e.sweep.request.trials:,}"),
-    Column(
-        "best_speedup",
-        float,
-        "t_baseline / t_variant of the trial to use; null: there is none",
-        head="best",
-        text=lambda e: "" if e.best_speedup is None else quoted(e.best_speedup, e.best_confirmed),
-    ),
-    data("best_confirmed", bool, "by finals; else it is the estimate of the search"),
-    Column(
-        "worked_s",
-        float,
-        "seconds of work over all runs",
-        lambda e: e.sweep.spent_s,
-        "worked",
-        lambda e: about(e) if e else "",
-    ),
-    Column(
-        "left_s",
-        float,
-        "seconds of work left, estimated; null where nobody can tell",
-        head="left",
-        reads=lambda seconds: f"about {about(seconds)}",
-    ),
-    Column("waits", str, "why it does not run", where="full"),
-    Column(
-        "detail",
-        str,
-        "why it is in its state",
-        lambda e: e.sweep.detail,
-        "",
-        text=lambda e: e.waits or process_words(e.sweep.holder) or e.sweep.detail,
-        where="table",
-    ),
-    Column(
-        "worker",
-        Process,
-        of=lambda e: e.sweep.holder and row_of(PROCESS, e.sweep.holder),
-        text=lambda e: process_words(e.sweep.holder),
-        where="full",
-    ),
-    data("attempts", int, "runs in a row that ended by a fault of the machinery", lambda e: e.sweep.attempts),
-    Column("submitted_at", datetime, of=lambda e: e.sweep.submitted_at, head="asked for", reads=moment, where="full"),
-    data("started_at", datetime, of=lambda e: e.sweep.started_at),
-    Column("finished_at", datetime, of=lambda e: e.sweep.finished_at, head="ended", reads=moment, where="wide"),
-    data("not_before", datetime, "no worker takes it before", lambda e: e.sweep.not_before),
+    field("number", "sweep.id", head="sweep", reads=str, where="table", href=lambda e: f"/sweeps/{e.sweep.id}"),
+    *field.data(key="sweep.key"),
+    field("name", "sweep.name", text=_name, where="table"),
+    *field.data(group="sweep.group", backend="sweep.request.backend"),
+    field("problems", "sweep.request.problems", head="problem", reads="; ".join, where="full"),
+    field("state", "sweep.state", type=str, says=STATES, text=state_words, where="table", look=_mood),
+    field("asked_to", "sweep.wish", type=str, where="data"),
+    field("study", "sweep.study", where="full"),
+    field("place", where="table"),
+    field("priority", "sweep.priority", head="prio", reads=lambda e: "top" if e == TOP else str(e), where="table"),
+    field("trials", "sweep.request.trials", head="budget", text=_budget, where="full"),
+    *field.data(minutes="sweep.request.minutes"),
+    field("judged", text=lambda e: f"{e.judged:,}/{e.sweep.request.trials:,}"),
+    field("best_speedup", head="best", text=_best),
+    *field.data("best_confirmed"),
+    field("worked_s", "sweep.spent_s", head="worked", reads=lambda e: about(e) if e else ""),
+    field("left_s", head="left", reads=lambda seconds: f"about {about(seconds)}"),
+    field("waits", where="full"),
+    field("detail", "sweep.detail", head="", text=_why, where="table"),
+    field("worker", "sweep.holder", type=Process, inner=PROCESS, text=_worker, where="full"),
+    *field.data(attempts="sweep.attempts"),
+    field("submitted_at", "sweep.submitted_at", head="asked for", reads=moment, where="full"),
+    *field.data(started_at="sweep.started_at"),
+    field("finished_at", "sweep.finished_at", head="ended", reads=moment, where="wide"),
+    *field.data(not_before="sweep.not_before"),
 ]
 """A sweep: what was asked for, where it is, and what it has found."""
 
@@ -155,62 +120,21 @@ def group_line(found: Sequence[Outlook]) -> str:
     return f"group {name}: {state}; {done} of {len(found)} sweeps are done and have a result"
 
 
-def state_words(each: Outlook) -> str:
-    """The state, what its worker was asked to do, and whether it has lost its worker."""
-    sweep = each.sweep
-    if sweep.state == State.RUNNING and sweep.holder is None:
-        return "running, lost"
-    return f"{sweep.state}, to {sweep.wish}" if sweep.wish is not None else str(sweep.state)
-
-
-def _name(each: Outlook) -> str:
-    sweep = each.sweep
-    return sweep.name if sweep.group is None else f"{sweep.name}: {sweep.request.problems[0]}"
-
-
-def _budget(each: Outlook) -> str:
-    request = each.sweep.request
-    return f"{request.trials} trials" + ("" if request.minutes is None else f" or {request.minutes:g} minutes")
-
-
-def process_words(holder: Holder | None) -> str:
-    """A process, and the sweep that it works on; "" for none."""
-    if holder is None:
-        return ""
-    return f"process {holder.pid} on {holder.host}" + (f": {holder.doing}" if holder.doing.startswith("sweep") else "")
-
-
 def devices_table(found: Sequence[DeviceRecord]) -> Table:
     """The devices: who holds each, how it is, and what mends it."""
     return Table.of(DEVICES, found)
 
 
+device = Fields(DeviceRecord)
 DEVICES: list[Column[DeviceRecord]] = [
-    Column("name", str, "host and the device's own name there", head="device"),
-    data("host", str),
-    data("backend", str),
-    Column("model", str),
-    Column("health", str, "healthy or quarantined", look=lambda e: "good" if e.health == "healthy" else "bad"),
-    Column(
-        "worker",
-        Process,
-        of=lambda e: e.holder and row_of(PROCESS, e.holder),
-        head="held by",
-        text=lambda e: process_words(e.holder) or "nobody",
-    ),
-    Column(
-        "seen_at", datetime, of=lambda e: e.seen_at if e.holder is None else e.holder.seen, head="seen", reads=moment
-    ),
-    Column(
-        "reason",
-        str,
-        "why it is in quarantine",
-        head="",
-        text=lambda e: f"{e.reason}; `{e.remedy} {e.name}`" if e.reason else "",
-    ),
-    data("words", tuple[str, ...], "what --devices calls it in its worker"),
-    data("remedy", str, "what ends the quarantine"),
-    data("changed_at", datetime),
+    device("name", head="device"),
+    *device.data("host", "backend"),
+    device("model"),
+    device("health", look=lambda e: "good" if e.health == "healthy" else "bad"),
+    device("worker", "holder", type=Process, inner=PROCESS, head="held by", text=_server),
+    device("seen_at", of=lambda e: e.seen_at if e.holder is None else e.holder.seen, head="seen", reads=moment),
+    device("reason", head="", text=lambda e: f"{e.reason}; `{e.remedy} {e.name}`" if e.reason else ""),
+    *device.data("words", "remedy", "changed_at"),
 ]
 """A device that a worker serves or has served."""
 
@@ -220,14 +144,13 @@ def events_table(found: Sequence[EventRecord]) -> Table:
     return Table.of(EVENTS, found)
 
 
+event = Fields(EventRecord)
 EVENTS: list[Column[EventRecord]] = [
-    data("number", int, of=lambda e: e.id),
-    Column("at", datetime, head="when", reads=moment),
-    Column("sweep", int, where="data"),
-    Column("device", str, where="data"),
-    data("kind", str),
-    Column("text", str, "for people, one line", head="what"),
-    data("data", dict[str, Any], "for programs"),
+    *event.data(number="id"),
+    event("at", head="when", reads=moment),
+    *event.data("sweep", "device", "kind"),
+    event("text", head="what"),
+    *event.data("data"),
 ]
 """Something that happened to a sweep or a device."""
 

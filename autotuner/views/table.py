@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, Field, JsonValue, create_model
 
@@ -33,8 +33,9 @@ class Column(NamedTuple, Generic[T]):
     """What programs read; or null, which any column may hold."""
     says: str = ""
     """What the API's description adds to the name."""
-    of: Callable[[T], Raw] | None = None
-    """What it holds of a line; None: its attribute of that name."""
+    of: Callable[[T], Raw] | str | None = None
+    """What it holds of a line, or the path of attributes there, such as `sweep.name`; None: its attribute of that
+    name."""
     head: str | None = None
     """What stands above it; None: its name for programs."""
     reads: Callable[[Any], str] = words.plain
@@ -50,6 +51,8 @@ class Column(NamedTuple, Generic[T]):
     """The page that a cell leads to."""
     look: Callable[[T], str] | None = None
     """On a page the value is a chip: its colour."""
+    inner: Iterable[Column[Any]] = ()
+    """Columns of what it holds, which programs read as an object."""
 
     @property
     def title(self) -> str:
@@ -63,7 +66,9 @@ class Column(NamedTuple, Generic[T]):
 
     def cell(self, line: T) -> Cell:
         """What stands in the row of a line."""
-        value = getattr(line, self.key) if self.of is None else self.of(line)
+        value = self.of(line) if callable(self.of) else value_at(line, self.of or self.key)
+        if self.inner and value is not None:
+            value = row_of(self.inner, value)
         text = self.text(line) if self.text is not None else self.none if value is None else self.reads(value)
         href, look = (None if made is None else made(line) for made in (self.href, self.look))
         return Cell(value, text, href, look)
@@ -143,6 +148,38 @@ class Table(NamedTuple):
         return [{key: _json(value) for key, value in line.items()} for line in self.lines()]
 
 
+class Fields(Generic[T]):
+    """Makes columns of the lines of one model: its fields say what each column holds, and what the API says of it."""
+
+    def __init__(self, model: type[T]) -> None:
+        self._model = model
+
+    def __call__(
+        self, key: str, path: str | None = None, of: Callable[[T], Raw] | None = None, **more: Any
+    ) -> Column[T]:
+        """A column; `path`: of its field, where that is not its name; `of`: what it holds instead; `more` as of
+        `Column`."""
+        kind: Any = self._model
+        says = ""
+        for name in (path or key).split("."):
+            field = kind.model_fields[name]
+            others = [each for each in get_args(field.annotation) if each is not type(None)]
+            is_optional = type(None) in get_args(field.annotation) and len(others) == 1
+            kind, says = others[0] if is_optional else field.annotation, field.description or says
+        return Column(key, **{"type": kind, "says": says, "of": of or path, **more})
+
+    def data(self, *keys: str, **of: str) -> list[Column[T]]:
+        """Columns for programs alone: fields by their names, and others by their paths."""
+        return [self(key, path, where="data") for key, path in [*((key, None) for key in keys), *of.items()]]
+
+
+def value_at(line: Any, path: str) -> Any:
+    """What stands there; None where something on the way is missing."""
+    for name in path.split("."):
+        line = None if line is None else getattr(line, name)
+    return line
+
+
 def row_of(columns: Iterable[Column[T]], line: T) -> dict[str, JsonValue]:
     """A line for programs."""
     return {each.key: _json(each.cell(line).value) for each in columns}
@@ -173,18 +210,18 @@ def _read(value: str | datetime | Cell) -> Cell:
     return Cell(value, words.moment(value) if isinstance(value, datetime) else value)
 
 
-def trial_column(number: Callable[[T], int], study: str, links: Links | None) -> Column[T]:
+def trial_column(study: str, links: Links | None) -> Column[Any]:
     """The number of a trial, which leads to its page where there are pages."""
-    href = None if links is None else lambda line: links.trial(study, number(line))
-    return Column("trial", int, "its number", number, reads=str, href=href)
+    href = None if links is None else lambda line: links.trial(study, line.number)
+    return Column("trial", int, "its number", "number", reads=str, href=href)
 
 
-def points_column(point: Callable[[T], Mapping[str, Value] | None]) -> Column[T]:
-    """The parameters: IMPL first, then by name. A terminal shows of each what tells it from the first."""
+def points_column(point: str) -> Column[Any]:
+    """The parameters, at that path: IMPL first, then by name. A terminal shows of each what tells it from the first."""
     return Column(words.POINTS, dict[str, Value], "IMPL first, then by name", point, reads=words.point)
 
 
-def data(key: str, type: Any, says: str = "", of: Callable[[Any], Raw] | None = None) -> Column[Any]:
+def data(key: str, type: Any, says: str = "", of: Callable[[Any], Raw] | str | None = None) -> Column[Any]:
     """A column for programs alone."""
     return Column(key, type, says, of, where="data")
 

@@ -4,8 +4,7 @@ JSON, Parquet and data frames."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from autotuner.values.model import json_of
 from autotuner.values.outcome import Timing
 from autotuner.values.ratio import UNCONFIRMED, Speedup
 from autotuner.values.verdict import Verdict
-from autotuner.views.table import Column, Table, data, points_column
+from autotuner.views.table import Column, Fields, Table, data, points_column
 from autotuner.views.trial_words import report_of
 from autotuner.views.words import ESTIMATE, OURS, REJECT, micros, over_words, ratio, searched
 
@@ -50,70 +49,40 @@ def trials_table(found: list[ListedTrial], confirmed: Mapping[int, Speedup], of:
     return Table.of(columns, found, [line] if line else [], sign_of)
 
 
+field = Fields(ListedTrial)
+
+
 def trial_columns(
     confirmed: Mapping[int, Speedup] | None = None, baseline: str = "baseline"
 ) -> list[Column[ListedTrial]]:
     """A trial in a list; `confirmed` in the last finals, by number."""
 
-    def in_finals(each: ListedTrial) -> Speedup | None:
-        return None if confirmed is None else confirmed.get(each.number)
+    def in_finals(part: Callable[[Speedup], float | None]) -> Callable[[ListedTrial], float | None]:
+        known = confirmed or {}
+        return lambda each: part(known[each.number]) if each.number in known else None
 
     return [
-        Column("number", int, "Optuna's trial number", head="trial", reads=str),
-        Column("verdict", str, of=lambda e: e.verdict.value, head="came to", text=_came_to),
-        data("fault", str, "code of the check or the step that turned it down"),
-        data("case", str, "in which case of the gate"),
-        data("detail", str, "what was found there"),
-        Column(
-            "speedup",
-            float,
-            "t_baseline / t_variant, an estimate of the search",
-            lambda e: e.speedup and e.speedup.mid,
-            UNCONFIRMED,
-            text=lambda e: "" if e.speedup is None else searched(e.speedup.mid, e.censored),
-        ),
-        data("speedup_low", float, "lower end of its 95 % interval", lambda e: _low(e.speedup)),
-        data("speedup_high", float, of=lambda e: _high(e.speedup)),
-        data(
-            "censored",
-            bool,
-            "the race was stopped early: the estimate is from few blocks",
-            lambda e: e.censored and e.objective is not None,
-        ),
-        Column(
-            "confirmed",
-            float,
-            "speedup in the last finals",
-            lambda e: (found := in_finals(e)) and found.mid,
-            reads=ratio,
-            where="wide",
-        ),
-        data("confirmed_low", float, of=lambda e: _low(in_finals(e))),
-        data("confirmed_high", float, of=lambda e: _high(in_finals(e))),
-        Column(
-            "variant_us",
-            float,
-            "microseconds of one forward",
-            lambda e: e.median_us if e.objective is not None else None,
-            "us",
-            _micros,
-        ),
-        Column(
-            "baseline_us",
-            float,
-            "of the baseline in the same blocks",
-            lambda e: e.baseline_us if e.objective is not None else None,
-            f"{baseline} us",
-            _micros,
-            where="wide",
-        ),
-        data("original", str, "a duplicate's: digest of the artifact that was measured in its place"),
-        Column("seconds", float, "that building and judging took", reads=lambda found: f"{found:.1f}", where="wide"),
-        data("session", int, "number of the run that judged it"),
-        data("recorded_at", datetime, "UTC"),
-        data("revoked", str, "why its latency was taken back", lambda e: e.revoked_reason),
-        points_column(lambda e: e.parameters),
+        field("number", head="trial", reads=str),
+        field("verdict", type=str, head="came to", text=_came_to),
+        *field.data("fault", "case", "detail"),
+        Column("speedup", float, "t_baseline / t_variant, of the search", "speedup.mid", UNCONFIRMED, text=_searched),
+        data("speedup_low", float, "lower end of its 95 % interval", lambda e: e.speedup and _low(e.speedup)),
+        data("speedup_high", float, of=lambda e: e.speedup and _high(e.speedup)),
+        *field.data("censored"),
+        Column("confirmed", float, "in the last finals", in_finals(lambda e: e.mid), reads=ratio, where="wide"),
+        data("confirmed_low", float, of=in_finals(_low)),
+        data("confirmed_high", float, of=in_finals(_high)),
+        field("variant_us", "median_us", head="us", reads=_micros),
+        field("baseline_us", head=f"{baseline} us", reads=_micros, where="wide"),
+        *field.data("original"),
+        field("seconds", reads=lambda found: f"{found:.1f}", where="wide"),
+        *field.data("session", "recorded_at", revoked="revoked_reason"),
+        points_column("parameters"),
     ]
+
+
+def _searched(trial: ListedTrial) -> str:
+    return "" if trial.speedup is None else searched(trial.speedup.mid, trial.censored)
 
 
 def sign_of(trial: ListedTrial) -> str:
@@ -136,14 +105,14 @@ def _came_to(trial: ListedTrial) -> str:
     return f"{mark}{trial.fault if is_fault else trial.verdict.words}"
 
 
-def _low(found: Speedup | None) -> float | None:
+def _low(found: Speedup) -> float | None:
     """The lower end; None where nothing bounds it."""
-    return None if found is None or found.low == 0 else found.low
+    return None if found.low == 0 else found.low
 
 
-def _high(found: Speedup | None) -> float | None:
+def _high(found: Speedup) -> float | None:
     """The upper end; None where nothing bounds it."""
-    return None if found is None or found.high == math.inf else found.high
+    return None if found.high == math.inf else found.high
 
 
 def _micros(us: float) -> str:

@@ -48,11 +48,11 @@ class FinalsSummary(Model):
     host: str
     processes: int
     blocks: int = Field(description="of one process")
-    tie: float
+    tie: float = Field(description="relative: ratios within it are ties")
     resolution: float | None = Field(
         default=None, description="the smallest difference that these finals could show, relative"
     )
-    leader: int | None = Field(description="number of the fastest finalist; None when none is left")
+    leader: int | None = Field(description="number of the fastest finalist; null when none is left")
     speedup: Speedup | None = Field(description="the leader's t_baseline / t_variant")
     tied: tuple[int, ...] = Field(description="numbers of the finalists that tie for the lead, the leader among them")
     alike: tuple[int, ...] = Field(
@@ -80,7 +80,7 @@ class Entry(Model):
     speedup: Speedup = Field(description="the search estimate of t_baseline / t_variant; `mid` is of the objective")
     censored: bool = Field(description="stopped early because it was clearly slower: an estimate")
     confirmed: Speedup | None = Field(
-        default=None, description="t_baseline / t_variant in the finals; None for what was not in them"
+        default=None, description="t_baseline / t_variant in the finals; null for what was not in them"
     )
     difference: float | None = Field(
         default=None, description="the search estimate over the confirmed speedup, less 1: how much too good it was"
@@ -151,7 +151,7 @@ class StudySummary(StudyProgress):
     """A study at a glance."""
 
     spread: Spread | None
-    best_number: int | None = Field(description="trial number of the best; None when nothing is fully measured")
+    best_number: int | None = Field(description="trial number of the best; null when nothing is fully measured")
     best_speedup: float | None = Field(description="confirmed by the finals, where it is; else the search estimate")
     best_confirmed: bool = Field(default=False, description="whether `best_speedup` is confirmed")
     best_us: float | None = Field(description="its median in the search, microseconds")

@@ -147,11 +147,11 @@ def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
             plot.svg.add("circle", cx=at[0], cy=at[1], r=2.6, class_=f"dot {look}")
     fastest = sorted((each for each in shown if each.objective is not None), key=lambda each: each.objective or 0.0)
     columns: list[Column[ListedTrial]] = [
-        trial_column(lambda e: e.number, snapshot.name, links),
-        Column("verdict", str, of=lambda e: e.verdict.value, text=lambda e: e.verdict.words),
-        Column("search", float, "", lambda e: speedup_of(e.objective or 0.0), f"speedup, {UNCONFIRMED}", ratio),
-        Column("variant_us", float, of=lambda e: e.median_us, head="us", reads=micros),
-        Column("parameters", dict[str, Value], of=lambda e: e.parameters, head="variant", reads=point),
+        trial_column(snapshot.name, links),
+        Column("verdict", str, of="verdict.value", text=lambda e: e.verdict.words),
+        Column("search", float, of="speedup.mid", head=f"speedup, {UNCONFIRMED}", reads=ratio),
+        Column("variant_us", float, of="median_us", head="us", reads=micros),
+        Column("parameters", dict[str, Value], head="variant", reads=point),
     ]
     table = Table.of(columns, fastest[:TABLE])
     note = (
