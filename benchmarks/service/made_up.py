@@ -70,7 +70,7 @@ class MadeUp:
 
     def __init__(self, seed: int = 0, name: str = "NVIDIA H100 (made up)", problems: Sequence[str] = PROBLEMS) -> None:
         self.random = random.Random(seed)
-        facts = {**architecture("sm_90").facts(), "CUBLAS": False}
+        facts = {**architecture("sm_90").facts(), "CUBLAS": False, "TRITON": False}
         self.space = Space.enumerate(load_space(SPACE, problems=problems), facts)
         self.problems = self.space.file.problems
         self.device = Device(backend="cuda", name=name, facts=facts, environment={"torch": "2.13.0"})

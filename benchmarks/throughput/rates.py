@@ -218,7 +218,7 @@ def truth(variant: Variant) -> Truth:
 
 def store(options: argparse.Namespace) -> Document:
     """Trials on a backend that answers at once, on the points of the mma part for sm_90."""
-    facts = {**architecture("sm_90").facts(), "CUBLAS": True}
+    facts = {**architecture("sm_90").facts(), "CUBLAS": True, "TRITON": False}
     space = of_impl(Space.enumerate(load_space("sdpa_cuda"), facts), "mma")
     environment = {"optuna": version_of("optuna"), "python": sys.version.split()[0]}
     device = Device(backend="cuda", name="made up", facts=facts, environment=environment)

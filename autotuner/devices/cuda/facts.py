@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from autotuner.devices.cuda import triton
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.probe import CudaFacts, probe, probe_all
 from autotuner.devices.cuda.toolchain import has_cublas
@@ -86,10 +87,15 @@ def cuda_device(target: str | None = None, found: CudaFacts | None = None) -> De
     Raises InputError when there is no device, or one of an architecture that is not known.
     """
     if target is not None:
-        facts = {**architecture(target).facts(), "CUBLAS": has_cublas()}
+        facts = {**architecture(target).facts(), "CUBLAS": has_cublas(), "TRITON": triton.is_usable()}
         return Device(backend="cuda", name=target, facts=facts, environment=environment())
     found = found or chosen_devices(None)[0]
-    facts = {**architecture(f"sm_{found.sm}").facts(), "MULTIPROCESSORS": found.multiprocessors, "CUBLAS": has_cublas()}
+    facts = {
+        **architecture(f"sm_{found.sm}").facts(),
+        "MULTIPROCESSORS": found.multiprocessors,
+        "CUBLAS": has_cublas(),
+        "TRITON": triton.is_usable(),
+    }
     around = {
         **environment(),
         "driver": found.driver,
