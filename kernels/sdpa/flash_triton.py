@@ -23,15 +23,16 @@ def tiles(
         k_at = K + places[None, :] * k_row + dims[:, None]
         v_at = V + places[:, None] * v_row + dims[None, :]
         k = tl.load(k_at, keys[None, :] < seq_k, 0.0) if MASKED else tl.load(k_at)
-        scores = tl.dot(q, k) * factor
+        scores = tl.dot(q, k)
         if MASKED:
             seen = keys[None, :] < seq_k
             if CAUSAL:
                 seen = seen & (keys[None, :] <= rows[:, None])
             scores = tl.where(seen, scores, float("-inf"))
         higher = tl.maximum(most, tl.max(scores, 1))
-        powers = tl.math.exp2(scores - higher[:, None])
-        shrunk = tl.math.exp2(most - higher)
+        # The difference comes first: the compiler would fuse it with a product before it, which the maximum's is not.
+        powers = tl.math.exp2((scores - higher[:, None]) * factor)
+        shrunk = tl.math.exp2((most - higher) * factor)
         total = total * shrunk + tl.sum(powers, 1)
         sums = sums * shrunk[:, None]
         v = tl.load(v_at, keys[:, None] < seq_k, 0.0) if MASKED else tl.load(v_at)

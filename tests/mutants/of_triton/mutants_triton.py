@@ -19,7 +19,7 @@ def tiles(
         k_at = K + places[None, :] * k_row + dims[:, None]
         v_at = V + places[:, None] * v_row + dims[None, :]
         k = tl.load(k_at, keys[None, :] < seq_k, 0.0) if MASKED else tl.load(k_at)
-        scores = tl.dot(q, k) * factor
+        scores = tl.dot(q, k)
         if MUTANT == "scores_in_16_bits":
             scores = scores.to(q.dtype).to(tl.float32)
         if MASKED and MUTANT != "masks_no_tail":
@@ -33,9 +33,10 @@ def tiles(
         if MUTANT == "no_running_maximum":
             higher = tl.full(most.shape, 0.0, tl.float32)
         if MUTANT == "exponent_clamped":
-            scores = tl.maximum(scores, higher[:, None] - 8)
-        powers = tl.math.exp2(scores - higher[:, None])
-        shrunk = tl.math.exp2(most - higher)
+            scores = tl.maximum(scores, higher[:, None] - 8 / factor)
+        # The difference comes first: the compiler would fuse it with a product before it, which the maximum's is not.
+        powers = tl.math.exp2((scores - higher[:, None]) * factor)
+        shrunk = tl.math.exp2((most - higher) * factor)
         if MUTANT == "total_not_shrunk":
             total += tl.sum(powers, 1)
         elif MUTANT == "total_of_16_bits":
