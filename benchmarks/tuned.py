@@ -3,12 +3,13 @@
     python -m benchmarks.tuned SET [--problems TEXT] [--trials N] [--finals-minutes M] [--minutes M] [--seed N]
         [--json FILE] [--missing] [--warm]
 
-SET is a name of SETS. Each of its problems (with --problems, those that contain the text) is swept and goes through the
-finals. A row has the confirmed ratio with its interval, the search's own estimate, microseconds of both sides, the
-share of the device's ceilings, and how far apart the slowest and the fastest right variant are. Rows that the file
-holds of other problems, devices and seeds stay; with --missing a problem that has a row of this device is left out.
-Without --warm no study knows of another one. With --minutes the whole command has so long, and one store and one cache
-of builds are new for each problem. Needs a device that nothing else uses.
+SET is a name of SETS, or `drawn` and a seed, such as drawn7: DRAWN problems of attention that nobody tuned for. Each
+of its problems (with --problems, those that contain the text) is swept and goes through the finals. A row has the
+confirmed ratio with its interval, the search's own estimate, microseconds of both sides, the share of the device's
+ceilings, and how far apart the slowest and the fastest right variant are. Rows that the file holds of other problems,
+devices and seeds stay; with --missing a problem that has a row of this device is left out. Without --warm no study
+knows of another one. With --minutes the whole command has so long, and one store and one cache of builds are new for
+each problem. Needs a device that nothing else uses.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -108,6 +110,33 @@ SETS = {
         ),
     ),
 }
+
+DRAWN = 12
+MOST_FLOPS = 2e12
+"""Of a problem that is drawn; its reference in float64 must come to an end."""
+
+
+def drawn(seed: int) -> Set:
+    """Problems of all lengths, head dimensions, masks, groups and 16-bit types."""
+    draw, problems = random.Random(seed), list[str]()
+    while len(problems) < DRAWN:
+        length, heads, batch = (round(2 ** draw.uniform(low, high)) for low, high in ((6, 12), (0, 6), (0, 5)))
+        group = draw.choice([each for each in (1, 1, 2, 4, 8) if heads % each == 0])
+        dim = draw.choice((64, 80, 96, 128, 192, 256))
+        mask, dtype = draw.choice(("full", "causal")), draw.choice(("float16", "bfloat16"))
+        if 4 * batch * heads * length**2 * dim <= MOST_FLOPS:
+            of_keys = f":{heads // group}" if group > 1 else ""
+            problems.append(f"({batch},{heads}{of_keys},{length},{dim}) {dtype} {mask}")
+    return Set("sdpa", "", tuple(problems))
+
+
+def problem_set(name: str) -> Set:
+    """The set of that name. Raises ValueError where there is none."""
+    if name.startswith("drawn"):
+        return drawn(int(name.removeprefix("drawn")))
+    if name not in SETS:
+        raise ValueError(name)
+    return SETS[name]
 
 
 def tuned(wanted: Set, text: str, store: Path, options: argparse.Namespace) -> Row:
@@ -214,7 +243,7 @@ def told(row: Row) -> str:
 def main() -> int:
     """0 when every sweep came to its end."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tuned", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("set", choices=SETS)
+    parser.add_argument("set", type=problem_set, metavar="SET", help=f"{', '.join(SETS)}, or drawn and a seed")
     parser.add_argument("--problems", default="", metavar="TEXT")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--finals-minutes", type=float, default=2)
@@ -224,7 +253,7 @@ def main() -> int:
     parser.add_argument("--warm", action="store_true", help="later studies know what earlier ones found")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    wanted, rows = SETS[options.set], list[Row]()
+    wanted, rows = options.set, list[Row]()
     there = rows_of(options.json, DEVICES["cuda"].choose(Wishes()).device.name) if options.missing else set()
     with tempfile.TemporaryDirectory() as folder:
         for number, problem in enumerate(wanted.problems):
