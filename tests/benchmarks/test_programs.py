@@ -1,10 +1,21 @@
-"""The programs of benchmarks/ start: each that has options says what they are."""
+"""The programs of benchmarks/: they start, their exit codes mean something, and what they keep is whole."""
 
 import runpy
 import sys
+from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from autotuner.spaces.space import Space
+from autotuner.tuning.workbench import load_space
+from benchmarks import holds
+from benchmarks.attacks import judged
+from benchmarks.attacks.catalogue import groups
+from benchmarks.search import landscapes
+from benchmarks.search.replay_spaces import Landscape
+from tests.emulator.emulator import cuda_include
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAMS = sorted(
@@ -12,9 +23,9 @@ PROGRAMS = sorted(
     for path in (ROOT / "benchmarks").rglob("*.py")
     if "ArgumentParser(" in (text := path.read_text()) and "\nif __name__ == " in text
 )
-pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
 
 
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_says_how_it_is_called(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -24,3 +35,88 @@ def test_a_program_says_how_it_is_called(
         runpy.run_module(name, run_name="__main__", alter_sys=True)
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("usage: ")
+
+
+# Programs whose exit code says that something holds -------------------------------------------------------------------
+
+
+def test_nothing_and_less_than_was_asked_for_do_not_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    holds.measured(["a", "b"], "mutant", ["b"])
+    for found, asked, told in (([], [], "no mutant was measured"), (["a"], ["a", "c"], "mutant c: there is none")):
+        with pytest.raises(SystemExit):
+            holds.measured(found, "mutant", asked)
+        assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("gate.view_mutants", ["no_such_view", "--json", "OUT"]),
+        ("gate.op_mutants", ["OUT", "--op", "rmsnorm", "--name", "no_such_mutant"]),
+        ("gate.mutants", ["OUT", "--only", "right", "--dtype", "nonsense", "--hold"]),
+        ("timing.aa_sweeps", ["cpu", "--sweeps", "0", "--json", "OUT"]),
+        ("timing.simulated_truth", ["--sweeps", "0", "--json", "OUT"]),
+        pytest.param(
+            "gate.emulated",
+            ["--name", "no_such_mutant", "--json", "OUT"],
+            marks=pytest.mark.skipif(cuda_include() is None, reason="needs the headers of CUDA"),
+        ),
+    ],
+    ids=["views", "ops", "mutants", "nobody", "truth", "emulated"],
+)
+def test_a_program_that_has_nothing_to_measure_fails_and_writes_over_nothing(
+    program: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text('{"cpu": {"right": 1}}')
+    monkeypatch.setattr(sys, "argv", ["program", *(str(kept) if word == "OUT" else word for word in words)])
+    with pytest.raises(SystemExit) as ended:
+        import_module(f"benchmarks.{program}").main()
+    assert ended.value.code == 1
+    assert kept.read_text() == '{"cpu": {"right": 1}}'
+
+
+# What there is to judge -----------------------------------------------------------------------------------------------
+
+
+def test_there_are_attacks_enough_and_no_name_is_there_twice() -> None:
+    for found, least in ((groups("cpu"), judged.LEAST), (groups("cuda"), 40)):
+        names = [(group.name, each.name) for group in found for each in group.attacks]
+        assert len(names) == len(set(names)) >= least
+
+
+def test_a_share_has_its_exact_interval() -> None:
+    assert judged.share_interval(0, 60)[1] == pytest.approx(1 - 0.025 ** (1 / 60))
+    assert judged.share_interval(60, 60)[0] == pytest.approx(0.025 ** (1 / 60))
+    assert judged.share_interval(0, 0) == (0.0, 1.0)
+
+
+# Landscapes (benchmarks/search/landscapes.py) -------------------------------------------------------------------------
+
+
+KEPT = sorted(landscapes.LANDSCAPES.glob("*.json.gz"))
+SPACES = sorted((ROOT / "benchmarks" / "search" / "spaces").glob("*.toml"))
+
+
+def test_each_kept_landscape_has_the_space_file_that_is_here() -> None:
+    assert [path.name.removesuffix(".json.gz") for path in KEPT] == [path.stem for path in SPACES]
+    for kept, path in zip(KEPT, SPACES, strict=True):
+        measured = Landscape.read(kept)
+        then, now = (Space.enumerate(file, measured.device.facts) for file in (measured.space, load_space(str(path))))
+        assert then.digest == now.digest
+        for one, other in zip(then.branches, now.branches, strict=True):
+            np.testing.assert_array_equal(one.derived, other.derived)
+            np.testing.assert_array_equal(one.expected, other.expected)
+
+
+@pytest.mark.slow
+def test_evolution_reaches_the_floor_of_a_kept_landscape() -> None:
+    """Of the smallest: `make proof PART=landscapes` holds every one to its floor."""
+    smallest = min(KEPT, key=lambda path: path.stat().st_size)
+    assert landscapes.not_held(landscapes.held(smallest)) == []
+
+
+def test_a_landscape_that_does_not_hold_says_why() -> None:
+    found = {"name": "x", "floor": 0.5, "evolution": 0.4, "random": 0.6, "measured_anew": True}
+    assert len(landscapes.not_held(found)) == 3
+    assert landscapes.not_held({**found, "evolution": 0.5, "random": 0.1, "measured_anew": False}) == []

@@ -17,35 +17,12 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.errors import ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
+from tests.helpers.files import text
 
 FAMILY = Path(__file__).parent.parent / "mutants" / "of_triton"
 PROBLEM = SdpaProblem(batch=2, heads=4, heads_kv=2, seq_q=70, seq_k=90, head_dim=64, dtype="float16", causal=True)
 POINT = {"MUTANT": "none", "BLOCK_M": 64, "BLOCK_N": 64, "NUM_WARPS": 4, "STAGES": 2}
-DRIVER = r"""
-#include <cuda.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-extern "C" {
-CUresult cuLibraryLoadData(CUlibrary *, const void *, CUjit_option *, void **, unsigned, CUlibraryOption *, void **,
-                           unsigned) { return CUDA_SUCCESS; }
-CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary, const char *name) {
-  *kernel = (CUkernel)1;
-  return strcmp(name, "variant_kernel") ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
-}
-CUresult cuKernelSetAttribute(CUfunction_attribute, int, CUkernel, CUdevice) { return CUDA_SUCCESS; }
-CUresult cuCtxGetDevice(CUdevice *device) { return *device = 0, CUDA_SUCCESS; }
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute, CUdevice) { return *value = 0, CUDA_SUCCESS; }
-CUresult cuStreamQuery(CUstream) { return CUDA_SUCCESS; }
-CUresult cuLaunchKernelEx(const CUlaunchConfig *to, CUfunction, void **arguments, void **) {
-  printf("[%u, %u, %u, %u, %u", to->gridDimX, to->gridDimY, to->gridDimZ, to->blockDimX, to->sharedMemBytes);
-  for (int i = 0; i < 16; i++) printf(", %lld", *(long long *)arguments[i]);
-  for (int i = 16; i < 20; i++) printf(", %d", *(int *)arguments[i]);
-  printf(", %.9g, %d]\n", *(float *)arguments[20], !*(void **)arguments[21] && !*(void **)arguments[22]);
-  return CUDA_SUCCESS;
-}
-}
-"""
+DRIVER = text("driver_of_launches.cpp")
 CALL = """
 import sys
 from types import SimpleNamespace

@@ -1,19 +1,24 @@
-"""The cache: what it holds, and what goes first."""
+"""The cache: what it holds, what goes first, and one that several users share."""
 
 import os
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge import cache
-from autotuner.forge.build import build
+from autotuner.forge.build import build, built, private_directory, publish
 from autotuner.forge.family import Family
 from autotuner.values import config
+from autotuner.values.errors import DiskFullError
 from autotuner.values.outcome import Artifact
 from tests.conformance.executors import judge_job
 from tests.helpers.command_line import MUTANTS, autotuner
+from tests.helpers.workshop import set_up
 from tests.mutants.expectations import expectations
 
 DAY = 86400.0
@@ -82,3 +87,58 @@ def test_what_a_sweep_races_against_is_not_pruned(filled: Path) -> None:
     assert not cache.keep(gone)
     cache.prune(most_bytes=0)
     assert [path.name for path in (filled / "builds").glob("*/*")] == ["a4bcd"]
+
+
+# A cache that several users share -------------------------------------------------------------------------------------
+
+
+NOBODY = 65534
+
+
+@contextmanager
+def under(umask: int) -> Iterator[None]:
+    before = os.umask(umask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def another_user() -> Iterator[None]:
+    """For root; anybody else stays who he is."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o755), (0o002, 0o775), (0o077, 0o700)])
+def test_a_build_has_the_mode_that_the_umask_gives(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, umask: int, mode: int
+) -> None:
+    workshop = set_up(tmp_path, kernel_root, monkeypatch)
+    with under(umask):
+        library = Path(workshop.library().path)
+    assert library.parent.stat().st_mode & 0o777 == mode
+    for each in library.parent.iterdir():
+        assert each.stat().st_mode & 0o444 == mode & 0o444
+
+
+def test_a_build_that_another_user_keeps_to_himself_is_told_with_his_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as name, under(0):
+        cache, final = Path(name), Path(name) / "builds" / "ab" / "abc"
+        cache.chmod(0o755)
+        final.mkdir(parents=True)
+        (cache / "building").mkdir()
+        (final / "artifact.json").touch()
+        final.chmod(0)
+        owner = final.owner()
+        monkeypatch.setenv(config.CACHE, name)
+        said = rf"cannot write builds to .*abc belongs to {owner}, .*set AUTOTUNER_CACHE to another folder"
+        with another_user(), pytest.raises(DiskFullError, match=said), private_directory(final) as private:
+            publish(private, final, built)
+        final.chmod(0o700)

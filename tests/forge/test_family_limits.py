@@ -7,47 +7,10 @@ import pytest
 from autotuner.forge.family import Family
 from autotuner.tuning.workbench import load_space
 from autotuner.values.errors import KernelError
+from tests.helpers.files import text
 
-KERNEL = """
-family = "tiles"
-abi = 2
-op = "sdpa"
-
-[cpu.plain]
-source = "plain.cpp"
-parameters = ["BLOCK"]
-dtypes = ["float32"]
-head_dims = [64]
-
-[cpu.wide]
-source = "plain.cpp"
-parameters = ["BLOCK", "WIDTH"]
-dtypes = ["float32"]
-head_dims = [64]
-"""
-LIMITS = """
-[cpu.amounts]
-TWICE = "2 * BLOCK"
-
-[[cpu.constraints]]
-expression = "TWICE <= L2_BYTES"
-reason = "two blocks fit"
-
-[cpu.wide.amounts]
-ROWS = "BLOCK // WIDTH"
-PAIRS = "ROWS // 2"
-
-[[cpu.wide.constraints]]
-expression = "PAIRS >= 1 and HEAD_DIM % WIDTH == 0"
-reason = "two rows at least"
-
-[cpu.wide.derived]
-VECTORS = "ceil_div(SEQ_Q, ROWS)"
-
-[cpu.wide.expected_latency]
-STEP = "VECTORS * 10"
-TIME = "STEP + PAIRS"
-"""
+KERNEL = text("tiles_kernel.toml")
+LIMITS = text("tiles_limits.toml")
 SPACE = """
 title = "x"
 family = "tiles"

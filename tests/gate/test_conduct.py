@@ -1,6 +1,8 @@
 """G0.conduct: what the code of a variant may not do, found before its library is loaded."""
 
 import shutil
+import signal
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -8,7 +10,9 @@ import pytest
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.build import build
-from autotuner.forge.family import Family
+from autotuner.forge.family import Effect, Family
+from autotuner.gate import checks
+from autotuner.gate.checks import broken_effect
 from autotuner.run.local import LocalExecutor
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact
@@ -98,3 +102,27 @@ def test_the_gate_refuses_it_before_it_is_loaded(tmp_path: Path, kernel_root: Pa
         result = judged(executor, tiny(), conditions)
     assert (result.verdict, result.fault.code) == (Verdict.BUILD_FAILED, "G0.conduct")
     assert "it runs code when it is loaded" in result.fault.detail
+
+
+# Claims of a kernel.toml about the machine code -----------------------------------------------------------------------
+
+
+CODE = "a" * 60 + "b"
+
+
+def test_a_search_that_never_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "SEARCH_S", 0.2)
+    before = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[1]
+    started = time.process_time()
+    for effect in (Effect(contains="(a+)+$", reason="slow"), Effect(lacks="(a+)+$", reason="slow")):
+        said = broken_effect([effect], CODE)
+        assert said is not None
+        assert "the search for /(a+)+$/ did not end within 0.2 s" in said
+    assert time.process_time() - started < 20
+    assert (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[1]) == before
+
+
+def test_a_search_that_ends_says_what_it_finds() -> None:
+    assert broken_effect([Effect(contains="a+b", reason="there")], CODE) is None
+    assert broken_effect([Effect(contains="c", reason="not there")], CODE) == "the machine code lacks /c/: not there"
+    assert broken_effect([Effect(lacks="b", reason="there")], CODE) == "the machine code contains /b/: there"

@@ -6,31 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.helpers.files import text
+
 SCRIPT = Path(sys.executable).parent / "autotuner"
 MUTANTS = Path(__file__).parent.parent / "mutants"
-SPACE = """
-title = "right and wrong ones"
-family = "mutants_numeric"
-backend = "cpu"
-threads = 1
-cache = "warm"
-
-[[problems]]
-batch = 1
-heads = 2
-seq_q = 64
-seq_k = 64
-head_dim = 64
-dtype = "float32"
-
-[parameters]
-IMPL = ["mutant"]
-MUTANT = ["none", "o_not_rescaled", "k_and_v_swapped", "last_row_unwritten"]
-
-[default]
-IMPL = "mutant"
-MUTANT = "none"
-"""
+SPACE = text("mutants.toml")
 
 
 def lay_out(folder: Path) -> None:

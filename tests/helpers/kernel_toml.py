@@ -2,26 +2,9 @@
 
 from pathlib import Path
 
-GOOD = """
-family = "mine"
-abi = 2
-op = "sdpa"
+from tests.helpers.files import text
 
-[cpu.fast]
-source = "fast.cpp"
-parameters = ["WIDTH", "EXP"]
-dtypes = ["float32"]
-head_dims = [64]
-
-[[cpu.fast.asserts]]
-when = 'EXP == "libm" and WIDTH > 4'
-contains = "<expf@plt>"
-reason = "EXP=libm calls the C library"
-
-[[cpu.fast.asserts]]
-lacks = "<abort@plt>"
-reason = "never"
-"""
+GOOD = text("kernel.toml")
 
 
 def family(folder: Path, text: str = GOOD, name: str = "mine") -> Path:

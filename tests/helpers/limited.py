@@ -2,26 +2,9 @@
 
 from autotuner.spaces.fields import Rule
 from autotuner.spaces.limits import Limits, LimitTable
+from tests.helpers.files import text
 
-TEXT = """
-title = "An example"
-family = "tiles"
-backend = "cpu"
-problems = [{ batch = 1, heads = 2, seq_q = 64, seq_k = 64, head_dim = 64, dtype = "float32" }]
-
-[parameters]
-IMPL = ["plain", "wide", "split"]
-BLOCK = [8, 16, 32, 64]
-WIDTH = [4, 8, 16]
-PARTS = [1, 2, 4]
-
-[[constraints]]
-expression = "BLOCK <= 32"
-reason = "a choice of this search"
-
-[default]
-IMPL = "plain"
-"""
+TEXT = text("tiles.toml")
 
 
 def rule(expression: str, reason: str = "because") -> Rule:

@@ -9,45 +9,9 @@ from autotuner.values.outcome import Device
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.files import text
 
-TOML = """
-title = "simulated"
-family = "sdpa"
-backend = "cpu"
-threads = 1
-
-[[problems]]
-batch = 1
-heads = 2
-seq_q = 64
-seq_k = 64
-head_dim = 64
-dtype = "float32"
-
-[parameters]
-IMPL = ["plain", "fancy"]
-BLOCK = [8, 16, 32, 64, 128]
-UNROLL = [1, 2, 4, 8]
-STAGES = [1, 2, 3]
-
-[parameters.fancy]
-WIDTH = [4, 8, 16]
-MODE = ["a", "b", "c"]
-
-[[constraints]]
-expression = "BLOCK * STAGES <= 256"
-reason = "scratch memory"
-
-[[constraints]]
-expression = "BLOCK % WIDTH == 0"
-reason = "whole vectors"
-
-[default]
-IMPL = "plain"
-BLOCK = 8
-UNROLL = 1
-STAGES = 1
-"""
+TOML = text("simulated.toml")
 
 DEVICE = Device(backend="cpu", name="simulated", facts={"THREADS_ALLOWED": 1}, environment={"os": "none"})
 

@@ -4,51 +4,9 @@ from typing import Any
 
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.variant import Value
+from tests.helpers.files import text
 
-TEXT = """
-title = "An example"
-family = "sdpa"
-backend = "cpu"
-threads = 2
-
-[[problems]]
-batch = 1
-heads = 8
-seq_q = 512
-seq_k = 512
-head_dim = 64
-dtype = "float32"
-
-[[problems]]
-batch = 1
-heads = 8
-seq_q = 96
-seq_k = 512
-head_dim = 64
-dtype = "float32"
-
-[parameters]
-IMPL = ["scalar", "simd"]
-BLOCK_N = [32, 64, 128, 256]
-[parameters.simd]
-VEC_WIDTH = [4, 8, 16]
-FUSE = [0, 1]
-
-[[constraints]]
-expression = "VEC_WIDTH * 4 <= CPU_VECTOR_BYTES"
-reason = "registers are no wider"
-[[constraints]]
-expression = "FUSE == 0 or (VEC_WIDTH > 4 and CPU_FMA)"
-reason = "it fuses wide vectors"
-[[constraints]]
-expression = "SEQ_Q % (BLOCK_N // 2) == 0"
-reason = "whole tiles"
-
-[default]
-IMPL = "simd"
-BLOCK_N = 64
-VEC_WIDTH = 4
-"""
+TEXT = text("example.toml")
 FACTS: dict[str, int | str | bool] = {"CPU_VECTOR_BYTES": 32, "CPU_FMA": True, "ARCH": "zen4"}
 PROBLEM = {"op": "sdpa", "batch": 1, "heads": 2, "seq_q": 8, "seq_k": 8, "head_dim": 64, "dtype": "float32"}
 

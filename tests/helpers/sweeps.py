@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from autotuner.spaces.space import Space, SpaceFile
@@ -21,6 +20,7 @@ from autotuner.values.outcome import Measurement, Stop
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
 from tests.helpers.fake_line import Deviations, FakeLine, Truth
+from tests.helpers.files import FILES
 from tests.helpers.inline_executor import InlineExecutor
 
 ORDINARY = Deviations(noise=0.005, spikes=0.02, process=0.002, drift=0.03, throttling=0.002)
@@ -42,29 +42,7 @@ SLOWER = (1.05,) * 5 + (1.1,) * 2 + (1.6,) * 2
 CANDIDATES = 26
 BETTER = 1 / 1.02
 
-TOML = f"""
-title = "candidates without properties"
-family = "sdpa"
-backend = "cpu"
-threads = 1
-
-[[problems]]
-batch = 1
-heads = 2
-seq_q = 64
-seq_k = 64
-head_dim = 64
-dtype = "float32"
-
-[parameters]
-IMPL = ["plain"]
-N = {list(range(CANDIDATES))}
-
-[default]
-IMPL = "plain"
-N = 0
-"""
-SPACE = Space.enumerate(SpaceFile.parse(TOML, Path("candidates.toml")), simulated.DEVICE.facts)
+SPACE = Space.enumerate(SpaceFile.load(FILES / "candidates.toml"), simulated.DEVICE.facts)
 DEFAULT: dict[str, Value] = {"IMPL": "plain", "N": 0}
 
 

@@ -15,25 +15,11 @@ from autotuner.values import config
 from autotuner.values.errors import ToolchainError
 from autotuner.values.outcome import Artifact
 from tests.helpers.command_line import autotuner
+from tests.helpers.files import text
 from tests.helpers.judging import judged
 
 pytest.importorskip("autotuner.ops.rmsnorm")
-SPACE = """
-title = "short rows"
-like = "rmsnorm_cpu"
-threads = 1
-cache = "warm"
-problems = [{ op = "rmsnorm", tokens = 32, hidden_size = 512, dtype = "float32" }]
-
-[parameters]
-THREADS = [1]
-SYNC_POLICY = [0]
-VEC_WIDTH = [4]
-PREFETCH = [0]
-STREAM = [0]
-UNROLL = [1, 4]
-ROWS = [1, 4]
-"""
+SPACE = text("short_rows.toml")
 
 
 def run(folder: Path, *arguments: str) -> str:

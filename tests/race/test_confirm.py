@@ -1,17 +1,24 @@
-"""The finals' statistics, on heats whose truth is known."""
+"""Statistics: the finals' on heats whose truth is known, ours beside those of scipy.stats, and what is not believed."""
 
 import math
 import random
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
+import numpy as np
 import pytest
+from scipy import stats
 
+from autotuner.race.arms import Clocks
 from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES, Standing, confirm
-from autotuner.race.statistics import holm
+from autotuner.race.plausible import MARGIN, clocks_disagree, floor_us, too_fast
+from autotuner.race.statistics import TRIM, deviation, holm, p_positive, student, trimmed, trimmed_interval
 from autotuner.values.conditions import TIE
-from autotuner.values.outcome import Heat
+from autotuner.values.outcome import Ceilings, Heat
 from autotuner.values.verdict import Fault, Verdict
+from autotuner.views.surrogate_beliefs import _rank_correlation
+from tests.helpers.fake_line import FakeArm
+from tests.helpers.racing import PROBLEM, race
 
 FAULT = Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail="wrote past its output")
 
@@ -202,3 +209,116 @@ def test_holm_rejects_as_in_its_textbook_example() -> None:
     assert holm([0.04, 0.04], 0.05) == [False, False]
     assert holm([], 0.05) == []
     assert holm([math.nan, 0.001], 0.05) == [False, True]
+
+
+# Our statistics against those of scipy.stats, which is too slow to import where they are needed -----------------------
+
+
+COUNTS = [2, 3, 5, 6, 10, 17, 30, 60]
+
+
+def drawn(count: int, seed: int = 0) -> list[float]:
+    draw = random.Random(f"{count} {seed}")
+    return [draw.gauss(0.01, 0.005) * (1.5 if draw.random() < 0.1 else 1.0) for _ in range(count)]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_the_trimmed_mean_is_scipys(count: int) -> None:
+    values = drawn(count)
+    assert trimmed(values)[0] == pytest.approx(float(stats.trim_mean(values, TRIM)), abs=1e-12)
+
+
+@pytest.mark.parametrize("count", [10, 17, 30, 60])
+def test_its_error_is_that_of_scipys_yuen_test(count: int) -> None:
+    """Which compares two samples: of these the errors add up as squares."""
+    one, other = drawn(count, 1), drawn(count, 2)
+    (first, error, _), (second, another, _) = trimmed(one), trimmed(other)
+    theirs = stats.ttest_ind(one, other, equal_var=False, trim=TRIM)
+    assert (first - second) / math.hypot(error, another) == pytest.approx(float(theirs.statistic), rel=1e-12)
+
+
+@pytest.mark.parametrize("count", [10, 30])
+def test_the_interval_is_students_around_it(count: int) -> None:
+    values = drawn(count)
+    mean, error, freedom = trimmed(values)
+    low, high = stats.t.interval(0.95, freedom, loc=mean, scale=error)
+    found = trimmed_interval(values, 0.95)
+    assert found.low == pytest.approx(float(low), abs=1e-12)
+    assert found.high == pytest.approx(float(high), abs=1e-12)
+    assert student(0.975, freedom) == pytest.approx(float(stats.t.ppf(0.975, freedom)), rel=1e-12)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_deviation_and_p_value_are_scipys(count: int) -> None:
+    values = drawn(count)
+    assert deviation(values) == pytest.approx(float(stats.tstd(values)), rel=1e-12)
+    theirs = stats.ttest_1samp(values, 0.008, alternative="greater")
+    excess, error = float(np.mean(values)) - 0.008, deviation(values) / math.sqrt(count)
+    assert p_positive(excess, error, count - 1) == pytest.approx(float(theirs.pvalue), abs=1e-12)
+
+
+def by_ranks(one: np.ndarray, other: np.ndarray) -> float:
+    """Spearman's by its definition: the correlation of the ranks."""
+    ranks = [stats.rankdata(each) - (len(each) + 1) / 2 for each in (one, other)]
+    return float(ranks[0] @ ranks[1]) / math.sqrt(float(ranks[0] @ ranks[0]) * float(ranks[1] @ ranks[1]))
+
+
+@pytest.mark.parametrize("count", [5, 40])
+def test_the_rank_correlation_is_that_of_the_ranks(count: int) -> None:
+    draw = np.random.default_rng(count)
+    one = draw.integers(4, size=count).astype(float)  # with ties
+    other = one + draw.normal(size=count)
+    assert _rank_correlation(one, other) == pytest.approx(by_ranks(one, other), abs=1e-12)
+    assert _rank_correlation(one, np.ones(count)) is None
+
+
+# What is not believed of a measurement --------------------------------------------------------------------------------
+
+
+# Plausibility -------------------------------------------------------------------------------------------------------
+
+
+def test_a_latency_below_the_roofline_is_impossible() -> None:
+    ceilings = Ceilings(flops=1e12, bytes=1e11)
+    floor = floor_us(PROBLEM, ceilings, cold=False)
+    assert floor == pytest.approx(1e6 * PROBLEM.flops / 1e12 / MARGIN)
+    fault = too_fast(PROBLEM, 0.9 * floor, ceilings, cold=False)
+    assert (fault.verdict, fault.code) == (Verdict.IMPOSSIBLE, "measure.floor")
+    assert too_fast(PROBLEM, 1.1 * floor, ceilings, cold=False) is None
+    assert too_fast(PROBLEM, 1e-9, None, cold=False) is None
+
+
+def test_only_a_cold_forward_must_move_its_bytes() -> None:
+    slow_memory = Ceilings(flops=1e15, bytes=1e6)
+    assert floor_us(PROBLEM, slow_memory, cold=True) > 1000 * floor_us(PROBLEM, slow_memory, cold=False)
+
+
+def test_an_impossible_race_is_a_reject() -> None:
+    found = race(1e-3, ceilings=Ceilings(flops=1e12, bytes=1e11))
+    assert isinstance(found, Fault)
+    assert found.verdict == Verdict.IMPOSSIBLE
+
+
+class TwoClocks(FakeArm):
+    """An arm with a clock of the device beside the host's."""
+
+    def __init__(self, *readings: Clocks | None) -> None:
+        self._left = list(readings)
+        self.asked: list[float] = []
+
+    def clocks(self, seconds: float) -> Clocks | None:
+        self.asked.append(seconds)
+        return self._left.pop(0) if len(self._left) > 1 else self._left[0]
+
+
+def test_work_that_is_hidden_from_the_devices_clock_is_found() -> None:
+    arm = TwoClocks(Clocks(host=1e-3, device=5e-4))
+    fault = clocks_disagree(arm)
+    assert (fault.verdict, fault.code) == (Verdict.IMPOSSIBLE, "measure.clocks")
+    assert arm.asked == sorted(set(arm.asked))  # each try is longer than the one before
+
+
+def test_clocks_that_agree_once_are_believed() -> None:
+    assert clocks_disagree(TwoClocks(Clocks(1e-3, 5e-4), Clocks(1e-3, 0.98e-3))) is None
+    assert clocks_disagree(TwoClocks(Clocks(15e-6, 6e-6))) is None  # within the resolution
+    assert clocks_disagree(TwoClocks(None)) is None

@@ -19,19 +19,12 @@ from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact
 from autotuner.values.ratio import BIASED
 from autotuner.values.table import DispatchTable, TableEntry
+from tests.helpers.files import text
 from tests.helpers.points import alone
 from tests.helpers.tables import RATIO, served
 
 TRITON = Path(__file__).parent.parent / "mutants" / "of_triton.toml"
-PROGRAM = """
-#include <stdio.h>
-#include "autotuner_demo.h"
-int main(void) {
-  autotuner_demo_call call = {.batch = 1, .heads = 8, .heads_kv = 8, .seq_q = 512, .seq_k = 512, .head_dim = 64};
-  puts(autotuner_demo_why(autotuner_demo(&call)));
-  return 0;
-}
-"""
+PROGRAM = text("no_device.c")
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from autotuner.forge.build_inputs import abi_dir
 from autotuner.serve.folder import Source
 from autotuner.serve.package import write_folder
 from autotuner.values.errors import InputError
+from tests.helpers.files import text
 from tests.helpers.tables import FOLDER, built, problem, served, table
 
 
@@ -146,16 +147,7 @@ def test_a_launch_says_what_became_of_it(tmp_path: Path) -> None:
         launch((0, 0))
 
 
-WITHOUT_PYTHON = """
-#include <dlfcn.h>
-#include <stdio.h>
-int main(int count, char **given) {
-  void *library = dlopen(given[1], RTLD_NOW);
-  if (!library) return puts(dlerror()), 1;
-  void *(*launcher)(const void *) = (void *(*)(const void *))dlsym(library, "autotuner_launcher");
-  return launcher && !launcher("") ? 0 : 2;
-}
-"""
+WITHOUT_PYTHON = text("without_python.c")
 
 
 @pytest.mark.slow

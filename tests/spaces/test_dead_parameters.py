@@ -9,35 +9,9 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.files import text
 
-TEXT = """
-title = "knobs"
-family = "fake"
-backend = "cpu"
-problems = [{ batch = 1, heads = 1, seq_q = 8, seq_k = 8, head_dim = 64, dtype = "float32" }]
-
-[parameters]
-IMPL = ["plain", "other"]
-ALIVE = [1, 2, 3]
-DEAD = [0, 1]
-ALIAS = ["a", "b", "c"]
-BROKEN = [0, 1]
-TIED = [1, 2, 3]
-[parameters.other]
-ONLY = [1, 2]
-
-[[constraints]]
-expression = "TIED == ALIVE"
-reason = "so that it never varies alone"
-
-[default]
-IMPL = "plain"
-ALIVE = 1
-DEAD = 0
-ALIAS = "a"
-BROKEN = 0
-TIED = 1
-"""
+TEXT = text("dead_parameters.toml")
 
 
 def program(variant: Variant) -> Truth:

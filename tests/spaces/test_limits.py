@@ -11,6 +11,7 @@ from autotuner.spaces.limits import Limits
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.errors import KernelError, SpaceError
 from autotuner.views.space_tables import space_document, space_shown
+from tests.helpers.files import text
 from tests.helpers.limited import LIMITS, TEXT, rule
 
 FACTS = {"THREADS_ALLOWED": 1}
@@ -24,41 +25,7 @@ def space_of(text: str = TEXT, limits: Limits = LIMITS) -> Space:
     return Space.enumerate(file_of(text, limits), FACTS)
 
 
-WRITTEN = """
-title = "The same, written out"
-family = "tiles"
-backend = "cpu"
-problems = [{ batch = 1, heads = 2, seq_q = 64, seq_k = 64, head_dim = 64, dtype = "float32" }]
-
-[parameters]
-IMPL = ["plain", "wide", "split"]
-BLOCK = [8, 16, 32, 64]
-
-[parameters.wide]
-WIDTH = [4, 8, 16]
-
-[parameters.split]
-WIDTH = [4, 8, 16]
-PARTS = [1, 2, 4]
-
-[[constraints]]
-expression = 'BLOCK <= 32 and (IMPL != "wide" or BLOCK != 32)'
-reason = "as there"
-
-[[constraints]]
-expression = 'IMPL != "wide" or BLOCK // WIDTH >= 2'
-reason = "as there"
-
-[derived]
-VECTORS = 'ceil_div(SEQ_Q, BLOCK // WIDTH) if IMPL == "wide" else 0'
-
-[expected_latency]
-TIME = "1000 // (BLOCK + PARTS)"
-
-[default]
-IMPL = "plain"
-BLOCK = 8
-"""
+WRITTEN = text("limits_written_out.toml")
 
 
 def test_a_space_with_limits_is_that_with_everything_written_out() -> None:

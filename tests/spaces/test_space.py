@@ -103,7 +103,7 @@ BAD_FILES = [
     (("BLOCK_N = 64\n", "BLOCK_N = 63\n"), "default.BLOCK_N: found 63, expected one of 32, 64, 128, 256"),
     (("BLOCK_N = 64\n", "BLOCK_N = true\n"), "default.BLOCK_N: found true (a boolean), expected an integer"),
     (("BLOCK_N = 64\n", "BLOCK_M = 64\n"), "default.BLOCK_M: unknown parameter; did you mean BLOCK_N?"),
-    (('title = "An example"', "title = "), "not TOML: Invalid value (at line 2"),
+    (('title = "An example"', "title = "), "not TOML: Invalid value (at line 1"),
     (("VEC_WIDTH = 4\n", "IMPL = 'scalar'\n"), "not TOML: Cannot overwrite a value (at line"),
     (("VEC_WIDTH = 4\n", "VEC_WIDTH = 4\nX = ["), "not TOML: Invalid value (at end of document) (line"),
 ]

@@ -6,22 +6,30 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import optuna
 import pytest
 
-from autotuner.store import Store, database, queries
+from autotuner.race.confirm import confirm
+from autotuner.store import FinalsResult, Proof, Store, Validation, database, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import DiskFullError, StoreError
-from autotuner.values.gate_report import GateReport
+from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Measurement, Outcome
 from autotuner.values.verdict import Verdict
 from tests.helpers.recorded import (
     CALIBRATION,
+    PROBLEM,
+    artifact,
     deduplicated,
+    heat,
+    hold_finals,
+    lineup,
     measured,
     measurement,
+    passed_gate,
     record_all,
     rejected,
     study_record,
@@ -211,3 +219,153 @@ def test_a_full_disk_is_told_and_leaves_no_half(path: Path, monkeypatch: pytest.
 def fill_with_optuna_studies(store: Store) -> None:
     for name in range(100):
         optuna.create_study(storage=store.optuna_storage(), study_name=f"{name:0500}")
+
+
+# Finals and heats -----------------------------------------------------------------------------------------------------
+
+
+MICROS = {16: 50.0, 32: 60.0}
+
+
+def test_finals_are_read_back_whole(store: Store, session: int) -> None:
+    record_all(store, session, [measured(16, 48.0), measured(32, 59.0)])
+    line = lineup({16: 0, 32: 1}, {16: 48.0, 32: 59.0})
+    heats = tuple(heat(MICROS, process) for process in range(3))
+    number = store.start_finals("scalar-abc", line, {"torch": "2.12"}, session_id=session)
+    for each in heats:
+        store.record_heat("scalar-abc", "finals", each, finals_id=number)
+    check = CheckResult(code="G6.many", status="pass", seconds=10.0, launches=31_000)
+    proof = Proof(number=0, digest=line.finalists[0].digest, checks=(check,))
+    standing = FinalsResult(**dict(confirm(heats, line.tie, line.objective)), proofs=(proof,))
+    store.finish_finals(number, standing)
+    found = standings.finals(store, "scalar-abc")
+    assert (found.id, found.study, found.session, found.environment) == (
+        number,
+        "scalar-abc",
+        session,
+        {"torch": "2.12"},
+    )
+    assert (found.heats, found.standing, found.finalists, found.tie) == (heats, standing, line.finalists, line.tie)
+    assert found.finished_at is not None
+    assert found.finished_at >= found.started_at
+    assert (found.blocks, found.revoked) == (40, ())
+
+
+def test_validations_are_read_back_whole(store: Store, session: int) -> None:
+    record_all(store, session, [measured(16, 48.0)])
+    others = tuple(PROBLEM.model_copy(update={"seq_q": each, "seq_k": each}) for each in (701, 1441))
+    validation = Validation(
+        number=0,
+        digest=artifact(16).digest,
+        problems=others,
+        vary=("seq_q", "seq_k"),
+        baselines=("flash", "math"),
+        gate=passed_gate(16),
+        heats=(heat({16: 50.0}), heat({16: 51.0})),
+    )
+    assert queries.validations(store, "scalar-abc") == ()
+    store.record_validation("scalar-abc", validation, {"torch": "2.12"})
+    (found,) = queries.validations(store, "scalar-abc")
+    assert (found.study, found.environment) == ("scalar-abc", {"torch": "2.12"})
+    assert Validation(**{name: getattr(found, name) for name in Validation.model_fields}) == validation
+    with pytest.raises(StoreError):
+        store.record_validation("nothing", validation, {})
+
+
+def test_a_kill_during_finals_leaves_the_heats_that_were_run(store: Store, path: Path) -> None:
+    code = f"""
+import os
+from autotuner.store import Store
+from tests.helpers.recorded import heat, lineup
+store = Store.open({str(path)!r})
+number = store.start_finals("scalar-abc", lineup({{16: 0, 32: 1}}, {MICROS}), {{}})
+for process in range(2):
+    store.record_heat("scalar-abc", "finals", heat({MICROS}, process), finals_id=number)
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent.parent).returncode == -9
+    assert standings.finals(store, "scalar-abc") is None
+    (killed,) = queries.all_finals(store, "scalar-abc")
+    assert killed.heats == (heat(MICROS, 0), heat(MICROS, 1))
+    assert (killed.finished_at, killed.standing) == (None, None)
+
+
+# Damaged records ------------------------------------------------------------------------------------------------------
+
+
+STUDY = "scalar-abc"
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    """A study with two trials, and finals of both."""
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        store.ensure_study(study_record())
+        session = store.start_session(STUDY, CALIBRATION, {"torch": "2.11"})
+        record_all(store, session, [measured(32, 80.0), measured(64, 90.0)])
+        hold_finals(store, {32: 80.0, 64: 90.0}, {32: 0, 64: 1})
+    return tmp_path / "studies.db"
+
+
+def damage(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute(statement, values).rowcount > 0
+        connection.commit()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("space_document", '{"name" "scalar"}'),
+        ("space_document", '["scalar"]'),
+        ("problems", '["(1,8,512,64)"]'),
+        ("problems", "{}"),
+        ("device", '{"backend": "cpu"}'),
+    ],
+)
+def test_a_study_that_cannot_be_read(finished: Path, column: str, value: str) -> None:
+    damage(finished, f"UPDATE at_study SET {column} = ?", value)
+    with Store.open(str(finished)) as store, pytest.raises(StoreError, match="record that cannot be read"):
+        queries.study(store, STUDY)
+
+
+def test_finals_that_confirm_who_was_not_in_them(finished: Path) -> None:
+    with closing(sqlite3.connect(finished)) as connection:
+        (document,) = connection.execute("SELECT document FROM at_finals").fetchone()
+    digest = document.partition('"digest":"')[2][:64]
+    assert len(digest) == 64
+    damage(finished, "UPDATE at_finals SET standing = replace(standing, ?, ?)", digest, "0" * 64)
+    with Store.open(str(finished)) as store:
+        for ask in (standings.best, standings.every_confirmed, standings.leaderboard):
+            with pytest.raises(StoreError, match="which was not in them"):
+                ask(store, STUDY)
+
+
+@pytest.mark.parametrize("count", [4096, 8192, 20000])
+def test_a_store_whose_end_is_garbled_is_not_written_to(finished: Path, count: int) -> None:
+    with closing(sqlite3.connect(finished)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    garbled = finished.read_bytes()[:-count] + b"\xa5" * count
+    finished.write_bytes(garbled)
+    with pytest.raises(StoreError, match=r"is damaged \(.*\): restore a copy") as told:
+        Store.open(str(finished))
+    assert "\n" not in str(told.value)
+    assert finished.read_bytes()[100:] == garbled[100:], "the header has the journal's mode, the rest is as it was"
+
+
+def test_a_version_of_bytes(finished: Path) -> None:
+    damage(finished, "UPDATE at_version SET version_num = ?", b"\xff\x00")
+    with pytest.raises(StoreError, match="autotuner"):
+        Store.open(str(finished))
+
+
+def test_a_schema_that_is_no_text(finished: Path) -> None:
+    """SQLite quotes it in its error, and Python cannot read that."""
+    with closing(sqlite3.connect(finished)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_master SET name = CAST(? AS TEXT), sql = 'CREATE' WHERE name = 'at_trial'", (b"\xff",)
+        )
+        connection.commit()
+    with pytest.raises(StoreError, match="is damaged"):
+        Store.open(str(finished))

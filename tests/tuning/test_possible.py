@@ -1,4 +1,4 @@
-"""Problems that are too large for a machine, or take long there: refused or told before anything is built."""
+"""What a problem is tuned with here, and problems that are too large for a machine: told before anything is built."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from autotuner.devices import DEVICES
 from autotuner.run.local import Deadlines
 from autotuner.spaces.problem_files import parsed_problem
 from autotuner.tuning import possible
-from autotuner.tuning.workbench import Workbench, load_space
-from autotuner.values.errors import SpaceError
+from autotuner.tuning.workbench import Workbench, default_space, load_space
+from autotuner.values.errors import InputError, SpaceError
 
 CPU = DEVICES["cpu"]
 
@@ -36,3 +36,31 @@ def test_what_needs_more_memory_than_may_be_used_is_refused(monkeypatch: pytest.
     monkeypatch.setattr(possible, "usable_memory", lambda: 300 << 20)  # torch itself does not fit
     with pytest.raises(SpaceError, match=r"1 GiB of memory, and 0\.3 GiB may be used"):
         Workbench(load_space("sdpa_cpu", problems=["(1,8,512,64) float32"]))
+
+
+# The space of a problem -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "space"),
+    [
+        ("(1,8,512,64) float16", "sdpa"),
+        ("(1,8,512,128) bfloat16", "sdpa"),  # which attention from FP8 could be read from as well
+        ("(4096,4096) bfloat16", "rmsnorm"),
+        ("(1,8,512,64) float64", "sdpa"),  # nobody writes it; the usual op says why
+    ],
+)
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_the_space_is_that_of_the_op_that_writes_the_problem(
+    text: str, space: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in DEVICES.values():
+        monkeypatch.setattr(type(each), "missing", lambda self: None if self.name == kind else "it is not here")
+    assert default_space([text]) == f"{space}_{kind}"
+
+
+def test_an_op_without_a_space_for_this_machine_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in DEVICES.values():
+        monkeypatch.setattr(type(each), "missing", lambda self: None if self.name == "cpu" else "no driver")
+    with pytest.raises(InputError, match="the op sdpa_fp8 cannot be tuned here: for cuda: no driver"):
+        default_space(["(1,32:8,8192,128) float8_e4m3fn bfloat16"])

@@ -1,12 +1,16 @@
 """Variants on problems that were not tuned: what is recorded, what ends it, and what becomes of wrong ones."""
 
+import itertools
 import math
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from autotuner.race.confirm import FINAL_BLOCKS
 from autotuner.store import Store, ValidationRecord, queries
 from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.finals.serving import smallest_set
 from autotuner.tuning.finals.validation import LEAST, Trying, Validator, confirmed_at
 from autotuner.values.errors import InputError
 from autotuner.values.verdict import Verdict
@@ -74,3 +78,29 @@ def test_what_cannot_be_built_as_it_was_is_said(store: Store) -> None:
     with pytest.raises(InputError, match="cannot be built as it was"):
         validated(store, study, executor(takes(50.0, fault=Verdict.BUILD_FAILED)))
     assert queries.validations(store, study) == ()
+
+
+# The smallest set that serves -----------------------------------------------------------------------------------------
+
+
+NAMES = "abcd"
+TIMES = st.dictionaries(st.sampled_from(NAMES), st.floats(-1.0, -0.001), max_size=4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(TIMES, min_size=1, max_size=5), st.floats(0, 0.5))
+def test_nobody_loses_more_than_is_allowed_and_no_smaller_set_does(
+    problems: list[dict[str, float]], loss: float
+) -> None:
+    found = smallest_set(problems, [1.0] * len(problems), loss)
+    for times, choice in zip(problems, found, strict=True):
+        took = times[choice.use] if choice.use else 0.0
+        best = min([0.0, *times.values()])
+        assert took <= best + math.log1p(loss) + 1e-12
+        assert math.isclose(choice.loss, took - best, abs_tol=1e-12)
+    used = {each.use for each in found} - {None}
+    limits = [min([0.0, *times.values()]) + math.log1p(loss) for times in problems]
+    for size in range(len(used)):
+        for smaller in itertools.combinations(NAMES, size):
+            pairs = zip(problems, limits, strict=True)
+            assert any(min([0.0, *(t[n] for n in smaller if n in t)]) > limit for t, limit in pairs)

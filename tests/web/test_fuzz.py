@@ -2,6 +2,8 @@
 description says. Some examples in every run, many among the slow tests."""
 
 import shutil
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,14 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from starlette.testclient import TestClient
 
+from autotuner.store import Store, queries, trials
+from autotuner.tuning.run.driver import Budget
 from autotuner.web.app import create_app
 from autotuner.web.settings import Settings
+from tests.helpers import simulated
+from tests.helpers.driven import WIDE, driver
 from tests.web.conftest import TOKEN
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -67,3 +74,37 @@ def test_no_call_ends_in_a_fault_of_ours(made: Path, study: str, tmp_path: Path)
 @pytest.mark.slow
 def test_no_call_of_many_ends_in_a_fault_of_ours(made: Path, study: str, tmp_path: Path) -> None:
     assert fuzz(copied(made, tmp_path), study, 20) > 15
+
+
+# Readers beside a sweep -----------------------------------------------------------------------------------------------
+
+
+READERS, TRIALS = 8, 24
+PATHS = ("/", "/queue", "/api/v1/studies", "/studies/{}", "/studies/{}/variants", "/studies/{}/costs")
+
+
+def test_readers_lock_nothing_and_a_sweep_beside_them_loses_nothing(tmp_path: Path) -> None:
+    path, answers, over = str(tmp_path / "studies.db"), Counter[int](), threading.Event()
+    with Store.open(path) as store:
+        sweep = driver(store, simulated.backend(), width=WIDE)
+        sweep.run(Budget(trials=1))
+        with TestClient(create_app(Settings(store=path, read_only=True)), base_url="http://localhost") as client:
+
+            def read(place: int) -> None:
+                while not over.is_set() or not answers:
+                    answers[client.get(PATHS[place % len(PATHS)].format(sweep.name)).status_code] += 1
+                    place += 1
+
+            readers = [threading.Thread(target=read, args=(place,)) for place in range(READERS)]
+            for each in readers:
+                each.start()
+            try:
+                driver(store, simulated.backend(), width=WIDE).run(Budget(trials=TRIALS))
+            finally:
+                over.set()
+                for each in readers:
+                    each.join()
+            last = client.get(f"/api/v1/studies/{sweep.name}").json()
+        assert set(answers) == {200}
+        assert last["judged"] == queries.judged_count(store, sweep.name) == TRIALS
+        assert sorted(each.number for each in trials.listed(store, sweep.name)) == list(range(TRIALS))
