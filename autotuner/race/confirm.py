@@ -7,13 +7,13 @@ docs/method/finals.md says how the method and its constants were chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
 from pydantic import Field
 
-from autotuner.race.statistics import deviation, holm, p_positive, student, student_interval
+from autotuner.race.statistics import UNKNOWN, Between, between, deviation, holm, p_positive, student, variance_ratio
 from autotuner.race.tie import bounds, logs
 from autotuner.values.model import Model
 from autotuner.values.outcome import Heat
@@ -34,6 +34,15 @@ equal ones have two chances."""
 
 LEVEL = 0.95
 """Confidence level of the intervals, and of the statement that two are alike."""
+
+CONTRADICTION = 0.1
+"""Where heats as far apart, or as close together, had at most this probability, the search's races do not count."""
+BORROWED = 3
+"""How many times its own degrees of freedom the interval of one finalist has at most: others may differ less from
+process to process than it does."""
+
+Raced = Iterable[Sequence[Sequence[float]]]
+"""ln(t_incumbent / t_baseline) in races of the search; [incumbent][race][problem]."""
 
 
 class Confirmed(Model):
@@ -83,32 +92,45 @@ class _Runner(NamedTuple):
         return len(self.values) - 1
 
 
-def confirm(heats: Sequence[Heat], tie: float, objective: Objective = "mean", is_last: bool = False) -> Standing:
+def confirm(
+    heats: Sequence[Heat], tie: float, objective: Objective = "mean", is_last: bool = False, raced: Raced = ()
+) -> Standing:
     """What the heats show. Each heat is one fresh process, and the process is the unit of every interval and test.
 
     `tie` is relative: a ratio of two variants within 1 + tie is a tie. An entrant with a fault or without a finite time
     in any heat is out. Finalists may have different numbers of processes; a heat without entrants says nothing here.
-    `is_last`: no look follows, as there is no time for another process.
+    `is_last`: no look follows, as there is no time for another process. `raced`: what the search knows of how far
+    processes are apart.
     """
     over = combine(objective)
-    return standing_of(process_values(heats, over), tie, biases(heats, over), is_last)
+    return standing_of(process_values(heats, over), tie, biases(heats, over), is_last, apart(raced, over))
+
+
+def apart(raced: Raced, over: Callable[[Sequence[float]], float]) -> Between:
+    """How far apart processes were in which the search raced one incumbent; no finals selected these."""
+    return between([[over(race) for race in races] for races in raced])
 
 
 def standing_of(
-    values: Mapping[str, Sequence[float]], tie: float, bias: Mapping[str, Bias] | None = None, is_last: bool = False
+    values: Mapping[str, Sequence[float]],
+    tie: float,
+    bias: Mapping[str, Bias] | None = None,
+    is_last: bool = False,
+    searched: Between = UNKNOWN,
 ) -> Standing:
     """The same from the values of each finalist's processes, by its digest: ln(t_variant / t_baseline). `bias`: of
-    those whose samples were held up."""
+    those whose samples were held up. `searched`: how far apart processes of the search were."""
     runners = [_Runner(digest, each, (bias or {}).get(digest, Bias())) for digest, each in values.items()]
     if not runners:
         return Standing(finalists=(), leader=None, crowned=False, processes=0, tie=tie)
-    field = _Field(runners, tie, is_last)
+    field = _Field(runners, tie, is_last, searched)
     slower, beats_baseline = field.slower()
+    leading = slower.count(False)
     return Standing(
         finalists=tuple(
             Confirmed(
                 digest=runner.digest,
-                log_ratio=field.interval(runner, selected=not behind),
+                log_ratio=field.interval(runner, 0 if behind else leading),
                 processes=len(runner.values),
                 tied=not behind,
                 alike=field.is_alike(runner),
@@ -116,7 +138,7 @@ def standing_of(
             for runner, behind in zip(runners, slower, strict=True)
         ),
         leader=field.leader.digest,
-        crowned=beats_baseline and slower.count(False) == 1,
+        crowned=beats_baseline and leading == 1,
         processes=max(len(runner.values) for runner in runners),
         tie=tie,
         resolution=field.resolution(),
@@ -160,15 +182,17 @@ class _Field:
     """All finalists together: what one says of the others' noise, and each beside the leader.
 
     The deviation between processes of a finalist is its own, or the common one if that is larger: of so few processes
-    its own may be small by chance.
+    its own may be small by chance. The common one is that of all heats, moderated by that of the search's races: their
+    mean square, weighted by their degrees of freedom, as if the heats' variance were drawn around theirs (Smyth,
+    Statistical Applications in Genetics and Molecular Biology 3, 2004, section 3). His estimate of the weight needs
+    thousands of variances. Here it is that of the heats at most, and nothing where an F test denies that both are of
+    one kind; and the deviation is never smaller than the heats' own.
     """
 
-    def __init__(self, runners: Sequence[_Runner], tie: float, is_last: bool) -> None:
+    def __init__(self, runners: Sequence[_Runner], tie: float, is_last: bool, searched: Between) -> None:
         self._runners, self._tie, self._is_last = runners, math.log1p(tie), is_last
         self.leader = min(runners, key=lambda runner: runner.mean)
-        self._freedom = sum(runner.freedom for runner in runners)
-        squares = math.fsum(runner.freedom * deviation(runner.values) ** 2 for runner in runners if runner.freedom)
-        self._common = math.sqrt(squares / self._freedom) if self._freedom else math.inf
+        self._freedom, self._common = _moderated(between([runner.values for runner in runners]), searched)
 
     def slower(self) -> tuple[list[bool], bool]:
         """Which finalists are shown to be slower than the leader, beyond the tie; and whether the baseline is.
@@ -192,12 +216,18 @@ class _Field:
         width = student(LEVEL, self._freedom) * self._error(runner, self.leader)
         return self._ahead(runner) + runner.bias.more + self.leader.bias.less + width <= self._tie
 
-    def interval(self, runner: _Runner, selected: bool) -> LogRatio:
-        """Student's. One of those that may be chosen because they look good (`selected`) has the freedom of its own
-        processes alone: a chance that made it look good may have made its values lie close together, too."""
-        freedom = runner.freedom if selected else self._freedom
-        found = student_interval(runner.mean, self._error(runner), freedom, LEVEL)
-        return found.model_copy(update={"low": found.low - runner.bias.less, "high": found.high + runner.bias.more})
+    def interval(self, runner: _Runner, leading: int) -> LogRatio:
+        """Student's. One of several that may be `leading` may be chosen because it looks fast: the end at which it is
+        slower has the error of a choice among so many (Bonferroni's), and it has few degrees of freedom from others. A
+        chance that made it look fast may have made its values lie close together, too."""
+        freedom = min(self._freedom, BORROWED * runner.freedom) if leading else self._freedom
+        error = self._error(runner)
+        less, more = (
+            student(1 - (1 - LEVEL) / 2 / choices, freedom) * error if freedom else math.inf
+            for choices in (1, max(1, leading))
+        )
+        low, high = runner.mean - less - runner.bias.less, runner.mean + more + runner.bias.more
+        return LogRatio(low=low, mid=runner.mean, high=high, level=LEVEL)
 
     def resolution(self) -> float | None:
         """The smallest difference from the leader that the first of Holm's steps would show, relative."""
@@ -230,3 +260,16 @@ class _Field:
         if self._is_last or processes >= PROCESSES:
             return CROWN_ALPHA - each * max(0, min(processes, PROCESSES) - FIRST)
         return each
+
+
+def _moderated(heats: Between, searched: Between) -> Between:
+    """Of both, the search's races weighed as `_Field` says."""
+    weight = min(searched.freedom, heats.freedom)
+    if not weight or not searched.deviation:
+        return heats
+    likely = variance_ratio(heats, searched)
+    if min(likely, 1 - likely) < CONTRADICTION:
+        return heats
+    freedom = weight + heats.freedom
+    squares = weight * searched.deviation**2 + heats.freedom * heats.deviation**2
+    return Between(freedom, max(heats.deviation, math.sqrt(squares / freedom)))

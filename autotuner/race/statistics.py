@@ -10,9 +10,10 @@ ours with these. But its import takes another 0.3 to 0.5 s in each process that 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from statistics import fmean, median
+from typing import NamedTuple
 
 from autotuner.values.ratio import LogRatio
 
@@ -76,6 +77,32 @@ def deviation(values: Sequence[float]) -> float:
         return math.nan
     mean = fmean(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+class Between(NamedTuple):
+    """How far apart values of the same thing are."""
+
+    freedom: int = 0
+    """Degrees of freedom that are known of it."""
+    deviation: float = math.inf
+
+
+UNKNOWN = Between()
+
+
+def between(groups: Iterable[Sequence[float]]) -> Between:
+    """The deviation that all groups have in common, each around a mean of its own."""
+    several = [group for group in groups if len(group) > 1]
+    freedom = sum(len(group) - 1 for group in several)
+    squares = math.fsum((len(group) - 1) * deviation(group) ** 2 for group in several)
+    return Between(freedom, math.sqrt(squares / freedom)) if freedom else UNKNOWN
+
+
+def variance_ratio(one: Between, other: Between) -> float:
+    """The probability that the ratio of both variances would be larger, were they of one kind (the F test)."""
+    from scipy.special import fdtrc
+
+    return float(fdtrc(one.freedom, other.freedom, (one.deviation / other.deviation) ** 2))
 
 
 def trimmed(values: Sequence[float]) -> tuple[float, float, int]:

@@ -159,7 +159,7 @@ def _finalists(finals: FinalsRecord, chosen: str) -> dict[str, _Candidate]:
         each.digest: each.number for each in finals.finalists if each.digest == each.searched and each.digest in proven
     }
     # Who is not proven counts all the same: how sure each is of its place depends on all.
-    ratios = confirmed_on_each(finals.heats, numbers, len(finals.baselines), finals.tie)
+    ratios = confirmed_on_each(finals, finals.heats, numbers)
     return {digest: _Candidate(number, ratios[digest]) for digest, number in numbers.items()}
 
 

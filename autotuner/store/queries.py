@@ -29,7 +29,7 @@ from autotuner.store.store import Store, study_id
 from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow, ValidationRow
 from autotuner.store.trials import points_of
 from autotuner.values.errors import StoreError
-from autotuner.values.outcome import Heat
+from autotuner.values.outcome import Heat, Measurement
 from autotuner.values.ratio import LogRatio
 from autotuner.values.verdict import Verdict
 
@@ -138,9 +138,8 @@ def measured(
 
 
 @reads
-def of_incumbent(store: Store, session: Session, study: str, digest: str, among: int) -> tuple[float, ...]:
-    """The objective of an artifact by each race in which it was the incumbent, of the last `among` that stand: each was
-    in a process of its own. Raises StoreError."""
+def races(store: Store, session: Session, study: str, among: int) -> tuple[Measurement, ...]:
+    """The measurements against an incumbent, of the last `among` trials that stand. Raises StoreError."""
     query = select(TrialRow.outcome).where(
         TrialRow.study_id == study_id(session, store, study),
         TrialRow.objective.is_not(None),
@@ -148,8 +147,7 @@ def of_incumbent(store: Store, session: Session, study: str, digest: str, among:
         TrialRow.verdict != Verdict.DEDUPLICATED.value,
     )
     raced = (each.measurement for each in session.scalars(query.order_by(TrialRow.number.desc()).limit(among)))
-    found = [each.of_incumbent for each in raced if each is not None and each.incumbent == digest]
-    return tuple(each for each in found if each is not None)
+    return tuple(each for each in raced if each is not None and each.incumbent is not None)
 
 
 @reads

@@ -136,6 +136,10 @@ class Lineup(Model):
     tie: float = Field(description="relative: ratios within it are ties")
     aa_races: int = Field(default=0, description="how many A/A races the tie band comes from; it has a least width")
     objective: Objective = "mean"
+    raced: tuple[tuple[tuple[float, ...], ...], ...] = Field(
+        default=(),
+        description="ln(t_incumbent / t_baseline) in undisturbed races of the search: [incumbent][race][problem]",
+    )
     considered: tuple[int, ...] = Field(
         default=(), description="numbers of all that deserved to be in them, also of those that failed here"
     )

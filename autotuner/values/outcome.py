@@ -149,10 +149,11 @@ class Measurement(Model):
         return speedup_of(self.objective)
 
     @property
-    def of_incumbent(self) -> float | None:
-        """The objective of the incumbent that the variant raced against, by the same blocks; None without one."""
-        found = [each for timing in self.timings if (each := timing.of_incumbent) is not None]
-        return self._over(found) if len(found) == len(self.timings) else None
+    def of_incumbent(self) -> tuple[float, ...]:
+        """ln(t_incumbent / t_baseline) of the incumbent that the variant raced against, one a problem, by the same
+        blocks; empty without one."""
+        found = tuple(each for timing in self.timings if (each := timing.of_incumbent) is not None)
+        return found if len(found) == len(self.timings) else ()
 
     def _over(self, values: Sequence[float]) -> float:
         """One number of one a problem, as the objective makes it."""

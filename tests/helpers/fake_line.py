@@ -69,6 +69,8 @@ class Deviations(Model):
     spike: float = 0.5
     process: float = 0.0
     """Standard deviation between loads of one binary: what a process, with its addresses, adds to it for good."""
+    tails: bool = False
+    """Whether these have Student's distribution with three degrees of freedom, instead of the normal one."""
     drift: float = 0.0
     """How much slower the device becomes over a thousand samples, on every arm alike, and then faster again."""
     throttling: float = 0.0
@@ -161,6 +163,8 @@ class _Device:
     def loaded(self, truth: Truth) -> float:
         """The microseconds of a binary as it was loaded."""
         process = self.deviations.process if truth.process is None else truth.process
+        if process and self.deviations.tails:
+            process /= math.sqrt(self.draw.gammavariate(1.5, 2.0))  # with the variance 1
         return truth.us * math.exp(self.draw.gauss(0.0, process)) if process else truth.us
 
     def sample(self, us: float) -> float:

@@ -30,6 +30,7 @@ REGIMES: dict[str, Deviations] = {
     "throttling": ORDINARY.model_copy(update={"throttling": 0.03}),
     "drift": ORDINARY.model_copy(update={"drift": 0.08}),
     "process 1 %": ORDINARY.model_copy(update={"process": 0.01}),
+    "heavy tails": ORDINARY.model_copy(update={"process": 0.005, "tails": True}),
     "uneven processes": ORDINARY.model_copy(update={"process": 0.001}),
 }
 """Every sample has 0.5 % noise, and 2 % of them take half as long again. The rest differs."""

@@ -151,6 +151,35 @@ def test_a_difference_above_the_resolution_shows_and_one_below_does_not() -> Non
     assert found[0.3] <= 2
 
 
+def searched(between: float, seed: int = 0) -> list[list[tuple[float]]]:
+    """Races of the search with two incumbents, that far apart."""
+    draw = random.Random(seed)
+    return [[(draw.gauss(math.log(level), between),) for _ in range(8)] for level in (0.9, 0.8)]
+
+
+def widths(entered: Sequence[Heat], raced: Sequence[Sequence[tuple[float]]] = ()) -> list[float]:
+    found = confirm(entered, TIE, raced=raced).finalists
+    return [each.log_ratio.high - each.log_ratio.low for each in found]
+
+
+def test_the_searchs_races_say_how_far_processes_are_apart_where_there_are_few_heats() -> None:
+    """Two heats of each of two finalists: the intervals are as wide as their own few say, about, and seldom wrong."""
+    narrower = covered = 0
+    for seed in range(40):
+        entered, races = heats([80, 80], FIRST, between=0.01, seed=seed), searched(0.01, seed)
+        narrower += sum(one < other for one, other in zip(widths(entered, races), widths(entered), strict=True))
+        for each in confirm(entered, TIE, raced=races).finalists:
+            covered += each.log_ratio.low <= math.log(0.8) <= each.log_ratio.high
+    assert narrower > 60
+    assert covered >= 74
+
+
+@pytest.mark.parametrize("between", [0.0005, 0.2])
+def test_races_of_the_search_that_heats_contradict_count_for_nothing(between: float) -> None:
+    entered = heats([80, 80, 80], between=0.01)
+    assert widths(entered, searched(between)) == widths(entered)
+
+
 def blockwise(entered: Sequence[Heat]) -> list[Heat]:
     """Each block as if it were a process of its own."""
     return [

@@ -63,6 +63,7 @@ def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: St
     study = swept(store, one_better, 20)
     found = confirmed(store, study, executor(one_better))
     assert found.standing.crowned
+    assert {len(race) for races in found.raced for race in races} == {len(found.baselines)}
     leader = found.by_digest[found.standing.leader or ""]
     assert leader.variant.point == simulated_best
     assert found.standing.processes == PROCESSES

@@ -6,7 +6,7 @@ import pytest
 
 from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
-from autotuner.values.outcome import Outcome, Stop
+from autotuner.values.outcome import Measurement, Outcome, Stop
 from autotuner.values.verdict import Verdict
 from tests.helpers.recorded import (
     CALIBRATION,
@@ -171,6 +171,13 @@ def test_a_revoked_finalist_leaves_the_standing(store: Store, session: int) -> N
     assert (best.entry.number, best.tied) == (1, (1, 2))
 
 
+def long(found: Measurement) -> Measurement:
+    """The race with three times as many blocks."""
+    sides = ("variant_us", "baseline_us", "incumbent_us")
+    timings = [each.model_copy(update={side: 3 * getattr(each, side) for side in sides}) for each in found.timings]
+    return found.model_copy(update={"timings": tuple(timings)})
+
+
 def test_an_estimate_is_as_wide_as_the_processes_in_which_it_raced_are_apart(store: Store, session: int) -> None:
     """Of the best of the search, which was in no finals: each later race had it as the incumbent, in a process of its
     own."""
@@ -178,7 +185,7 @@ def test_an_estimate_is_as_wide_as_the_processes_in_which_it_raced_are_apart(sto
     alone = standings.leaderboard(store, "scalar-abc")[0].speedup
     for number, us in enumerate((53.0, 47.0, 54.0, 46.0, 50.0), start=1):
         slower = measured(16 + number, 80.0)
-        against = raced(measurement(80.0), 16, math.log(80.0 / us), Stop.SLOWER)
+        against = long(raced(measurement(80.0), 16, math.log(80.0 / us), Stop.SLOWER))
         store.record("scalar-abc", session, number, slower.model_copy(update={"measurement": against}))
     (first, second, *_) = standings.leaderboard(store, "scalar-abc")
     assert first.number == 0

@@ -46,10 +46,13 @@ class Finals:
             entrants = self._built(self._invited(numbers, found, until), trials)
             if not entrants:
                 raise InputError(f"no finalist of {self._study} can be built here; `autotuner gate` says why")
+            baselines = trials.conditions.baselines
+            raced = plan.incumbents(queries.races(self._store, self._study, plan.RACES))
             aa, objective = queries.aa_heats(self._store, self._study), trials.conditions.objective
             lineup = Lineup(
                 finalists=lineup_of(entrants, plan.slower_than(found)),
-                baselines=trials.conditions.baselines,
+                baselines=baselines,
+                raced=tuple(tuple(races) for (_, beside), races in raced.items() if beside == baselines),
                 tie=tie_band(aa, objective),
                 aa_races=len(aa),
                 objective=objective,

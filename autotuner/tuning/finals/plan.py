@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES
-from autotuner.values.outcome import Outcome, Stop
+from autotuner.values.outcome import Measurement, Outcome, Stop
 from autotuner.values.ratio import LogRatio
 from autotuner.values.verdict import Verdict
 
@@ -27,6 +27,9 @@ START_S = 1.0
 """Seconds until a fresh process has its first inputs, about."""
 LONGER_SOAK = 4.0
 """How much longer the soak of a finalist is than that of a promoted variant."""
+RACES, FEWEST = 48, 6
+"""Trials of the search that are looked through for races of an incumbent, and blocks of such a race that says how far
+processes are apart."""
 MOST_SCALED = 4.0
 """How many times as long as a race of few blocks, which is mostly loading, a heat is taken to be at most."""
 
@@ -113,6 +116,17 @@ def slower_than(right: Mapping[Number, Searched]) -> dict[Number, frozenset[Numb
     return {number: frozenset(_reached(direct, number)) for number in right}
 
 
+def incumbents(races: Iterable[Measurement]) -> dict[tuple[str, tuple[str, ...]], list[tuple[float, ...]]]:
+    """ln(t_incumbent / t_baseline), one a problem, by the races in which nothing was held up: of each incumbent, beside
+    the same baselines. None of these processes was chosen for what it showed of the incumbent."""
+    found: dict[tuple[str, tuple[str, ...]], list[tuple[float, ...]]] = {}
+    for race in races:
+        if race.incumbent is not None and race.of_incumbent and not race.held_up and _blocks(race) >= FEWEST:
+            baselines = tuple(timing.baseline for timing in race.timings)
+            found.setdefault((race.incumbent, baselines), []).append(race.of_incumbent)
+    return found
+
+
 def _reached(direct: Mapping[Number, set[Number]], start: Number) -> set[Number]:
     found, left = set[Number](), [start]
     while left:
@@ -127,22 +141,21 @@ def _reached(direct: Mapping[Number, set[Number]], start: Number) -> set[Number]
 
 def costs(outcome: Outcome) -> FinalistCosts:
     """By what its race and its gate took in the search."""
-    took, blocks = outcome.seconds, _blocks(outcome)
+    assert outcome.measurement is not None
+    took, blocks = outcome.seconds, _blocks(outcome.measurement)
     heat = START_S + took.get("measure", 0.0) * min(FINAL_BLOCKS / blocks, MOST_SCALED)
     check = took.get("check", 0.0)
-    audit = took.get("measure", 0.0) * AUDIT_SAMPLES / _samples(outcome)
+    audit = took.get("measure", 0.0) * AUDIT_SAMPLES / _samples(outcome.measurement)
     return FinalistCosts(heat + audit, START_S + check + LONGER_SOAK * took.get("soak", check))
 
 
-def _samples(outcome: Outcome) -> int:
-    assert outcome.measurement is not None
-    first = outcome.measurement.timings[0]
+def _samples(measured: Measurement) -> int:
+    first = measured.timings[0]
     return len(first.variant_us) + len(first.baseline_us) + len(first.incumbent_us)
 
 
-def _blocks(outcome: Outcome) -> int:
-    assert outcome.measurement is not None
-    return len(outcome.measurement.timings[0].variant_us)
+def _blocks(measured: Measurement) -> int:
+    return len(measured.timings[0].variant_us)
 
 
 def as_many_as_fit(

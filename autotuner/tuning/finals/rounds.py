@@ -151,7 +151,8 @@ class FinalRounds:
     def _standing(self) -> Standing:
         here = {entrant.digest for entrant in self._alive()}
         heats = [heat for heat in self._heats if here.issuperset(heat.entrants)]
-        return confirm(heats, self._lineup.tie, self._lineup.objective, self._is_over)
+        lineup = self._lineup
+        return confirm(heats, lineup.tie, lineup.objective, self._is_over, lineup.raced)
 
     def _is_late(self, running: Sequence[Entrant]) -> bool:
         """Whether all have had the first processes, and another of each of these would leave the gate too little."""
@@ -258,8 +259,7 @@ class FinalRounds:
     def _serving(self, chosen: Entrant) -> list[Entrant]:
         """Who would serve a problem beside the chosen one, of those whose build is the one of the search."""
         here = [entrant for entrant in self._alive() if entrant.is_as_searched]
-        problems, tie = len(self._lineup.baselines), self._lineup.tie
-        ratios = confirmed_on_each(self._heats, [entrant.digest for entrant in here], problems, tie)
+        ratios = confirmed_on_each(self._lineup, self._heats, [entrant.digest for entrant in here])
         used = {each.use for each in servers(ratios, chosen.digest, self._lineup.objective)}
         return [entrant for entrant in here if entrant.digest in used and entrant is not chosen]
 

@@ -13,8 +13,8 @@ from itertools import combinations
 from operator import itemgetter
 from typing import NamedTuple
 
-from autotuner.race.confirm import Confirmed, biases, process_values, standing_of
-from autotuner.store import FinalsRecord
+from autotuner.race.confirm import Confirmed, apart, biases, process_values, standing_of
+from autotuner.store import FinalsRecord, Lineup
 from autotuner.values.outcome import Heat
 from autotuner.values.ratio import Objective
 
@@ -61,13 +61,14 @@ def servers(
 
 
 def confirmed_on_each(
-    heats: Sequence[Heat], digests: Iterable[str], problems: int, tie: float
+    lineup: Lineup, heats: Sequence[Heat], digests: Iterable[str]
 ) -> dict[str, Sequence[Confirmed | None]]:
     """By artifact what the heats say of it on each problem by itself; None where it is out."""
     found: dict[str, list[Confirmed | None]] = {digest: [] for digest in digests}
-    for place in range(problems):
+    for place in range(len(lineup.baselines)):
         over = itemgetter(place)
-        standing = standing_of(process_values(heats, over), tie, biases(heats, over))
+        searched = apart(lineup.raced, over)
+        standing = standing_of(process_values(heats, over), lineup.tie, biases(heats, over), searched=searched)
         by_digest = {each.digest: each for each in standing.finalists}
         for digest, ratios in found.items():
             ratios.append(by_digest.get(digest))

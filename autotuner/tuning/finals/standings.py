@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from itertools import chain
 from statistics import fmean, median
 
 from pydantic import Field
 
-from autotuner.race.confirm import Confirmed, Standing, confirm
-from autotuner.race.statistics import deviation, student_interval
+from autotuner.race.confirm import Confirmed, Standing, apart, confirm
+from autotuner.race.statistics import student_interval
 from autotuner.store import (
     Finalist,
     FinalsRecord,
@@ -26,16 +27,15 @@ from autotuner.store import (
     TrialRecord,
     queries,
 )
+from autotuner.tuning.finals import plan
 from autotuner.values.errors import StoreError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Heat, Outcome
-from autotuner.values.ratio import Speedup, speedup_of
+from autotuner.values.ratio import Speedup, combine, speedup_of
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 
-FEWEST, RACES = 3, 24
-"""Processes from which an interval is made, and trials that are looked through for them."""
 NONE = FinalsResult(finalists=(), leader=None, crowned=False, processes=0, tie=0.0)
 """Of a study without finals."""
 
@@ -333,7 +333,8 @@ def standing(record: FinalsRecord) -> FinalsResult | None:
     if record.standing is None or not record.revoked:
         return record.standing
     gone = {finalist.digest for finalist in record.finalists if finalist.number in record.revoked}
-    drawn = confirm([_heat_without(heat, gone) for heat in record.heats], record.tie, record.objective, is_last=True)
+    heats = [_heat_without(heat, gone) for heat in record.heats]
+    drawn = confirm(heats, record.tie, record.objective, is_last=True, raced=record.raced)
     return FinalsResult(**dict(drawn), proofs=record.standing.proofs, audits=record.standing.audits)
 
 
@@ -439,15 +440,18 @@ class _LastFinals:
         )
 
     def widened(self, entry: Entry, trial: MeasuredTrial) -> Entry:
-        """The line of a trial that was in no finals, its interval as wide as what was seen of it in other processes
-        too. Its race was in one, and a variant's place in memory alone makes it faster or slower by some per cent in
-        the next. The races in which it was the incumbent were in others: the interval has Student's of them all."""
-        own = trial.log_ratio
-        others = queries.of_incumbent(self._store, self._study, trial.artifact or "", RACES)
-        values = [own.mid, *others]
-        if len(values) < FEWEST:
+        """The line of a trial that was in no finals, its interval as wide as processes are apart. Its race was in one,
+        and a variant's place in memory alone makes it faster or slower by some per cent in the next. How far they are
+        apart is known of the incumbents, of which it may be one: the interval has Student's, too, around all its
+        races."""
+        own, over = trial.log_ratio, combine(queries.study(self._store, self._study).objective)
+        raced = plan.incumbents(queries.races(self._store, self._study, plan.RACES))
+        spread = apart(raced.values(), over)
+        if not spread.freedom:
             return entry
-        found = student_interval(fmean(values), deviation(values) / math.sqrt(len(values)), len(values) - 1)
+        its_own = [races for (incumbent, _), races in raced.items() if incumbent == trial.artifact]
+        values = [own.mid, *map(over, chain(*its_own))]
+        found = student_interval(fmean(values), spread.deviation / math.sqrt(len(values)), spread.freedom)
         whole = own.model_copy(update={"low": min(own.low, found.low), "high": max(own.high, found.high)})
         return entry.model_copy(update={"speedup": whole.speedup})
 

@@ -72,10 +72,8 @@ class Outcomes:
 
     def _note_incumbent(self, raced: Measurement | None) -> None:
         """Remembers what the race of a variant shows of the incumbent that it raced against."""
-        if raced is not None and raced.incumbent is not None:
-            found = tuple(each for timing in raced.timings if (each := timing.of_incumbent) is not None)
-            if len(found) == len(raced.timings):
-                self._beside.setdefault(raced.incumbent, []).append(found)
+        if raced is not None and raced.incumbent is not None and raced.of_incumbent:
+            self._beside.setdefault(raced.incumbent, []).append(raced.of_incumbent)
 
     def opponent(self) -> Outcome | None:
         """The incumbent, kept from being pruned while variants race against it. Where its library is gone there is none
