@@ -8,6 +8,8 @@ Where there is no compiler for the device, or it fails, this baseline takes no p
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import functools
 import hashlib
 import importlib.util
@@ -18,7 +20,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +28,7 @@ import torch
 from elftools.elf.elffile import ELFFile
 from torch import Tensor
 
-from autotuner.ops import op_of
+from autotuner.ops import ahead, op_of
 from autotuner.ops.tensors import Tensors, moved
 from autotuner.values import config
 from autotuner.values.problem import Problem
@@ -107,7 +109,9 @@ def _made(problem: Problem, device: str) -> Path:
     if not made.exists():
         try:
             made.parent.mkdir(parents=True, exist_ok=True)
-            _make(problem, device, made)
+            with _alone(made.parent):
+                if not made.exists():
+                    _make(problem, device, made)
         except OSError as error:  # in a cage nothing can be made
             raise RuntimeError(f"no compiled baseline can be made here: {error}") from None
     return made
@@ -116,9 +120,9 @@ def _made(problem: Problem, device: str) -> Path:
 def _place(problem: Problem, device: str, compiler: str) -> Path:
     """The folder in the cache for what is made of a problem here."""
     kind = torch.cuda.get_device_name() if device == "cuda" else _machine(compiler)
-    identity = f"{FORMAT} {torch.__version__} {device} {kind} {problem.model_dump_json()}"
-    name = f"{problem.op}-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
-    return config.cache_dir().absolute() / "compiled" / name
+    identity = f"{FORMAT} {torch.__version__} {device} {kind}"
+    maker = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return config.cache_dir().absolute() / "compiled" / f"{ahead.name(problem)}-{maker}"
 
 
 def _machine(compiler: str) -> str:
@@ -137,6 +141,17 @@ def _required_compiler(device: str) -> str:
     if device == "cuda" and importlib.util.find_spec("triton") is None:
         raise RuntimeError("torch's compiler needs triton for CUDA")
     return compiler
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Whoever makes something else in the folder is waited for; who dies holds nobody up."""
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def _make(problem: Problem, device: str, made: Path) -> None:
@@ -194,9 +209,13 @@ def _keep_code_off_the_stack(library: Path) -> None:
             file.write(struct.pack("=I", READ_AND_WRITE))
 
 
-def main(what: str, document: str, device: str, name: str) -> None:
-    """Makes what is kept of a problem in a folder, or tries what is there."""
+def main(what: str, document: str, device: str, name: str = "") -> None:
+    """Makes what is kept of a problem in a folder, or tries what is there; or does both, and puts it in the cache."""
     problem, folder = Problem.model_validate_json(document), Path(name)
+    if what == "keep":
+        with contextlib.suppress(RuntimeError):  # whoever asks for it is told
+            _made(problem, device)
+        return
     inputs = _inputs(problem, device)
     if what == "try":
         found = _load(problem, folder, device)([*inputs])[0]

@@ -226,12 +226,6 @@ class OpCall(NamedTuple):
     """Of the tensors: what is for torch alone, and a model makes once for many calls."""
 
 
-def compilers(kind: str) -> tuple[str, ...]:
-    """What processes import before they are forked, where torch's compiler makes a baseline: for a CPU it makes a
-    library ahead of time, which needs nothing."""
-    return ("autotuner.ops.compiler",) if kind == "cuda" else ()
-
-
 class Op(NamedTuple):
     """All that the other rooms ask of an op."""
 
@@ -258,9 +252,8 @@ class Op(NamedTuple):
     """The folder of the op's own part of the ABI: headers, and launch.cpp where a device's variants need a launcher."""
     default_spaces: Mapping[str, str]
     """By kind of device: the space that is tuned when none is named."""
-    preload: Callable[[str, Problem], tuple[str, ...]] = lambda kind, problem: ()
-    """Of a kind of device and a problem: modules of the baselines that take seconds to import; every process of a sweep
-    has them."""
+    compiled: Callable[[Problem], bool] = lambda problem: False
+    """Whether torch's compiler makes one of its baselines for the problem."""
     call: OpCall | None = None
     """None: models are not asked for calls of it (`record`, `load`, `tune_like`), and it is exported as json alone."""
 

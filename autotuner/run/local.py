@@ -16,7 +16,7 @@ import signal
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from autotuner.values.errors import DiskFullError, InfrastructureError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Heat, Outcome
+from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, SystemFault, Verdict
 
 ROUNDS = 4
@@ -92,10 +93,12 @@ class LocalExecutor:
         devices: tuple[str | None, ...] = (None,),
         cage: CageParts | None = None,
         who_disturbs: Callable[[], str] = lambda: "",
+        before_calibration: Callable[[Sequence[Problem]], None] = lambda problems: None,
     ) -> None:
         """`factory` makes the line in each process and must be picklable. `devices`, one a lane, say
         which device its process sees, such as a UUID; None leaves it what the driver sees. `cage`: what the processes
         that run variants enter. `who_disturbs` says who else is at work on the devices now, "" where nobody is.
+        `before_calibration` begins what takes long, while the first processes start.
 
         A device that works no more shows when its process makes the line: `factory` raises InfrastructureError, or
         does not return before the deadline. `wait` raises InfrastructureError then.
@@ -109,6 +112,7 @@ class LocalExecutor:
         turn = min(ROUNDS * builders, AHEAD) if builders > 1 else 1
         self.width = builders + 2 * self.lanes if overlap else turn
         self._deadlines, self._who_disturbs = deadlines or Deadlines(), who_disturbs
+        self._before_calibration = before_calibration
         self._server = ForkServer([inside.__name__, *preload, zygote.__name__])
         self._restarts = 0
         """Processes that were lost with the fork server, since a job came to its end."""
@@ -130,6 +134,8 @@ class LocalExecutor:
     def submit(self, job: AnyJob, lane: int = 0) -> int:
         if not 0 <= lane < self.lanes:
             raise ValueError(f"no lane {lane}")
+        if isinstance(job, CalibrationJob):
+            self._before_calibration(job.conditions.problems)
         number = self._next
         self._next += 1
         wanted = None if isinstance(job, BuildJob) else lane

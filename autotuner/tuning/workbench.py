@@ -21,7 +21,7 @@ from autotuner.forge.build_inputs import built_from, files_of
 from autotuner.forge.family import Family, find_limits
 from autotuner.forge.toolchain import Toolchain
 from autotuner.forge.unread import unread
-from autotuner.ops import DEFAULT_OP, OPS, Op, op_of
+from autotuner.ops import DEFAULT_OP, OPS, Op, ahead
 from autotuner.run import cage
 from autotuner.run.cage import CageParts
 from autotuner.run.executor import Beat, Executor
@@ -430,10 +430,9 @@ def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family, problems:
     ToolchainError where the compilers refuse what is nearly nothing."""
     require_cache()
     kind = DEVICES[chosen.device.backend]
-    of_the_op = dict.fromkeys(module for each in problems for module in op_of(each).preload(kind.name, each))
     executor = LocalExecutor(
         LineFactory(chosen.device, toolchain, family),
-        preload=(kind.module, *program.modules(), *of_the_op, STATISTICS),
+        preload=(kind.module, *program.modules(), *ahead.imports(kind.name, problems), STATISTICS),
         deadlines=deadlines(problems, kind),
         builders=kind.builders(len(chosen.lanes)),
         overlap=kind.overlap,
@@ -441,6 +440,7 @@ def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family, problems:
         devices=chosen.lanes,
         cage=CageParts.of(kind.cage, reads=(family.folder, *family.include_dirs, *_sources(family, kind.name))),
         who_disturbs=lambda: kind.who_disturbs(chosen),
+        before_calibration=partial(ahead.begin, kind.name),
     )
     try:
         require_compilers(toolchain)  # while the executor's server imports torch

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from autotuner.ops import OPS
+from autotuner.ops import OPS, ahead
 
 pytest.importorskip("autotuner.ops.rmsnorm")
 from autotuner.ops.rmsnorm.problem import RmsNormProblem
@@ -51,7 +51,7 @@ print(len(os.listdir("/proc/self/task")))
 @pytest.mark.slow
 def test_what_is_imported_before_processes_are_forked_asks_for_no_device_and_starts_nothing() -> None:
     """A process could use no GPU otherwise."""
-    (module,) = OPS["rmsnorm"].preload("cuda", OPS["rmsnorm"].problem.parse("(8,64) float16"))
+    (module,) = ahead.imports("cuda", [OPS["rmsnorm"].problem.parse("(8,64) float16")])
     alone = subprocess.run([sys.executable, "-c", ASKED.format(module="torch")], capture_output=True, text=True)
     whole = subprocess.run([sys.executable, "-c", ASKED.format(module=module)], capture_output=True, text=True)
     assert whole.stdout == alone.stdout != "", whole.stderr

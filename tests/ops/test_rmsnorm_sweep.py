@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from autotuner.ops import OPS
+from autotuner.ops import OPS, ahead
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
@@ -93,3 +93,20 @@ def test_random_points_for_cuda_compile(arch: str, dtype: str) -> None:
     for point, built in zip(points, here.build_all(points), strict=True):
         assert isinstance(built, Artifact), (here.space.point(point), built)
         assert built.resources["registers"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timed
+@pytest.mark.sampled(1, of="compiled baselines")
+def test_torchs_compiler_begins_early_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path))
+    problem = OPS["rmsnorm"].problem.parse("(64,512) float32")
+    ahead.begin("cpu", [problem])
+    run = OPS["rmsnorm"].tensors().BASELINES["compiled"].forward(problem)  # waits for what was begun
+    (found,) = run(torch.ones(64, 512), torch.ones(512))
+    torch.testing.assert_close(found, torch.ones(64, 512))
+    assert len(list((tmp_path / "compiled").iterdir())) == 1
+    for process in ahead._begun:
+        process.wait()
+    ahead.begin("cpu", [problem])
+    assert not ahead._begun, "it is made again"

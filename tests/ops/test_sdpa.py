@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from autotuner.gate.references import names
-from autotuner.ops import op_of
+from autotuner.ops import ahead, op_of
 from autotuner.ops.sdpa.masks import visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import distinct, gaps_of, lying_in, moved, span
@@ -122,5 +122,5 @@ def test_torchs_compiler_is_there_before_processes_are_forked_where_it_makes_a_b
     problem = parsed(text)
     op = op_of(problem)
     assert op.tensors().BASELINES["flex"].takes(problem) is made
-    assert bool(op.preload("cuda", problem)) is made
-    assert not op.preload("cpu", problem)  # a library that is made ahead of time needs no compiler
+    assert bool(ahead.imports("cuda", [problem])) is made
+    assert not ahead.imports("cpu", [problem])  # a library that is made ahead of time needs no compiler

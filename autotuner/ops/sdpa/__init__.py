@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from autotuner.ops.op import Input, Op, Output, compilers
+from autotuner.ops.op import Input, Op, Output
 from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.cases import CASES
 from autotuner.ops.sdpa.invariants import INVARIANTS
@@ -79,5 +79,5 @@ OP = Op(
     abi=lambda: config.kernels_dir() / "sdpa" / "abi",
     default_spaces={"cpu": "sdpa_cpu", "cuda": "sdpa_cuda"},
     call=CALL,
-    preload=lambda kind, problem: compilers(kind) if cast(SdpaProblem, problem).in_blocks else (),
+    compiled=lambda problem: cast(SdpaProblem, problem).in_blocks,
 )

@@ -1,0 +1,41 @@
+"""torch's compiler, begun early: it takes ten to thirty seconds for a baseline, while processes are started anyway.
+
+It imports no torch: the driver has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from autotuner.ops import op_of
+from autotuner.values import config
+from autotuner.values.problem import Problem
+
+_begun: list[subprocess.Popen[bytes]] = []
+
+
+def imports(device: str, problems: Sequence[Problem]) -> tuple[str, ...]:
+    """What processes import before they are forked, where it makes a baseline of the problems: for a CPU it makes a
+    library ahead of time, which needs nothing."""
+    made = any(op_of(each).compiled(each) for each in problems)
+    return ("autotuner.ops.compiler",) if made and device == "cuda" else ()
+
+
+def begin(device: str, problems: Sequence[Problem]) -> None:
+    """Has it make what it makes of the problems, in processes of their own; whoever asks for one waits for it there.
+    They end with what they made, with an interrupt, or after a deadline."""
+    _begun[:] = [each for each in _begun if each.poll() is None]
+    folder = config.cache_dir().absolute() / "compiled"
+    for problem in problems:
+        if op_of(problem).compiled(problem) and not any(folder.glob(f"{name(problem)}-*")):
+            command = [sys.executable, "-m", "autotuner.ops.compiled", "keep", problem.model_dump_json(), device]
+            nothing = subprocess.DEVNULL
+            _begun.append(subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing))
+
+
+def name(problem: Problem) -> str:
+    """What the folders of what was made of a problem begin with, whatever made it."""
+    return f"{problem.op}-{hashlib.sha256(problem.model_dump_json().encode()).hexdigest()[:16]}"
