@@ -237,6 +237,7 @@ class ListedTrial(Model):
     build_s: float = Field(description="of them the build")
     check_s: float = Field(description="the gate, and what belongs to it")
     measure_s: float = Field(description="the race")
+    build_began: datetime | None = Field(description="None: nothing was built")
     recorded_at: datetime
     revoked_at: datetime | None
     revoked_reason: str | None = Field(description="why its latency was taken back")
@@ -253,18 +254,6 @@ class ListedTrial(Model):
         if self.objective is None or self.low is None or self.high is None:
             return None
         return LogRatio(low=self.low, mid=self.objective, high=self.high).speedup
-
-
-class StageTimes(Model):
-    """Where the seconds of a trial went, and when it was recorded."""
-
-    number: int
-    session: int = Field(description="the run that judged it")
-    recorded_at: datetime
-    build_s: float
-    check_s: float
-    measure_s: float
-    build_began: datetime | None = Field(description="None: nothing was built")
 
 
 class Revision(Model):

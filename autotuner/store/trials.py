@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Text, and_, case, cast, false, func, selec
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from autotuner.store.database import reads
-from autotuner.store.records import ListedTrial, StageTimes
+from autotuner.store.records import ListedTrial
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import BlockRow, ParameterRow, TrialRow
 from autotuner.values.variant import Value
@@ -63,15 +63,6 @@ def points_of(session: Session, mine: Collection[ColumnElement[bool]]) -> dict[i
     # Ordered here: databases do not agree on the order of texts.
     order = sorted({name for point in found.values() for name in point}, key=lambda name: (name != "IMPL", name))
     return {key: {name: point[name] for name in order if name in point} for key, point in found.items()}
-
-
-@reads
-def stage_times(store: Store, session: Session, study: str) -> tuple[StageTimes, ...]:
-    """Where the seconds of every recorded trial went, in the order in which they were recorded. Raises StoreError."""
-    columns = {name: getattr(TrialRow, "session_id" if name == "session" else name) for name in StageTimes.model_fields}
-    query = select(*columns.values()).where(TrialRow.study_id == study_id(session, store, study))
-    found = session.execute(query.order_by(TrialRow.id))
-    return tuple(StageTimes(**dict(zip(columns, values, strict=True))) for values in found)
 
 
 @reads

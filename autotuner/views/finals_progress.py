@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -13,25 +12,19 @@ from autotuner.tuning.run.quiet import Waited, Waiting
 from autotuner.views.two_lines import TwoLines, left, with_bar
 
 
-class FinalsProgress:
+class FinalsProgress(TwoLines):
     """Two live lines on a terminal; elsewhere a line a step."""
 
     def __init__(self, console: Console, seconds: float) -> None:
         """`seconds`: what the finals should take."""
-        self._foot = TwoLines(console, self._lines)
+        super().__init__(console)
         self._began = self._since = time.monotonic()
         self._left_s, self._now, self._at = seconds, "starting", self._began
 
     def __enter__(self) -> Self:
         most = f"{self._left_s / 60:.2g} minutes at most" if self._left_s >= 60 else f"{self._left_s:.0f} s at most"
-        self._foot.say(f"finals: the best are timed again, in fresh processes and on fresh inputs; {most}")
-        self._foot.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._foot.__exit__(kind, error, trace)
+        self.say(f"finals: the best are timed again, in fresh processes and on fresh inputs; {most}")
+        return super().__enter__()
 
     def hear(self, step: Step | Waiting | Waited) -> None:
         """Shows what the finals do."""
@@ -45,10 +38,10 @@ class FinalsProgress:
         if step.left_s is not None:
             self._left_s, self._at = step.left_s, now
         if not step.passing:
-            how_long = f"; {left(step.left_s)}" if step.left_s is not None and not self._foot.is_live else ""
-            self._foot.say(f"finals: {step.text}{how_long}")
+            how_long = f"; {left(step.left_s)}" if step.left_s is not None and not self.is_live else ""
+            self.say(f"finals: {step.text}{how_long}")
 
-    def _lines(self, width: int) -> list[str]:
+    def lines(self, width: int) -> list[str]:
         now = time.monotonic()
         still, gone = max(0.0, self._left_s - (now - self._at)), now - self._began
         share = gone / (gone + still) if gone + still else 0.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -28,7 +27,7 @@ EARLY = (1, 3)
 """Judged variants after which the time left is told too, where it is not shown all the while."""
 
 
-class Progress:
+class Progress(TwoLines):
     """Two live lines on a terminal and above them what is of interest; elsewhere one plain line a judged variant."""
 
     def __init__(
@@ -42,7 +41,7 @@ class Progress:
         finals_s: float = 0.0,
     ) -> None:
         """The budget: `trials` judged variants in the study, or `seconds` from now on; then finals of `finals_s`."""
-        self._foot = TwoLines(console, self._lines)
+        super().__init__(console)
         self._space, self._trials = space, min(trials, len(space))
         self._protocol, self._device = protocol, device
         self._baseline = op_of(protocol.compiled_for).words.baseline
@@ -66,34 +65,26 @@ class Progress:
 
     def __enter__(self) -> Self:
         problems = "; ".join(str(problem) for problem in self._protocol.problems)
-        self._foot.say(
-            f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}"
-        )
+        self.say(f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}")
         if self._space.why_another_default:
-            self._foot.say(self._space.why_another_default)
-        self._foot.say(f"{self._device.name}, {self._sides()}{self._protocol.cache} cache")
-        self._foot.say(
+            self.say(self._space.why_another_default)
+        self.say(f"{self._device.name}, {self._sides()}{self._protocol.cache} cache")
+        self.say(
             f"first the baselines are timed, which is what {self._baseline} takes here: up to a minute or two; then"
             " each variant is built, checked and raced against the fastest of them"
         )
-        self._foot.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._foot.__exit__(kind, error, trace)
+        return super().__enter__()
 
     def starts_from(self, start: Start) -> None:
         """Shows what a new study starts from."""
         if start.first:
             count = len(start.first)
-            self._say(f"starts with {count} point{'s' * (count > 1)} that {'were' if count > 1 else 'was'} asked for")
+            self.say(f"starts with {count} point{'s' * (count > 1)} that {'were' if count > 1 else 'was'} asked for")
         if start.hints:
-            self._say("each implementation starts with points that were fast at similar problems (--first-points)")
+            self.say("each implementation starts with points that were fast at similar problems (--first-points)")
         if start.known_points is not None:
             count, study = len(start.known_points.points), start.known_points.study
-            self._say(f"learns from {count} points of the related study {study} (--cold starts without)")
+            self.say(f"learns from {count} points of the related study {study} (--cold starts without)")
 
     def hear(self, event: Event) -> None:
         """Shows what the driver did."""
@@ -108,7 +99,7 @@ class Progress:
         elif isinstance(event, Converged):
             promise, tie = f"{100 * event.promise:.2g} %", f"{100 * event.tie:.2g} %"
             said = f"what was not tried yet promises {promise} more speed, and less than {tie} counts as a tie"
-            self._say(f"converged: {said} (--until-converged stops here)")
+            self.say(f"converged: {said} (--until-converged stops here)")
 
     def _goes_on(self, doing: str) -> None:
         if doing != self._doing:
@@ -118,24 +109,24 @@ class Progress:
         beside = builders_beside(self._device, event.lanes)
         self._time_left = TimeLeft(self._trials, time.monotonic(), event.judged, event.lanes, beside)
         self.study, self.judged = event.study, event.judged
-        self._say(f"study {event.study}: {event.judged} judged already" if event.judged else f"study {event.study}")
+        self.say(f"study {event.study}: {event.judged} judged already" if event.judged else f"study {event.study}")
         for problem, name in zip(self._protocol.problems, event.calibration.baselines, strict=True):
             times = [t for t in event.calibration.timings if t.problem == problem]
             listed = ", ".join(f"{t.backend} {t.median_us:.1f} us" for t in times)
-            self._say(f"baseline {problem}: {self._baseline} {name} ({listed})")
+            self.say(f"baseline {problem}: {self._baseline} {name} ({listed})")
         for why in event.calibration.left_out.values():
-            self._say(f"no baseline here: {why}")
+            self.say(f"no baseline here: {why}")
 
     def _heard_of_waiting(self, event: Waiting | Waited) -> None:
         """On a terminal a wait is one line and then in the live ones; elsewhere each look is a line."""
         if isinstance(event, Waiting):
-            if not self._waits or not self._foot.is_live:
-                self._say(f"waiting for a quiet machine: {event.detail}; since {event.since_s:.0f} s")
+            if not self._waits or not self.is_live:
+                self.say(f"waiting for a quiet machine: {event.detail}; since {event.since_s:.0f} s")
             self._waits, self._since = event.detail, time.monotonic() - event.since_s
             return
         self._waits, self._since = "", time.monotonic()
         ending = f"goes on beside it: {event.detail}" if event.detail else "the machine is quiet"
-        self._say(f"{ending}, after {event.waited_s:.0f} s of waiting")
+        self.say(f"{ending}, after {event.waited_s:.0f} s of waiting")
 
     def _heard(self, event: Judged) -> None:
         outcome = event.outcome
@@ -146,13 +137,13 @@ class Progress:
             (self._rejected if outcome.verdict.judges else self._failed)[outcome.verdict] += 1
         best = math.inf if event.best is None else event.best
         leads, self._best = best < self._best, best
-        if leads or self._is_news(outcome) or not self._foot.is_live:
+        if leads or self._is_news(outcome) or not self.is_live:
             style = "green" if leads else "red" if not outcome.verdict.has_latency else ""
             held_up = "" if outcome.measurement is None else held_up_words(outcome.measurement)
             line = f"[{event.judged}/{self._trials}] trial {event.number}: {outcome.line(self._baseline, held_up)}"
-            self._foot.say(line, style)
-        if not self._foot.is_live and (event.judged % 10 == 0 or event.judged in EARLY):
-            self._say(self._summary())
+            self.say(line, style)
+        if not self.is_live and (event.judged % 10 == 0 or event.judged in EARLY):
+            self.say(self._summary())
 
     def _is_news(self, outcome: Outcome) -> bool:
         """Whether it is the first of its kind to be rejected, or a fault that a person may have to mend."""
@@ -170,12 +161,9 @@ class Progress:
         count = self._protocol.threads
         return f"{count} thread{'s' if count > 1 else ''}, "
 
-    def _say(self, text: str) -> None:
-        self._foot.say(text)
-
     # At the foot of a terminal ----------------------------------------------------------------------------------
 
-    def _lines(self, width: int) -> list[str]:
+    def lines(self, width: int) -> list[str]:
         """What goes on and what was rejected; how far it is, the best, and the time left."""
         since = f"{time.monotonic() - self._since:.0f} s"
         now = fitted(f"waiting {since}: {self._waits}" if self._waits else f"{self._doing}; {since}", width)

@@ -16,7 +16,6 @@ from autotuner.store import (
     ListedTrial,
     Revision,
     SessionRecord,
-    StageTimes,
     Store,
     StudyRecord,
     figures,
@@ -66,11 +65,6 @@ class Snapshot:
     def trials(self) -> tuple[ListedTrial, ...]:
         """Every recorded trial, in the order of their ends."""
         return self.once("trials", lambda: trials.listed(self.store, self.name))
-
-    @property
-    def stages(self) -> tuple[StageTimes, ...]:
-        """Where the seconds of every trial went: read without their parameters, of which there are many more."""
-        return self.once("stages", lambda: trials.stage_times(self.store, self.name))
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -196,7 +190,7 @@ class Snapshot:
     def read_ahead(self) -> None:
         """Reads what the pages of a study show, what several of them show first. Raises StoreError."""
         _ = self.trials, self.board, self.best, self.gate, self.tie, self.disturbed
-        _ = self.stages, self.sessions, self.costs, self.baselines
+        _ = self.sessions, self.costs, self.baselines
         with suppress(InputError):
             _ = self.coverage
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -17,14 +18,17 @@ SHORTEST, LONGEST = 8, 30
 
 
 class TwoLines:
-    """Draws what `lines` makes of the width again and again, also while the program waits; nothing where the console is
-    no terminal."""
+    """Draws its lines again and again, also while the program waits; nothing where the console is no terminal."""
 
-    def __init__(self, console: Console, lines: Callable[[int], Sequence[str]]) -> None:
-        self._console, self._lines = console, lines
+    def __init__(self, console: Console) -> None:
+        self._console = console
         self._live: Live | None = None
         if console.is_terminal:
             self._live = Live(self, console=console, refresh_per_second=TICKS, transient=True)
+
+    @abstractmethod
+    def lines(self, width: int) -> Sequence[str]:
+        """What is at the foot now, in so many characters."""
 
     @property
     def is_live(self) -> bool:
@@ -48,7 +52,7 @@ class TwoLines:
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         width = options.max_width - 1  # a full line makes some terminals begin another
-        for line in self._lines(width):
+        for line in self.lines(width):
             yield Text(fitted(line, width), no_wrap=True, end="\n")
 
 

@@ -32,7 +32,7 @@ class Seen:
     def foot(self, shown: Progress | FinalsProgress) -> list[str]:
         """The live lines."""
         options = self.console.options
-        lines = [str(each) for each in shown._foot.__rich_console__(self.console, options)]
+        lines = [str(each) for each in shown.__rich_console__(self.console, options)]
         assert max(map(len, lines)) < WIDTH
         return lines
 

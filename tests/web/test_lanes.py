@@ -2,10 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from autotuner.store import SessionRecord, StageTimes, Store
+from autotuner.store import ListedTrial, SessionRecord, Store
 from autotuner.views.drawings.lanes import Run, Stretch, runs_of
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.timeline import runs, timeline
@@ -37,13 +38,12 @@ def session(number: int, begins: float, ends: float | None, lane: int, builders:
     )
 
 
-def trial(of: int, recorded: float, built: float | None, build: float, judging: float) -> StageTimes:
+def trial(of: int, recorded: float, built: float | None, build: float, judging: float) -> ListedTrial:
     """`built`: when its build began. Half of the judging is the gate's."""
     half = judging / 2
     began = None if built is None else at(built)
-    return StageTimes(
-        number=0, session=of, recorded_at=at(recorded), build_s=build, check_s=half, measure_s=half, build_began=began
-    )
+    values: dict[str, Any] = {"number": 0, "session": of, "recorded_at": at(recorded), "build_s": build}
+    return ListedTrial.model_construct(**values, check_s=half, measure_s=half, build_began=began)
 
 
 def builds(run: Run) -> list[tuple[Stretch, ...]]:
@@ -63,7 +63,7 @@ def test_builds_stand_where_they_began_and_builders_without_any_are_there_too() 
 def shown(store: Store, study: str) -> tuple[str, tuple[Run, ...], tuple[tuple[object, ...], ...]]:
     snapshot = Reader(store).study(study)
     figure, _ = timeline(snapshot, Links())
-    every = runs_of(snapshot.sessions, snapshot.stages)
+    every = runs_of(snapshot.sessions, snapshot.trials)
     return figure.note, every, tuple(tuple(cell.text for cell in row.cells) for row in figure.table.rows)
 
 
@@ -72,8 +72,8 @@ def test_a_driver_says_when_it_built_with_how_many_builders_for_which_devices(tm
         before = datetime.now(UTC)
         study = swept(store, InlineExecutor(simulated.backend(), width=6, lanes=2), 40)
         snapshot = Reader(store).study(study)
-        assert all(each.build_began is not None for each in snapshot.stages)
-        assert all(before <= each.build_began <= each.recorded_at for each in snapshot.stages if each.build_began)
+        assert all(each.build_began is not None for each in snapshot.trials)
+        assert all(before <= each.build_began <= each.recorded_at for each in snapshot.trials if each.build_began)
         note, (run,), rows = shown(store, study)
         assert (len(run.builders), len(run.devices)) == (1, 2)
         assert note.startswith("Idle: 2 devices for ")

@@ -7,28 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from autotuner.store import ListedTrial
+from autotuner.store.figures import Improvement
 from autotuner.values.ratio import BIASED, UNCONFIRMED, quoted, speedup_of
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Plot, around
 from autotuner.views.figure_tables import history_table
 from autotuner.views.snapshot import Snapshot
-from autotuner.views.table import Table, linked
+from autotuner.views.table import Cell, Table, linked
 from autotuner.views.words import clock, kind, ratio
 
 SIZE, HALF = (860.0, 320.0), (600.0, 280.0)
 """Pixels of a drawing over the whole page, and over some half of it."""
 DOTS = 1500
 """Dots, at most: more would cover each other."""
-
-
-class NewBest(NamedTuple):
-    """A trial that was better than all before it."""
-
-    place: int
-    seconds: float
-    trial: ListedTrial
-    speedup: float
 
 
 class Timeline(NamedTuple):
@@ -41,17 +33,18 @@ class Timeline(NamedTuple):
     label: Callable[[float], str]
 
 
-def steps(trials: Sequence[ListedTrial]) -> tuple[NewBest, ...]:
-    """Every improvement of the search, estimates from races that were given up left out."""
-    found: list[NewBest] = []
-    for place, trial in enumerate(trials):
-        if trial.objective is None or trial.censored:
-            continue
-        speedup = speedup_of(trial.objective)
-        if not found or speedup > found[-1].speedup:
-            seconds = (trial.recorded_at - trials[0].recorded_at).total_seconds()
-            found.append(NewBest(place, seconds, trial, speedup))
-    return tuple(found)
+def steps(snapshot: Snapshot) -> list[tuple[int, Improvement]]:
+    """Every improvement of the search, with its place in the order of ends."""
+    places = {trial.number: place for place, trial in enumerate(snapshot.trials)}
+    return [(places[each.number], each) for each in snapshot.improvements if each.number in places]
+
+
+def staircase(plot: Plot, found: Sequence[tuple[float, float]], end: float, class_: str) -> None:
+    """A line through places and what was the best from there on, until a pixel."""
+    path = "".join(f"H{plot.x(at):.1f}V{plot.y(speedup):.1f}" for at, speedup in found)
+    if path:
+        start = path[1:].replace("V", " ", 1)
+        plot.svg.add("path", d=f"M{start}H{end:.1f}", class_=class_)
 
 
 def history(snapshot: Snapshot, links: Links, narrow: bool = False) -> tuple[Figure, ...]:
@@ -70,14 +63,15 @@ def history(snapshot: Snapshot, links: Links, narrow: bool = False) -> tuple[Fig
 
 
 def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float, float]) -> Figure:
-    trials, found = snapshot.trials, steps(snapshot.trials)
+    trials, found = snapshot.trials, steps(snapshot)
     best = snapshot.best
     confirmed = None if best is None else best.confirmed
-    high = max([1.02, *(each.speedup for each in found), *([confirmed.high] if confirmed is not None else [])])
+    high = max([1.02, *(each.speedup for _, each in found), *([confirmed.high] if confirmed is not None else [])])
     if not math.isfinite(high):
-        high = max(each.speedup for each in found)
-    low = min(0.9, found[0].speedup if found else 0.9)
-    plot = Plot.of(size, f"{axis.title} against {snapshot.baseline}", _reach(axis.places), (low, high + 0.05 * high))
+        high = max(each.speedup for _, each in found)
+    low = min(0.9, found[0][1].speedup if found else 0.9)
+    reach = 0.0, max(*axis.places, 1.0)
+    plot = Plot.of(size, f"{axis.title} against {snapshot.baseline}", reach, (low, high + 0.05 * high))
     svg, x, y = plot.svg, plot.x, plot.y
     top, bottom = y(1 + snapshot.tie), y(1 / (1 + snapshot.tie))
     svg.add("rect", x=x.start, y=top, width=x.end - x.start, height=max(2.0, bottom - top), class_="band")
@@ -86,7 +80,10 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float,
     svg.line(x.start, y(1), x.end, y(1), "baseline")
     svg.text(x.end, y(1) - 5, f"{snapshot.baseline} = 1, with the A/A band", "tick halo", "end")
     _dots(plot, trials, axis.places)
-    _line(plot, found, axis)
+    staircase(plot, [(axis.places[place], each.speedup) for place, each in found], x.end, "best")
+    for place, each in found:
+        title = f"trial {each.number}: {quoted(each.speedup, False)}"
+        svg.add("circle", cx=x(axis.places[place]), cy=y(each.speedup), r=3.5, class_="mark measured", title=title)
     if confirmed is not None and best is not None:
         at = x.end - 6
         svg.line(at, y(confirmed.low), at, y(confirmed.high), "interval")
@@ -100,10 +97,6 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float,
         " far as the axis reaches; strokes below it are rejects."
     )
     return Figure(f"best-{axis.key}", axis.title, note, svg.render(), table)
-
-
-def _reach(places: Sequence[float]) -> tuple[float, float]:
-    return 0.0, max(*places, 1.0) if places else 1.0
 
 
 def _dots(plot: Plot, trials: Sequence[ListedTrial], places: Sequence[float]) -> None:
@@ -124,47 +117,22 @@ def _dots(plot: Plot, trials: Sequence[ListedTrial], places: Sequence[float]) ->
         plot.svg.add("path", d=strokes, class_="strokes wrong")
 
 
-def _line(plot: Plot, found: Sequence[NewBest], axis: Timeline) -> None:
-    if not found:
-        return
-    path = ""
-    for each in found:
-        at, height = plot.x(axis.places[each.place]), plot.y(each.speedup)
-        path += f"H{at:.1f}V{height:.1f}" if path else f"M{at:.1f} {height:.1f}"
-    plot.svg.add("path", d=f"{path}H{plot.x.end:.1f}", class_="best")
-    for each in found:
-        title = f"trial {each.trial.number}: {quoted(each.speedup, False)}"
-        at = axis.places[each.place]
-        plot.svg.add("circle", cx=plot.x(at), cy=plot.y(each.speedup), r=3.5, class_="mark measured", title=title)
-
-
 def overlaid(snapshots: Sequence[Snapshot], links: Links) -> Figure:
     """The best so far of two studies in one plot, by trials."""
-    every = [steps(each.trials) for each in snapshots]
-    speedups = [step.speedup for found in every for step in found]
+    every = [steps(each) for each in snapshots]
+    speedups = [step.speedup for found in every for _, step in found]
     reach = max([len(each.trials) for each in snapshots] + [1])
     plot = Plot.of(SIZE, "Best so far of both studies", (0, reach), around([1.0, *speedups]))
     plot.axes("variants tried", "speedup over the baseline", across="counts")
     plot.svg.line(plot.x.start, plot.y(1), plot.x.end, plot.y(1), "baseline")
-    rows = []
+    rows: list[tuple[str | Cell, ...]] = []
     for letter, snapshot, found in zip("AB", snapshots, every, strict=False):
-        path = ""
-        for each in found:
-            at, height = plot.x(each.place + 1), plot.y(each.speedup)
-            path += f"H{at:.1f}V{height:.1f}" if path else f"M{at:.1f} {height:.1f}"
-        if path:
-            end = plot.x(len(snapshot.trials))
-            plot.svg.add("path", d=f"{path}H{end:.1f}", class_=f"best side-{letter.lower()}")
-            plot.svg.text(min(end + 4, plot.x.end - 12), plot.y(found[-1].speedup) - 6, letter, "label strong")
-        rows += [
-            (
-                letter,
-                linked(str(each.trial.number), links.trial(snapshot.name, each.trial.number)),
-                f"{each.place + 1:,}",
-                ratio(each.speedup),
-            )
-            for each in found
-        ]  # fmt: skip
+        end = plot.x(len(snapshot.trials))
+        staircase(plot, [(place + 1, each.speedup) for place, each in found], end, f"best side-{letter.lower()}")
+        if found:
+            plot.svg.text(min(end + 4, plot.x.end - 12), plot.y(found[-1][1].speedup) - 6, letter, "label strong")
+        for place, each in found:
+            trial = linked(str(each.number), links.trial(snapshot.name, each.number))
+            rows.append((letter, trial, f"{place + 1:,}", ratio(each.speedup)))
     titles = "study", "trial", "tried until then", f"speedup, {UNCONFIRMED}"
-    grid = Table.plain(titles, tuple(rows), frozenset({1, 2, 3}))
-    return Figure("best-both", "Best so far", BIASED, plot.svg.render(), grid)
+    return Figure("best-both", "Best so far", BIASED, plot.svg.render(), Table.plain(titles, rows, (1, 2, 3)))

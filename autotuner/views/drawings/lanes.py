@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from autotuner.store import SessionRecord, StageTimes
+from autotuner.store import ListedTrial, SessionRecord
 
 STAGES = {"build": "build", "check": "gate", "measure": "race"}
 """The stages of a trial, in their order, and what a lane calls them."""
@@ -75,13 +75,13 @@ class Run(NamedTuple):
         return idle(self.wall_s, self.devices)
 
 
-def runs_of(sessions: Iterable[SessionRecord], stages: Iterable[StageTimes]) -> tuple[Run, ...]:
-    """Every run of a study, the first one first. `stages` of its trials, in the order in which they were recorded."""
+def runs_of(sessions: Iterable[SessionRecord], trials: Iterable[ListedTrial]) -> tuple[Run, ...]:
+    """Every run of a study, the first one first. `trials` in the order in which they were recorded."""
     groups = _groups(sessions)
     of = {session.id: place for place, group in enumerate(groups) for session in group}
-    judged: list[list[StageTimes]] = [[] for _ in groups]
-    built: list[list[StageTimes]] = [[] for _ in groups]
-    for trial in stages:
+    judged: list[list[ListedTrial]] = [[] for _ in groups]
+    built: list[list[ListedTrial]] = [[] for _ in groups]
+    for trial in trials:
         place = of[trial.session]
         judged[place].append(trial)
         built[_built_in(groups, place, trial.build_began)].append(trial)
@@ -106,7 +106,7 @@ def _built_in(groups: Sequence[Sequence[SessionRecord]], judged_in: int, began: 
     return next((place for place in range(judged_in, -1, -1) if groups[place][0].started_at <= began), judged_in)
 
 
-def _run(sessions: Sequence[SessionRecord], built: Sequence[StageTimes], judged: Sequence[StageTimes]) -> Run:
+def _run(sessions: Sequence[SessionRecord], built: Sequence[ListedTrial], judged: Sequence[ListedTrial]) -> Run:
     """`built` in it, and `judged` in it."""
     began = sessions[0].started_at
     ends = [each.started_at if each.finished_at is None else each.finished_at for each in sessions]
@@ -118,7 +118,7 @@ def _run(sessions: Sequence[SessionRecord], built: Sequence[StageTimes], judged:
     return Run(tuple(sessions), wall_s, lanes, devices, len(judged))
 
 
-def _judging(trials: Sequence[StageTimes], began: datetime) -> Lane:
+def _judging(trials: Sequence[ListedTrial], began: datetime) -> Lane:
     """A device's lane, from its end. It judges one variant after the other: one that was recorded late, as while the
     sampler was thinking, was over before the next one began."""
     found, until = list[Stretch](), float("inf")

@@ -22,7 +22,7 @@ MOST_LANES = 16
 
 def timeline(snapshot: Snapshot, links: Links, wanted: int | None = None) -> tuple[Figure, Panel]:
     """The lanes of one run, the last one with trials unless another is wanted, and all runs."""
-    every = runs_of(snapshot.sessions, snapshot.stages)
+    every = runs_of(snapshot.sessions, snapshot.trials)
     told = [each for each in every if each.trials]
     chosen = next((each for each in every if each.number == wanted), told[-1] if told else None)
     steps = [
