@@ -97,7 +97,7 @@ class Study:
 
     def beliefs(self) -> StudyBeliefs:
         """What the study has shown: what matters, what is dead, what is rejected where, what is left."""
-        from autotuner.views.kept_beliefs import kept_beliefs
+        from autotuner.views.beliefs import kept_beliefs
 
         with _opened(self.store) as opened:
             return kept_beliefs(opened, self.name)

@@ -179,7 +179,7 @@ def page_of(store: Store, study: str, label: str) -> str:
         from autotuner.web import whole_page
     except ImportError as error:
         raise InputError(f"{MISSING} ({error.name} is not here)") from None
-    from autotuner.views.kept_beliefs import kept_beliefs
+    from autotuner.views.beliefs import kept_beliefs
     from autotuner.web.reader import Reader
 
     snapshot = Reader(store).study(study)

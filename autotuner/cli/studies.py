@@ -123,7 +123,7 @@ def verify(
     from autotuner.serve import bundle as bundles
     from autotuner.store import Store, queries
     from autotuner.tuning import reproduced, workbench
-    from autotuner.views.reproduced_table import reproduced_table
+    from autotuner.views.again_tables import reproduced_table
 
     found = bundles.read(path)
     heard = err if as_json else out

@@ -181,7 +181,7 @@ def explain(of: OneStudy, as_json: JsonOption = False) -> None:
     It builds nothing.
     """
     from autotuner.views import beliefs_text
-    from autotuner.views.kept_beliefs import kept_beliefs
+    from autotuner.views.beliefs import kept_beliefs
 
     with of as (store, study):
         found = kept_beliefs(store, study)

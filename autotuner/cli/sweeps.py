@@ -137,32 +137,25 @@ def logs(
                 _show_event(event, as_json)
 
 
-def pause(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Has sweeps paused; what is in flight is judged after `resume`. The time does not count."""
-    from autotuner.jobs import queue
+def _asks(verb: str, says: str) -> Callable[..., None]:
+    """The command that asks something of sweeps."""
 
-    _each(sweep, store, as_json, queue.pause)
+    def command(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
+        from autotuner.jobs import queue
 
+        _each(sweep, store, as_json, getattr(queue, verb))
 
-def resume(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Puts paused sweeps back into the queue."""
-    from autotuner.jobs import queue
-
-    _each(sweep, store, as_json, queue.resume)
+    command.__name__, command.__doc__ = verb, says
+    return command
 
 
-def cancel(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Ends sweeps. Their studies keep what was judged."""
-    from autotuner.jobs import queue
-
-    _each(sweep, store, as_json, queue.cancel)
-
-
-def retry(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Puts sweeps that have failed, were cancelled or are done back into the queue, with the budget they have left."""
-    from autotuner.jobs import queue
-
-    _each(sweep, store, as_json, queue.retry)
+pause = _asks("pause", "Has sweeps paused; what is in flight is judged after `resume`. The time does not count.")
+resume = _asks("resume", "Puts paused sweeps back into the queue.")
+cancel = _asks("cancel", "Ends sweeps. Their studies keep what was judged.")
+retry = _asks(
+    "retry",
+    "Puts sweeps that have failed, were cancelled or are done back into the queue, with the budget they have left.",
+)
 
 
 def _each(wanted: list[str], store: str | None, as_json: bool, change: Callable[[Store, int], SweepRecord]) -> None:

@@ -24,6 +24,7 @@ from autotuner.tuning.regression import Earlier
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.files import read_regular, why, write_atomically
 from autotuner.values.model import Model
+from autotuner.values.outcome import BackendTiming, Device
 from autotuner.values.plugs import Plugs
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import BIASED, Speedup
@@ -55,13 +56,8 @@ class ExportedToolchain(Model):
     environment: dict[str, str] = Field(description="versions and settings of the session that measured it")
 
 
-class ExportedDevice(Model):
+class ExportedDevice(Device):
     """The device it was measured on; the figures hold for this model only."""
-
-    backend: str
-    name: str
-    facts: dict[str, Value | bool]
-    environment: dict[str, str]
 
 
 class ExportedIdentity(Model):
@@ -105,12 +101,8 @@ class ExportedFinals(Speedup):
             artifact_digest=best.raced,
             tied=best.tied,
             crowned=best.crowned,
-            tie=finals.tie,
             other_cache=best.proof.other_cache if best.proof is not None else None,
-            processes=finals.processes,
-            blocks=finals.blocks,
-            host=finals.host,
-            finished_at=finals.finished_at,
+            **finals.model_dump(include={"tie", "processes", "blocks", "host", "finished_at"}),
         )
 
 
@@ -136,14 +128,6 @@ class ExportedMeasurement(Model):
     timings: tuple[ProblemTiming, ...]
 
 
-class ExportedBaseline(Model):
-    """What the variant was compared with: the fastest of the op's baselines that took the problem."""
-
-    problem: Problem
-    backend: str
-    median_us: float
-
-
 class BestConfiguration(Model):
     """best.json. Its JSON schema is `BestConfiguration.model_json_schema()`; a number that is not finite is null."""
 
@@ -164,7 +148,7 @@ class BestConfiguration(Model):
     gate: GateSummary
     confirmed: ExportedFinals | None = Field(default=None, description="null where there were no finals")
     measurement: ExportedMeasurement = Field(description="the search estimate: biased upward")
-    baseline: tuple[ExportedBaseline, ...]
+    baseline: tuple[BackendTiming, ...] = Field(description="the fastest of the baselines that took each problem")
     recorded_at: datetime
     exported_at: datetime
     note: str = BIASED
@@ -208,7 +192,7 @@ def configuration(best: Best, study: StudyRecord, table: DispatchTable | None = 
         impl=outcome.variant.impl,
         parameters=outcome.variant.point,
         problems=tuple(ExportedProblem(problem=p, flops=p.flops, bytes=p.bytes) for p in study.problems),
-        device=ExportedDevice.model_validate(study.device.model_dump()),
+        device=ExportedDevice(**dict(study.device)),
         toolchain=ExportedToolchain(
             compiler=artifact.compiler,
             flags=artifact.flags,
@@ -240,7 +224,7 @@ def configuration(best: Best, study: StudyRecord, table: DispatchTable | None = 
             ),
         ),
         baseline=tuple(
-            ExportedBaseline(problem=each.problem, backend=each.baseline, median_us=statistics.median(each.baseline_us))
+            BackendTiming(problem=each.problem, backend=each.baseline, median_us=statistics.median(each.baseline_us))
             for each in measurement.timings
         ),
         recorded_at=best.record.recorded_at,

@@ -23,14 +23,11 @@ from typing import Literal, NamedTuple
 from pydantic import Field, ValidationError
 
 from autotuner.forge.build import built, entry_of
-from autotuner.forge.build_inputs import BuildInputs
 from autotuner.forge.cache import Content, content_of, install
-from autotuner.forge.family import Family
-from autotuner.spaces.space import SpaceFile
-from autotuner.store import Store, StudyRecord, queries, whole_study
+from autotuner.serve.table import inputs_of
+from autotuner.store import Store, queries, whole_study
 from autotuner.tuning.finals import standings
-from autotuner.tuning.workbench import toolchain_for
-from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.errors import InputError
 from autotuner.values.files import read_regular, why, write_atomically
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Device
@@ -74,7 +71,10 @@ def write(store: Store, study: str, target: Path, page: str) -> Manifest:
     artifacts = list(_artifacts(store, study))
     files = {ROWS: json.dumps(whole_study.data_of(store, study)).encode(), PAGE: page.encode()}
     for artifact in artifacts:
-        files |= _sources(record, artifact)
+        inputs = inputs_of(record, artifact)
+        for path in () if inputs is None else inputs.files:
+            name = f"sources/{path.parent.name}/{path.name}"
+            files |= {name: path.read_bytes()} if NAME.fullmatch(name) else {}
         kept = built(entry_of(artifact.digest))
         if kept is not None and kept.library_sha256 == artifact.library_sha256:
             files |= {f"builds/{artifact.digest}/{name}": data for name, data in content_of(kept).files}
@@ -97,18 +97,6 @@ def _artifacts(store: Store, study: str) -> Iterator[Artifact]:
     numbers = {*standings.every_confirmed(store, study), *([] if best is None else [best.record.number])}
     outcomes = (store.outcome(study, number) for number in sorted(numbers))
     yield from (each.artifact for each in outcomes if each.artifact is not None)
-
-
-def _sources(record: StudyRecord, artifact: Artifact) -> dict[str, bytes]:
-    """The sources of an artifact; none where they are no longer as they were."""
-    with suppress(AutotunerError, OSError):
-        file = SpaceFile.stored(record.space_document)
-        family = Family.find(file.family, near=Path(file.path).resolve().parent)
-        inputs = BuildInputs.of(family, artifact.variant, record.problems[0], toolchain_for(record.device))
-        if inputs.digest == artifact.digest:
-            found = {f"sources/{path.parent.name}/{path.name}": path.read_bytes() for path in inputs.files}
-            return {name: data for name, data in found.items() if NAME.fullmatch(name)}
-    return {}
 
 
 def _revision() -> str:

@@ -190,6 +190,7 @@ def _variant(store: Store, record: StudyRecord, number: int) -> TableVariant:
     artifact, gate = outcome.artifact, outcome.gate
     if artifact is None or gate is None or not gate.passed:
         raise InputError(f"trial {number} of {record.name} is no measured pass of the gate: export a standing one")
+    inputs = inputs_of(record, artifact)
     return TableVariant(
         study=record.name,
         trial=number,
@@ -199,18 +200,17 @@ def _variant(store: Store, record: StudyRecord, number: int) -> TableVariant:
         library_sha256=artifact.library_sha256,
         architecture=artifact.architecture,
         compiler=artifact.compiler,
-        sources=_sources(record, artifact),
+        sources={} if inputs is None else inputs.sources,
         fixed=record.problems[0].fixed_in(artifact.macros),
         proven=proven_of(gate),
     )
 
 
-def _sources(record: StudyRecord, artifact: Artifact) -> dict[str, str]:
-    """Digests of what the artifact was built from; none where that, or the compiler, is no longer as it was."""
+def inputs_of(record: StudyRecord, artifact: Artifact) -> BuildInputs | None:
+    """What an artifact was built from; None where that, or the compiler, is no longer as it was."""
     with suppress(AutotunerError, OSError):
         file = SpaceFile.stored(record.space_document)
         family = Family.find(file.family, near=Path(file.path).resolve().parent)
         inputs = BuildInputs.of(family, artifact.variant, record.problems[0], toolchain_for(record.device))
-        if inputs.digest == artifact.digest:
-            return inputs.sources
-    return {}
+        return inputs if inputs.digest == artifact.digest else None
+    return None

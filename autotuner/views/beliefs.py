@@ -6,11 +6,15 @@ beliefs are those of the evolutionary sampler after the study's trials, whicheve
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
+from functools import cache
+from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from autotuner.ops.op import digest_of_folder
 from autotuner.race.plausible import floor_us
 from autotuner.race.tie import tie_band
 from autotuner.search.branches import Arm, Dropped, dropped
@@ -18,16 +22,22 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning.bounds import baselines_us, bounds
 from autotuner.tuning.finals import standings
-from autotuner.values.errors import InputError
+from autotuner.values import config
+from autotuner.values.errors import DiskFullError, InputError
+from autotuner.values.files import write_atomically
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
+from autotuner.values.variant import digest_of
+from autotuner.values.versions import version_of
 from autotuner.views.built_knobs import BuiltKnob, built_knobs
 from autotuner.views.judged_points import JudgedPoints
 from autotuner.views.rejects import RejectedWhere, rejected_where
 from autotuner.views.surrogate_beliefs import Beliefs, surrogate_beliefs
 
+DECIDE = ("views", "search", "spaces")
+"""The rooms whose sources decide what is believed of given trials."""
 ENOUGH = 20
 """Fewest measured trials for beliefs: of fewer they are mostly the surrogate's prior."""
 
@@ -164,3 +174,36 @@ def _space(of: StudyRecord) -> Space:
     if space.digest != of.space_digest:
         raise InputError(f"{of.name}: this version finds other valid points in its space: use the one that ran it")
     return space
+
+
+# Kept ----------------------------------------------------------------------------------------------------------------
+
+
+def kept_beliefs(store: Store, study: str) -> StudyBeliefs:
+    """The study's beliefs, as `study_beliefs` finds them, and with its errors. Of ten thousand trials they take seconds
+    to find: until something of the study changes they are read from the cache, where a file holds a study's."""
+    state = _state(store, study)
+    path = config.cache_dir() / "beliefs" / f"{digest_of([store.label, study])[:32]}.json"
+    with contextlib.suppress(OSError, ValidationError):
+        first, _, document = path.read_text().partition("\n")
+        if first == state:
+            return StudyBeliefs.model_validate_json(document)
+    found = study_beliefs(store, study)
+    with contextlib.suppress(OSError, DiskFullError, InputError):  # then they are found again
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, f"{state}\n{found.model_dump_json()}")
+    return found
+
+
+def _state(store: Store, study: str) -> str:
+    """All that the beliefs depend on: the study as it is now, and this version. The times tell a study from another one
+    of its name that came to lie in the same place."""
+    progress, revision = queries.progress(store, study), queries.revision(store, study)
+    made = queries.study(store, study).created_at
+    return digest_of([study, str(made), str(progress.last_activity), revision.tag, _version()])
+
+
+@cache
+def _version() -> str:
+    rooms = Path(__file__).parent.parent
+    return digest_of([version_of("kernel-autotuner"), *(digest_of_folder(rooms / name) for name in DECIDE)])

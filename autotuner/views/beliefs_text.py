@@ -8,7 +8,6 @@ from typing import NamedTuple
 from autotuner.values.ratio import UNCONFIRMED, quoted
 from autotuner.views.beliefs import BranchStanding, Room, StudyBeliefs
 from autotuner.views.built_knobs import BuiltKnob
-from autotuner.views.rejects import RejectedWhere
 from autotuner.views.surrogate_beliefs import Belief, Beliefs, ParameterEffect, Trust, ValueEffect
 from autotuner.views.table import Column, Table, points_column
 from autotuner.views.words import counts_words, micros, percent, point, ratio
@@ -119,22 +118,15 @@ def lines(study: StudyBeliefs) -> list[str]:
         f"{study.study}: {study.judged} of {study.points:,} valid points judged: {study.measured} measured,"
         f" {sum(study.rejected.values())} rejected."
     )
-    beliefs = study.beliefs
-    if beliefs is None:
-        remedy = "go on with `autotuner tune`" if study.left else "the space has no more"
-        missing = (
-            f"Too few measured trials to say what matters or what is left to find: {study.measured}, and"
-            f" {study.enough} are needed; {remedy}."
-        )
-        return [head, *branch_lines(study.branches), missing, *_dead(study.knobs), *_rejects(study)]
-    return [
-        head,
-        *branch_lines(study.branches),
-        *_dead(study.knobs),
-        *_rejects(study),
-        *_left(study, beliefs),
-        _trust(beliefs.trust),
-    ]
+    built = [*_dead(study.knobs), *_rejects(study)]
+    if (beliefs := study.beliefs) is not None:
+        return [head, *branch_lines(study.branches), *built, *_left(study, beliefs), _trust(beliefs.trust)]
+    remedy = "go on with `autotuner tune`" if study.left else "the space has no more"
+    missing = (
+        f"Too few measured trials to say what matters or what is left to find: {study.measured}, and"
+        f" {study.enough} are needed; {remedy}."
+    )
+    return [head, *branch_lines(study.branches), missing, *built]
 
 
 def branch_lines(branches: Sequence[BranchStanding]) -> list[str]:
@@ -193,14 +185,13 @@ def _dead_lines(knob: BuiltKnob) -> list[str]:
 def _rejects(study: StudyBeliefs) -> list[str]:
     if not study.rejected:
         return ["Nothing was rejected."]
-    found = [f"  {_region(each)}" for each in study.rejects]
+    found = [
+        f"  {point(each.where)}: {each.rejected} of {each.judged} rejected: {counts_words(each.codes)}"
+        for each in study.rejects
+    ]
     if study.elsewhere:
         found.append(f"  {'elsewhere' if found else 'here and there'}: {counts_words(study.elsewhere)}")
     return ["What is rejected where:", *found]
-
-
-def _region(region: RejectedWhere) -> str:
-    return f"{point(region.where)}: {region.rejected} of {region.judged} rejected: {counts_words(region.codes)}"
 
 
 def _left(study: StudyBeliefs, beliefs: Beliefs) -> list[str]:
@@ -211,14 +202,9 @@ def _left(study: StudyBeliefs, beliefs: Beliefs) -> list[str]:
         found += f" What is believed is of {beliefs.looked_at:,} by lot and of the best ones' neighbours."
     if all(each.gain is None or each.gain < TELLING for each in beliefs.promising):
         found += f" None is expected to improve by {TELLING:.2%}."
-    return [found, _end(study, beliefs)]
-
-
-def _end(study: StudyBeliefs, beliefs: Beliefs) -> str:
-    gain, tie = f"{beliefs.gain:.2%}", f"{study.tie:.2%}"
-    if beliefs.converged:
-        return f"Converged: the largest expected improvement, {gain}, is below the tie band of {tie}."
-    return f"Not converged: the largest expected improvement, {gain}, is not below the tie band of {tie}."
+    head, is_below = ("Converged", "is below") if beliefs.converged else ("Not converged", "is not below")
+    end = f"{head}: the largest expected improvement, {beliefs.gain:.2%}, {is_below} the tie band of {study.tie:.2%}."
+    return [found, end]
 
 
 def _trust(trust: Trust | None) -> str:

@@ -58,8 +58,12 @@ def history_columns(
 
 def costs_table(found: StudyCosts) -> Table:
     """What trials of each verdict cost, by stage, and the pace."""
-    total = sum(each.seconds for each in found.by_verdict) or 1.0
-    return Table.of(cost_columns(total), found.by_verdict, [] if found.pace is None else [_pace(found.pace)])
+    total, notes = sum(each.seconds for each in found.by_verdict) or 1.0, []
+    if (pace := found.pace) is not None:
+        an_hour = f"{pace.trials_an_hour:,.0f} trials an hour while it was worked on, {pace.last_trials_an_hour:,.0f}"
+        busy = f"Builders and devices were busy for {percent(pace.busy_share)} of that time"
+        notes.append(f"{an_hour} of late. {busy}; several at once make more than 100 %.")
+    return Table.of(cost_columns(total), found.by_verdict, notes)
 
 
 cost = Fields(Cost)
@@ -81,14 +85,6 @@ def cost_columns(total: float = 1.0) -> list[Column[Cost]]:
 
 PACE = Fields(Pace).data("trials", "active_s", "trials_an_hour", "last_trials_an_hour", "busy_share")
 """How fast a study is judged."""
-
-
-def _pace(pace: Pace) -> str:
-    return (
-        f"{pace.trials_an_hour:,.0f} trials an hour while it was worked on, {pace.last_trials_an_hour:,.0f} of late."
-        f" Builders and devices were busy for {percent(pace.busy_share)} of that time; several at once make more than"
-        " 100 %."
-    )
 
 
 def coverage_table(found: Coverage) -> Table:

@@ -17,7 +17,6 @@ from autotuner.views.words import POINTS, TIE, WINNER, ending_words, ends, momen
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
     from autotuner.store import FinalsRecord
-    from autotuner.tuning.race_again import Race
 
 
 class FinalsLine(NamedTuple):
@@ -55,30 +54,15 @@ def finals_table(record: FinalsRecord, problem: Problem) -> Table:
     from autotuner.tuning.finals.standings import rivals  # brings sqlalchemy along
 
     baseline, standing = op_of(problem).words.baseline, record.standing
+    assert standing is not None  # they came to an end
     columns = finals_columns(f"{baseline} ({', '.join(dict.fromkeys(record.baselines))})")
-    if standing is None:
-        unended = f"{record.study}: the finals {record.id} did not come to an end; heats run: {len(record.heats)}."
-        return Table.of(columns, (), [unended])
     found = rivals(record.finalists, standing)
     leads = {each.digest for each in found}
     lines = [FinalsLine(None, 1.0, None, None, "baseline")]
     for each in standing.finalists:
-        finalist, speedup, (place, sign) = (
-            record.by_digest[each.digest],
-            each.log_ratio.speedup,
-            _place(each, standing, each.digest in leads),
-        )
-        lines.append(
-            FinalsLine(
-                finalist.number,
-                speedup.mid,
-                speedup,
-                speedup_of(finalist.estimate),
-                place,
-                sign,
-                finalist.variant.point,
-            )
-        )
+        finalist, speedup = record.by_digest[each.digest], each.log_ratio.speedup
+        (place, sign), searched = _place(each, standing, each.digest in leads), speedup_of(finalist.estimate)
+        lines.append(FinalsLine(finalist.number, speedup.mid, speedup, searched, place, sign, finalist.variant.point))
     numbers = [record.by_digest[each.digest].number for each in found]
     tied, crowned = numbers if len(numbers) > 1 else [], numbers[0] if numbers and standing.crowned else None
     beaten = sum(each.tied for each in standing.finalists) > len(found)
@@ -104,9 +88,9 @@ def _place(found: Confirmed, standing: Standing, leads: bool) -> tuple[str, str]
 
 
 def _finals_head(record: FinalsRecord, standing: Standing) -> str:
-    when = moment(record.finished_at) if record.finished_at else "not over"
+    assert record.finished_at is not None  # they came to an end
     return (
-        f"{record.study}: finals {record.id}, {when}, on {record.host}:"
+        f"{record.study}: finals {record.id}, {moment(record.finished_at)}, on {record.host}:"
         f" {standing.processes} fresh processes x {record.blocks} blocks, fewer of those that were far behind"
     )
 
@@ -118,16 +102,11 @@ def _finals_notes(record: FinalsRecord, standing: Standing) -> list[str]:
         source = f"2 standard deviations of {record.aa_races} A/A races"
     else:
         source = f"the least there is, and {record.aa_races} A/A races asked for no more"
-    over = over_words(len(record.baselines), record.objective)
-    return [f"Tie band: {standing.tie:.2%}, {source}.", *_resolution(standing), *([over] if over else [])]
-
-
-def _resolution(standing: Standing) -> list[str]:
-    """What these finals could not have shown."""
-    if standing.resolution is None or len(standing.finalists) < 2:
-        return []
-    least = f"{standing.resolution:.1%}"
-    return [f"Two of the finalists that differ by less than about {least} are not told apart by these heats."]
+    notes = [f"Tie band: {standing.tie:.2%}, {source}."]
+    if standing.resolution is not None and len(standing.finalists) > 1:
+        least = f"{standing.resolution:.1%}"
+        notes.append(f"Two of the finalists that differ by less than about {least} are not told apart by these heats.")
+    return [*notes, *filter(None, [over_words(len(record.baselines), record.objective)])]
 
 
 def _missing(record: FinalsRecord) -> list[str]:
@@ -150,20 +129,3 @@ def _rebuilt(record: FinalsRecord) -> list[str]:
         for finalist in record.finalists
         if finalist.digest != finalist.searched
     ]
-
-
-RACE: list[Column[Race]] = [
-    Column("variant", str, of=lambda e: str(e.variant)),
-    Column("against", str),
-    Column("speedup", float, "t_opponent / t_variant", lambda e: e.speedup.mid, reads=lambda found: f"{found:.4f}x"),
-    Column("interval", Speedup, "with its ends", lambda e: e.speedup, "95 % interval", lambda e: ends(e, "blocks")),
-    Column("blocks", int),
-    Column("winner", str, "null: neither is faster by more than a tie", none="none, they tie"),
-]
-"""A variant that was timed again."""
-
-
-def race_table(race: Race) -> Table:
-    """A variant that was timed again, beside its opponent."""
-    over = over_words(len(race.problems), race.objective)
-    return Table.of(RACE, [race], [over] if over else [], title=lambda e: f"{e.study}, trial {e.trial}, timed again")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from math import fsum
 
-from autotuner.tuning.foresight import Foresight, Near
+from autotuner.tuning.foresight import Foresight
 from autotuner.values.ratio import quoted
 from autotuner.views.words import about, micros, percent, ratio
-
-FAR_FROM = "nothing near it is known"
 
 
 def lines(found: Sequence[Foresight], baseline: str, attention_of: float | None, search_s: float) -> list[str]:
@@ -39,13 +37,12 @@ def _of_problem(found: Foresight, baseline: str) -> list[str]:
     else:
         times = found.us / found.bound_us
         said.append(f"  {baseline} takes {micros(found.us)} us here, {times:.1f} times its bound: {bound}")
-    said += [f"  near it: {_near(each)}" for each in found.near]
+    said += [
+        f"  near it: {each.problem}: {each.impl} {quoted(each.speedup, each.confirmed)} ({each.where}; distance"
+        f" {each.distance:.3g})"
+        for each in found.near
+    ]
     return [*said, f"  to hope for: {_hope(found, baseline)}"]
-
-
-def _near(each: Near) -> str:
-    found = quoted(each.speedup, each.confirmed)
-    return f"{each.problem}: {each.impl} {found} ({each.where}; distance {each.distance:.3g})"
 
 
 def _hope(found: Foresight, baseline: str) -> str:
@@ -53,8 +50,7 @@ def _hope(found: Foresight, baseline: str) -> str:
         least = f"; where it is 1, {baseline} stays" if found.low == 1 and found.high > 1 else ""
         stays = f": {baseline} may well stay the fastest" if found.high == 1 else ""
         return f"{_span(found.low, found.high)}, by what is known of near problems{least}{stays}"
-    most = "" if found.high == float("inf") else f"; by the bound {found.high:.1f}x at most"
-    return f"{FAR_FROM}{most}"
+    return "nothing near it is known" + ("" if found.high == math.inf else f"; by the bound {found.high:.1f}x at most")
 
 
 def _span(low: float, high: float) -> str:
@@ -64,8 +60,8 @@ def _span(low: float, high: float) -> str:
 def _whole(found: Sequence[Foresight], least: bool) -> float:
     """Of all problems together, each by its share of the time. What nothing near is known of stays as it is."""
     gains = [(each.low if least else each.high) if each.near else 1.0 for each in found]
-    total = fsum(each.weight for each in found)
-    return total / fsum(each.weight / gain for each, gain in zip(found, gains, strict=True))
+    total = math.fsum(each.weight for each in found)
+    return total / math.fsum(each.weight / gain for each, gain in zip(found, gains, strict=True))
 
 
 def busy_line(who: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from autotuner.ops import Op
 from autotuner.values.gate_report import CaseResult, CheckResult, ReferenceCheck
 from autotuner.values.outcome import Calibration, Device
-from autotuner.views.meanings import meanings
+from autotuner.views.causes import meanings
 from autotuner.views.table import Column, Table
 from autotuner.views.words import micros
 

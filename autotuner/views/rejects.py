@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import combinations
+from collections.abc import Sequence
+from itertools import chain, combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +65,8 @@ def rejected_where(
 def _clearest(rows: NDArray[np.int16], bad: Mask, left: Mask) -> list[tuple[int, int]] | None:
     """The columns of the clearest region and its values' places there; None when no region is clear."""
     best, clearest = 0, None
-    for columns in _columns(rows.shape[1]):
+    every = range(rows.shape[1])
+    for columns in map(list, chain(combinations(every, 1), combinations(every, 2))):
         among = left & (rows[:, columns] >= 0).all(axis=1)
         if not bad[among].any():
             continue
@@ -76,12 +77,6 @@ def _clearest(rows: NDArray[np.int16], bad: Mask, left: Mask) -> list[tuple[int,
         if score[top] > best:
             best, clearest = int(score[top]), list(zip(columns, places[top].tolist(), strict=True))
     return clearest
-
-
-def _columns(count: int) -> Iterator[list[int]]:
-    """One, then two."""
-    yield from ([column] for column in range(count))
-    yield from ([one, other] for one, other in combinations(range(count), 2))
 
 
 def _counts(codes: Sequence[str | None], among: Mask) -> dict[str, int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from autotuner.ops import Op, op_of
 from autotuner.race.tie import tie_band
@@ -15,27 +15,34 @@ from autotuner.spaces.space import SpaceFile
 from autotuner.store import (
     ListedTrial,
     Revision,
-    SessionRecord,
     Store,
-    StudyRecord,
     figures,
     queries,
     trials,
 )
-from autotuner.store.figures import BaselineAt, Improvement, StudyCosts
 from autotuner.tuning import covered
-from autotuner.tuning.covered import Coverage
 from autotuner.tuning.finals import standings
-from autotuner.tuning.finals.standings import Best, Entry, FinalsSummary, StudySummary
+from autotuner.tuning.finals.standings import Entry, FinalsSummary
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.values.errors import InputError
-from autotuner.values.outcome import Heat
-from autotuner.values.ratio import Speedup
 
 BOARD = 50
 """Entries of the leaderboard that are read at once."""
 
 T = TypeVar("T")
+
+
+class Read(Generic[T]):
+    """Something of a snapshot's study that is read from the store, once."""
+
+    def __init__(self, find: Callable[[Store, str], T]) -> None:
+        self._find = find
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, snapshot: Snapshot, _: type) -> T:
+        return snapshot.once(self._name, lambda: self._find(snapshot.store, snapshot.name))
 
 
 class Snapshot:
@@ -61,20 +68,16 @@ class Snapshot:
         """Whether that was made already."""
         return key in self._found
 
-    @property
-    def trials(self) -> tuple[ListedTrial, ...]:
-        """Every recorded trial, in the order of their ends."""
-        return self.once("trials", lambda: trials.listed(self.store, self.name))
+    trials = Read(trials.listed)
+    """Every recorded trial, in the order of their ends."""
 
     @property
     def numbers(self) -> frozenset[int]:
         """Numbers of the trials."""
         return self.once("numbers", lambda: frozenset(each.number for each in self.trials))
 
-    @property
-    def record(self) -> StudyRecord:
-        """The study as it was made."""
-        return self.once("record", lambda: queries.study(self.store, self.name))
+    record = Read(queries.study)
+    """The study as it was made."""
 
     @property
     def op(self) -> Op:
@@ -97,15 +100,10 @@ class Snapshot:
 
         return self.once("file", read)
 
-    @property
-    def summary(self) -> StudySummary:
-        """The study at a glance, for programs."""
-        return self.once("summary", lambda: standings.summary(self.store, self.name))
-
-    @property
-    def best(self) -> Best | None:
-        """The trial to use."""
-        return self.once("best", lambda: standings.best(self.store, self.name))
+    summary = Read(standings.summary)
+    """The study at a glance, for programs."""
+    best = Read(standings.best)
+    """The trial to use."""
 
     @property
     def gate(self) -> GateSummary | None:
@@ -123,10 +121,8 @@ class Snapshot:
         """What the last finals came to; None where they chose nothing."""
         return None if self.best is None else self.best.finals
 
-    @property
-    def heats(self) -> tuple[Heat, ...]:
-        """The A/A races."""
-        return self.once("heats", lambda: queries.aa_heats(self.store, self.name))
+    heats = Read(queries.aa_heats)
+    """The A/A races."""
 
     @property
     def tie(self) -> float:
@@ -136,15 +132,10 @@ class Snapshot:
         objective = "mean" if self.file is None else self.file.objective
         return self.once("tie", lambda: tie_band(self.heats, objective))
 
-    @property
-    def sessions(self) -> tuple[SessionRecord, ...]:
-        """The runs of the driver, the first one first."""
-        return self.once("sessions", lambda: queries.sessions(self.store, self.name))
-
-    @property
-    def confirmed(self) -> Mapping[int, Speedup]:
-        """What the last finals confirmed of each trial that was in them, by its number."""
-        return self.once("confirmed", lambda: standings.every_confirmed(self.store, self.name))
+    sessions = Read(queries.sessions)
+    """The runs of the driver, the first one first."""
+    confirmed = Read(standings.every_confirmed)
+    """What the last finals confirmed of each trial that was in them, by its number."""
 
     @property
     def running(self) -> bool:
@@ -162,30 +153,16 @@ class Snapshot:
         codes = Counter(cause for each in self.trials if (cause := cause_of(each)) is not None)
         return dict(codes.most_common())
 
-    @property
-    def disturbed(self) -> tuple[int, ...]:
-        """Of the variants that were measured on a disturbed machine alone, the last trial of each."""
-        return self.once("disturbed", lambda: queries.disturbed(self.store, self.name))
-
-    @property
-    def costs(self) -> StudyCosts:
-        """What its trials cost."""
-        return self.once("costs", lambda: figures.costs(self.store, self.name))
-
-    @property
-    def improvements(self) -> tuple[Improvement, ...]:
-        """Each trial that was the best until then."""
-        return self.once("improvements", lambda: figures.history(self.store, self.name))
-
-    @property
-    def baselines(self) -> tuple[BaselineAt, ...]:
-        """What the baselines took at each start."""
-        return self.once("baselines", lambda: figures.baselines(self.store, self.name))
-
-    @property
-    def coverage(self) -> Coverage:
-        """How much of its space was judged. Raises InputError where the recorded space cannot be read."""
-        return self.once("coverage", lambda: covered.coverage(self.store, self.name))
+    disturbed = Read(queries.disturbed)
+    """Of the variants that were measured on a disturbed machine alone, the last trial of each."""
+    costs = Read(figures.costs)
+    """What its trials cost."""
+    improvements = Read(figures.history)
+    """Each trial that was the best until then."""
+    baselines = Read(figures.baselines)
+    """What the baselines took at each start."""
+    coverage = Read(covered.coverage)
+    """How much of its space was judged. Raises InputError where the recorded space cannot be read."""
 
     def read_ahead(self) -> None:
         """Reads what the pages of a study show, what several of them show first. Raises StoreError."""

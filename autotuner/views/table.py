@@ -123,7 +123,8 @@ class Table(NamedTuple):
         """A table whose cells are what is read; `right`: places of the columns that are set to the right."""
         places = {*right}
         columns = tuple(Column[Any](title, str, head=title, right=at in places) for at, title in enumerate(titles))
-        return cls(columns, tuple(Row(tuple(map(_read, row))) for row in rows))
+        read = [[each if isinstance(each, Cell) else Cell(each, words.plain(each)) for each in row] for row in rows]
+        return cls(columns, tuple(Row(tuple(row)) for row in read))
 
     def shown(self, *where: Where) -> Table:
         """The columns for people: those that always are shown, and `where`."""
@@ -202,12 +203,6 @@ def _json(value: Any) -> JsonValue:
         return [_json(each) for each in value]
     found: JsonValue = None if isinstance(value, float) and not math.isfinite(value) else value
     return found
-
-
-def _read(value: str | datetime | Cell) -> Cell:
-    if isinstance(value, Cell):
-        return value
-    return Cell(value, words.moment(value) if isinstance(value, datetime) else value)
 
 
 def trial_column(study: str, links: Links | None) -> Column[Any]:

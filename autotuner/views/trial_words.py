@@ -18,8 +18,7 @@ from autotuner.values.gate_report import CaseErrors, CaseResult, error_in_tolera
 from autotuner.values.outcome import Artifact, Measurement, Outcome, Stop, Timing
 from autotuner.values.ratio import BIASED, UNCONFIRMED, Speedup, quoted
 from autotuner.values.verdict import Fault, Verdict
-from autotuner.views.likely_cause import likely_cause
-from autotuner.views.meanings import meanings
+from autotuner.views.causes import likely_cause, meanings
 
 _SHAPE = re.compile(r"\b(\d+(?:x\d+)*)(?: (\w+))?$")
 """Sizes and distribution at the end of the name of a case."""
@@ -57,13 +56,10 @@ def report_of(store: Store, study: str, number: int) -> TrialReport:
 def trial_words(record: TrialRecord, outcome: Outcome, confirmed: Speedup | None, op: Op) -> list[str]:
     """A recorded trial for a person: that it was revoked, what finals confirmed, and its outcome."""
     revoked = [f"REVOKED: {record.revoked_reason}"] if record.revoked_at is not None else []
-    ends = "" if confirmed is None else _ends(confirmed)
-    said = (
-        f"Confirmed by the last finals: {confirmed.mid:.3f} times as fast as the baseline ({ends})."
-        if confirmed
-        else ""
-    )
-    return [*revoked, *([said] if said else []), *outcome_words(outcome, op)]
+    if confirmed is not None:
+        found = f"{confirmed.mid:.3f} times as fast as the baseline ({_ends(confirmed)})"
+        revoked.append(f"Confirmed by the last finals: {found}.")
+    return [*revoked, *outcome_words(outcome, op)]
 
 
 def best_words(best: Best) -> list[str]:
@@ -71,13 +67,10 @@ def best_words(best: Best) -> list[str]:
     confirmed, finals, entry = best.confirmed, best.finals, best.entry
     if confirmed is None or finals is None or entry.difference is None:
         return [f"The fastest of the search so far. {BIASED}", *outcome_words(best.outcome, _op(best))]
-    where = (
-        f"finals {finals.id} of {finals.finished_at:%Y-%m-%d}: {finals.processes} processes x {finals.blocks} blocks"
-    )
+    where = f"finals {finals.id} of {finals.finished_at:%Y-%m-%d}: {finals.processes} processes x"
+    where += f" {finals.blocks} blocks"
     others = [str(number) for number in best.tied if number != entry.number]
-    lines = [
-        f"Confirmed: {confirmed.mid:.3f} times as fast as the baseline ({_ends(confirmed)}; {where}).",
-    ]
+    lines = [f"Confirmed: {confirmed.mid:.3f} times as fast as the baseline ({_ends(confirmed)}; {where})."]
     if best.crowned:
         lines.append("Crowned: faster than every other finalist and the baseline, by more than a tie.")
     elif others:
@@ -234,14 +227,18 @@ def _rejected(outcome: Outcome, op: Op) -> list[str]:
             lines.append(f"Case: {_case_in_words(fault.case, outcome.artifact, op)}")
         lines.append(f"Found: {fault.detail}")
         lines += _sanitized(outcome, fault)
-        lines += _not_believed(outcome)
+        if outcome.measurement is not None:  # of a disturbed race: it counts for nothing
+            lines += ["Not believed:", *(f"  {_timing_line(timing)}" for timing in outcome.measurement.timings)]
         found = _failing_case(outcome, fault.case)
         if found is not None:
             lines += _errors_in_words(found.errors, op)
         cause = likely_cause(outcome, fault, found, op)
         if cause:
             lines.append(f"Likely cause: {cause}.")
-    return lines + _stderr(outcome.stderr_tail)
+    tail = [line for line in outcome.stderr_tail.strip().splitlines() if line.strip()]
+    if tail:
+        lines += ["Last lines of its standard error:", *(f"  {line}" for line in tail[-_STDERR_LINES:])]
+    return lines
 
 
 def _sanitized(outcome: Outcome, fault: Fault) -> list[str]:
@@ -250,12 +247,6 @@ def _sanitized(outcome: Outcome, fault: Fault) -> list[str]:
     later = [found[code] for code in (codes.MEMORY, codes.RACE) if code in found and code != fault.code]
     said = {"pass": "found nothing", "unavailable": "could not run"}
     return [f"{each.code}: {': '.join(filter(None, [said.get(each.status), each.note]))}" for each in later]
-
-
-def _not_believed(outcome: Outcome) -> list[str]:
-    """The figures of a disturbed race, which count for nothing."""
-    found = outcome.measurement
-    return [] if found is None else ["Not believed:", *(f"  {_timing_line(timing)}" for timing in found.timings)]
 
 
 def _case_in_words(case: str, artifact: Artifact | None, op: Op) -> str:
@@ -300,10 +291,3 @@ def _errors_in_words(errors: CaseErrors, op: Op) -> list[str]:
         )
     ]
     return lines
-
-
-def _stderr(tail: str) -> list[str]:
-    lines = [line for line in tail.strip().splitlines() if line.strip()]
-    if not lines:
-        return []
-    return ["Last lines of its standard error:", *(f"  {line}" for line in lines[-_STDERR_LINES:])]

@@ -171,8 +171,8 @@ def cut(text: str, most: int) -> str:
 
 
 def plain(value: object) -> str:
-    """As it is; whole numbers with a comma between thousands."""
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    """As it is; whole numbers with a comma between thousands, moments in UTC."""
+    return moment(value) if isinstance(value, datetime) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def moment(at: datetime) -> str:

@@ -13,8 +13,7 @@ from multiprocessing.process import BaseProcess
 
 from autotuner.store import Store
 from autotuner.values.errors import InfrastructureError
-from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.kept_beliefs import kept_beliefs
+from autotuner.views.beliefs import StudyBeliefs, kept_beliefs
 
 KEPT = 8
 """Studies whose beliefs are kept."""

@@ -28,7 +28,7 @@ from autotuner.tuning.run.plan import Plan
 from autotuner.values import config
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
-from autotuner.views.kept_beliefs import kept_beliefs
+from autotuner.views.beliefs import kept_beliefs
 from benchmarks import holds
 from benchmarks.provenance import provenance
 from benchmarks.service.made_up import write

@@ -16,7 +16,7 @@ from autotuner.ops import OPS
 from autotuner.spaces.space import Space
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config, errors
-from autotuner.views.meanings import meanings
+from autotuner.views.causes import meanings
 from benchmarks import pages
 from benchmarks.cli import commands_page
 

@@ -13,7 +13,7 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.regression import Earlier, Regression
 from autotuner.values.errors import InputError
 from autotuner.values.ratio import Speedup
-from autotuner.views.regression_table import findings
+from autotuner.views.again_tables import findings
 from tests.helpers import simulated
 from tests.helpers.driven import swept
 from tests.helpers.fake_line import FakeLine

@@ -9,7 +9,7 @@ from autotuner.values.gate_report import CaseErrors, Extent, GateReport
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views import trial_words
-from autotuner.views.meanings import meanings
+from autotuner.views.causes import meanings
 from autotuner.views.trial_words import best_words
 from tests.helpers.errors import errors, incorrect
 from tests.helpers.recorded import (

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from autotuner.store import ListedTrial, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.variant import Value
+from autotuner.views.causes import meanings
 from autotuner.views.drawings.charts import WIDTH, Bar, bars
 from autotuner.views.drawings.figure import Figure, Lead, Part, Passage
 from autotuner.views.drawings.links import Links
-from autotuner.views.meanings import meanings
 from autotuner.views.snapshot import Snapshot, cause_of
 from autotuner.views.table import Column, Table
 from autotuner.views.trial_words import trial_words

@@ -1,4 +1,5 @@
-"""Why a variant perhaps failed, from the pattern of the failure.
+"""What every code of a fault asserts, gathered from the rooms that give the codes; and why a variant perhaps failed,
+from the pattern of the failure.
 
 A cause is named only where the pattern points to it, and as likely, never as certain.
 """
@@ -8,47 +9,53 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from autotuner.forge import build as build_faults
 from autotuner.gate.check import RACE
+from autotuner.gate.gate import meanings as gate_meanings
 from autotuner.ops import Op
-from autotuner.run.faults import SIGNALS
+from autotuner.race import faults as measure_faults
+from autotuner.run import faults as run_faults
 from autotuner.values import codes
 from autotuner.values.gate_report import CaseResult, Extent, GateReport
 from autotuner.values.outcome import Outcome
-from autotuner.values.verdict import Fault
-from autotuner.views.meanings import meanings
+from autotuner.values.verdict import Fault, Meaning
 
+REVOKED = Meaning("nothing that was found later took the result back")
 _SIGNAL = re.compile(r"signal\D{0,3}(\d+)", re.IGNORECASE)
 _LAST_DIGITS = 2.0**-8
 """Largest difference between two launches, absolute, that the order of a sum may explain."""
+
+
+def meanings(op: Op) -> dict[str, Meaning]:
+    """By code, for a variant of the op."""
+    others = {**measure_faults.MEANINGS, **build_faults.MEANINGS, **run_faults.MEANINGS, "store.revoked": REVOKED}
+    return {**gate_meanings(op), **others}
 
 
 def likely_cause(outcome: Outcome, fault: Fault, found: CaseResult | None, op: Op) -> str | None:
     """What the pattern of a failure points to, in words; None where it points to nothing."""
     if fault.code == "process.signal":
         number = _SIGNAL.search(fault.detail)
-        usual = SIGNALS.get(int(number.group(1))) if number else None
-        if usual is None or _is_sanitized(outcome.gate):
+        usual = run_faults.SIGNALS.get(int(number.group(1))) if number else None
+        checks = outcome.gate.checks if outcome.gate is not None else ()
+        if usual is None or any(check.code == codes.MEMORY for check in checks):
             return usual
         return f"{usual}; `autotuner gate --sanitize` on it names the line of a wrong access"
     stale = _cause_of_stale(outcome.gate, found)
     if stale is not None:
         return stale
-    hint = outcome.gate.failed.hint if outcome.gate is not None and outcome.gate.failed is not None else None
-    if hint is not None:
-        return hint
-    if fault.code == codes.UNWRITTEN and (tail := _cause_of_unwritten(outcome)) is not None:
-        return tail
+    failed = outcome.gate.failed if outcome.gate is not None else None
+    if failed is not None and failed.hint is not None:
+        return failed.hint
+    where = failed.differs if failed is not None else None
+    if fault.code == codes.UNWRITTEN and where is not None and where.tail is not None:
+        return f"nobody writes {where.affected}: a dropped tail, after the last whole group of rows"
     if found is None:
         meaning = meanings(op).get(fault.code)
         return _cause_of_difference(fault.code, outcome.gate) or (meaning.cause if meaning is not None else None)
     if found.errors.nonfinite:
         return op.words.nonfinite
     return _cause_by_rows(outcome, found, op)
-
-
-def _is_sanitized(gate: GateReport | None) -> bool:
-    """Whether it went under the memory sanitizer."""
-    return gate is not None and any(check.code == codes.MEMORY for check in gate.checks)
 
 
 def _cause_of_stale(gate: GateReport | None, found: CaseResult | None) -> str | None:
@@ -60,15 +67,6 @@ def _cause_of_stale(gate: GateReport | None, found: CaseResult | None) -> str | 
     part = _part_of_tiles(affected) if affected is not None else None
     where = f"; {part} are affected" if part else ""
     return f"the output depends on what memory held before the launch: {RACE}{where}"
-
-
-def _cause_of_unwritten(outcome: Outcome) -> str | None:
-    """What the rows that nobody writes point to: a tail that is dropped, or None."""
-    failed = outcome.gate.failed if outcome.gate is not None else None
-    where = failed.differs if failed is not None else None
-    if where is None or where.tail is None:
-        return None
-    return f"nobody writes {where.affected}: a dropped tail, after the last whole group of rows"
 
 
 def _cause_of_difference(code: str, gate: GateReport | None) -> str | None:
@@ -124,7 +122,10 @@ def _cause_by_rows(outcome: Outcome, found: CaseResult, op: Op) -> str | None:
     before, row = extent.first or (0, 0)
     bad = found.errors.bad_rows
     if bad > 0.99:
-        return _cause_for_all_rows(extent, op)
+        if not 0 < len(extent.columns) <= extent.of_columns // 2:
+            return f"every row is off, so {op.words.every_row}"
+        columns = f"{len(extent.columns)} of {extent.of_columns} columns, from {extent.columns[0]} on"
+        return f"every row is off, in {columns}: {op.words.some_columns}"
     if before and row == 0 and abs(bad * slices - (slices - before)) < 0.02:
         first = op.place(found.errors.first_bad_row[:-1])
         return f"every slice from {first} on is wrong and none before: how a slice is addressed"
@@ -134,14 +135,6 @@ def _cause_by_rows(outcome: Outcome, found: CaseResult, op: Op) -> str | None:
     if part is None:
         return None
     return f"only {part} are wrong: a mask that goes by tiles, or work that some threads of a block do otherwise"
-
-
-def _cause_for_all_rows(extent: Extent, op: Op) -> str:
-    """Every row is bad: perhaps in some columns only."""
-    if 0 < len(extent.columns) <= extent.of_columns // 2:
-        columns = f"{len(extent.columns)} of {extent.of_columns} columns, from {extent.columns[0]} on"
-        return f"every row is off, in {columns}: {op.words.some_columns}"
-    return f"every row is off, so {op.words.every_row}"
 
 
 def _cause_of_tail(outcome: Outcome, rows: int, row: int, op: Op) -> str:

@@ -1,17 +1,44 @@
-"""An exported variant beside today's best, for a person: what was raced, and what is to be looked into."""
+"""What was timed or judged again, for a person: a variant beside its opponent, an earlier export beside today's best, a
+study that was done again elsewhere."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from autotuner.tuning.race_again import Race
 from autotuner.tuning.regression import BaselineSince, Regression
+from autotuner.tuning.reproduced import Level
 from autotuner.values.ratio import Speedup
 from autotuner.views.table import Column, Table
+from autotuner.views.words import ends, over_words
+
+RACE: list[Column[Race]] = [
+    Column("variant", str, of=lambda e: str(e.variant)),
+    Column("against", str),
+    Column("speedup", float, "t_opponent / t_variant", "speedup.mid", reads=lambda found: f"{found:.4f}x"),
+    Column("interval", Speedup, "with its ends", "speedup", "95 % interval", lambda e: ends(e, "blocks")),
+    Column("blocks", int),
+    Column("winner", str, "null: neither is faster by more than a tie", none="none, they tie"),
+]
+"""A variant that was timed again."""
+
+
+def race_table(race: Race) -> Table:
+    """A variant that was timed again, beside its opponent."""
+    over = over_words(len(race.problems), race.objective)
+    return Table.of(RACE, [race], [over] if over else [], title=lambda e: f"{e.study}, trial {e.trial}, timed again")
+
+
+def reproduced_table(levels: Sequence[Level]) -> Table:
+    """What of a study was reproduced, a row a level."""
+    return Table.of([Column[Level]("level", str), Column("found", str), Column("detail", str)], levels)
 
 
 def _ends(speedup: Speedup) -> str:
     return f"{speedup.mid:.3f}x ({speedup.low:.3f} to {speedup.high:.3f})"
 
 
-COLUMNS: list[Column[BaselineSince]] = [
+BASELINES: list[Column[BaselineSince]] = [
     Column("problem", str, of=lambda e: str(e.problem)),
     Column("then", str, head="baseline then"),
     Column("now", str),
@@ -26,7 +53,7 @@ def regression_table(found: Regression) -> Table:
     """The baselines, then and now; below them what is slower, in sentences."""
     who = "the same build" if found.same_build else f"trial {found.trial}, {found.variant}"
     race = f"Exported {found.exported_at:%Y-%m-%d}: trial {found.exported_trial}, {found.exported}. Today: {who}."
-    return Table.of(COLUMNS, found.baselines, findings(found), above=[race])
+    return Table.of(BASELINES, found.baselines, findings(found), above=[race])
 
 
 def findings(found: Regression) -> list[str]:
