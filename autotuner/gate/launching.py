@@ -101,7 +101,7 @@ class Launching:
         if not together(inputs):
             once = {id(tensor): place(number, tensor) for number, tensor in enumerate(inputs)}
             return tuple(once[id(tensor)] for tensor in inputs)
-        places = [tensor.untyped_storage().data_ptr() for tensor in inputs]
+        places = [(tensor.untyped_storage().data_ptr(), tensor.dtype) for tensor in inputs]
         memory = {at: place(places.index(at), whole(inputs[places.index(at)])) for at in {*places}}
         pairs = ((memory[at], tensor) for at, tensor in zip(places, inputs, strict=True))
         return tuple(

@@ -23,6 +23,8 @@ from autotuner.values.table import DispatchTable
 
 SHARED = ("package.h", "device_model.h")
 """Headers of the ABI that the C file has a copy of, beside the op's."""
+ABSENT = (False, "none")
+"""What the field of a tensor says in a problem that has none."""
 SYSTEM = ("algorithm", "atomic", "initializer_list", "mutex", "stddef.h", "stdint.h")
 """Headers that the body needs beside those of the inlined ones."""
 INCLUDE = re.compile(r'^#include ([<"])([^">]+)[">].*\n', re.MULTILINE)
@@ -58,20 +60,29 @@ def _of_signature(table: DispatchTable, name: str) -> dict[str, str]:
     """What the templates have of the op: the call's fields, and how its tensors and options are read from them."""
     op, strided = OPS[table.op], OPS[table.op].torch.strided
     signature = Stated(op.signature)
-    like = table.entries[0].problem.model_copy(update=dict.fromkeys(signature.more, True))
+    problems = [each.problem for each in table.entries]
+    has = {
+        name: [getattr(each, name) for each in problems if getattr(each, name) not in ABSENT] for name in signature.more
+    }
+    like = problems[0].model_copy(update={name: next(iter(found), True) for name, found in has.items()})
     tensors = dict(zip((*signature.required, *signature.more), op.inputs(like), strict=True))
     out, more = op.outputs(like)[0], {each: tensors[each] for each in signature.more}
     fields = [f"  const void *{each}; /* {_sizes(tensors[each])} */" for each in signature.required]
-    fields += [f"  const {of.dtype}_t *{each}; /* {_sizes(of)}; null: none */" for each, of in more.items()]
+    fields += [
+        f"  const {'int32_t' if of.dtype == 'int32' else 'void'} *{each}; /* {_sizes(of)}; null: none */"
+        for each, of in more.items()
+    ]
     fields.append(f"  void *out; /* {_sizes(out)} */")
     sizes = dict.fromkeys(str(size) for each in tensors.values() for size in each.shape)
     fields.append(f"  int64_t {', '.join(sizes)};")
-    read = [_read(f"in[{place}]", each, tensors[each], strided) for place, each in enumerate(signature.required)]
+    read = [
+        _read(f"in[{place}]", each, tensors[each], strided, like.dtype) for place, each in enumerate(signature.required)
+    ]
     read += [
-        f"  if (c.{each}) {_read(f'in[{place}]', each, tensors[each], False).strip()}"
+        f"  if (c.{each}) {_read(f'in[{place}]', each, tensors[each], False, like.dtype).strip()}"
         for place, each in enumerate(signature.more, len(signature.required))
     ]
-    read.append(_read("out", "out", out, strided))
+    read.append(_read("out", "out", out, strided, like.dtype))
     if strided:
         ranks = {**{each: len(tensors[each].shape) for each in signature.required}, "out": len(out.shape)}
         strides = ", ".join(f"{each}_stride[{rank - 1}]" for each, rank in ranks.items())
@@ -96,8 +107,8 @@ def _sizes(of: Input | Output) -> str:
     return f"({', '.join(map(str, of.shape))}{',' if len(of.shape) == 1 else ''})"
 
 
-def _read(to: str, name: str, of: Input | Output, strided: bool) -> str:
-    dtype = "AT_INT32" if of.dtype == "int32" else "c.dtype"
+def _read(to: str, name: str, of: Input | Output, strided: bool, own: str) -> str:
+    dtype = {"int32": "AT_INT32", "float32": "AT_FLOAT32"}.get(of.dtype if of.dtype != own else "", "c.dtype")
     sizes = ", ".join(f"c.{size}" for size in of.shape)
     return f"  {to} = tensor_of(c.{name}, {dtype}, {{{sizes}}}, {f'c.{name}_stride' if strided else 'nullptr'});"
 

@@ -23,7 +23,6 @@ from torch.utils.benchmark import Timer
 
 from autotuner.ops import OPS
 from autotuner.ops.op import Op
-from autotuner.ops.tensors import Tensors
 from autotuner.serve.runtime.library import GRADIENT
 from autotuner.serve.runtime.surroundings import computed_in, needs_gradient
 from autotuner.values.errors import InputError
@@ -52,8 +51,9 @@ class TorchsOwn:
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """As torch's function."""
         tensors, options, beside = self._arguments(*args, **kwargs)
-        if has_torch_function(tensors):  # autotuner.record() hears of the call
-            found: Tensor = handle_torch_function(self, tensors, *args, **kwargs)
+        there = tuple(each for each in tensors if each is not None)
+        if has_torch_function(there):  # autotuner.record() hears of the call
+            found: Tensor = handle_torch_function(self, there, *args, **kwargs)
             return found
         return self._compute(tensors, options, beside)  # type: ignore[no-any-return]
 
@@ -84,7 +84,9 @@ def problem_of(op: Op, args: Sequence[Any], named: Mapping[str, Any]) -> Problem
         raise InputError(f"{op.name}: {why_not(error, op.problem)}") from None
 
 
-def _sorted(stated: ModuleType, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Tensors, dict[str, Any]]:
+def _sorted(
+    stated: ModuleType, args: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The tensors and the options of a call. Raises ValueError where the function does not take it."""
     known = signature(stated.arguments)
     own = {name: value for name, value in named.items() if name not in known.parameters}
@@ -100,13 +102,14 @@ def _sorted(stated: ModuleType, args: Sequence[Any], named: Mapping[str, Any]) -
     return _cast(stated, tensors), {**options, **own}
 
 
-def _cast(stated: ModuleType, tensors: Tensors) -> Tensors:
-    """As torch computes with them here; without content where autocast casts."""
-    wanted = [computed_in(each) if stated.AUTOCAST else each.dtype for each in tensors]
-    return tuple(
-        each if each.dtype == dtype else torch.empty_like(each, dtype=dtype, device="meta")
-        for each, dtype in zip(tensors, wanted, strict=True)
-    )
+def _cast(stated: ModuleType, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """As torch computes with them here; without content where autocast casts. None for one that is not there."""
+
+    def cast(each: Tensor) -> Tensor:
+        dtype = computed_in(each) if stated.AUTOCAST else each.dtype
+        return each if each.dtype == dtype else torch.empty_like(each, dtype=dtype, device="meta")
+
+    return tuple(None if each is None else cast(each) for each in tensors)
 
 
 class Called(NamedTuple):
@@ -223,7 +226,7 @@ def _read(op: Op, args: Sequence[Any], named: Mapping[str, Any], dense: bool) ->
     """The problem of a call as torch computes it here, or why it has none."""
     given, options, _ = op.signature.arguments(*args, **named)
     tensors = _cast(op.signature, given)
-    if needs_gradient(given):
+    if needs_gradient([each for each in given if each is not None]):
         return Refused(described(tensors, options), GRADIENT)
     try:
         problem = op.torch.problem(as_dense(tensors) if dense else tensors, options)
@@ -283,16 +286,18 @@ def microseconds(served: Called) -> float:
 # Calls in words -----------------------------------------------------------------------------------------------------
 
 
-def as_dense(tensors: Tensors) -> Tensors:
+def as_dense(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
     """Of the same sizes and element types, dense; without content where they were not."""
     return tuple(
-        each if each.is_contiguous() else torch.empty_like(each, device="meta").contiguous() for each in tensors
+        each if each is None or each.is_contiguous() else torch.empty_like(each, device="meta").contiguous()
+        for each in tensors
     )
 
 
-def described(tensors: Tensors, options: Mapping[str, Any]) -> str:
+def described(tensors: tuple[Any, ...], options: Mapping[str, Any]) -> str:
     """A call in one line: sizes, element type, what else was given."""
-    sizes = " ".join("nested" if each.is_nested else "x".join(map(str, each.shape)) for each in tensors)
+    there = [each for each in tensors if each is not None]
+    sizes = " ".join("nested" if each.is_nested else "x".join(map(str, each.shape)) for each in there)
     said = [f"{name}={_short(value)}" for name, value in options.items()]
     return " ".join([sizes, str(tensors[0].dtype).removeprefix("torch."), *said])
 

@@ -84,15 +84,17 @@ static inline void at_strides_of(const at_tensor *tensor, int dense, int64_t *st
 }
 
 /* What a variant is given for a problem's tensors, `required` that are always there and `more` that need not be, and an
- * output that lies like `out`; without workspace and stream. */
+ * output that lies like `out`; without workspace and stream. The variant finds those of `more` that there are one after
+ * another. */
 static inline void at_prepared(const at_tensor *tensors, int required, int more, const at_tensor *out,
                                const at_problem *problem, at_call *call) {
   const int dense = at_are_dense(tensors, required);
   for (int i = 0; i < AT_MAX_DIM; i++) call->dim[i] = problem->dim[i];
   for (int i = 0; i < AT_MAX_SCALAR; i++) call->scalar[i] = problem->scalar[i];
-  for (int i = 0; i < required + more; i++) {
-    call->in[i] = tensors[i].data;
-    if (tensors[i].data) at_strides_of(&tensors[i], dense || i >= required, call->in_stride[i]);
+  for (int i = 0, to = 0; i < required + more; i++) {
+    if (i >= required && !tensors[i].data) continue;
+    call->in[to] = tensors[i].data;
+    at_strides_of(&tensors[i], dense || i >= required, call->in_stride[to++]);
   }
   call->out[0] = (void *)out->data;
   at_strides_of(out, dense, call->out_stride[0]);

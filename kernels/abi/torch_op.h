@@ -205,12 +205,12 @@ struct Kept {
   int use;
   int32_t kind, index;  // of the device
   int32_t count;        // tensors that are given
-  int32_t slot[AT_MAX_IN], alignment[AT_MAX_IN];
+  int32_t alignment[AT_MAX_IN];
   at_call call;
 };
 
 Kept kept(const Plan &plan, const Call &made, const Tensor &out) {
-  Kept found = {plan.use(), made.first().kind(), made.first().index(), 0, {}, {}, {}};
+  Kept found = {plan.use(), made.first().kind(), made.first().index(), 0, {}, {}};
   at_tensor lies = plan.in[0];
   lies.data = out.data();
   if (!plan.dense()) std::copy(out.strides().at, out.strides().at + lies.rank, lies.stride);
@@ -218,7 +218,7 @@ Kept kept(const Plan &plan, const Call &made, const Tensor &out) {
   for (int i = 0; i < signature.required + signature.more; i++)
     if (plan.in[i].data) {
       found.alignment[found.count] = plan.in[i].dtype == AT_INT32 ? 4 : 16;
-      found.slot[found.count++] = i;
+      found.count++;
     }
   found.call.workspace_bytes = package.table.variants[found.use]->workspace(&found.call);
   return found;
@@ -244,7 +244,7 @@ int launch_at(const void *made, void *const *addresses, void *stream) {
   memcpy(&call, made, sizeof call);
   for (int i = 0; i < call.count; i++) {
     if ((uintptr_t)addresses[i] % (uintptr_t)call.alignment[i]) return AT_OUTSIDE_DOMAIN;
-    call.call.in[call.slot[i]] = addresses[i];
+    call.call.in[i] = addresses[i];
   }
   call.call.out[0] = addresses[call.count];
   if ((uintptr_t)addresses[call.count] % 16) return AT_OUTSIDE_DOMAIN;

@@ -4,6 +4,8 @@
 #ifndef CAP_H
 #define CAP_H
 
+#include "cuda_ptx.h"
+
 #if SOFTCAPPED
 
 AT_DEVICE float capped(float x) {

@@ -2,12 +2,32 @@
 #ifndef AUTOTUNER_SDPA_CPU_CALL_H
 #define AUTOTUNER_SDPA_CPU_CALL_H
 
+#include <math.h>
+#include <string.h>
+
 #include "sdpa.h"
 
 #if DTYPE == AT_FLOAT32
 typedef float element;
 #else
 typedef uint16_t element;
+#endif
+
+#if DTYPE == AT_BFLOAT16
+static inline float to_float(element x) {  // bfloat16 is the upper half of a float
+  const uint32_t bits = (uint32_t)x << 16;
+  float wide;
+  memcpy(&wide, &bits, 4);
+  return wide;
+}
+#elif DTYPE == AT_FLOAT16
+static inline float to_float(element x) {
+  _Float16 half;
+  memcpy(&half, &x, 2);
+  return (float)half;
+}
+#else
+static inline float to_float(element x) { return x; }
 #endif
 
 #define AT_MAY_BE_BLIND (KEY_LENGTHS || WINDOWED || CORNER == AT_BOTTOM_RIGHT)  // a row may see no key
@@ -36,6 +56,7 @@ struct Attention {
   int64_t batch, heads, group, seq_q, seq_k;
   int64_t left, right;  // of the window
   float cap;            // of scaled scores
+  const void *sinks;
 
   explicit Attention(const at_call *call)
       : q(call->in[SDPA_Q], call->in_stride[SDPA_Q]), k(call->in[SDPA_K], call->in_stride[SDPA_K]),
@@ -44,7 +65,8 @@ struct Attention {
         lse(LSE ? (float *)call->out[SDPA_LSE] : nullptr), batch(call->dim[SDPA_BATCH]), heads(call->dim[SDPA_HEADS]),
         group(GROUPED ? call->dim[SDPA_HEADS] / call->dim[SDPA_HEADS_KV] : 1), seq_q(call->dim[SDPA_SEQ_Q]),
         seq_k(call->dim[SDPA_SEQ_K]), left(side(call, SDPA_WINDOW_LEFT)),
-        right(side(call, SDPA_WINDOW_RIGHT)), cap(SOFTCAPPED ? (float)call->scalar[SDPA_SOFTCAP] : 0) {}
+        right(side(call, SDPA_WINDOW_RIGHT)), cap(SOFTCAPPED ? (float)call->scalar[SDPA_SOFTCAP] : 0),
+        sinks(HAS_SINKS ? call->in[SDPA_SINKS] : nullptr) {}
 
   // No more keys than there can be.
   static int64_t side(const at_call *call, int scalar) {
@@ -72,6 +94,11 @@ struct Attention {
   int64_t begin(int64_t i, int64_t keys) const {
     const int64_t first = WINDOWED ? i + offset(keys) - left : 0;
     return first < 0 ? 0 : first;
+  }
+
+  // What a row of head h has beside the scores of its keys.
+  float sink(int64_t h) const {
+    return !HAS_SINKS ? -INFINITY : SINKS == AT_FLOAT32 ? ((const float *)sinks)[h] : to_float(((const element *)sinks)[h]);
   }
 
   float *lse_at(int64_t b, int64_t h, int64_t i) const { return lse + (b * heads + h) * seq_q + i; }

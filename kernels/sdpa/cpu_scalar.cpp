@@ -15,25 +15,12 @@
 static_assert(HEAD_DIM % UNROLL == 0, "a row is whole groups of partial sums");
 
 #if DTYPE == AT_BFLOAT16
-static inline float to_float(element x) {  // bfloat16 is the upper half of a float
-  const uint32_t bits = (uint32_t)x << 16;
-  float wide;
-  memcpy(&wide, &bits, 4);
-  return wide;
-}
-
 static inline element from_float(float x) {  // to nearest, ties to even
   uint32_t bits;
   memcpy(&bits, &x, 4);
   return (element)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 #elif DTYPE == AT_FLOAT16
-static inline float to_float(element x) {
-  _Float16 half;
-  memcpy(&half, &x, 2);
-  return (float)half;
-}
-
 static inline element from_float(float x) {  // to nearest, ties to even
   const _Float16 half = (_Float16)x;
   element bits;
@@ -41,7 +28,6 @@ static inline element from_float(float x) {  // to nearest, ties to even
   return bits;
 }
 #else
-static inline float to_float(element x) { return x; }
 static inline element from_float(float x) { return x; }
 #endif
 
@@ -73,9 +59,9 @@ static float dot(const float *q, const element *k) {
 }
 
 // One row: the keys from `begin` on and before `keys` are visible to it, the rows of K and V lie at the strides of `call`.
-// Returns its log-sum-exp.
+// `sink` is one more score, without a value. Returns its log-sum-exp.
 static float attend(const Attention &call, const float *q, const element *k, const element *v, element *o, int64_t begin,
-                    int64_t keys) {
+                    int64_t keys, float sink) {
   float output[HEAD_DIM] = {}, scores[BLOCK_N];
   float row_max = -INFINITY, row_sum = 0;
   for (int64_t n0 = begin; n0 < keys; n0 += BLOCK_N) {
@@ -97,7 +83,14 @@ static float attend(const Attention &call, const float *q, const element *k, con
       for (int d = 0; d < HEAD_DIM; ++d) output[d] += scores[n] * to_float(v[(n0 + n) * row_step(call.v.row) + d]);
     }
   }
-  const float sum = AT_MAY_BE_BLIND && keys <= begin ? 1 : row_sum;
+  float sum = AT_MAY_BE_BLIND && keys <= begin ? 1 : row_sum;
+  if (HAS_SINKS && keys <= begin) row_max = sink;
+  if (HAS_SINKS && keys > begin) {
+    const float most = sink > row_max ? sink : row_max, decay = expf(row_max - most);
+    sum = sum * decay + expf(sink - most);
+    for (int d = 0; d < HEAD_DIM; ++d) output[d] *= decay;
+    row_max = most;
+  }
   for (int d = 0; d < HEAD_DIM; ++d) o[d] = from_float(output[d] / sum);
   return row_max + logf(sum);
 }
@@ -115,7 +108,7 @@ static void run_thread(void *context, int thread) {
     float q[HEAD_DIM];
     for (int d = 0; d < HEAD_DIM; ++d) q[d] = to_float(from[d]) * (float)arguments.scalar[SDPA_SCALE];
     const float lse = attend(call, q, call.k.at(b, h / call.group, 0), call.v.at(b, h / call.group, 0),
-                             call.o.at(b, h, i), call.begin(i, call.keys(b)), call.seen(i, call.keys(b)));
+                             call.o.at(b, h, i), call.begin(i, call.keys(b)), call.seen(i, call.keys(b)), call.sink(h));
     if (LSE) *call.lse_at(b, h, i) = lse;
   }
 }

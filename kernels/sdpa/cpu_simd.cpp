@@ -229,9 +229,25 @@ static vec divisor(const Scratch &s, int m) {
   return AT_MAY_BE_BLIND || AT_HIDES ? load(s.row_max + m) > splat(HIDDEN) ? sum : none : sum;
 }
 
-static void store_output(const Scratch &s, element *o, int64_t stride, int rows) {
-  // `decay` is free by now: it holds the reciprocals of the sums.
+// What each query is multiplied by in the end goes to `decay`, which is free by now.
+static void reciprocals(const Scratch &s, int rows) {
   for (int m = 0; m < round_up(rows, QUERY_TILE); m += VEC_WIDTH) store(s.decay + m, 1.0f / divisor(s, m));
+}
+
+// The same with a sink beside the scores, which is in powers of two: maxima and sums take it in. `scale` makes powers of
+// two of maxima.
+static void take_in(const Scratch &s, int rows, float sink, float scale) {
+  for (int m = 0; m < rows; ++m) {
+    const bool blind = s.decay[m] == 0;
+    const float largest = s.row_max[m] * scale, most = blind || sink > largest ? sink : largest;
+    const float decay = blind ? 0 : exp2f(largest - most), sum = decay / s.decay[m] + exp2f(sink - most);
+    s.decay[m] = blind ? 0 : decay / sum;
+    s.row_sum[m] = blind ? 1 : sum;
+    s.row_max[m] = most / scale;
+  }
+}
+
+static void store_output(const Scratch &s, element *o, int64_t stride, int rows) {
   for (int m = 0; m < rows; ++m) {
     const vec factor = splat(s.decay[m]);
     for (int d = 0; d < HEAD_DIM; d += VEC_WIDTH) {
@@ -252,14 +268,14 @@ static void store_lse(const Scratch &s, float *lse, int rows, float scale) {
   for (int m = 0; m < rows; ++m) {
     const float largest = s.row_max[m];
     const float power = largest * (BF16_DOT ? scale : 1.0f) + log2f(s.row_sum[m]);
-    lse[m] = AT_MAY_BE_BLIND && largest <= HIDDEN ? -INFINITY : power * 0.693147181f;
+    lse[m] = AT_MAY_BE_BLIND && !HAS_SINKS && largest <= HIDDEN ? -INFINITY : power * 0.693147181f;
   }
 }
 
 static void store_nothing(const Attention &call, int64_t b, int64_t h, int64_t q0, int rows) {
   for (int m = 0; m < rows; ++m) {
     __builtin_memset(call.o.at(b, h, q0 + m), 0, HEAD_DIM * sizeof(element));
-    if (LSE) *call.lse_at(b, h, q0 + m) = -INFINITY;
+    if (LSE) *call.lse_at(b, h, q0 + m) = call.sink(h);
   }
 }
 
@@ -286,6 +302,8 @@ static void run_item(const Job &job, Head &head, int64_t item) {
     softmax_block(head.scratch, keys, rows, job.scale, n0 == begin);
     value_block(head, n0, keys, q0, rows, n0 == begin);
   }
+  reciprocals(head.scratch, rows);
+  if (HAS_SINKS) take_in(head.scratch, rows, call.sink(h) * 1.44269504f, BF16_DOT ? job.scale : 1.0f);
   store_output(head.scratch, call.o.at(b, h, q0), call.o.row, rows);
   if (LSE) store_lse(head.scratch, call.lse_at(b, h, q0), rows, job.scale);
 }

@@ -7,6 +7,7 @@
 #define MMA_MERGE_H
 
 #include "mma_softmax.h"
+#include "sink.h"
 
 // What the parts write to warp `warp_n` of a block, for row tile `m` that the caller shares with it.
 AT_DEVICE float4 *inbox(unsigned char *shared, const Place &at, int warp_n, int m) {
@@ -103,21 +104,33 @@ AT_DEVICE float log_sum_exp(float max, float sum) {
   return MAY_BE_BLIND && sum == 0 ? -INFINITY : (max + __log2f(sum)) * 0.693147181f;
 }
 
+// What the output of a row is multiplied by; with a sink maximum and sum take that in.
+AT_DEVICE float closed([[maybe_unused]] const Place &at, [[maybe_unused]] const sdpa_args &args, [[maybe_unused]] int row,
+                       [[maybe_unused]] float &max, float &sum) {
+#if HAS_SINKS
+  const float decay = take_in(sink_of(args.more[SDPA_SINKS - SDPA_MORE], at.head_of(row)), max, sum);
+  return decay * reciprocal(sum);
+#else
+  return reciprocal(sum);
+#endif
+}
+
 // Writes COUNT neighbouring fragments of 16 rows, `first` the number of the first. Lanes 2 i and 2 i + 1 trade words,
 // so that each writes 8 bytes of one fragment instead of 4 bytes of two.
 template <int COUNT>
 AT_DEVICE void store(const Place &at, const sdpa_args &args, int first_row, int first, const float (&output)[COUNT][4],
-                     const float (&sum)[2], [[maybe_unused]] const float (&max)[2]) {
+                     const float (&sum)[2], const float (&max)[2]) {
   const int pair = at.lane % 2;
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const int row = first_row + at.lane / 4 + half * 8;
-    const float factor = reciprocal(sum[half]);
+    float row_max = max[half], row_sum = sum[half];
+    const float factor = closed(at, args, row, row_max, row_sum);
     element *to = (element *)args.o + at.place(row, args.o_stride);
     uint32_t *words = (uint32_t *)to + first * 4 + at.lane % 4;
     const bool valid = (FIXED && AT_SEQ_Q(at) % CLUSTER_ROWS == 0) || row < at.rows;
 #if LSE
-    if (valid && first == 0 && at.lane % 4 == 0) args.lse[at.lse_place(row)] = log_sum_exp(max[half], sum[half]);
+    if (valid && first == 0 && at.lane % 4 == 0) args.lse[at.lse_place(row)] = log_sum_exp(row_max, row_sum);
 #endif
 #pragma unroll
     for (int i = 0; i < COUNT; i += 2) {
@@ -226,12 +239,13 @@ AT_DEVICE void merge_blocks(const sdpa_args &args, unsigned block, const int (&p
 // Writes a merged place of the rows from `first_row` on.
 AT_DEVICE void store_merged(const Place &at, const sdpa_args &args, int first_row, int place, const Merged &found) {
   const int row = first_row + place / (HEAD_DIM / 4), column = place % (HEAD_DIM / 4);
-  const float factor = reciprocal(found.sum);
+  float max = found.max, sum = found.sum;
+  const float factor = closed(at, args, row, max, sum);
   const float4 total = found.total;
   element *to = (element *)args.o + at.place(row, args.o_stride) + column * 4;
   *(uint2 *)to = make_uint2(pack(total.x * factor, total.y * factor), pack(total.z * factor, total.w * factor));
 #if LSE
-  if (column == 0) args.lse[at.lse_place(row)] = log_sum_exp(found.max, found.sum);
+  if (column == 0) args.lse[at.lse_place(row)] = log_sum_exp(max, sum);
 #endif
 }
 

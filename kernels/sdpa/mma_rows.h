@@ -37,7 +37,7 @@
 // Rows see different keys.
 #define HIDES (CAUSAL || WINDOWED)
 // Batches and heads are told apart.
-#define NAMES_HEADS (STRIDED || GROUPED || KEY_LENGTHS)
+#define NAMES_HEADS (STRIDED || GROUPED || MORE_INPUTS || KEY_LENGTHS)
 
 #if FIXED
 #define AT_SEQ_Q(args) SEQ_Q

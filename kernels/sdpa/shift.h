@@ -7,6 +7,8 @@
 #ifndef SHIFT_H
 #define SHIFT_H
 
+#include "cuda_ptx.h"
+
 // In units of log2. Scores that mean anything are smaller; half an ulp is 2^-11 here.
 static constexpr float LARGEST_FUSED = 16384.0f;
 

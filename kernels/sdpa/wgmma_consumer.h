@@ -7,6 +7,7 @@
 #ifndef WGMMA_CONSUMER_H
 #define WGMMA_CONSUMER_H
 
+#include "sink.h"
 #include "wgmma_places.h"
 #include "wgmma_schedule.h"
 #include "wgmma_softmax.h"
@@ -274,11 +275,14 @@ struct Consumer {
     float factor[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      const float sum = quad_sum(softmax.sum[half]);
+      float sum = quad_sum(softmax.sum[half]), decay = 1.0f;
+#if HAS_SINKS
+      decay = take_in(sink_of(args.sinks, of_slice % args.heads), softmax.max[half], sum);
+#endif
 #if LSE
       store_log_sum_exp(of_slice, of_row + warp * 16 + lane / 4 + half * 8, softmax.max[half], sum);
 #endif
-      factor[half] = WINDOWED && sum == 0 ? 0.0f : 1.0f / sum;  // a row that sees no key gives 0
+      factor[half] = WINDOWED && sum == 0 ? 0.0f : decay / sum;  // a row that sees no key gives 0
     }
     rescale(factor);
   }

@@ -36,6 +36,7 @@ typedef struct wgmma_args {
   uint32_t expanded; /* which tensors have a stride of 0 */
   int32_t window_left, window_right; /* with WINDOWED */
   float scale;                       /* with SOFTCAPPED: before tanh, scale_log2 is after it */
+  const void *sinks;
 } wgmma_args;
 
 #endif

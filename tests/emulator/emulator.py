@@ -22,6 +22,7 @@ from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops import OPS
 from autotuner.ops.sdpa import OP
+from autotuner.ops.sdpa.masks import given as given_inputs
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
 from autotuner.ops.tensors import DTYPES, Tensors, far_apart, gaps_of, lying_in, same_bits, span
@@ -88,11 +89,12 @@ def emulate(
     (o, *lse), given = OP.tensors().outputs(problem, inputs), b"".join(map(_raw, inputs))
     dims = (problem.batch, problem.heads, problem.seq_q, problem.seq_k, problem.heads_kv)
     places = (number for tensor in (*inputs[:3], o) for number in (span(tensor), *tensor.stride()[:3]))
-    small = (inputs[3].numel() * 4 if problem.key_lengths else 0, lse[0].numel() * 4 if problem.lse else 0)
+    of = given_inputs(problem, inputs)
+    small = (0 if each is None else each.numel() * each.element_size() for each in (of.lengths, of.sinks, *lse, None))
     like = None if far is None else far_apart((*inputs[:3], o)[far[0]], far[1])
     moved = () if far is None or like is None else (far[0], span(like), *like.stride()[:3])
     window = (problem.window_left, problem.window_right, problem.softcap)
-    found = _run(program, given, seed, *dims, problem.scale, *places, *small, *window, *moved)
+    found = _run(program, given, seed, *dims, problem.scale, *places, *[*small][:3], *window, *moved)
     whole = torch.frombuffer(found, dtype=o.dtype, count=span(o))
     gaps = gaps_of(o)
     if gaps is not None and not bool((whole[gaps].view(torch.uint8) == POISON).all()):

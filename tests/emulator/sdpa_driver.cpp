@@ -2,6 +2,8 @@
 // misbehaves.
 #include "sdpa_given.h"
 
+#include <stddef.h>
+
 extern "C" void variant_kernel(const sdpa_args args);
 
 namespace {
@@ -30,6 +32,7 @@ void fill_arguments(const Given &given) {
   args.v = given.v->data;
   args.o = given.o->data;
   if (given.lengths) args.key_lengths = (const int32_t *)given.lengths->data;
+  memcpy(args.more, given.more, sizeof args.more);
   if (given.lse) args.lse = (float *)given.lse->data;
   const int rows = variant_geometry.tma_rows;
   if (!rows) return;
@@ -40,7 +43,8 @@ void fill_arguments(const Given &given) {
 void check_geometry() {
   const at_geometry &shape = variant_geometry;
   if (shape.abi_version != AT_ABI_VERSION) fail("geometry.abi_version is %d", shape.abi_version);
-  if (shape.args_bytes != (int)sizeof(sdpa_args)) fail("geometry.args_bytes is %d", shape.args_bytes);
+  const int bytes = shape.args_bytes;
+  if (bytes != (int)sizeof(sdpa_args) && bytes != (int)offsetof(sdpa_args, more)) fail("geometry.args_bytes is %d", shape.args_bytes);
   if (shape.rows < 1 || shape.split < 1 || shape.cluster < 1) fail("geometry: rows, split and cluster are at least 1");
   if (shape.cluster > 16) fail("geometry.cluster is %d", shape.cluster);
   if (shape.tma_rows > 256) fail("geometry.tma_rows is %d", shape.tma_rows);

@@ -1,9 +1,9 @@
 // What the programs around kernels of attention are given, and where they put it: PROGRAM INPUT OUTPUT seed batch heads
 // seq_q seq_k heads_kv scale, then for each of Q, K, V and O its elements, gaps included, and its strides of batch, head and
-// row; then the bytes of lengths and of log-sum-exps, 0 for none, the sides of the window and the cap. There may be five more: the
-// number of a tensor that lies elsewhere for the kernel, its elements there, and its strides there.
+// row; then the bytes of lengths, of sinks and of log-sum-exps, 0 for none, the sides of the window and the cap. There may be
+// five more: the number of a tensor that lies elsewhere for the kernel, its elements there, and its strides there.
 //
-// INPUT holds Q, K, V and the lengths one after another; O and the log-sum-exps go to OUTPUT.
+// INPUT holds Q, K, V, the lengths and the sinks one after another; O and the log-sum-exps go to OUTPUT.
 #ifndef SDPA_GIVEN_H
 #define SDPA_GIVEN_H
 
@@ -27,7 +27,8 @@ struct Given {
   double scale;
   sdpa_strides strides[4];                  // of Q, K, V and O
   const Region *q, *k, *v, *o;
-  const Region *lengths = nullptr, *lse = nullptr;
+  const Region *lengths = nullptr, *sinks = nullptr, *lse = nullptr;
+  const void *more[SDPA_MOST - SDPA_MORE] = {};  // as at_call.in from SDPA_MORE on
   int window_left, window_right;
   double cap;
   float before_cap, scale_log2;  // as sdpa_cuda.h says
@@ -77,7 +78,7 @@ inline const Region &filled(const char *name, const Given &given, size_t bytes, 
 
 // Reads the command line and places all tensors, the inputs with their contents.
 inline Given given_by(int argc, char **argv) {
-  if (argc != 31 && argc != 36) fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
+  if (argc != 32 && argc != 37) fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
   Given given = {argv[1], argv[2], strtoull(argv[3], nullptr, 10)};
   char **const words = argv + 4, **const places = argv + 10;
   given.batch = atoi(words[0]);
@@ -95,15 +96,17 @@ inline Given given_by(int argc, char **argv) {
   given.k = &filled("K", given, bytes[1], offset);
   given.v = &filled("V", given, bytes[2], offset);
   given.o = &place("O", bytes[3], given.seed);
-  const size_t lengths = (size_t)atoll(places[16]), lse = (size_t)atoll(places[17]);
-  if (lengths) given.lengths = &filled("lengths", given, lengths, offset);
+  const size_t lengths = (size_t)atoll(places[16]), sinks = (size_t)atoll(places[17]), lse = (size_t)atoll(places[18]);
+  int more = 0;
+  if (lengths) given.lengths = &filled("lengths", given, lengths, offset), given.more[more++] = given.lengths->data;
+  if (sinks) given.sinks = &filled("sinks", given, sinks, offset), given.more[more++] = given.sinks->data;
   if (lse) given.lse = &place("LSE", lse, given.seed);
-  given.window_left = atoi(places[18]);
-  given.window_right = atoi(places[19]);
-  given.cap = atof(places[20]);
+  given.window_left = atoi(places[19]);
+  given.window_right = atoi(places[20]);
+  given.cap = atof(places[21]);
   given.before_cap = (float)(given.scale / (given.cap > 0 ? given.cap : 1));
   given.scale_log2 = (float)((given.cap > 0 ? given.cap : given.scale) * 1.4426950408889634);
-  if (argc == 36) move_far(given, argv + 31);
+  if (argc == 37) move_far(given, argv + 32);
   return given;
 }
 

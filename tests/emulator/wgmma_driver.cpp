@@ -36,6 +36,7 @@ void fill_arguments(const Given &given) {
     if (!given.strides[tensor].batch) args.expanded |= WGMMA_ONE_BATCH(tensor);
     if (!given.strides[tensor].head) args.expanded |= WGMMA_ONE_HEAD(tensor);
   }
+  args.sinks = given.more[0];
   if (given.lse) args.lse = (float *)given.lse->data;
 }
 

@@ -44,6 +44,9 @@ CASES: list[tuple[Point, str, str]] = [
     ({**DECODE, **COPIES}, "(4,8:2,3x500,64) float16 causal window=100 bottom_right lengths bshd lse", "ragged"),
     (WGMMA, "(1,2,150x300,64) float16 full window=37,5", "edges"),
     ({**WGMMA, "SOFTMAX": "spec"}, "(1,2,150,64) float16 causal softcap=50", "large"),
+    ({**MMA, **COPIES, "WARPS_N": 2}, "(1,5,150x91,64) float16 causal sinks lse", "far_sinks"),
+    ({**DECODE, **COPIES}, "(2,10:5,3x300,64) bfloat16 causal bottom_right lengths sinks lse", "far_sinks"),
+    ({**WGMMA, "SOFTMAX": "spec"}, "(1,10:5,203x60,64) bfloat16 causal window=20 sinks=float32 lse", "far_sinks"),
 ]
 SLOW: list[tuple[Point, str, str]] = [
     ({**MMA, **COPIES}, "(1,4:2,40x75,64) bfloat16 causal packed", "one_hot"),
@@ -72,6 +75,8 @@ SLOW: list[tuple[Point, str, str]] = [
     (WGMMA, "(1,2,150x300,64) bfloat16 full softcap=5", "huge"),
     ({**WGMMA, "SOFTMAX": "exact"}, "(1,2,150,64) float16 causal window=40 softcap=20 lse", "one_hot"),
     ({**DECODE, **COPIES}, "(2,8:2,3x500,64) float16 causal softcap=30 bottom_right lengths bshd", "ragged"),
+    ({**DECODE, "MERGE": "cluster", "SPLIT": 4}, "(1,8:2,16x300,128) float16 full sinks=float32 lse", "huge"),
+    ({**WGMMA, "O_STAGING": "own"}, "(2,5,150x91,64) float16 full sinks bshd lse", "far_sinks"),
     ({**MMA, "EXP": "poly"}, "(1,2,150x70,64) float16 full softcap=20 lse", "huge"),
 ]
 

@@ -72,6 +72,40 @@ def test_a_cap_is_read_and_written() -> None:
     assert "SOFTCAP" not in problem.facts()
 
 
+@pytest.mark.parametrize("words", ["sinks", "sinks=float32", "causal window=7 softcap=3 sinks lengths bshd lse"])
+def test_sinks_are_read_and_written(words: str) -> None:
+    problem = parsed(f"(1,2,64,64) bfloat16 {words}")
+    assert problem.sinks == ("float32" if "=float32" in words else "own")
+    assert parsed(str(problem)) == problem
+    assert problem.bytes - problem.model_copy(update={"sinks": "none"}).bytes == (8 if problem.sinks != "own" else 4)
+
+
+def test_sinks_of_another_kind_are_refused_in_a_line() -> None:
+    with pytest.raises(ValueError, match="as the other tensors are"):
+        parsed("(1,2,64,64) float32 sinks=float32")
+    with pytest.raises(ValueError, match="unknown 'sinks=float16'"):
+        parsed("(1,2,64,64) float32 sinks=float16")
+
+
+@pytest.mark.parametrize("mask", ["causal", "causal window=20 lengths"])
+def test_a_sink_is_a_key_of_zeros_whose_value_is_0(mask: str) -> None:
+    """One more key for all rows of a head, in front: its score is the sink."""
+    problem = parsed(f"(3,5,31x47,64) float32 {mask} sinks lse")
+    tensors = op_of(problem).tensors()
+    given = tensors.inputs(problem, "randn", 1)
+    found, lse = tensors.reference(problem, given)
+    plain = problem.model_copy(update={"sinks": "none"})
+    o, without = tensors.reference(plain, given[:-1])
+    sinks = given[-1].double().view(-1, 1)
+    torch.testing.assert_close(lse, torch.logaddexp(without, sinks))
+    torch.testing.assert_close(found, o * torch.exp(without - lse).nan_to_num(0)[..., None])
+    for name in ("flash", "math"):
+        answer = tensors.BASELINES[name].answer(problem, given)
+        o, of_rows = tensors.settled(problem, given, answer)
+        torch.testing.assert_close(o.double(), found, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(of_rows.double(), lse, atol=1e-5, rtol=1e-5)
+
+
 def test_a_small_case_has_a_small_window() -> None:
     problem = parsed("(1,2,4096,64) float32 causal window=1024")
     assert problem.cased((1, 2, 90, 60)).window_left == 20

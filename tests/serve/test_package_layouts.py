@@ -20,6 +20,8 @@ PROBLEMS = [
     "(2,4,48,64) bfloat16 causal packed",
     "(2,4,48,64) float32 causal window=7",
     "(2,4:2,48,64) float32 causal softcap=3",
+    "(2,4,48,64) float32 causal sinks",
+    "(2,4:2,3x80,64) bfloat16 causal bottom_right lengths sinks=float32 bshd",
     "(1,4:2,1x80,64) float32 full bshd",
     "(2,4,48,64) float32 full lengths",
     "(2,4:2,3x80,64) float32 causal bottom_right lengths bshd",
@@ -79,6 +81,34 @@ weights = (3 * torch.tanh(scores / 3)).masked_fill(~torch.ones(48, 48).tril().bo
 torch.testing.assert_close(ours(*few, **cap), weights @ few[2].repeat_interleave(2, 1), atol=2e-5, rtol=2e-5)
 torch.testing.assert_close(load()(*few, **{**cap, "softcap": 4.0}).isfinite().all(), torch.tensor(True))
 torch.library.opcheck(ours.op, few, cap)
+def drawn(q, k, v, sinks, hidden):
+    groups = q.shape[1] // k.shape[1]
+    scores = (q.float() @ k.float().repeat_interleave(groups, 1).mT / 8).masked_fill(hidden, -torch.inf)
+    whole = torch.cat([scores, sinks.float().view(-1, 1, 1).expand(*scores.shape[:-1], 1)], -1).softmax(-1)
+    return whole[..., :-1] @ v.float().repeat_interleave(groups, 1)
+
+sinks, later = torch.randn(4), ~torch.ones(48, 48).tril().bool()
+want = drawn(*dense, sinks, later)
+torch.testing.assert_close(ours(*dense, is_causal=True, sinks=sinks), want, atol=2e-5, rtol=2e-5)
+again = load()  # a call that is known by now, and one that no variant serves
+for _ in range(4):
+    torch.testing.assert_close(again(*dense, is_causal=True, sinks=sinks + 1), drawn(*dense, sinks + 1, later))
+assert again.served
+torch.testing.assert_close(again(*dense, sinks=sinks), drawn(*dense, sinks, torch.tensor(False)))
+assert "must be (heads,)" in again.explain(*dense, is_causal=True, sinks=sinks[:3]).why
+assert "must be (heads,)" in again.explain(*dense, is_causal=True, sinks=sinks.double()).why
+torch.library.opcheck(ours.op, dense, {"is_causal": True, "sinks": sinks})
+cached = [heads(2, 3, 4), heads(2, 80, 2), heads(2, 80, 2)]
+cached = [t.bfloat16() for t in cached]
+n = torch.tensor([5, 80], dtype=torch.int32)
+late = torch.tensor([[[[j > c - 3 + i for j in range(80)] for i in range(3)]] for c in (5, 80)])
+bottom = {"is_causal": True, "corner": "bottom_right", "enable_gqa": True}
+got = ours(*cached, key_lengths=n, sinks=sinks, **bottom)
+torch.testing.assert_close(got.float(), drawn(*cached, sinks, late), atol=2e-2, rtol=2e-2)
+with torch.no_grad():
+    model = torch.compile(lambda *qkv, s: ours(*qkv, is_causal=True, sinks=s), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(model(*dense, s=sinks), want, atol=2e-5, rtol=2e-5)
+
 near = torch.tensor([[i - 6 <= j <= i + 2 for j in range(48)] for i in range(48)])  # a window that torch serves
 torch.testing.assert_close(load()(*dense, window=(6, 2)), sdpa(*dense, near), atol=2e-5, rtol=2e-5)
 
@@ -97,7 +127,7 @@ seen[0, 0, 0, 0] = False  # in place: it has been compared before
 with warnings.catch_warnings(record=True) as heard:
     torch.testing.assert_close(load()(*dense, seen, key_lengths=given), sdpa(*dense, seen))
 assert heard
-torch.library.opcheck(ours.op, (*dense, given, mask((17, 48), 48, 48, False)))
+torch.library.opcheck(ours.op, (*dense, given, None, mask((17, 48), 48, 48, False)))
 try:
     ours.op(*dense, attn_mask=other)
 except ValueError as error:

@@ -23,14 +23,17 @@ USUAL_SOFTCAP = 50.0
 
 
 def _inputs(problem: Problem) -> tuple[Input, ...]:
-    """Q, K and V, and the lengths where there are any."""
+    """Q, K and V, and the lengths and sinks where there are any."""
     of = cast(SdpaProblem, problem)
     q, *kv = (
         Input(name, of.dtype, ("batch", heads, length, "head_dim"), strided=of.layout != "bhsd")
         for name, heads, length in (("Q", "heads", "seq_q"), ("K", "heads_kv", "seq_k"), ("V", "heads_kv", "seq_k"))
     )
     lengths = (Input("key lengths", "int32", ("batch",), most="seq_k"),) if of.key_lengths else ()
-    return (q, *kv, *lengths)
+    sinks = (
+        (Input("sinks", "float32" if of.sinks == "float32" else of.dtype, ("heads",)),) if of.sinks != "none" else ()
+    )
+    return (q, *kv, *lengths, *sinks)
 
 
 def _outputs(problem: Problem) -> tuple[Output, ...]:
@@ -57,6 +60,7 @@ def _usual(macros: Mapping[str, str]) -> Problem:
             "window_left": USUAL_WINDOW * int(macros.get("WINDOWED", 0)),
             "window_right": USUAL_WINDOW * int(macros.get("WINDOWED", 0)) * (macros["CAUSAL"] == "0"),
             "softcap": USUAL_SOFTCAP * int(macros.get("SOFTCAPPED", 0)),
+            "sinks": macros.get("SINKS", "none"),
             "key_lengths": macros.get("KEY_LENGTHS") == "1",
             "layout": macros.get("LAYOUT", "bhsd"),
             "lse": macros.get("LSE") == "1",

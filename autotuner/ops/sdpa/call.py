@@ -12,9 +12,9 @@ from autotuner.values.problem import Problem
 if TYPE_CHECKING:
     from torch import Tensor
 
-USUAL: Mapping[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "scale": None, "sinks": None}
+USUAL: Mapping[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "scale": None}
 """What the options must be, as far as they are not served otherwise."""
-OURS = ("corner", "key_lengths", "lse", "window_left", "window_right", "softcap")
+OURS = ("corner", "key_lengths", "lse", "window_left", "window_right", "softcap", "sinks")
 """Fields of the problem that torch's function has no argument for, and may be given all the same."""
 
 
@@ -22,15 +22,13 @@ NUMBERS = ("window_left", "window_right")
 """Of these the whole numbers."""
 
 
-def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> SdpaProblem:
-    """Of (Q, K, V), each (batch, heads, length, head_dim), or these and the lengths of the keys, (batch,) of int32; and
-    the options of the call. Raises ValueError."""
+def problem_of(inputs: tuple[Any, ...], options: Mapping[str, Any]) -> SdpaProblem:
+    """Of (Q, K, V), each (batch, heads, length, head_dim), and what there is of lengths of the keys, (batch,) of int32,
+    and sinks, (heads,), None for those that are not there; and the options of the call. Raises ValueError."""
     SdpaProblem.refuse_not_served(name for name, value in options.items() if name in USUAL and value != USUAL[name])
-    if any(tensor.is_nested for tensor in inputs):
+    if any(tensor is not None and tensor.is_nested for tensor in inputs):
         raise ValueError("nested tensors are not supported")
-    if len(inputs) == 4:
-        _check_lengths(inputs[3], len(inputs[0]))
-        inputs, options = inputs[:3], {**options, "key_lengths": True}
+    inputs, (lengths, sinks) = inputs[:3], (*inputs[3:], None, None)[:2]
     if len(inputs) != 3 or any(tensor.dim() != 4 for tensor in inputs):
         raise ValueError("expected three tensors Q, K and V of (batch, heads, length, head_dim)")
     q, k, v = inputs
@@ -41,7 +39,14 @@ def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> SdpaPr
     if q.shape[1] != k.shape[1] and not options.get("enable_gqa"):
         raise ValueError(f"Q has {q.shape[1]} heads, K and V have {k.shape[1]}: say enable_gqa=True")
     batch, heads, seq_q, head_dim = q.shape
+    if lengths is not None:
+        _require("key_lengths", lengths, batch, ("int32",))
+        options = {**options, "key_lengths": True}
     fields = {"batch": batch, "heads": heads, "heads_kv": k.shape[1], "seq_q": seq_q, "seq_k": k.shape[2]}
+    if sinks is not None:
+        own = str(q.dtype).removeprefix("torch.")
+        _require("sinks", sinks, heads, (own, "float32"))
+        options = {**options, "sinks": "own" if sinks.dtype == q.dtype else "float32"}
     dtype, causal = str(q.dtype).removeprefix("torch."), bool(options.get("is_causal", False))
     more = {name: options[name] for name in OURS if name in options}
     more |= {name: int(more[name]) for name in NUMBERS if name in more}
@@ -49,10 +54,12 @@ def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> SdpaPr
     return SdpaProblem.model_validate({**fields, **known})
 
 
-def _check_lengths(lengths: Tensor, batch: int) -> None:
-    found = f"{tuple(lengths.shape)} of {str(lengths.dtype).removeprefix('torch.')}"
-    if found != f"({batch},) of int32" or not lengths.is_contiguous():
-        raise ValueError(f"key_lengths is {found}, expected ({batch},) of int32, dense")
+def _require(name: str, tensor: Tensor, size: int, dtypes: tuple[str, ...]) -> None:
+    """Raises ValueError where it is not (size,) of one of these element types, dense."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if tuple(tensor.shape) != (size,) or dtype not in dtypes or not tensor.is_contiguous():
+        wanted = " or ".join(dict.fromkeys(dtypes))
+        raise ValueError(f"{name} is {tuple(tensor.shape)} of {dtype}, expected ({size},) of {wanted}, dense")
 
 
 def _layout(inputs: tuple[Tensor, ...]) -> str:
@@ -80,6 +87,8 @@ def _options(problem: Problem) -> dict[str, Any]:
         named["softcap"] = problem.softcap
     if problem.windowed:
         named["window"] = (problem.window_left, problem.window_right)
+    if problem.sinks != "none" and not problem.key_lengths:
+        named["key_lengths"] = None
     return named if problem.corner == "top_left" else {**named, "corner": problem.corner}
 
 
@@ -102,6 +111,7 @@ CALL = OpCall(
         "key_lengths must be (batch,) of int32, dense",
         "no variant was tuned with lengths of keys",
         "V has another head dimension than Q and K, which no kernel serves",
+        "sinks must be (heads,) of float32 or of the query's element type, dense",
     ),
     strided=True,
     made_once=_mask,

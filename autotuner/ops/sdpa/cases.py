@@ -64,6 +64,8 @@ MORE_WINDOWS = (
 )
 CAPPED = (OpCase((2, 2, 113, 203), "large", "Q15 "),)
 MORE_CAPPED = (OpCase((1, 2, 257, 257), "huge"), OpCase((1, 2, 203, 113), "one_hot"))
+SINKS = (OpCase((1, 5, 113, 203), "far_sinks", "Q16 "),)
+MORE_SINKS = (OpCase((2, 5, 65, 1), "far_sinks"), OpCase((1, 5, 203, 60), "far_sinks"))
 BLIND = (OpCase((2, 2, 203, 113), "randn", "Q10 "),)
 """The first rows see no key where the last one sees all."""
 FEW = 16
@@ -95,6 +97,7 @@ def quick(problem: Problem) -> tuple[OpCase, ...]:
         *(LENGTHS if of.key_lengths else ()),
         *(WINDOWS if of.windowed else ()),
         *(CAPPED if of.softcapped else ()),
+        *(SINKS if of.sinks != "none" else ()),
         *(BLIND if of.corner == "bottom_right" else ()),
         *(FEW_QUERIES if of.seq_q <= FEW else ()),
     )
@@ -103,14 +106,17 @@ def quick(problem: Problem) -> tuple[OpCase, ...]:
 def full(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
     """The matrix beside the quick cases; a long one where there is a mask; and lengths around the tile."""
     of = cast(SdpaProblem, problem)
-    # A cap makes 1 of what roundings leave of huge sums that cancel.
-    yield from (case for case in FULL if not (of.softcapped and case.distribution == "enormous"))
+    # A cap makes 1 of what roundings leave of huge sums that cancel; beside a sink nothing is left of tiny weights.
+    without = {"enormous"} if of.softcapped else set()
+    without |= {"negative"} if of.sinks != "none" else set()
+    yield from (case for case in FULL if case.distribution not in without)
     if of.causal or of.windowed:
         yield OpCase(LONG_CAUSAL, "randn")
     yield from MORE_VIEWS if of.layout != "bhsd" else ()
     yield from MORE_GROUPS if of.grouped else ()
     yield from MORE_LENGTHS if of.key_lengths else ()
     yield from MORE_CAPPED if of.softcapped else ()
+    yield from MORE_SINKS if of.sinks != "none" else ()
     yield from MORE_WINDOWS if of.windowed else ()
     yield from MORE_FEW_QUERIES if of.seq_q <= FEW else ()
     for length in tile_lengths(tile):

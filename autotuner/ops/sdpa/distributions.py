@@ -1,4 +1,4 @@
-"""How Q, K and V of a case are drawn, and lengths of the keys."""
+"""How Q, K and V of a case are drawn, and lengths of the keys and sinks."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def _towards(q: Tensor, k: Tensor, position: Tensor | None) -> tuple[Tensor, Ten
 
 
 def inputs(problem: SdpaProblem, distribution: str, seed: int) -> Tensors:
-    """Q, K, V of the problem, drawn independently in float32 and rounded to its dtype, and lengths of the keys where it
-    has them; on the CPU. Same seed, same tensors, on whatever device they are used."""
+    """Q, K, V of the problem, drawn independently in float32 and rounded to its dtype, and where it has them lengths of
+    the keys and sinks; on the CPU. Same seed, same tensors, on whatever device they are used."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(heads: int, rows: int) -> Tensor:
@@ -138,13 +138,26 @@ def inputs(problem: SdpaProblem, distribution: str, seed: int) -> Tensors:
         q, k = _towards(q, k, torch.arange(k.shape[-2]) if distribution == "slopes" else None)
     dtype = DTYPES[problem.dtype]
     placed = laid_out(problem, distribution, q.to(dtype), k.to(dtype), v.to(dtype))
-    if not problem.key_lengths:
-        return placed
-    lengths = _lengths(problem, distribution, generator)
-    if distribution == "ragged":
-        for tensor in placed[1:]:  # what a cache holds past its length may be anything
-            tensor.masked_fill_(past(problem, lengths), math.nan)
-    return (*placed, lengths)
+    if problem.key_lengths:
+        lengths = _lengths(problem, distribution, generator)
+        if distribution == "ragged":
+            for tensor in placed[1:]:  # what a cache holds past its length may be anything
+                tensor.masked_fill_(past(problem, lengths), math.nan)
+        placed = (*placed, lengths)
+    if problem.sinks != "none":
+        placed = (*placed, _sinks(problem, distribution, generator))
+    return placed
+
+
+FAR_SINKS = (25.0, -25.0, -math.inf, 6.0, -1000.0)
+"""Of the heads in turn: far above and far below all scores, and none at all."""
+
+
+def _sinks(problem: SdpaProblem, distribution: str, generator: torch.Generator) -> Tensor:
+    drawn = 2 * torch.randn(problem.heads, generator=generator)
+    if distribution == "far_sinks":
+        drawn = torch.tensor([FAR_SINKS[head % len(FAR_SINKS)] for head in range(problem.heads)])
+    return drawn.to(DTYPES[problem.dtype] if problem.sinks == "own" else torch.float32)
 
 
 FULL_LENGTHS = ("randn", "gaps", "gaps_in_v", *SHARED)

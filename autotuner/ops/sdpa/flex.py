@@ -21,6 +21,9 @@ class _Flex(torch.nn.Module):
         super().__init__()
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+        if problem.sinks != "none" and device == "cpu":
+            raise RuntimeError("flex_attention has no log-sum-exps on a CPU")
+
         offset, right, cap = problem.offset, problem.window_right, problem.softcap
         left = problem.window_left if problem.windowed else problem.seq_q + problem.seq_k
 
@@ -38,9 +41,13 @@ class _Flex(torch.nn.Module):
         if problem.softcapped:
             self._options["score_mod"] = capped
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        found: Tensor = self._function(q, k, v, **self._options)
-        return found
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, *sinks: Tensor) -> Tensor:
+        if not sinks:
+            found: Tensor = self._function(q, k, v, **self._options)
+            return found
+        o, lse = self._function(q, k, v, **self._options, return_lse=True)
+        drawn: Tensor = o * torch.sigmoid(lse - sinks[0].float().view(-1, 1))[..., None].to(o.dtype)
+        return drawn
 
 
 def module(problem: Problem, device: str) -> torch.nn.Module:

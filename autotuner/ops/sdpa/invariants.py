@@ -24,8 +24,8 @@ SUMS_FLOOR = 2.0**-19
 
 def scale_v(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """4 V gives exactly 4 O: only an exponent changes, but for outputs so small that they lose digits."""
-    q, k, v, *lengths = inputs
-    yield Relation((q, k, 4 * v, *lengths), four_times, "4 V does not give exactly 4 O")
+    q, k, v, *more = inputs
+    yield Relation((q, k, 4 * v, *more), four_times, "4 V does not give exactly 4 O")
 
 
 def four_times(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
@@ -42,15 +42,18 @@ def permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """Permuting batches and heads permutes O, nothing else."""
     import torch
 
+    from autotuner.ops.sdpa.masks import given
+
     of = cast(SdpaProblem, problem)
     generator = torch.Generator().manual_seed(seed)
     batches, heads_kv = (torch.randperm(n, generator=generator).unsqueeze(1) for n in (of.batch, of.heads_kv))
     heads = (heads_kv * of.group + torch.arange(of.group)).flatten()
-    q, k, v, *lengths = inputs
+    these = given(of, inputs)
     turned = (
-        q[batches, heads],
-        *(x[batches, heads_kv.flatten()] for x in (k, v)),
-        *(x[batches[:, 0]] for x in lengths),
+        these.q[batches, heads],
+        *(x[batches, heads_kv.flatten()] for x in (these.k, these.v)),
+        *(() if these.lengths is None else (these.lengths[batches[:, 0]],)),
+        *(() if these.sinks is None else (these.sinks[heads],)),
     )
 
     def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
@@ -65,11 +68,11 @@ def hidden(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     back together."""
     import torch
 
-    from autotuner.ops.sdpa.masks import visible
+    from autotuner.ops.sdpa.masks import given, visible
 
     of = cast(SdpaProblem, problem)
-    q, k, v, *lengths = inputs
-    seen = visible(of, lengths[0] if lengths else None, q.device)
+    q, k, v, *more = inputs
+    seen = visible(of, given(of, inputs).lengths, q.device)
     assert seen is not None
     shortest, third = min(of.seq_q, of.seq_k), of.seq_k // 3
     ends = {(shortest // 2, of.seq_k), (max(1, shortest // 3 // 32 * 32), of.seq_k)}
@@ -84,28 +87,30 @@ def hidden(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
 
         detail = f"changing the keys and values from {begin} to {end - 1} changes rows that see none of them"
         within = 4 * torch.finfo(v.dtype).eps if of.windowed else 0.0
-        yield Relation((q, other_k, other_v, *lengths), compared, detail, within)
+        yield Relation((q, other_k, other_v, *more), compared, detail, within)
 
 
 def ones(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
-    """V = 1 gives O = 1: the weights of each row sum to 1."""
+    """V = 1 gives O = 1: the weights of each row sum to 1. Sinks take none of it where they are -infinity."""
     import torch
 
-    q, k, v, *lengths = inputs
+    q, k, v, *more = inputs
+    if cast(SdpaProblem, problem).sinks != "none":
+        more[-1] = torch.full_like(more[-1], -torch.inf)
 
     def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
         blind = (plain[0] == 0).all(-1, keepdim=True)  # a row that sees no key gives 0 whatever V is
         return other[0], torch.where(blind, 0, torch.ones_like(other[0]))
 
     detail = "V = 1 does not give O = 1: the weights do not sum to 1"
-    yield Relation((q, k, torch.ones_like(v), *lengths), compared, detail, within=torch.finfo(v.dtype).eps + SUMS_FLOOR)
+    yield Relation((q, k, torch.ones_like(v), *more), compared, detail, within=torch.finfo(v.dtype).eps + SUMS_FLOOR)
 
 
 def stale(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """Keys and values past the length reach no row: a cache holds there what was there before."""
     from autotuner.ops.tensors import first_outputs
 
-    q, k, v, lengths = inputs
+    q, k, v, lengths, *sinks = inputs
     half = (lengths + 1) // 2
     k, v, other_k, other_v = (x.clone() for x in (k, v, k, v))
     for batch, end in enumerate(half.tolist()):
@@ -113,7 +118,7 @@ def stale(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
         other_v[batch, :, end:] *= 1000
 
     detail = "changing keys and values past the length changes the output"
-    yield Relation((q, other_k, other_v, half), first_outputs, detail, before=(q, k, v, half))
+    yield Relation((q, other_k, other_v, half, *sinks), first_outputs, detail, before=(q, k, v, half, *sinks))
 
 
 def one_tensor(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
@@ -121,16 +126,16 @@ def one_tensor(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relatio
     from autotuner.ops.sdpa.layouts import overlapping
     from autotuner.ops.tensors import first_outputs
 
-    q, k, _, *lengths = inputs
+    q, k, _, *more = inputs
     detail = "{} as one tensor give another result than copies of it"
-    yield Relation((q, k, k, *lengths), first_outputs, detail.format("K and V"), before=(q, k, k.clone(), *lengths))
+    yield Relation((q, k, k, *more), first_outputs, detail.format("K and V"), before=(q, k, k.clone(), *more))
     if q.shape == k.shape:
-        copies = (q, q.clone(), q.clone(), *lengths)
-        yield Relation((q, q, q, *lengths), first_outputs, detail.format("Q, K and V"), before=copies)
+        copies = (q, q.clone(), q.clone(), *more)
+        yield Relation((q, q, q, *more), first_outputs, detail.format("Q, K and V"), before=copies)
     over = overlapping(cast(SdpaProblem, problem), *inputs[:3])
-    apart = (*(x.clone() for x in over), *lengths)
+    apart = (*(x.clone() for x in over), *more)
     overlap = "Q, K and V that overlap give another result than copies of them"
-    yield Relation((*over, *lengths), first_outputs, overlap, before=apart)
+    yield Relation((*over, *more), first_outputs, overlap, before=apart)
 
 
 def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
@@ -161,6 +166,24 @@ def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
 
             detail = f"{value} in one number of {name} does not come out where it must, or changes another slice"
             yield Relation(tuple(planted), where_lost(due, touched), detail)
+    if of.sinks != "none":
+        yield _one_sink(of, inputs, int(torch.randint(of.heads, (1,), generator=generator)))
+
+
+def _one_sink(of: SdpaProblem, inputs: Tensors, head: int) -> Relation:
+    """The sink of one head is NaN: so is what its rows give, but for those that see no key."""
+    import torch
+
+    from autotuner.ops.sdpa.masks import given, visible
+    from autotuner.ops.tensors import where_lost
+
+    sinks, seen = inputs[-1].clone(), visible(of, given(of, inputs).lengths, inputs[0].device)
+    sinks[head] = torch.nan
+    touched = torch.zeros(of.batch, of.heads, of.seq_q, 1, dtype=torch.bool, device=sinks.device)
+    touched[:, head] = True
+    due = touched if seen is None else touched & seen.any(-1, keepdim=True)
+    detail = "NaN in one head's sink does not come out where it must, or changes another head"
+    return Relation((*inputs[:-1], sinks), where_lost(due, touched), detail)
 
 
 def heads_of(problem: SdpaProblem, place: int, head: int) -> slice:
@@ -173,11 +196,11 @@ def where_due(problem: SdpaProblem, inputs: Tensors, place: int, at: tuple[int, 
     """Where O cannot be finite when a number of Q, K or V (place 0, 1 or 2) is `value`; of O's shape."""
     import torch
 
-    from autotuner.ops.sdpa.masks import visible
+    from autotuner.ops.sdpa.masks import given, visible
 
-    q, k, *_, last = inputs
+    q, k, *_ = inputs
     batch, head, row, column = at
-    seen = visible(problem, last if problem.key_lengths else None, q.device)
+    seen = visible(problem, given(problem, inputs).lengths, q.device)
     sizes = (problem.seq_q, problem.seq_k)
     seen = torch.ones(sizes, dtype=torch.bool, device=q.device) if seen is None else seen[batch, 0]
     due = torch.zeros(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.bool, device=q.device)

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.signature import seen
 from autotuner.ops.tensors import Tensors
+
+
+class Given(NamedTuple):
+    """The inputs of a problem, by name."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    lengths: Tensor | None
+    sinks: Tensor | None
+
+    @property
+    def of_heads(self) -> Tensor | None:
+        """The sinks, of a shape that expands to (batch, heads, seq_q, 1)."""
+        return None if self.sinks is None else self.sinks.view(1, -1, 1, 1)
+
+
+def given(problem: SdpaProblem, inputs: Tensors) -> Given:
+    """What a problem's inputs are."""
+    q, k, v, *more = inputs
+    lengths = more.pop(0) if problem.key_lengths else None
+    return Given(q, k, v, lengths, more.pop(0) if problem.sinks != "none" else None)
 
 
 def visible(problem: SdpaProblem, lengths: Tensor | None, device: torch.device) -> Tensor | None:

@@ -25,6 +25,8 @@ WORDS: Mapping[str, tuple[str, object]] = {
     "bhsd": ("layout", "bhsd"),
     "bshd": ("layout", "bshd"),
     "packed": ("layout", "packed qkv"),
+    "sinks": ("sinks", "own"),
+    "sinks=float32": ("sinks", "float32"),
 }
 """What each word of the form says, but the element types: a field and its value."""
 WINDOW = re.compile(r"([1-9]\d{0,8})(?:,(\d{1,9}))?")
@@ -71,23 +73,26 @@ class SdpaProblem(Problem):
         description="where the tensors lie: dense; views of dense (batch, length, heads, head_dim); Q, K and V, or K"
         " and V where the lengths differ, views of one such tensor. Variants for the last two serve any strides",
     )
+    sinks: Literal["none", "own", "float32"] = Field(
+        default="none",
+        description="a tensor (heads,) has one more score for each row of a head, without a value; own: of dtype",
+    )
     lse: bool = Field(default=False, description="a second output, float32 (batch, heads, seq_q): ln(sum(exp(scores)))")
 
     DIMS: ClassVar[tuple[str, ...]] = ("batch", "heads", "seq_q", "seq_k", "heads_kv")
     SAME: ClassVar[Mapping[str, str]] = {"heads_kv": "heads"}
     ADDED: ClassVar[tuple[str, ...]] = (
-        *("heads_kv", "corner", "window_left", "window_right", "softcap", "key_lengths", "layout", "lse"),
+        *("heads_kv", "corner", "window_left", "window_right", "softcap", "key_lengths", "layout", "sinks", "lse"),
     )
     COMPILED: ClassVar[tuple[str, ...]] = (
-        *("head_dim", "causal", "corner", "key_lengths", "layout", "lse", "grouped", "windowed", "softcapped"),
+        *("head_dim", "causal", "corner", "key_lengths", "layout", "lse", "grouped", "windowed", "softcapped", "sinks"),
     )
     LENGTHS: ClassVar[tuple[str, ...]] = ("seq_q", "seq_k")
     SCALARS: ClassVar[tuple[str, ...]] = ("scale", "window_left", "window_right", "softcap")
 
     FORM: ClassVar[str] = (
         "(batch,heads[:heads_kv],length[xkeys],head_dim) dtype [full|causal] [window=LEFT[,RIGHT]] [bottom_right]"
-        " [softcap=C] [lengths]"
-        " [bhsd|bshd|packed] [lse]"
+        " [softcap=C] [sinks[=float32]] [lengths] [bhsd|bshd|packed] [lse]"
     )
     NOT_SERVED: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
@@ -97,7 +102,6 @@ class SdpaProblem(Problem):
         **dict.fromkeys(("dropout", "dropout_p"), "there is none"),
         "scale": "it is 1 / sqrt(head_dim)",
         "float8_e4m3fn": "the op sdpa_fp8 takes it, with the output's dtype: (1,8,512,128) float8_e4m3fn bfloat16",
-        "sinks": "a row's scores are those of its keys alone",
     }
 
     @field_validator("dtype", mode="before")
@@ -116,6 +120,8 @@ class SdpaProblem(Problem):
         if (self.window_right > 0) != (self.windowed and not self.causal):
             sides = f"{self.window_left} keys before a row's own and {self.window_right} after it"
             raise refuse(f"the window is {sides}: under a causal mask there are none after it, else some on both sides")
+        if self.sinks == self.dtype:
+            raise refuse(f"sinks are {self.dtype}, as the other tensors are: say own, or the word sinks")
         return self
 
     @property
@@ -223,7 +229,8 @@ class SdpaProblem(Problem):
             keys = max(1, last - max(0, self.offset - self.window_left))
         rows = 2 * self.heads * self.seq_q + 2 * self.heads_kv * keys
         small = 4 * (self.heads * self.seq_q * self.lse + self.key_lengths)
-        return self.batch * (rows * self.head_dim * ITEM_BYTES[self.dtype] + small)
+        sinks = {"none": 0, "float32": 4, "own": ITEM_BYTES[self.dtype]}[self.sinks] * self.heads
+        return self.batch * (rows * self.head_dim * ITEM_BYTES[self.dtype] + small) + sinks
 
     def __str__(self) -> str:
         heads = f"{self.heads}:{self.heads_kv}" if self.grouped else f"{self.heads}"
@@ -232,6 +239,7 @@ class SdpaProblem(Problem):
         right = "" if self.causal or self.window_left == self.window_right else f",{self.window_right}"
         words += [f"window={self.window_left}{right}"] if self.windowed else []
         words += [f"softcap={self.softcap:g}"] if self.softcapped else []
+        words += {"none": [], "own": ["sinks"], "float32": ["sinks=float32"]}[self.sinks]
         words += [self.corner] if self.corner != "top_left" else []
         words += ["lengths"] if self.key_lengths else []
         words += [self.layout.partition(" ")[0]] if self.layout != "bhsd" else []
@@ -272,9 +280,9 @@ LENGTH, ROWS, HEAD_DIM = 0.5, 0.5, 2.0
 head dimension, which changes what fits into registers and on-chip memory."""
 DTYPE, DTYPE_BYTES, MASK = 0.5, 2.0, 1.0
 """What a change counts: of the element type; and each doubling of its size, on top; of the mask."""
-CORNER, WINDOW_SIDE, SOFTCAP, KEY_LENGTHS, LAYOUT, LSE = 0.25, 0.25, 0.5, 0.5, 0.5, 0.25
-"""And these: of the corner; of a doubling of the window, whose lack counts as a mask does; of capped scores; of whether
-lengths are read; of the layout; of whether there is a second output."""
+CORNER, WINDOW_SIDE, SOFTCAP, SINKS, KEY_LENGTHS, LAYOUT, LSE = 0.25, 0.25, 0.5, 0.25, 0.5, 0.5, 0.25
+"""And these: of the corner; of a doubling of the window, whose lack counts as a mask does; of capped scores; of sinks;
+of whether lengths are read; of the layout; of whether there is a second output."""
 GROUP = 0.5
 """What a doubling of the heads that share K and V counts."""
 
@@ -293,6 +301,7 @@ def distance(one: Problem, other: Problem) -> float:
         + MASK * (a.windowed != b.windowed)
         + WINDOW_SIDE * (doublings(a.window_left or 1, b.window_left or 1) if a.windowed and b.windowed else 0.0)
         + SOFTCAP * (a.softcapped != b.softcapped)
+        + SINKS * (a.sinks != b.sinks)
         + KEY_LENGTHS * (a.key_lengths != b.key_lengths)
         + LAYOUT * (a.layout != b.layout)
         + LSE * (a.lse != b.lse)

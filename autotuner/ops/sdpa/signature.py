@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as FUNCTION
 
 NAME, TITLE = "attention", "Attention"
-TENSORS, MORE = ("query", "key", "value"), ("key_lengths",)
+TENSORS, MORE = ("query", "key", "value"), ("key_lengths", "sinks")
 OPTIONS = ("is_causal", "enable_gqa", "corner", "window_left", "window_right", "softcap")
 BESIDE = ("attn_mask",)
 NUMBERS = {"window_left": 0.0, "window_right": 0.0, "softcap": 0.0}
@@ -39,15 +39,17 @@ def arguments(
     window: int | tuple[int, int] | None = None,
     softcap: float = 0.0,
     sinks: Tensor | None = None,
-) -> tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]:
-    """Q, K and V with the lengths of the keys where there are any; those of the options that change what is computed;
-    and what says the same once more for torch alone: a mask beside lengths, a corner or a window.
+) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
+    """Q, K and V, and behind them the tensors that MORE names, as far as there are any: None for one that is not
+    there; those of the options that change what is computed; and what says the same once more for torch alone: a mask
+    beside lengths, a corner or a window.
 
     Q is (batch, heads, seq_q, head_dim), K and V are (batch, heads_kv, seq_k, head_dim). `key_lengths`, (batch,) of
     int32, says how many keys there are of the seq_k that there is room for, as in a static cache or a padded batch.
     With `corner="bottom_right"` the last row's place is that of the last key there is: under a causal mask it sees all.
     `window` says how many keys before a row's own place, and how many after it, the row sees; one number is for both,
     but a causal mask leaves none after it. With `softcap` C a scaled score s becomes C tanh(s / C); 0 leaves it.
+    `sinks`, (heads,), has one more score for each row of a head, which has no value.
 
     A model may say what is so anyway: the usual scale, or groups where there are none. Raises ValueError for a corner,
     a window or a cap that there is not, and TypeError for what is no tensor.
@@ -79,14 +81,21 @@ def arguments(
         options["scale"] = scale
     if enable_gqa and not _is_idle(query, key, value):
         options["enable_gqa"] = True
-    if sinks is not None:
-        options["sinks"] = sinks
-    tensors = (query, key, value)
+    more = (key_lengths, sinks)
     if beside and not _agrees(attn_mask, query, key, key_lengths, options):
         warnings.warn(CONTRADICTS, stacklevel=3)
         left = {name: said for name, said in options.items() if name not in ("is_causal", "corner", *_SIDES)}
-        return tensors, {**left, "attn_mask": attn_mask}, {}
-    return tensors if key_lengths is None else (*tensors, key_lengths), options, beside
+        more = (None, sinks)
+        options, beside = {**left, "attn_mask": attn_mask}, {}
+    return (query, key, value, *_there(more)), options, beside
+
+
+def _there(more: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    """Without those at the end that are not there."""
+    count = len(more)
+    while count and more[count - 1] is None:
+        count -= 1
+    return tuple(more[:count])
 
 
 _SIDES = ("window_left", "window_right")
@@ -159,32 +168,35 @@ def _is_idle(query: Tensor, key: Tensor, value: Tensor) -> bool:
     return query.dim() == key.dim() == value.dim() == 4 and query.size(1) == key.size(1) == value.size(1)
 
 
-def called(tensors: Sequence[Tensor], options: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A call of these tensors with these options, as `arguments` takes it."""
-    said = {name: value for name, value in options.items() if not name.startswith("window_")}
+def called(tensors: Sequence[Tensor | None], options: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call of these tensors with these options, as `arguments` takes it. A tensor of MORE that is None among the
+    options is not among the tensors."""
+    absent = [name for name in MORE if options.get(name, NAME) is None]
+    said = {name: value for name, value in options.items() if not name.startswith("window_") and name not in absent}
     if options.get("window_left"):
         said["window"] = (int(options["window_left"]), int(options.get("window_right", 0)))
-    return tuple(tensors[:3]), {**dict(zip(MORE, tensors[3:], strict=False)), **said}
+    there = zip([name for name in MORE if name not in absent], tensors[3:], strict=False)
+    return tuple(tensors[:3]), {**{name: each for name, each in there if each is not None}, **said}
 
 
-def compute(tensors: Sequence[Tensor], options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
+def compute(tensors: Sequence[Any], options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
     """What torch computes for such a call; O is as Q. A mask beside lengths or a corner is taken for what they say."""
-    query, key, value, *lengths = tensors
+    query, key, value, *more = tensors
+    lengths, sinks = [*more, None, None][: len(MORE)]
     said = dict(options)
-    softcap, sinks = said.pop("softcap", 0.0), said.pop("sinks", None)
+    softcap = said.pop("softcap", 0.0)
     window = tuple(int(said.pop(f"window_{side}", 0)) for side in ("left", "right"))
     bottom = said.pop("corner", "top_left") == "bottom_right" and (said.get("is_causal", False) or any(window))
-    if bottom and not any(window) and not lengths and not beside:
+    if bottom and not any(window) and lengths is None and not beside:
         if query.shape[-2] == 1:
             bottom = said["is_causal"] = False  # the last row sees all
         bottom = bottom and query.shape[-2] != key.shape[-2]
-    if lengths or bottom or any(window):
+    if lengths is not None or bottom or any(window):
         causal = bool(said.pop("is_causal", False))
         mask = beside.get("attn_mask")
         if mask is None:
             corner = CORNERS[int(bottom)]
-            given = lengths[0] if lengths else None
-            mask = seen(query.shape[-2], key.shape[-2], causal, corner, given, query.device, window)
+            mask = seen(query.shape[-2], key.shape[-2], causal, corner, lengths, query.device, window)
         said["attn_mask"] = mask
     if softcap or sinks is not None:
         return _explicit(query, key, value, softcap, sinks, **said)

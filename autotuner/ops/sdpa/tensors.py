@@ -17,7 +17,7 @@ from autotuner.ops.sdpa import flex, masks
 from autotuner.ops.sdpa.distributions import inputs as inputs
 from autotuner.ops.sdpa.flex import module as module
 from autotuner.ops.sdpa.layouts import output_like
-from autotuner.ops.sdpa.masks import past, visible
+from autotuner.ops.sdpa.masks import Given, given, past, visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, plain_product, shifted
 from autotuner.values.problem import Problem
@@ -42,13 +42,14 @@ def sdpa(problem: SdpaProblem, backend: str) -> Callable[..., Tensors]:
     masked = masks.needed(problem)
 
     def forward(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Tensors:
-        mask = rest[-1] if masked else None  # behind the lengths, where there are any
+        mask = rest[-1] if masked else None  # behind the inputs
         if problem.softcapped and backend != "math":
             raise RuntimeError(f"{backend} caps no scores")
-        if problem.softcapped and not problem.lse:
-            return with_lse(problem, backend, q, k, v, mask)[:1]
-        if problem.lse:
-            return with_lse(problem, backend, q, k, v, mask)
+        if beside_scores(problem) or problem.lse:
+            found = with_lse(problem, backend, q, k, v, mask)
+            sinks = given(problem, (q, k, v, *rest)).sinks
+            found = found if sinks is None else _drawn_off(found, sinks)
+            return found if problem.lse else found[:1]
         with sdpa_kernel([pinned]):
             return (
                 scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=problem.grouped),
@@ -57,13 +58,26 @@ def sdpa(problem: SdpaProblem, backend: str) -> Callable[..., Tensors]:
     return forward
 
 
+def beside_scores(problem: SdpaProblem) -> bool:
+    """Whether torch's function has no argument for what is made of the scores."""
+    return problem.softcapped or problem.sinks != "none"
+
+
+def _drawn_off(found: Tensors, sinks: Tensor) -> Tensors:
+    """O and log-sum-exps with what the sinks draw off: where log-sum-exps are known that is one factor of a row."""
+    o, lse = found
+    sinks = sinks.float().view(-1, 1)
+    return o * torch.sigmoid(lse - sinks)[..., None].to(o.dtype), torch.logaddexp(lse, sinks)
+
+
 def mask_beside(problem: SdpaProblem, backend: str, inputs: Tensors) -> Tensors:
     """The mask that says what lengths and a corner say, where there must be one; as numbers to add for the functions
     that take no other."""
     mask = masks.mask(problem, inputs)
     if mask is None:
         return ()
-    return (masks.bias(~mask, inputs[0].dtype) if problem.lse and backend != "math" else mask,)
+    numbers = (problem.lse or beside_scores(problem)) and backend != "math"
+    return (masks.bias(~mask, inputs[0].dtype) if numbers else mask,)
 
 
 def with_lse(problem: SdpaProblem, backend: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensors:
@@ -107,13 +121,15 @@ def _baseline(backend: str, *devices: str) -> Baseline:
 
 def settled(problem: Problem, inputs: Tensors, answer: Tensors) -> Tensors:
     """torch does not say what a row is that sees no key, its backends differ, and no model looks at one. Here it is 0,
-    and its log-sum-exp -inf."""
-    seen = visible(cast(SdpaProblem, problem), inputs[3] if len(inputs) > 3 else None, answer[0].device)
+    and its log-sum-exp -inf, or the sink."""
+    of = given(cast(SdpaProblem, problem), inputs)
+    seen = visible(cast(SdpaProblem, problem), of.lengths, answer[0].device)
     if seen is None:
         return answer
     blind = ~seen.any(-1).expand(answer[0].shape[:3])
     o, *lse = answer
-    return (o.masked_fill(blind[..., None], 0), *(each.masked_fill(blind, -math.inf) for each in lse))
+    nothing = torch.full((1, 1), -math.inf, device=o.device) if of.sinks is None else of.sinks.float().view(-1, 1)
+    return (o.masked_fill(blind[..., None], 0), *(torch.where(blind, nothing.to(each.dtype), each) for each in lse))
 
 
 class SdpaSymmetry:
@@ -126,6 +142,7 @@ class SdpaSymmetry:
         batches, heads_kv = (torch.randperm(n, generator=generator) for n in (problem.batch, problem.heads_kv))
         members = torch.randperm(problem.group, generator=generator)
         heads = (heads_kv.unsqueeze(1) * problem.group + members).flatten()
+        self._lengths = int(problem.key_lengths)
         self._batches, self._heads, self._heads_kv = (each.to(device) for each in (batches, heads, heads_kv))
         signs = 2.0 * torch.randint(2, (2, sets, 1, 1, 1, problem.head_dim), generator=generator) - 1.0
         self._scores, self._values = signs.to(device)
@@ -135,8 +152,8 @@ class SdpaSymmetry:
         signs = (self._scores, self._scores, self._values)
         for tensor, other, of_tensor, signed in zip(plain[:3], into[:3], heads, signs, strict=True):
             self._move(tensor, of_tensor, signed, other)
-        for lengths, other in zip(plain[3:], into[3:], strict=True):
-            other.copy_(lengths[self._batches])
+        for place, (each, other) in enumerate(zip(plain[3:], into[3:], strict=True)):
+            other.copy_(each[self._batches if place < self._lengths else self._heads])
 
     def outputs(self, plain: Tensors, into: Tensors) -> None:
         self._move(plain[0], self._heads, self._values, into[0])
@@ -195,13 +212,13 @@ def reordered(
             yield 1, heads.unbind(1), again
 
 
-def _with_lengths(problem: SdpaProblem, inputs: Tensors) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Q, K, V and the lengths, None where there are none. K and V have zeros past these: a reference multiplies what no
-    row sees by 0."""
-    q, k, v, *lengths = inputs
-    if lengths:
-        k, v = (x.masked_fill(past(problem, lengths[0]), 0) for x in (k, v))
-    return q, k, v, lengths[0] if lengths else None
+def _to_multiply(problem: SdpaProblem, inputs: Tensors) -> Given:
+    """The inputs; K and V have zeros past the lengths: a reference multiplies what no row sees by 0."""
+    of = given(problem, inputs)
+    if of.lengths is None:
+        return of
+    k, v = (x.masked_fill(past(problem, of.lengths), 0) for x in (of.k, of.v))
+    return of._replace(k=k, v=v)
 
 
 def _of_heads(problem: SdpaProblem, x: Tensor) -> Tensor:
@@ -226,24 +243,36 @@ def _hide(problem: SdpaProblem, scores: Tensor, lengths: Tensor | None, rows: sl
     return scores.masked_fill(~seen[..., rows, :], -math.inf)
 
 
-def _softmax(scores: Tensor) -> Tensor:
+def _with_sinks(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """The scores, and that of the sink behind them, where there are sinks."""
+    if sinks is None:
+        return scores
+    return torch.cat([scores, sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)
+
+
+def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
     """Probabilities of the scores that are not hidden; all 0 in a row that sees nothing."""
-    found = torch.softmax(scores, -1)
+    found = torch.softmax(_with_sinks(scores, sinks), -1)[..., : scores.shape[-1]]
     if not bool(found[..., 0].isnan().any()):
         return found
     return found.masked_fill_(scores.isneginf().all(-1, keepdim=True), 0)
 
 
-def _plain_softmax(scores: Tensor, order: Sequence[int] | None = None) -> Tensor:
+def _plain_softmax(scores: Tensor, sinks: Tensor | None, order: Sequence[int] | None = None) -> Tensor:
     """The same in float32 with sums term after term. torch's own adds by a tree, which is nearer to the truth than a
     loop over the keys by far where many scores are equal: rounding then errs to the same side again and again."""
-    weights = torch.exp(scores - _largest(scores))
-    return weights / _plain_sums(weights, order).clamp_min(torch.finfo(scores.dtype).tiny)
+    largest = _largest(scores, sinks)
+    weights = torch.exp(scores - largest)
+    sums = _plain_sums(weights, order)
+    if sinks is not None:
+        sums = sums + torch.exp(sinks.float() - largest)
+    return weights / sums.clamp_min(torch.finfo(scores.dtype).tiny)
 
 
-def _largest(scores: Tensor) -> Tensor:
+def _largest(scores: Tensor, sinks: Tensor | None) -> Tensor:
     """Of each row; a number in a row that sees nothing."""
-    return scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min)
+    found = scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min)
+    return found if sinks is None else torch.maximum(found, sinks.float())
 
 
 def _plain_sums(weights: Tensor, order: Sequence[int] | None = None) -> Tensor:
@@ -251,10 +280,10 @@ def _plain_sums(weights: Tensor, order: Sequence[int] | None = None) -> Tensor:
     return plain_product(weights, ones, order)
 
 
-def _scores(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None, rows: slice = ALL) -> Tensor:
+def _scores(problem: SdpaProblem, of: Given, rows: slice = ALL) -> Tensor:
     """Of some queries and every key, in float64, hidden ones -inf."""
-    scores = q[:, :, rows].double() @ _of_heads(problem, k).double().transpose(-1, -2) * problem.scale
-    return _hide(problem, capped(problem, scores), lengths, rows)
+    scores = of.q[:, :, rows].double() @ _of_heads(problem, of.k).double().transpose(-1, -2) * problem.scale
+    return _hide(problem, capped(problem, scores), of.lengths, rows)
 
 
 PIECE_BYTES = {"cpu": 8 << 20, "cuda": 1 << 30}
@@ -272,19 +301,20 @@ def pieces(problem: SdpaProblem, device: str, most: Mapping[str, int] = PIECE_BY
 
 def reference(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     """r: attention of the exact low-precision inputs, computed in float64; (batch, heads, seq_q, head_dim). A row that
-    sees no key gives 0. Where they are wanted, the log-sum-exps (batch, heads, seq_q), of such a row -inf."""
-    q, k, v, lengths = _with_lengths(problem, inputs)
-    k, v = (_of_heads(problem, x).double() for x in (k, v))
-    seen = visible(problem, lengths, q.device)
+    sees no key gives 0. Where they are wanted, the log-sum-exps (batch, heads, seq_q), of such a row -inf, or the
+    sink."""
+    of = _to_multiply(problem, inputs)
+    q, (k, v) = of.q, (_of_heads(problem, x).double() for x in (of.k, of.v))
+    seen = visible(problem, of.lengths, q.device)
     o = torch.empty(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.float64, device=q.device)
     lse = o.new_empty(o.shape[:-1])
     for rows in pieces(problem, q.device.type):
         scores = capped(problem, q[:, :, rows].double() @ k.transpose(-1, -2) * problem.scale)
         if seen is not None:
             scores.masked_fill_(~seen[:, :, rows], -math.inf)
-        o[:, :, rows] = _softmax(scores) @ v
+        o[:, :, rows] = _softmax(scores, of.of_heads) @ v
         if problem.lse:
-            lse[:, :, rows] = torch.logsumexp(scores, -1)
+            lse[:, :, rows] = torch.logsumexp(_with_sinks(scores, of.of_heads), -1)
     return (o, lse) if problem.lse else (o,)
 
 
@@ -296,25 +326,25 @@ def emulation(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     which compare with an implementation in the low precision (Dao et al., 2022).
     """
     dtype = DTYPES[problem.dtype]
-    q, k, v, lengths = _with_lengths(problem, inputs)
-    v = _of_heads(problem, v)
-    scaled_k = _of_heads(problem, (k.float() * problem.scale).to(dtype)).transpose(-1, -2)
+    of = _to_multiply(problem, inputs)
+    q, v, sinks = of.q, _of_heads(problem, of.v), of.of_heads
+    scaled_k = _of_heads(problem, (of.k.float() * problem.scale).to(dtype)).transpose(-1, -2)
 
     def emulated(rows: slice) -> Tensor:
         if dtype == torch.float32:
             scores = capped(problem, plain_product(q[:, :, rows], scaled_k))
-            return plain_product(_plain_softmax(_hide(problem, scores, lengths, rows)), v).double()
+            return plain_product(_plain_softmax(_hide(problem, scores, of.lengths, rows), sinks), v).double()
         scores = _rounded(q[:, :, rows].double() @ scaled_k.double(), dtype)
         scores = _rounded(capped(problem, scores), dtype) if problem.softcapped else scores
-        scores = _hide(problem, scores, lengths, rows)
-        probabilities = _softmax(scores.double()).to(dtype)
+        scores = _hide(problem, scores, of.lengths, rows)
+        probabilities = _softmax(scores.double(), sinks).to(dtype)
         return (probabilities.double() @ v.double()).to(dtype).double()
 
     some = list(pieces(problem, q.device.type, EMULATED_BYTES))
     o = torch.cat([emulated(rows) for rows in some], 2)
     if not problem.lse:
         return (o,)
-    return o, torch.cat([emulated_lse(problem, q[:, :, rows], k, lengths, rows) for rows in some], 2)
+    return o, torch.cat([emulated_lse(problem, of, rows) for rows in some], 2)
 
 
 def _rounded(scores: Tensor, dtype: torch.dtype) -> Tensor:
@@ -324,11 +354,12 @@ def _rounded(scores: Tensor, dtype: torch.dtype) -> Tensor:
     return rounded
 
 
-def emulated_lse(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None, rows: slice) -> Tensor:
-    """The log-sum-exps of some queries, which `q` has alone, float32 whatever the dtype: scores in float32, in powers
-    of two, as FlashAttention has them, and weights that are rounded to the dtype before they are summed."""
-    scores = plain_product(q.float(), _of_heads(problem, k).float().transpose(-1, -2)) * _base_2(problem)
-    return _plain_lse(problem, _hide(problem, capped(problem, scores, math.log2(math.e)), lengths, rows))
+def emulated_lse(problem: SdpaProblem, of: Given, rows: slice) -> Tensor:
+    """The log-sum-exps of some queries, float32 whatever the dtype: scores in float32, in powers of two, as
+    FlashAttention has them, and weights that are rounded to the dtype before they are summed."""
+    keys = _of_heads(problem, of.k).float().transpose(-1, -2)
+    scores = capped(problem, plain_product(of.q[:, :, rows].float(), keys) * _base_2(problem), math.log2(math.e))
+    return _plain_lse(problem, _hide(problem, scores, of.lengths, rows), of.of_heads)
 
 
 def _base_2(problem: SdpaProblem) -> float:
@@ -336,25 +367,32 @@ def _base_2(problem: SdpaProblem) -> float:
     return float(problem.scale * math.log2(math.e))
 
 
-def _plain_lse(problem: SdpaProblem, scores: Tensor, order: Sequence[int] | None = None) -> Tensor:
-    largest = _largest(scores)
+def _plain_lse(
+    problem: SdpaProblem, scores: Tensor, sinks: Tensor | None, order: Sequence[int] | None = None
+) -> Tensor:
+    if sinks is not None:
+        sinks = sinks.float() * math.log2(math.e)
+    largest = _largest(scores, sinks)
     weights = torch.exp2(scores - largest).to(DTYPES[problem.dtype]).float()
-    return ((largest + torch.log2(_plain_sums(weights, order)))[..., 0] * math.log(2)).double()
+    sums = _plain_sums(weights, order)
+    if sinks is not None:
+        sums = sums + torch.exp2(sinks - largest)
+    return ((largest + torch.log2(sums))[..., 0] * math.log(2)).double()
 
 
 def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
     """The ROWS rows, or all if there are fewer, whose outputs move most when scores are off in their last digit: large
     scores of which none has all the weight. (rows, 3): batch, head and query of each.
     """
-    q, k, v, lengths = _with_lengths(problem, inputs)
-    largest = _of_heads(problem, v).abs().amax((-1, -2)).unsqueeze(-1)
+    of = _to_multiply(problem, inputs)
+    largest = _of_heads(problem, of.v).abs().amax((-1, -2)).unsqueeze(-1)
 
     def moved(rows: slice) -> Tensor:
-        scores = _scores(problem, q, k, lengths, rows)
-        weights = _softmax(scores)
+        scores = _scores(problem, of, rows)
+        weights = _softmax(scores, of.of_heads)
         return (weights * (1 - weights) * scores.clamp_min(-torch.finfo(torch.float64).max).abs()).sum(-1) * largest
 
-    moves = torch.cat([moved(rows) for rows in pieces(problem, q.device.type)], 2)
+    moves = torch.cat([moved(rows) for rows in pieces(problem, of.q.device.type)], 2)
     moves = moves / exact.abs().amax(-1).clamp_min(torch.finfo(torch.float64).tiny)
     found = moves.flatten().topk(min(ROWS, moves.numel())).indices
     heads, queries = moves.shape[1:]  # torch.unravel_index imports 500 modules first, in every process
@@ -364,12 +402,13 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
 def reordered_rows(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Iterator[Tensor]:
     """P in float32 at some rows, (n, 3) as above, with the terms of all sums in other orders: ORDERS - 1 times (n, D),
     in float64."""
-    q, k, v, lengths = _with_lengths(problem, inputs)
+    of = _to_multiply(problem, inputs)
     batch, head, query = rows.unbind(1)
     of_kv = head // problem.group
-    q, v = q[batch, head, query].unsqueeze(1), v[batch, of_kv]
-    scaled_k = (k * problem.scale).transpose(-1, -2)[batch, of_kv].contiguous()
-    seen = visible(problem, lengths, q.device)
+    q, v = of.q[batch, head, query].unsqueeze(1), of.v[batch, of_kv]
+    sinks = None if of.sinks is None else of.sinks[head].view(-1, 1, 1)
+    scaled_k = (of.k * problem.scale).transpose(-1, -2)[batch, of_kv].contiguous()
+    seen = visible(problem, of.lengths, q.device)
     if seen is not None:
         seen = seen[batch, 0, query].unsqueeze(1)
     for order in range(1, ORDERS):
@@ -378,20 +417,20 @@ def reordered_rows(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Itera
         scores = capped(problem, plain_product(q, scaled_k, dims))
         if seen is not None:
             scores = scores.masked_fill(~seen, -math.inf)
-        yield plain_product(_plain_softmax(scores, keys), v, keys)[:, 0].double()
+        yield plain_product(_plain_softmax(scores, sinks, keys), v, keys)[:, 0].double()
 
 
 def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
     """The heads, of ROWS queries together or one, whose log-sum-exps move most when scores are off in their last digit:
     those are sums of large terms. (heads, 2): batch and head of each."""
-    q, k, _, lengths = _with_lengths(problem, inputs)
-    sizes = _of_heads(problem, k).double().abs().transpose(-1, -2)
+    of = _to_multiply(problem, inputs)
+    sizes = _of_heads(problem, of.k).double().abs().transpose(-1, -2)
 
     def moved(rows: slice) -> Tensor:
-        terms = q[:, :, rows].double().abs() @ sizes
-        return (_softmax(_scores(problem, q, k, lengths, rows)) * terms).sum(-1)
+        terms = of.q[:, :, rows].double().abs() @ sizes
+        return (_softmax(_scores(problem, of, rows), of.of_heads) * terms).sum(-1)
 
-    moves = torch.cat([moved(rows) for rows in pieces(problem, q.device.type)], 2)
+    moves = torch.cat([moved(rows) for rows in pieces(problem, of.q.device.type)], 2)
     moves = (moves / exact.abs().clamp_min(1)).amax(-1)  # of a row that sees nothing 0
     found = moves.flatten().topk(min(max(1, ROWS // problem.seq_q), moves.numel())).indices
     return torch.stack((found // problem.heads, found % problem.heads), dim=1)
@@ -400,13 +439,14 @@ def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Ten
 def reordered_lse(problem: SdpaProblem, inputs: Tensors, heads: Tensor) -> Iterator[Tensor]:
     """The log-sum-exps of some heads, (n, 2) as above, with the terms of all sums in other orders, and of a Q that was
     scaled before: each of its numbers is rounded once more then. ORDERS - 1 times (n, seq_q), in float64."""
-    q, k, _, lengths = _with_lengths(problem, inputs)
+    of = _to_multiply(problem, inputs)
     batch, head = heads.unbind(1)
-    q, k = q[batch, head].float() * _base_2(problem), k[batch, head // problem.group].float().transpose(-1, -2)
-    seen = visible(problem, lengths, q.device)
+    q, k = of.q[batch, head].float() * _base_2(problem), of.k[batch, head // problem.group].float().transpose(-1, -2)
+    sinks = None if of.sinks is None else of.sinks[head].view(-1, 1, 1)
+    seen = visible(problem, of.lengths, q.device)
     hidden = None if seen is None else ~seen[batch, 0]
     for order in range(1, ORDERS):
         generator = torch.Generator().manual_seed(order)
         dims, keys = (torch.randperm(size, generator=generator).tolist() for size in k.shape[-2:])
         scores = capped(problem, plain_product(q, k, dims), math.log2(math.e))
-        yield _plain_lse(problem, scores if hidden is None else scores.masked_fill(hidden, -math.inf), keys)
+        yield _plain_lse(problem, scores if hidden is None else scores.masked_fill(hidden, -math.inf), sinks, keys)

@@ -33,6 +33,7 @@ DISTRIBUTIONS = {
     "one_query": "standard normal; all batches share one Q, which lies in memory once",
     "gaps_in_v": "standard normal; rows, heads and batches of V alone lie apart",
     "ragged": "standard normal; among the lengths of the keys are none, 1 and all, and past them is NaN",
+    "far_sinks": "standard normal; the sinks of the heads in turn are far above and below all scores, -infinity",
     "sink": "the first key draws most of the weight, in odd rows all of it",
 }
 
@@ -51,6 +52,7 @@ def case(shape: Shape, macros: Mapping[str, str]) -> str:
     views = "" if layout == "bhsd" else f", {layout}"
     window = ", a window" if macros.get("WINDOWED") == "1" else ""
     window += ", capped scores" if macros.get("SOFTCAPPED") == "1" else ""
+    window += ", sinks" if macros.get("SINKS", "none") != "none" else ""
     return f"{words}, head_dim {macros['HEAD_DIM']}, {macros['DTYPE']}, {mask}{window}{corner}{more}{views}"
 
 

@@ -156,7 +156,7 @@ class Library:
             numbers = rest[: stated.numbers]
             optional = dict(zip((*stated.more, *stated.beside), rest[stated.numbers :], strict=False))
             there = {each: value for each, value in optional.items() if value is not None}
-            more = [there.pop(each) for each in stated.more if each in there]
+            more = [there.pop(each, None) for each in stated.more]
             found: Tensor = signature.compute((*tensors, *more), stated.said(how, numbers), there)
             return found
 
@@ -164,7 +164,7 @@ class Library:
             always = STRICT * options.pop("strict", False) | COPIES * options.pop("copies", False)
             tensors, beside = given[: required + len(stated.more)], given[required + len(stated.more) :]
             named = {each: value for each, value in zip(stated.beside, beside, strict=False) if value is not None}
-            args, kwargs = signature.called([each for each in tensors if each is not None], {**named, **options})
+            args, kwargs = signature.called(tensors, {**named, **options})
             tensors, said, beside_them = signature.arguments(*args, **kwargs)
             others = sorted(set(said) - stated.names)
             if others:

@@ -139,7 +139,7 @@ class Served:
         last, self._last = self._last, kind
         if kind != last:
             return
-        before = Before(args, kwargs, tensors, bool(beside))
+        before = Before(args, kwargs, [each for each in tensors if each is not None], bool(beside))
         if before.is_guarded and self._is_answered(before, args, kwargs, tensors, options):
             self._known.put_first(_first(args, kwargs), before)
         else:
@@ -236,9 +236,10 @@ class Served:
 
     def _why_not(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any]) -> str | None:
         """Why the op cannot be given such a call; None where it can."""
-        if needs_gradient(tensors):
+        there = tuple([each for each in tensors if each is not None])
+        if needs_gradient(there):
             return GRADIENT
-        if answers_itself(tensors):
+        if answers_itself(there):
             return FOREIGN
         others = set(options) - self._stated.names if options else None  # torch 2.11 cannot compile that of keys
         if others:

@@ -18,14 +18,15 @@ enum {
 };
 
 /* at_problem.field */
-enum { SDPA_DTYPE, SDPA_HEAD_DIM, SDPA_CAUSAL, SDPA_CORNER, SDPA_WITH_LENGTHS, SDPA_LAYOUT, SDPA_WITH_LSE };
+enum { SDPA_DTYPE, SDPA_HEAD_DIM, SDPA_CAUSAL, SDPA_CORNER, SDPA_WITH_LENGTHS, SDPA_LAYOUT, SDPA_WITH_LSE, SDPA_WITH_SINKS };
 
 /* Reasons of its own. */
 enum {
   SDPA_GROUPS_UNSAID = AT_OWN_REASON,
   SDPA_LENGTHS = AT_OWN_REASON - 1,   /* lengths of keys that are not as the op says */
   SDPA_NO_LENGTHS = AT_OWN_REASON - 2, /* no variant was tuned with lengths of keys */
-  SDPA_VALUES = AT_OWN_REASON - 3      /* V has another head dimension */
+  SDPA_VALUES = AT_OWN_REASON - 3,     /* V has another head dimension */
+  SDPA_OTHER_SINKS = AT_OWN_REASON - 4 /* sinks that are not as the op says */
 };
 
 /* Where the tensors lie, by the names of sdpa.h; AT_STRIDES where no variant takes tensors like that. */
@@ -36,14 +37,20 @@ static inline int sdpa_layout(const at_tensor *qkv) {
   return qkv[1].storage == qkv[2].storage && qkv[1].data != qkv[2].data ? AT_PACKED_QKV : AT_BSHD;
 }
 
-/* The problem of such a call, of Q, K, V and the lengths of keys. Returns 0, or the reason why there is none. */
+/* Whether it is dense, of one dimension and of this size. */
+static inline int sdpa_is_list(const at_tensor *tensor, int64_t size) {
+  return tensor->rank == 1 && tensor->size[0] == size && at_is_dense(tensor);
+}
+
+/* The problem of such a call, of Q, K, V, the lengths of keys and the sinks. Returns 0, or the reason why there is none. */
 static inline int sdpa_problem(at_tensor *in, const double *said, at_problem *problem) {
   const int64_t *q = in[0].size, *k = in[1].size, *v = in[2].size;
-  const at_tensor *lengths = in[3].data ? &in[3] : NULL;
+  const at_tensor *lengths = in[3].data ? &in[3] : NULL, *sinks = in[4].data ? &in[4] : NULL;
   for (int i = 0; i < 3; i++)
     if (in[i].rank != 4) return AT_SHAPES;
-  if (lengths && (lengths->dtype != AT_INT32 || lengths->rank != 1 || lengths->size[0] != q[0] || !at_is_dense(lengths)))
-    return SDPA_LENGTHS;
+  if (lengths && (lengths->dtype != AT_INT32 || !sdpa_is_list(lengths, q[0]))) return SDPA_LENGTHS;
+  const int own = sinks && sinks->dtype == in[0].dtype;
+  if (sinks && ((!own && sinks->dtype != AT_FLOAT32) || !sdpa_is_list(sinks, q[1]))) return SDPA_OTHER_SINKS;
   for (int i = 0; i < 3; i++)
     if (k[i] != v[i]) return AT_SHAPES;
   if (k[3] != v[3]) return q[3] == k[3] ? (int)SDPA_VALUES : (int)AT_SHAPES;
@@ -54,7 +61,8 @@ static inline int sdpa_problem(at_tensor *in, const double *said, at_problem *pr
   const double left = said[SDPA_SAID_WINDOW_LEFT], right = said[SDPA_SAID_WINDOW_RIGHT];
   const int corner = causal || left > 0 ? (int)said[SDPA_SAID_CORNER] : AT_TOP_LEFT;
   const at_problem found = {{q[0], q[1], q[2], k[2], k[1]},
-                            {in[0].dtype, (int32_t)q[3], causal, corner, lengths != NULL, layout, 0},
+                            {in[0].dtype, (int32_t)q[3], causal, corner, lengths != NULL, layout, 0,
+                             !sinks ? AT_NONE : own ? AT_OWN : AT_FLOAT32},
                             {1 / sqrt((double)q[3]), left, right, said[SDPA_SAID_SOFTCAP]}};
   *problem = found;
   return 0;

@@ -26,6 +26,14 @@
 #include "geometry.h"
 #include "sdpa.h"
 
+/* Device code of problems without sinks has an argument that ends before these. Host sides, which serve all, define none of
+ * the macros of a problem. */
+#ifdef SINKS
+#define MORE_INPUTS HAS_SINKS
+#else
+#define MORE_INPUTS 1
+#endif
+
 /* A CUtensorMap, opaque here. */
 typedef struct alignas(64) sdpa_tensor_map {
   uint64_t words[16];
@@ -52,7 +60,7 @@ typedef struct sdpa_args {
   const void *q, *k, *v;
   void *o;
   float *lse;                 /* with LSE */
-  const int32_t *key_lengths; /* with KEY_LENGTHS */
+  const int32_t *key_lengths; /* with KEY_LENGTHS; the first of `more` */
   int32_t heads_kv;
   uint32_t launch; /* with a workspace: not 0, and another one for each launch */
   void *workspace;
@@ -60,6 +68,9 @@ typedef struct sdpa_args {
   float scale, scale_log2; /* scale_log2 = scale * log2(e). With SOFTCAPPED scale is before tanh, scale_log2 after it */
   sdpa_strides q_stride, k_stride, v_stride, o_stride;
   int32_t window_left, window_right; /* with WINDOWED; no more keys than seq_q + seq_k */
+#if MORE_INPUTS
+  const void *more[SDPA_MOST - SDPA_MORE]; /* at_call.in from SDPA_MORE on */
+#endif
 } sdpa_args;
 
 /* What scores are multiplied by before they are capped, and what makes powers of two of them. */

@@ -42,6 +42,7 @@ int variant_run(const at_call *call) {
                   tensor(call->in[SDPA_V], call->in_stride[SDPA_V]),
                   tensor(call->out[SDPA_O], call->out_stride[SDPA_O]),
                   (const int32_t *)call->in[SDPA_KEY_LENGTHS],
+                  (const element *)(HAS_SINKS ? call->in[SDPA_SINKS] : nullptr),
                   (float *)call->out[SDPA_LSE],
                   call->dim[SDPA_BATCH],
                   call->dim[SDPA_HEADS],

@@ -22,6 +22,12 @@ AT_GEOMETRY = {.abi_version = AT_ABI_VERSION,
 /* scale_log2 is the cap in powers of 2 */
 #define CAP (args.scale_log2 * 0.693147181f)
 
+#if HAS_SINKS
+#define SINKS_OF (const element *)args.more[SDPA_SINKS - SDPA_MORE]
+#else
+#define SINKS_OF nullptr
+#endif
+
 static __device__ int come[COUNTERS];
 
 static __device__ Tensor tensor(const void *base, const sdpa_strides &stride) {
@@ -33,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   const int i = blockIdx.x % blocks * THREADS + threadIdx.x;
   if (i >= args.seq_q) return;
   const Call c = {tensor(args.q, args.q_stride), tensor(args.k, args.k_stride), tensor(args.v, args.v_stride),
-                  tensor(args.o, args.o_stride), args.key_lengths, args.lse, args.batch, args.heads, args.heads_kv,
+                  tensor(args.o, args.o_stride), args.key_lengths, SINKS_OF, args.lse, args.batch, args.heads, args.heads_kv,
                   args.seq_q, args.seq_k, args.window_left, args.window_right, SOFTCAPPED ? args.scale * CAP : args.scale, CAP, come};
   view_row(c, slice / args.heads, slice % args.heads, i);
 }

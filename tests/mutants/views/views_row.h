@@ -17,6 +17,7 @@ struct Tensor {
 struct Call {
   Tensor q, k, v, o;
   const int32_t *lengths;
+  const element *sinks; /* null: none */
   float *lse;
   int64_t batches, heads, heads_kv, seq_q, seq_k;
   int64_t left, right; /* of the window */
@@ -230,9 +231,30 @@ ROW_CODE float weight_of(const Part &p, float most) {
 #endif
 }
 
+/* What a sink adds to a sum that is relative to `most`. */
+ROW_CODE float sink_of(const Call &c, int64_t h, float most) {
+  if (!c.sinks) return 0;
+#if MUTANT_SINK_OF_ANOTHER_HEAD
+  h = h / (c.heads / c.heads_kv);
+#endif
+  float sink = widen(c.sinks[h]);
+  if (sink == -INFINITY) return 0;
+#if MUTANT_SINKS_IGNORED
+  return 0;
+#elif MUTANT_SINK_SCALED
+  sink *= c.scale;
+#elif MUTANT_SINK_ONCE_A_PART
+  return SPLIT * expf(sink - most);
+#elif MUTANT_SINK_NOT_RELATIVE_TO_THE_MAXIMUM
+  return expf(sink);
+#endif
+  return expf(sink - most);
+}
+
 ROW_CODE void store(const Call &c, int64_t b, int64_t h, int64_t i, const Part (&parts)[SPLIT]) {
   float most = -INFINITY, sum = 0, o[D] = {};
   for (int s = 0; s < SPLIT; ++s) most = larger(most, parts[s].most);
+  if (c.sinks && widen(c.sinks[h]) > most) most = widen(c.sinks[h]);
 #if MUTANT_MERGE_BY_THE_FIRST_MAXIMUM
   most = parts[0].most;
 #endif
@@ -245,14 +267,23 @@ ROW_CODE void store(const Call &c, int64_t b, int64_t h, int64_t i, const Part (
 #endif
     for (int d = 0; d < D; ++d) o[d] += parts[s].o[d] * weight;
   }
+#if !MUTANT_SINK_FORGOTTEN_IN_LSE
+  sum += sink_of(c, h, most);
+  const float all = sum;
+#else
+  const float all = sum + sink_of(c, h, most);
+#endif
+#if MUTANT_SINK_IN_THE_NUMERATOR
+  for (int d = 0; d < D; ++d) o[d] += sink_of(c, h, most) * widen(at(values_of(c), b, head_kv(c, h), 0)[d]);
+#endif
   element *to = at(output_of(c), b, h, i);
   for (int d = 0; d < D; ++d) {
 #if MUTANT_BLIND_ROWS_NOT_A_NUMBER
-    to[d] = narrow(o[d] / sum);
+    to[d] = narrow(o[d] / all);
 #elif MUTANT_BLIND_ROWS_NOT_WRITTEN
-    if (sum > 0) to[d] = narrow(o[d] / sum);
+    if (all > 0) to[d] = narrow(o[d] / all);
 #else
-    to[d] = narrow(sum != 0 ? o[d] / sum : 0);
+    to[d] = narrow(all != 0 ? o[d] / all : 0);
 #endif
   }
 #if MUTANT_WRITES_PAST_A_ROW
