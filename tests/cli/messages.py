@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -47,107 +48,17 @@ MISTAKES = {
 }
 """Space files with one mistake: what is replaced by what in that of examples/own_kernel."""
 
-ANSWERS = (
-    ("status",),
-    ("leaderboard",),
-    ("leaderboard", "--limit", "2", "--json"),
-    ("trials",),
-    ("trials", "--csv", "--out", "trials.csv"),
-    ("show",),
-    ("show", "0"),
-    ("show", "1"),
-    ("show", "5"),
-    ("explain",),
-    ("status", "--show", "history"),
-    ("status", "--show", "coverage"),
-    ("status", "--show", "baselines"),
-    ("sweep", "list"),
-    ("study", "list"),
-    ("export", "--format", "html"),
-    ("export",),
-    ("export", "--format", "t4"),
-    ("cache", "show"),
-    ("cache", "prune", "--to", "1G"),
-)
+
+def calls(name: str) -> tuple[tuple[str, ...], ...]:
+    """The command lines of a file beside this one, as a user types them after the program's name."""
+    return tuple(tuple(shlex.split(line)) for line in (FILE.parent / name).read_text().splitlines())
+
+
+ANSWERS = calls("answers.txt")
 """What can be asked of the store in the folder."""
 REFUSALS = (
-    (),
-    ("tun",),
-    ("tune", "--trials", "many"),
-    ("tune", "--trials", "0"),
-    ("tune", "--no-such-option"),
-    ("tune", "nowhere"),
-    ("tune", "nowhere.toml"),
-    ("tune", "sdpa_cpu", "--sampler", "mine"),
-    ("tune", "sdpa_cpu", "--out", "."),
-    ("tune", "sdpa_cpu", "--store", "no/such/folder.db"),
-    ("tune", "sdpa_cpu", "--store", "mysql://there"),
-    ("tune", "sdpa_cpu", "--store", ":memory:"),
-    ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64)"),
-    ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64) float8"),
-    ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64) float32 attn_mask"),
-    ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64) float32 dropout_p=0.1"),
-    ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,1000) float32"),
-    ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64) float32", "--problem", "(1,8,512,128) float32"),
-    ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64) float32", "--problems", "shapes.toml"),
-    ("space", "show", "sdpa_cpu", "--problems", "shapes.toml"),
-    ("tune", "sdpa_cpu", "--threads", "0"),
-    ("serve", "--families", "nowhere"),
-    ("serve", "--workers", "1", "--read-only"),
-    ("serve", "--spaces", "text.db"),
-    ("export", "nothing", "--format", "html"),
-    ("export", "--format", "html", "--out", "."),
-    ("export", "--format", "html", "--estimates"),
-    ("compare", "small", "small"),
-    ("worker", "--until", "later"),
-    ("worker", "--ray", "auto", "--devices", "abacus"),
-    ("sweep", "watch", "7"),
-    ("status", "nothing"),
-    ("status", "--store", "none.db"),
-    ("status", "--store", "text.db"),
-    ("status", "--store", "."),
-    ("status", "--store", "empty.db"),
-    ("leaderboard", "--limit", "0"),
-    ("trials", "--parquet"),
-    ("trials", "--csv", "--json"),
-    ("trials", "--out", "trials.csv"),
-    ("show", "99"),
-    ("show", "99999999999999999999"),
-    ("show", "first"),
-    ("show", "first", "old"),
-    ("validate", "--lengths", "2048"),
-    ("validate", "--store", "unmeasured.db"),
-    ("export", "--format", "yaml"),
-    ("export", "--out", "/dev/null"),
-    ("export", "--out", "no/such/folder/best.json"),
-    ("show", "--store", "unmeasured.db"),
-    ("export", "--store", "unmeasured.db"),
-    ("cache", "prune"),
-    ("cache", "prune", "--to", "much"),
-    ("gate", "99"),
-    ("gate", "IMPL=plain"),
-    ("gate", "IMPL=none", "--space", "right.toml"),
-    ("gate", "IMPL=plain BLOCK_N", "--space", "right.toml"),
-    ("gate", "IMPL=plain BLOCKS=1", "--space", "right.toml"),
-    ("gate", "IMPL=plain BLOCK_N=63", "--space", "right.toml"),
-    ("gate", "missing.so"),
-    ("finals", "--minutes", "0"),
-    ("finals", "--aa", "--blocks", "1"),
-    ("gate",),
-    ("gate", "0", "--reference"),
-    ("gate", "IMPL=plain", "--space", "right.toml", "--arch", "sm_90", "--sanitize"),
-    ("gate", "0", "--threads", "2"),
-    ("regress", "missing.json"),
-    ("verify", "text.db"),
-    ("study", "copy", "small"),
-    ("study", "copy", "text.db"),
-    ("study", "delete", "small"),
-    ("regress", "space.toml"),
-    ("status", "--show", "everything"),
+    *calls("mistakes.txt"),
     *((name,) for name in program.MOVED),
-    ("doctor", "--space", "missing"),
-    ("space", "drop"),
-    ("space", "show"),
     *(("space", "show", f"{name}.toml") for name in MISTAKES),
 )
 """Mistakes, each of which is answered in one line."""

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,14 @@ from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from tests.helpers.families import PROBLEM, tiny
+from tests.helpers.files import text
 
 
-def compiled(folder: Path, text: str, *flags: str, name: str = "unit") -> Path:
+def compiled(folder: Path, source_text: str, *flags: str, name: str = "unit") -> Path:
     """The object file of a source text."""
     folder.mkdir(exist_ok=True)
     source, target = folder / f"{name}.cpp", folder / f"{name}.o"
-    source.write_text(text)
+    source.write_text(source_text)
     command = ["g++", "-O2", "-fPIC", "-fvisibility=hidden", *flags, "-c", source.name, "-o", target.name]
     subprocess.run(command, cwd=folder, check=True)
     return target
@@ -36,115 +38,27 @@ extern __attribute__((section(".at_identity"))) const char *const variant_identi
 PUSHED = 'asm(".pushsection .at_build_id,\\"a\\"%s; .long 7; .popsection");'
 
 
-def hash_of(folder: Path, text: str, *flags: str) -> str:
-    return program_hash(compiled(folder, text, *flags))
+def hash_of(folder: Path, source_text: str, *flags: str) -> str:
+    return program_hash(compiled(folder, source_text, *flags))
 
 
 ADDS = 'extern "C" int variant_run(int x) { return x + 1; }'
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        pytest.param(ADDS, ADDS.replace("+ 1", "+ 2"), id="an immediate operand"),
-        pytest.param(ADDS, ADDS.replace("+ 1", "* 3"), id="an instruction"),
-        pytest.param(
-            "double f(double x) { return x * 1.5; }",
-            "double f(double x) { return x * 1.25; }",
-            id="a floating constant",
-        ),
-        pytest.param(
-            "static const int t[4] = {1, 2, 3, 4}; int f(int i) { return t[i]; }",
-            "static const int t[4] = {1, 2, 3, 5}; int f(int i) { return t[i]; }",
-            id="a table",
-        ),
-        pytest.param(
-            "extern int a(), b(); int f() { return a(); }",
-            "extern int a(), b(); int f() { return b(); }",
-            id="a function called",
-        ),
-        pytest.param(
-            "extern int a, b; int f() { return a; }", "extern int a, b; int f() { return b; }", id="a variable read"
-        ),
-        pytest.param(
-            "int a = 1, b = 2; int f() { return a; }", "int b = 1, a = 2; int f() { return a; }", id="what a name holds"
-        ),
-        pytest.param(
-            "static int t[8]; int *f() { return t; }", "static int t[9]; int *f() { return t; }", id="a size of scratch"
-        ),
-        pytest.param(
-            'extern "C" int variant_run() { return 1; } int other() { return 2; }',
-            'int other() { return 1; } extern "C" int variant_run() { return 2; }',
-            id="which function is the entry",
-        ),
-        pytest.param(
-            'const char *f() { return "poly"; }', 'const char *f() { return "libm"; }', id="the text of a string"
-        ),
-        pytest.param(
-            "extern int a(), b(); int x = a();", "extern int a(), b(); int x = b();", id="what runs when it is loaded"
-        ),
-    ],
-)
-def test_different_programs_differ(tmp_path: Path, one: str, other: str) -> None:
+PROGRAMS: dict[str, dict[str, list[str]]] = tomllib.loads(text("programs.toml"))
+
+
+@pytest.mark.parametrize("what", PROGRAMS["different"])
+def test_different_programs_differ(tmp_path: Path, what: str) -> None:
+    """Nothing is left out for the name of its section either."""
+    one, other = PROGRAMS["different"][what]
     assert hash_of(tmp_path, one) != hash_of(tmp_path, other)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        pytest.param(
-            ADDS,
-            "/* the same */\n\n\n" + ADDS.replace("int x", "int y").replace("x +", "y +"),
-            id="names of locals and comments",
-        ),
-        pytest.param(ADDS + IDENTITY.format("one"), ADDS + IDENTITY.format("another"), id="identity"),
-        pytest.param(
-            "extern int a(int); static __attribute__((noinline)) int p(int x) { return a(x) + a(1); } "
-            "int f() { return p(1) + p(2); }",
-            "extern int a(int); static __attribute__((noinline)) int q(int x) { return a(x) + a(1); } "
-            "int f() { return q(1) + q(2); }",
-            id="the name of an inner function",
-        ),
-    ],
-)
-def test_equal_programs_are_equal_whatever_they_are_called(tmp_path: Path, one: str, other: str) -> None:
+@pytest.mark.parametrize("what", PROGRAMS["equal"])
+def test_equal_programs_are_equal_whatever_they_are_called(tmp_path: Path, what: str) -> None:
+    one, other = PROGRAMS["equal"][what]
     assert hash_of(tmp_path, one) == hash_of(tmp_path, other)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        pytest.param(
-            'static const int t[2] __attribute__((section(".at_t"))) = {1, 2}; int f(int i) { return t[i]; }',
-            'static const int t[2] __attribute__((section(".at_t"))) = {1, 3}; int f(int i) { return t[i]; }',
-            id="a table in a section with a name like ours",
-        ),
-        pytest.param(
-            'static const int t[2] __attribute__((section(".note.t"))) = {1, 2}; int f(int i) { return t[i]; }',
-            'static const int t[2] __attribute__((section(".note.t"))) = {1, 3}; int f(int i) { return t[i]; }',
-            id="a table among the notes",
-        ),
-        pytest.param(
-            'asm(".pushsection .eh_frame; t: .long 1; .popsection"); extern int t; int f() { return t; }',
-            'asm(".pushsection .eh_frame; t: .long 2; .popsection"); extern int t; int f() { return t; }',
-            id="a table among what unwinds",
-        ),
-        pytest.param(
-            "static int a() { return 1; } static int b() { return 2; } extern int (*const variant_identity)();"
-            ' __attribute__((section(".at_identity"))) int (*const variant_identity)() = a; int (*g)() = b;',
-            "static int a() { return 1; } static int b() { return 2; } extern int (*const variant_identity)();"
-            ' __attribute__((section(".at_identity"))) int (*const variant_identity)() = b; int (*g)() = b;',
-            id="whom the identity names as the entry",
-        ),
-        pytest.param(
-            "int one() { return 1; } int two() { return 2; }",
-            "int two() { return 1; } int one() { return 2; }",
-            id="which function has the name that another object calls",
-        ),
-    ],
-)
-def test_nothing_is_left_out_for_the_name_of_its_section(tmp_path: Path, one: str, other: str) -> None:
-    assert hash_of(tmp_path, one) != hash_of(tmp_path, other)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import shutil
 import signal
 import time
+import tomllib
 from contextlib import closing
 from pathlib import Path
 
@@ -19,33 +20,11 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.verdict import Verdict
 from tests.helpers import preload
 from tests.helpers.families import PROBLEM, tiny
+from tests.helpers.files import text
 from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_line
 
-ATTACKS = {
-    "static int launches; static int wrong() { return ++launches > 5000; }": "it keeps state in _ZL8launches",
-    "static thread_local int launches; static int wrong() { return ++launches > 5000; }": "it keeps state in",
-    'asm(".pushsection .data; .zero 64; .popsection"); static int wrong() { return 0; }': "it keeps state in .data",
-    'static int wrong() { long n = 39; asm volatile("syscall" : "+a"(n) :: "rcx", "r11", "memory"); return n == 0; }': (
-        "it has the instruction syscall"
-    ),
-    "static int wrong() { return __builtin_ia32_rdtsc() % 2; }": "it has the instruction rdtsc",
-    "static int wrong() { unsigned u; return __builtin_ia32_rdtscp(&u) % 2; }": "it has the instruction rdtscp",
-    '__attribute__((constructor)) static void early() { asm(""); } static int wrong() { return 0; }': "it runs code",
-    'static int a() { return 0; } extern "C" { int (*choose())() { return a; } int wrong_()'
-    ' __attribute__((ifunc("choose"))); } static int wrong() { return wrong_(); }': "(IFUNC)",
-    '#include <stdlib.h>\nstatic int wrong() { return getenv("X") != nullptr; }': "it calls getenv",
-    "#include <time.h>\nstatic int wrong() { return time(nullptr) % 2; }": "it calls time",
-    "#include <pthread.h>\nstatic int wrong() { return pthread_self() == 0; }": "it calls pthread_self",
-    '__attribute__((section(".data.rel.rows"))) int n = 1; static int wrong() { return ++n > 5000; }': "state in",
-    '__attribute__((section(".at_identity2"))) int n = 1; static int wrong() { return ++n > 5000; }': "state in",
-    'extern "C" int __gettimeofday(long *, void *); static int wrong() { long t[2]; __gettimeofday(t, nullptr);'
-    " return t[1] < 0; }": "it calls __gettimeofday",
-    'extern "C" __attribute__((weak, visibility("default"))) double omp_get_wtime();'
-    " static int wrong() { return omp_get_wtime && omp_get_wtime() < 0; }": "it calls omp_get_wtime",
-    'static int wrong() { long n; asm volatile("rdgsbase %0" : "=r"(n)); return n == 7; }': "the instruction rdgsbase",
-    'static int wrong() { long n; asm volatile("movq %%mm7, %0" : "=r"(n)); return n == 7; }': "the instruction %mm7",
-}
+ATTACKS = {each["code"]: each["said"] for each in tomllib.loads(text("misconduct.toml"))["attacks"]}
 
 
 def planted(folder: Path, kernel_root: Path, attack: str, told: str = "") -> Family:

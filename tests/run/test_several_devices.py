@@ -1,8 +1,11 @@
 """Several devices, and builds in turns with one: the lanes of LocalExecutor, and which devices are chosen."""
 
 import contextlib
+import json
+import os
 import re
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.facts import of_one_model
 from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.run.executor import Executor
@@ -232,16 +234,30 @@ def test_what_cannot_be_chosen_is_said_with_the_remedy(wanted: str, found: tuple
     assert "\n" not in str(caught.value)
 
 
-LIBCUDA = text("driver_of_three.c")
+# A driver that is made up: a part of a GPU (MIG), and one that shows no device ----------------------------------------
 
 
-@pytest.fixture
-def driver(tmp_path: Path, toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """A driver with three devices, the last of which is a part of a GPU."""
-    source = tmp_path / "driver.c"
-    source.write_text(LIBCUDA)
-    command = [toolchain.compiler, "-x", "c", "-shared", "-fPIC", str(source), "-o", str(tmp_path / "libcuda.so.1")]
-    subprocess.run(command, check=True)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    monkeypatch.setenv("DEVICES_SEEN", "3")
-    return monkeypatch
+DRIVER = text("driver_of_a_part.cpp")
+
+
+def probed(folder: Path, init: int) -> object:
+    """What a process finds that has this driver."""
+    (folder / "driver.cpp").write_text(DRIVER)
+    command = ["g++", "-shared", "-fPIC", f"-DINIT={init}", "driver.cpp", "-o", "libcuda.so.1"]
+    subprocess.run(command, cwd=folder, check=True)
+    code = "from autotuner.devices.cuda import probe; probe.tell()"
+    around = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+    done = subprocess.run([sys.executable, "-c", code], env=around, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_a_part_of_a_gpu_is_named_as_the_driver_takes_it(tmp_path: Path) -> None:
+    found = probed(tmp_path, 0)
+    assert isinstance(found, list)
+    assert found[0]["uuid"] == "MIG-02020202-0202-0202-0202-020202020202"  # CUDA_VISIBLE_DEVICES of its judge
+    assert (found[0]["sm"], found[0]["multiprocessors"], found[0]["driver"]) == (90, 16, "13.0")
+
+
+@pytest.mark.parametrize("error", [100, 803])
+def test_a_driver_without_a_device_says_why(tmp_path: Path, error: int) -> None:
+    assert probed(tmp_path, error) == f"the CUDA driver shows no device (error {error})"
