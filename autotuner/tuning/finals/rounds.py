@@ -29,6 +29,8 @@ from autotuner.values.outcome import Heat, Measurement, Outcome
 from autotuner.values.ratio import combine, speedup_of
 from autotuner.values.verdict import Fault, Verdict
 
+ENOUGH = 4
+"""Processes after which another one gains less than the gate on those who may lead."""
 UNLIKE = "measure.unlike"
 PROVEN = (codes.MANY, codes.MEMORY)
 """The checks of those that are chosen, beside those of every finalist."""
@@ -155,10 +157,12 @@ class FinalRounds:
         return confirm(heats, lineup.tie, lineup.objective, self._is_over, lineup.raced)
 
     def _is_late(self, running: Sequence[Entrant]) -> bool:
-        """Whether all have had the first processes, and another of each of these would leave the gate too little."""
-        if any(entrant.heats < FIRST for entrant in running):
-            return False
-        return self._left_s() < self._round_s(running) + self._gates_s()
+        """Whether all have had the first processes, and another of each of these would leave the gate too little. Until
+        all have had ENOUGH it is kept for the proof alone: who will lead is not known yet, and each heat has its own
+        quick cases of the gate."""
+        fewest = min(entrant.heats for entrant in running)
+        kept_s = self._proving_s if fewest < ENOUGH else self._gates_s()
+        return fewest >= FIRST and self._left_s() < self._round_s(running) + kept_s
 
     def _gates_s(self) -> float:
         """Seconds that the gate will take, about: of those who may still lead, and of the one that is chosen."""
