@@ -13,11 +13,31 @@ from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Say
 from autotuner.values.problem import Problem
 
+MAKING_S, MAKING_SHARE = 30.0, 0.25
+"""Seconds that a compiler needs for a baseline, about, and the share of a run's time that they may have, 0..1."""
+
 
 def names(problem: Problem, torch_device: str) -> tuple[str, ...]:
     """The op's baselines on a kind of torch device."""
     baselines = op_of(problem).tensors().BASELINES
     return tuple(name for name, each in baselines.items() if torch_device in each.devices and each.takes(problem))
+
+
+def too_slow(
+    problems: Sequence[Problem], baselines: Sequence[str], torch_device: str, seconds: float | None
+) -> dict[str, str]:
+    """Those of the baselines that would have to be made first, which takes too much of a run of so many seconds; why
+    each is left out, in words."""
+    known = op_of(problems[0]).tensors().BASELINES
+    if seconds is None or seconds >= MAKING_S / MAKING_SHARE:
+        return {}
+    why = f"making it takes about {MAKING_S:.0f} s once, and there are {seconds:.0f}: a run of two minutes times it"
+    missing = {
+        name
+        for name in baselines
+        if (is_made := known[name].is_made) and not all(is_made(problem, torch_device) for problem in problems)
+    }
+    return {name: f"{name} was not timed: {why}" for name in sorted(missing)} if len(missing) < len(baselines) else {}
 
 
 def without_nan(inputs: Tensors) -> Tensors:

@@ -58,6 +58,14 @@ def forward(problem: Problem) -> Callable[..., Tensors]:
     return compiled
 
 
+def is_made(problem: Problem, device: str) -> bool:
+    """Whether nothing has to be compiled any more: it is in the cache, or cannot be made here."""
+    try:
+        return _place(problem, device, _required_compiler(device)).exists()
+    except RuntimeError:
+        return True
+
+
 @functools.cache
 def _library(problem: Problem, device: str) -> Run:
     """Makes what the compiler makes unless it is in the cache, and loads it. Raises RuntimeError."""

@@ -140,10 +140,16 @@ class Baseline(NamedTuple):
     beside: Callable[[Problem, Tensors], Tensors] = lambda problem, inputs: ()
     """From the inputs: what a program makes of them once for many calls, such as a mask for all layers of a model. It
     is not timed. Sets of inputs that a symmetry of the op made together have it in common."""
-    made_for_each: bool = False
-    """It is made for one problem, which takes long: only those that are timed are asked for, not the gate's cases."""
+    is_made: Callable[[Problem, str], bool] | None = None
+    """None: there is nothing to make. Else it is made for one problem, which takes long, and this says for a kind of
+    torch device whether that was done: only those that are timed are asked for, not the gate's cases."""
     takes: Callable[[Problem], bool] = lambda problem: True
     """Whether it is asked about problems of this kind at all."""
+
+    @property
+    def made_for_each(self) -> bool:
+        """Whether it is made for one problem."""
+        return self.is_made is not None
 
     def answer(self, problem: Problem, inputs: Tensors) -> Tensors:
         """What it gives on these inputs. Raises RuntimeError where it does not take the problem, and DeviceFullError

@@ -1,6 +1,7 @@
 """The baselines as references: what they are asked, and what they are not."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,9 +10,11 @@ from torch import Tensor
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.family import Family
 from autotuner.gate.cases import Matrix
-from autotuner.gate.references import answers, names, without_nan
+from autotuner.gate.references import answers, names, too_slow, without_nan
 from autotuner.gate.tolerance import compute_truth, judge
+from autotuner.ops import OPS
 from autotuner.ops.op import Baseline
+from autotuner.ops.rmsnorm.problem import RmsNormProblem
 from autotuner.ops.sdpa import tensors
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, reference
@@ -91,6 +94,33 @@ def test_a_baseline_that_is_wrong_only_where_libraries_are_is_raced(
     found = cpu_line(toolchain, Family.find("sdpa"))().calibrate(conditions, print)
     assert "late" in {each.backend for each in found.timings}
     assert found.left_out == {}
+
+
+@pytest.mark.slow
+def test_a_baseline_that_would_have_to_be_compiled_is_left_out_of_a_short_run(
+    toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path))
+    problem = RmsNormProblem(tokens=8, hidden_size=96, dtype="float32")
+    conditions = Conditions(problems=(problem,), seeds=(1, 2, 3, 4), seconds=48.0)
+    found = cpu_line(toolchain, Family.find("rmsnorm"))().calibrate(conditions, print)
+    assert found.left_out == {
+        "compiled": "compiled was not timed: making it takes about 30 s once, and there are 48: a run of two minutes"
+        " times it"
+    }
+    assert {each.backend for each in found.timings} == {*names(problem, "cpu")} - {"compiled"}
+    assert not (tmp_path / "compiled").exists()
+
+
+def test_a_baseline_that_was_compiled_is_in_short_runs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, known = set[RmsNormProblem](), OPS["rmsnorm"].tensors().BASELINES
+    monkeypatch.setitem(known, "compiled", known["compiled"]._replace(is_made=lambda problem, device: problem in made))
+    small, large = (RmsNormProblem(tokens=8, hidden_size=size, dtype="float32") for size in (96, 192))
+    every = names(small, "cpu")
+    made.add(small)
+    assert too_slow([small], every, "cpu", 48.0) == {}
+    assert list(too_slow([small, large], every, "cpu", 48.0)) == ["compiled"]
+    assert too_slow([large], every, "cpu", None) == too_slow([large], every, "cpu", 120.0) == {}
 
 
 def test_a_baseline_for_which_there_is_no_memory_is_not_one_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

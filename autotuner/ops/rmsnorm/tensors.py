@@ -77,7 +77,7 @@ class RmsNormSymmetry:
 
 BASELINES = {
     "rms_norm": Baseline(_plain, frozenset({"cpu", "cuda"})),
-    "compiled": Baseline(compiled.forward, frozenset({"cpu", "cuda"}), made_for_each=True),
+    "compiled": Baseline(compiled.forward, frozenset({"cpu", "cuda"}), is_made=compiled.is_made),
 }
 PEER = "rms_norm"
 BETWEEN = {"cpu": "rms_norm", "cuda": "rms_norm"}

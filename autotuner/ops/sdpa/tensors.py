@@ -174,7 +174,7 @@ BASELINES = {
     "efficient": _baseline("efficient", "cuda"),
     "cudnn": _baseline("cudnn", "cuda"),
     "math": _baseline("math", "cpu", "cuda"),
-    "flex": Baseline(compiled.forward, frozenset({"cpu", "cuda"}), settled, made_for_each=True, takes=flex.takes),
+    "flex": Baseline(compiled.forward, frozenset({"cpu", "cuda"}), settled, is_made=compiled.is_made, takes=flex.takes),
 }
 PEER = "flash"
 BETWEEN = {"cpu": "math", "cuda": "efficient"}

@@ -164,7 +164,7 @@ class _Run:
         """Calibrates the devices and starts their sessions, on a quiet machine where one is waited for."""
         within_s = budget.quiet_within_s if self._has_room(budget) else 0.0
         wait_until_quiet(self._who_disturbs, within_s, self._listen, self._beat)
-        found = self._lanes.calibrate(self._beat, self._ahead())
+        found = self._lanes.calibrate(self._beat, self._ahead(), budget.at_most_s)
         self._lanes.begin(found)
         self._study.bound(found[0])
         judged, lanes = self._outcomes.judged, len(self._lanes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from autotuner.race.tie import aa_ratio, band
@@ -81,12 +82,12 @@ class DeviceLanes:
         """Whether an A/A race is under way."""
         return any(lane.racing is not None for lane in self._lanes)
 
-    def calibrate(self, beat: Beat, ahead: Sequence[Variant] = ()) -> list[Calibration]:
+    def calibrate(self, beat: Beat, ahead: Sequence[Variant] = (), seconds: float = math.inf) -> list[Calibration]:
         """Calibrates every lane, side by side. All race against the baselines that the first one chose. `ahead`: these
-        are built meanwhile, and lie in the cache then. Raises OracleError or InfrastructureError."""
-        jobs: list[tuple[AnyJob, int]] = [
-            (CalibrationJob(conditions=self._conditions), lane.number) for lane in self._lanes
-        ]
+        are built meanwhile, and lie in the cache then. `seconds`: that the run has. Raises OracleError or
+        InfrastructureError."""
+        conditions = self._conditions.model_copy(update={"seconds": seconds if seconds < math.inf else None})
+        jobs: list[tuple[AnyJob, int]] = [(CalibrationJob(conditions=conditions), lane.number) for lane in self._lanes]
         jobs += [(BuildJob(variant=variant, conditions=self._conditions), 0) for variant in ahead]
         found = [sound_calibration(result) for result in ask_all(self._executor, jobs, beat)[: len(self._lanes)]]
         return [each.model_copy(update={"baselines": found[0].baselines}) for each in found]
