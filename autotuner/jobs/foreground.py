@@ -12,7 +12,6 @@ from autotuner.jobs.fitting import LivingWorker, living
 from autotuner.jobs.sweep_run import Interrupted, Listener, SweepRun
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.lease import Lease
-from autotuner.store.sweep_records import DeviceRecord
 from autotuner.store.sweeps import WISHED
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import AutotunerError, DiskFullError, InputError, StoreError
@@ -74,15 +73,12 @@ def server_of(store: Store, request: SweepRequest, names: Sequence[str]) -> Serv
         return None
     served = workers[0].devices
     if len(served) < len(names):
-        raise InputError(f"--devices {request.devices}: {_who_serves(known, names)}: {REMEDY}")
+        holders = {each.name: each.holder for each in known if each.holder is not None}
+        said = (f"process {holders[name].pid}" if name in holders else "nobody" for name in names)
+        who = ", ".join(f"{name} is served by {by}" for name, by in zip(names, said, strict=True))
+        raise InputError(f"--devices {request.devices}: {who}: {REMEDY}")
     if workers[0].sick is not None:
         sick = workers[0].sick
         raise InputError(f"{sick.name} is in quarantine: {sick.reason}; {sick.remedy} {sick.name}")
     own = [each.words[0] for each in served if each.words]
     return ServingWorker(workers[0], ",".join(own) if own and request.devices is not None else None)
-
-
-def _who_serves(known: Sequence[DeviceRecord], names: Sequence[str]) -> str:
-    holders = {each.name: each.holder for each in known if each.holder is not None}
-    said = (f"process {holders[name].pid}" if name in holders else "nobody" for name in names)
-    return ", ".join(f"{name} is served by {by}" for name, by in zip(names, said, strict=True))

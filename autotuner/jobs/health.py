@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from autotuner.ops import op_of
@@ -36,7 +36,8 @@ def probe(store: Store, file: SpaceFile, study: str | None, bench: Bench, beat: 
     tried = []
     for here, variant in _known_good(store, file, study, bench):
         try:
-            why = _judged(here, variant, beat)
+            with here.held(0.0, lambda _: None), closing(here.executor()) as executor:
+                why = _asked(executor, here, variant, beat)
         except (DeviceBusyError, DiskFullError):
             raise
         except AutotunerError as error:
@@ -50,37 +51,21 @@ def probe(store: Store, file: SpaceFile, study: str | None, bench: Bench, beat: 
 def _known_good(store: Store, file: SpaceFile, study: str | None, bench: Bench) -> list[tuple[Workbench, Variant]]:
     found = []
     if study is not None:
-        here, best = bench(file), _best(store, study)
-        if best is not None and here.space.index_of(best.point) is not None:
-            found.append((here, best))
-    shipped = op_of(file.problems[0]).default_spaces.get(file.backend)
-    plain = load_space(shipped) if shipped is not None and _is_there(shipped) else file
+        here = bench(file)
+        with suppress(StoreError):  # killed before it was made
+            best = standings.best(store, study)
+            if best is not None and here.space.index_of(best.outcome.variant.point) is not None:
+                found.append((here, best.outcome.variant))
+    plain, shipped = file, op_of(file.problems[0]).default_spaces.get(file.backend)
+    with suppress(AutotunerError):  # it is not there
+        if shipped is not None and Path(find_space_file(shipped)).is_file():
+            plain = load_space(shipped)
     here = bench(plain)
     return [*found, (here, here.variant(here.space.default_index))]
 
 
-def _is_there(name: str) -> bool:
-    try:
-        return Path(find_space_file(name)).is_file()
-    except AutotunerError:
-        return False
-
-
-def _best(store: Store, study: str) -> Variant | None:
-    try:
-        best = standings.best(store, study)
-    except StoreError:  # killed before it was made
-        return None
-    return None if best is None else best.outcome.variant
-
-
-def _judged(here: Workbench, variant: Variant, beat: Beat) -> str | None:
-    """Why the variant is not judged there; None where it is, and passes."""
-    with here.held(0.0, lambda _: None), closing(here.executor()) as executor:
-        return _asked(executor, here, variant, beat)
-
-
 def _asked(executor: Executor, here: Workbench, variant: Variant, beat: Beat) -> str | None:
+    """Why the variant is not judged there; None where it is, and passes."""
     found = sound_calibration(ask(executor, CalibrationJob(conditions=here.conditions), beat))
     conditions = here.conditions.model_copy(update={"baselines": found.baselines, "ceilings": found.ceilings})
     built = ask(executor, BuildJob(variant=variant, conditions=conditions), beat)

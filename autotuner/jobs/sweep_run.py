@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
@@ -158,36 +158,26 @@ class SweepRun:
         file = SpaceFile.stored(self._request.space_document)
         self._problem = file.problems[0]
         request, here = self._request, here or Workbench(file, devices=self._devices, cluster=self._cluster)
-        with self.held(here):
+        with here.held(min(60 * request.patience_minutes, self._left_s), self._wait):
             with closing(here.executor()) as executor:
                 study, is_idle = self._search(here, executor)
                 is_due = request.finals and due(self._store, study, here.default_digest)
                 if is_due and is_idle:
                     self.confirm(here, executor, study)
             if is_due and not is_idle:  # the executor was at work on what was in flight
-                self._confirm_anew(here, study)
+                if self._left_s < LEAST_S:
+                    self._hear(Step(text="no time is left for them; `autotuner finals` confirms the best"))
+                else:
+                    with closing(here.executor()) as executor:
+                        self.confirm(here, executor, study)
         self._hear(self._clock.time_spent)
         return study
-
-    def _confirm_anew(self, here: Workbench, study: str) -> None:
-        """The finals in other processes, where there is time for any."""
-        if self._left_s < LEAST_S:
-            self._hear(Step(text="no time is left for them; `autotuner finals` confirms the best"))
-            return
-        with closing(here.executor()) as executor:
-            self.confirm(here, executor, study)
 
     @property
     def _left_s(self) -> float:
         """Seconds until the sweep has to be over."""
         minutes = self._request.minutes
         return math.inf if minutes is None else 60 * minutes - self.spent_s
-
-    @contextmanager
-    def held(self, here: Workbench) -> Iterator[None]:
-        """The devices, held against other autotuners of this machine."""
-        with here.held(min(60 * self._request.patience_minutes, self._left_s), self._wait):
-            yield
 
     def end(self, state: State, detail: str, **more: Any) -> SweepRecord:
         """Says in the store how the run ended and what the sweep has found until now; the sweep as it is then. `more`

@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from autotuner.serve.c_source import write_c
-from autotuner.serve.package import write_package
+from autotuner.serve.c_source import write_c_folder
+from autotuner.serve.folder import of_study
+from autotuner.serve.package import write_folder
 from autotuner.serve.table import digest_of_table, table_of
 from autotuner.store import Store, queries
 from autotuner.store.records import OtherCache, StudyRecord
@@ -290,8 +291,8 @@ FORMATS: Plugs[Format] = Plugs(
     "export format",
     {
         "json": Format("best.json", export_json),
-        "c": Format("tuned", folder=write_c),
-        "package": Format("tuned", folder=write_package),
+        "c": Format("tuned", folder=of_study("the C file", write_c_folder)),
+        "package": Format("tuned", folder=of_study("a package", write_folder)),
     },
 )
 """The formats by the name a user gives; also those of other packages (docs/reference/own-format.md)."""

@@ -14,10 +14,9 @@ from autotuner.forge.build_inputs import abi_dir
 from autotuner.forge.linkable import joined
 from autotuner.ops import OPS
 from autotuner.ops.op import Input, Output
-from autotuner.serve.folder import Source, fresh, linked, name_of, packaged, required, stated
+from autotuner.serve.folder import Source, fresh, linked, name_of, packaged, stated
 from autotuner.serve.runtime.stated import Stated
 from autotuner.serve.table_source import signature_lines, table_lines
-from autotuner.store.records import StudyRecord
 from autotuner.values.ratio import BIASED
 from autotuner.values.table import DispatchTable
 
@@ -30,13 +29,8 @@ SYSTEM = ("algorithm", "atomic", "initializer_list", "mutex", "stddef.h", "stdin
 INCLUDE = re.compile(r'^#include ([<"])([^">]+)[">].*\n', re.MULTILINE)
 
 
-def write_c(table: DispatchTable | None, study: StudyRecord, target: Path) -> str:
-    """Writes the folder; how it is used, in a line. Raises as `write_package` does."""
-    return write_c_folder(required(table, "the C file"), Source.of(study), target)
-
-
 def write_c_folder(table: DispatchTable, source: Source, target: Path) -> str:
-    """The same for a table and where its variants are built from."""
+    """Writes the folder of a table; how it is used, in a line. Raises as `package.write_folder` does."""
     _, kind = packaged(table)
     name = f"autotuner_{name_of(target)}"
     said = {"NAME": name, **_of_signature(table, name)}

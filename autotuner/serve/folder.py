@@ -7,7 +7,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,11 +80,17 @@ def packaged(table: DispatchTable) -> tuple[Op, Packaging]:
     return op, kind.packaging
 
 
-def required(table: DispatchTable | None, what: str) -> DispatchTable:
-    """Raises InputError where there is none."""
-    if table is None:
-        raise InputError(f"{what} serves what its table says: run `autotuner finals`, or take --estimates")
-    return table
+def of_study(
+    what: str, write: Callable[[DispatchTable, Source, Path], str]
+) -> Callable[[DispatchTable | None, StudyRecord, Path], str]:
+    """What writes a study's table as such a folder. It raises InputError where there is none."""
+
+    def written(table: DispatchTable | None, study: StudyRecord, target: Path) -> str:
+        if table is None:
+            raise InputError(f"{what} serves what its table says: run `autotuner finals`, or take --estimates")
+        return write(table, Source.of(study), target)
+
+    return written
 
 
 def stated(table: DispatchTable, kind: Packaging) -> dict[str, object]:

@@ -22,11 +22,10 @@ from autotuner.forge.compiling import run_compiler
 from autotuner.forge.linkable import PLAIN, compiled, python_symbols, versions_needed
 from autotuner.ops import OPS
 from autotuner.ops.op import Op, shape_of
-from autotuner.serve.folder import Source, fresh, linked, name_of, packaged, required, stated
+from autotuner.serve.folder import Source, fresh, linked, name_of, packaged, stated
 from autotuner.serve.runtime import whole
 from autotuner.serve.table import digest_of_table
 from autotuner.serve.table_source import signature_lines, table_lines
-from autotuner.store.records import StudyRecord
 from autotuner.values.problem import Problem, Shape
 from autotuner.values.ratio import BIASED
 from autotuner.values.table import DispatchTable, TableEntry
@@ -86,14 +85,9 @@ class Hook(BuildHookInterface):
 '''
 
 
-def write_package(table: DispatchTable | None, study: StudyRecord, target: Path) -> str:
-    """Writes the folder; what it says of itself, in a line. Raises InputError where the table, its variants or the
-    folder's name do not go into a package, ToolchainError where it cannot be compiled."""
-    return write_folder(required(table, "a package"), Source.of(study), target)
-
-
 def write_folder(table: DispatchTable, source: Source, target: Path) -> str:
-    """The same for a table and where its variants are built from."""
+    """Writes the folder of a table; what it says of itself, in a line. Raises InputError where the table, its variants
+    or the folder's name do not go into a package, ToolchainError where it cannot be compiled."""
     op, kind = packaged(table)
     module = f"autotuner_{name_of(target)}"
     with fresh(target) as private:
@@ -147,7 +141,7 @@ def _library(table: DispatchTable, source: Source, module: str, scratch: Path) -
     """All of the package that is machine code, as one library."""
     op_dir = OPS[table.op].abi()
     include_dirs = (abi_dir(), op_dir)
-    torch = _torch_folder()
+    torch = Path(importlib.util.find_spec("torch").origin).parent  # type: ignore[union-attr, arg-type]  # not imported
     op = shared_object(source.toolchain, op_dir / SOURCE, (*include_dirs, torch / "include"), PLAIN)
     tables = scratch / "table.cpp"
     tables.write_text("\n".join([*_package_lines(table, module), ""]))
@@ -158,14 +152,6 @@ def _library(table: DispatchTable, source: Source, module: str, scratch: Path) -
     command = [source.toolchain.compiler, *safe, *map(str, objects), *libraries, "-o", str(made)]
     run_compiler(command, scratch, (*objects, torch / "lib"))
     return made
-
-
-def _torch_folder() -> Path:
-    """Where torch is installed, without importing it."""
-    found = importlib.util.find_spec("torch")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent
 
 
 def _package_lines(table: DispatchTable, module: str) -> Iterator[str]:

@@ -316,7 +316,10 @@ class DriverStorage(BaseStorage):
 
         def end(connection: Connection) -> None:
             if values is not None:
-                connection.execute(_ADD_VALUES, [_value_row(trial_id, place, v) for place, v in enumerate(values)])
+                stored = enumerate(map(TrialValueModel.value_to_stored_repr, values))
+                names = ("trial_id", "objective", "value", "value_type")
+                rows = [dict(zip(names, (trial_id, place, *each), strict=True)) for place, each in stored]
+                connection.execute(_ADD_VALUES, rows)
             connection.execute(_END, {"trial": trial_id, "ended": state, "at": _naive(now)})
 
         self._write(end)
@@ -411,8 +414,3 @@ def _naive(moment: datetime) -> datetime:
 def _local(moment: datetime) -> datetime:
     """As Optuna's trials have times: local, without a zone."""
     return moment.astimezone().replace(tzinfo=None)
-
-
-def _value_row(trial_id: int, objective: int, value: float) -> dict[str, Any]:
-    stored, kind = TrialValueModel.value_to_stored_repr(value)
-    return {"trial_id": trial_id, "objective": objective, "value": stored, "value_type": kind}

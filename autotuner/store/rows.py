@@ -91,6 +91,9 @@ def missing_op(row: StudyRow) -> str | None:
 def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, now: datetime) -> dict[str, Any]:
     """The columns of a new TrialRow but its key. The outcome has passed `check`."""
     artifact, fault, measurement = outcome.artifact, outcome.fault, outcome.measurement
+    spent = {"build_s": 0.0, "measure_s": 0.0, "check_s": 0.0}
+    for stage, seconds in outcome.seconds.items():
+        spent[STAGES.get(stage, "check_s")] += seconds
     values = {
         "study_id": study_id,
         "session_id": session_id,
@@ -109,7 +112,7 @@ def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, 
         "fault_detail": fault.detail if fault else None,
         "outcome": outcome,
         "seconds": math.fsum(outcome.seconds.values()),
-        **_stages(outcome),
+        **spent,
         "build_began": outcome.build_began,
         "recorded_at": now,
     }
@@ -117,14 +120,6 @@ def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, 
         return values
     ends = {"log_low": measurement.log_ratio.low, "log_high": measurement.log_ratio.high}
     return {**values, **ends, "median_us": measurement.variant_us, "baseline_us": measurement.baseline_us}
-
-
-def _stages(outcome: Outcome) -> dict[str, float]:
-    """Seconds of the build, of timing, and of the gate with all that belongs to it."""
-    spent = {"build_s": 0.0, "measure_s": 0.0, "check_s": 0.0}
-    for stage, seconds in outcome.seconds.items():
-        spent[STAGES.get(stage, "check_s")] += seconds
-    return spent
 
 
 def blocks(trial_id: int, outcome: Outcome) -> Iterator[dict[str, float | None]]:

@@ -91,7 +91,7 @@ def exists(store: Store, session: Session, number: int) -> bool:
 @reads
 def one(store: Store, session: Session, number: int) -> SweepRecord:
     """A sweep. Raises StoreError: no such sweep."""
-    return _found(session, store, number)
+    return _records(session, [_row(session, store, number)])[0]
 
 
 def no_such(store: Store, number: int | str) -> StoreError:
@@ -103,7 +103,7 @@ def no_such(store: Store, number: int | str) -> StoreError:
 def by_key(store: Store, session: Session, key: str) -> SweepRecord | None:
     """The sweep that was asked for under a key."""
     row = session.scalar(select(SweepRow).where(SweepRow.key == key))
-    return None if row is None else _found(session, store, row.id)
+    return None if row is None else _records(session, [row])[0]
 
 
 @reads
@@ -151,7 +151,7 @@ def add(
     Raises StoreError where the key stands for sweeps that ask for something else.
     """
     if key is not None:
-        _lock(session, store)  # two that use one key at once would both find nothing
+        lease.lock(session, store.database)  # two that use one key at once would both find nothing
     row = session.scalar(select(SweepRow).where(SweepRow.key == key)) if key is not None else None
     if row is not None:
         same = [row] if row.group_id is None else session.scalars(_group(row.group_id))
@@ -196,7 +196,7 @@ def claim(store: Store, number: int, doing: str) -> Claim | None:
 
 @writes
 def _claim(store: Store, session: Session, number: int, doing: str, token: str) -> Claim | None:
-    _lock(session, store)
+    lease.lock(session, store.database)
     row = session.get(SweepRow, number)
     if row is None or row.state not in (State.QUEUED, State.RUNNING):
         return None
@@ -261,7 +261,7 @@ def settle(
 def wish(store: Store, session: Session, number: int, wanted: Wish) -> SweepRecord:
     """Asks for a pause or a cancellation. A sweep that nobody works on is paused or cancelled at once, another one when
     its worker hears of it. Raises StoreError where the sweep is over."""
-    _lock(session, store)
+    lease.lock(session, store.database)
     row = _row(session, store, number)
     state = State(row.state)
     if state.is_over:
@@ -330,11 +330,6 @@ def note(
 # Between rows and records ---------------------------------------------------------------------------------------------
 
 
-def _lock(session: Session, store: Store) -> None:
-    """Nobody else takes a lease, or uses a key, before this transaction ends."""
-    lease.lock(session, store.database)
-
-
 def _note(
     session: Session, store: Store, sweep: int | None, kind: str, text: str, data: Data, device: str | None = None
 ) -> None:
@@ -347,10 +342,6 @@ def _row(session: Session, store: Store, number: int) -> SweepRow:
     if row is None:
         raise no_such(store, number)
     return row
-
-
-def _found(session: Session, store: Store, number: int) -> SweepRecord:
-    return _records(session, [_row(session, store, number)])[0]
 
 
 def _records(session: Session, rows: Iterable[SweepRow]) -> tuple[SweepRecord, ...]:

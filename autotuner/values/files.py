@@ -78,7 +78,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     # In the same folder, because a rename is atomic only within a file system.
     private = target.with_name(f".autotuner-{secrets.token_hex(8)}.tmp")
     try:
-        _write_through(private, content.encode() if isinstance(content, str) else content)
+        with open(private, "xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
         regular_target(target)  # what has appeared there meanwhile
         private.replace(target)
         _sync_folder(target.parent)
@@ -124,13 +127,6 @@ def _mode(path: Path) -> int | None:
 def _kind(mode: int) -> str | None:
     """What it is instead of a regular file, in words; None where it is one."""
     return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "no regular file")
-
-
-def _write_through(path: Path, content: bytes) -> None:
-    with open(path, "xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -24,18 +24,13 @@ class Access:
         self._forms: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
 
-    @property
-    def writes(self) -> bool:
-        """Whether anybody can change anything."""
-        return self._settings.writes
-
     def _shown(self, token: str) -> bool:
         known = self._settings.token
         return known is not None and hmac.compare_digest(token.encode(), known.encode())
 
     def require(self, request: Request) -> None:
         """Lets a program with the token through. Raises HTTPException 403 or 401."""
-        if not self.writes:
+        if not self._settings.writes:
             raise HTTPException(403, "this server is read-only: start it with a token to change anything")
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not self._shown(token.strip()):
@@ -45,7 +40,7 @@ class Access:
 
     def log_in(self, token: str) -> str | None:
         """A new reader's cookie; None for a wrong token."""
-        if not self.writes or not self._shown(token):
+        if not self._settings.writes or not self._shown(token):
             return None
         cookie = secrets.token_urlsafe(32)
         with self._lock:

@@ -105,7 +105,7 @@ def get_health(request: Request) -> Response:
     server = server_of(request)
     studies, label = len(server.reader.names()), server.label
     version = version_of("kernel-autotuner")
-    return answer(wire.Health(version=version, store=label, writes=server.access.writes, studies=studies))
+    return answer(wire.Health(version=version, store=label, writes=server.settings.writes, studies=studies))
 
 
 @router.get("/studies", response_model=wire.StudyList)

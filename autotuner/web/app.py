@@ -6,6 +6,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -33,14 +34,6 @@ ABOUT = (
 )
 
 
-class Application(FastAPI):
-    """FastAPI with our description of the API."""
-
-    def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document."""
-        return describe(self)
-
-
 def create_app(settings: Settings) -> Guard:
     """The application of a server, as ASGI. Raises StoreError where the store cannot be read."""
     server = Server(settings)
@@ -51,7 +44,7 @@ def create_app(settings: Settings) -> Guard:
         yield
         server.close()
 
-    app = Application(
+    app = FastAPI(
         title="autotuner",
         version=version_of("kernel-autotuner"),
         description=ABOUT,
@@ -61,6 +54,7 @@ def create_app(settings: Settings) -> Guard:
         generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
     )
+    app.openapi = partial(describe, app)  # type: ignore[method-assign]
     app.state.server, app.state.drawn = server, pages.Drawn()
     app.include_router(api.router)
     app.include_router(api.changes)

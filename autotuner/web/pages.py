@@ -6,7 +6,6 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request
@@ -26,7 +25,7 @@ from autotuner.views.studies_table import studies_table
 from autotuner.web import tags, whole_page
 from autotuner.web.access import COOKIE
 from autotuner.web.api import Number
-from autotuner.web.server import Server, server_of
+from autotuner.web.server import server_of
 from autotuner.web.templates import render
 
 router = APIRouter(include_in_schema=False)
@@ -154,8 +153,11 @@ def trial(request: Request, study: str, number: Number) -> Response:
     server = server_of(request)
     server.require_trial(server.study(study), number)
 
+    own = server.settings.families
+    roots = (config.kernels_dir(), *([own] if own is not None else []))
+
     def values(snapshot: Snapshot) -> dict[str, Any]:
-        return {"trial": trial_page(snapshot, number, server.label, _roots(server)), "live": False}
+        return {"trial": trial_page(snapshot, number, server.label, roots), "live": False}
 
     return study_page(request, study, "trial.html", "trial", values)
 
@@ -187,16 +189,13 @@ def section(request: Request, study: str, tab: str) -> Response:
         raise HTTPException(404, f"a study has no page {tab!r}")
 
     def values(snapshot: Snapshot) -> dict[str, Any]:
-        return {"parts": found.parts(snapshot, LINKS, asked)}
+        shown: dict[str, Any] = {"parts": found.parts(snapshot, LINKS, asked)}
+        if tab == "variants":
+            levels = {name: tuple(map(str, values)) for name, values in scatter.parameters(snapshot).items()}
+            shown |= {"choice": scatter.Choice.of(asked, snapshot), "parameters": levels, "live": False}
+        return {**shown, "quantities": scatter.QUANTITIES}
 
-    def with_choice(snapshot: Snapshot) -> dict[str, Any]:
-        levels = {name: tuple(map(str, values)) for name, values in scatter.parameters(snapshot).items()}
-        chosen = {"choice": scatter.Choice.of(asked, snapshot), "parameters": levels, "quantities": scatter.QUANTITIES}
-        return {**values(snapshot), **chosen, "live": False}
-
-    if tab == "variants":
-        return study_page(request, study, "variants.html", tab, with_choice)
-    return study_page(request, study, "section.html", tab, values)
+    return study_page(request, study, "variants.html" if tab == "variants" else "section.html", tab, values)
 
 
 @router.get("/compare")
@@ -261,16 +260,11 @@ def log_out(request: Request, form: Annotated[str, Form(max_length=100)]) -> Res
     return answered
 
 
-def _roots(server: Server) -> tuple[Path, ...]:
-    """The folders with families whose sources are shown."""
-    own = server.settings.families
-    return (config.kernels_dir(), *([own] if own is not None else []))
-
-
 def _common(request: Request) -> dict[str, Any]:
     """What the head of every page needs."""
-    access = server_of(request).access
-    return {"links": LINKS, "tabs": TABS, "form": access.form_of(request), "writes": access.writes}
+    server = server_of(request)
+    form, writes = server.access.form_of(request), server.settings.writes
+    return {"links": LINKS, "tabs": TABS, "form": form, "writes": writes}
 
 
 def refused(request: Request, error: HTTPException) -> Response:

@@ -11,7 +11,6 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from autotuner.jobs.outlook import Outlook
 from autotuner.store import sweeps
-from autotuner.tuning.finals.standings import StudySummary
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
 from autotuner.values.variant import digest_of
@@ -55,11 +54,9 @@ def _queue(request: Request, refused: str | None) -> Response:
         "live": refused is None,
     }
     shown = page(request, "queue.html", tags.of(look.tag, models, spaces, refused), lambda: values)
-    return shown if form is None or shown.status_code == 204 else _with_key(shown)
-
-
-def _with_key(shown: Response) -> Response:
-    """The page with a key of its own. No browser keeps it: it would ask for the next sweep under the same key."""
+    if form is None or shown.status_code == 204:
+        return shown
+    # With a key of its own. No browser keeps it: it would ask for the next sweep under the same key.
     body = bytes(shown.body).replace(KEY.encode(), secrets.token_hex(16).encode(), 1)
     return HTMLResponse(body, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
 
@@ -112,10 +109,13 @@ def sweep(request: Request, number: Number) -> Response:
     found = _found(server, number)
     events = sweeps.events(server.reader.store, number, last=LAST)
     names = server.reader.names()
-    study, group = found.sweep.study, _group(server, found.sweep.group)
+    study, first = found.sweep.study, found.sweep.group
+    group = () if first is None else tuple(_found(server, each.id) for each in sweeps.group(server.reader.store, first))
     snapshot = server.reader.study(study) if study in names else None
-    if snapshot is not None and found.sweep.state.is_over and _has_gone_on(snapshot.summary, found):
-        snapshot = None
+    if snapshot is not None and found.sweep.state.is_over:
+        today = snapshot.summary  # what has gone on since is not what the sweep found
+        if (today.judged, today.best_speedup) != (found.judged, found.best_speedup):
+            snapshot = None
     drawn = None if snapshot is None else (snapshot.revision, snapshot.running)
     tag = tags.of(tags.of_sweep(found), events[-1:], drawn, *map(tags.of_sweep, group))
 
@@ -136,17 +136,6 @@ def sweep(request: Request, number: Number) -> Response:
         }
 
     return page(request, "sweep.html", tag, values)
-
-
-def _group(server: Server, number: int | None) -> tuple[Outlook, ...]:
-    """The sweeps of a group; none where there is no group."""
-    found = () if number is None else sweeps.group(server.reader.store, number)
-    return tuple(outlook for each in found if (outlook := server.queue.one(each.id)) is not None)
-
-
-def _has_gone_on(study: StudySummary, found: Outlook) -> bool:
-    """Whether the study shows something else today than the sweep found."""
-    return (study.judged, study.best_speedup) != (found.judged, found.best_speedup)
 
 
 def _found(server: Server, number: int) -> Outlook:

@@ -88,16 +88,11 @@ class QueueReader:
             state = seen.st_mtime_ns, seen.st_size
             kept, space = self._spaces.get(path, (None, None))
             if kept != state:
-                space = _read(name, path)
+                space, self._spaces[path] = None, (state, None)
+                file = load_space(str(path))
+                problems = tuple(map(str, file.problems))
+                space = ListedSpace(name=name, backend=file.backend, title=file.title, problems=problems)
                 self._spaces[path] = state, space
             return space
-        except OSError:
+        except (OSError, AutotunerError):
             return None
-
-
-def _read(name: str, path: Path) -> ListedSpace | None:
-    try:
-        file = load_space(str(path))
-    except AutotunerError:
-        return None
-    return ListedSpace(name=name, backend=file.backend, title=file.title, problems=tuple(map(str, file.problems)))

@@ -27,18 +27,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        "kind": lambda value: type(value).__name__,
-        "ratio": words.ratio,
-        "percent": words.percent,
-        "micros": words.micros,
-        "span": words.span,
-        "about": words.about,
-        "commands": commands,
-        "when": when,
-        "point": words.point,
-        "ends": words.ends,
-    }
+    made.filters |= {"kind": lambda value: type(value).__name__, "commands": commands, "when": when}
     made.tests["a_moment"] = lambda value: isinstance(value, datetime)
     made.globals |= {"kinds": words.KINDS, "stages": {f"stage {name}": (name, label) for name, label in STAGES.items()}}
     made.globals["static"] = static_url

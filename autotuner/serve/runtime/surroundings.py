@@ -48,7 +48,8 @@ def needs_gradient(tensors: Sequence[Tensor]) -> bool:
         return True
     if torch.compiler.is_dynamo_compiling():  # it cannot follow what comes now
         return False
-    return may_have_tangents() and _has_tangent(tensors)
+    may_have = forward_ad._current_level >= 0 or _transform() is not None  # somebody differentiates forward
+    return may_have and _has_tangent(tensors)
 
 
 def answers_itself(tensors: Sequence[Tensor]) -> bool:
@@ -59,11 +60,6 @@ def answers_itself(tensors: Sequence[Tensor]) -> bool:
         return wraps or torch.overrides.has_torch_function(tuple(tensors))
     others = [each for each in tensors if type(each) is not Tensor]
     return any(type(each).__torch_function__ not in LEAVE_IT or is_traceable_wrapper_subclass(each) for each in others)
-
-
-def may_have_tangents() -> bool:
-    """Whether somebody differentiates in forward mode, or transforms a function in another way."""
-    return forward_ad._current_level >= 0 or _transform() is not None
 
 
 def _has_tangent(tensors: Sequence[Tensor]) -> bool:
