@@ -106,11 +106,10 @@ def export(
     With --format html it is the study's pages instead, as one file that needs no server; with t4 all its trials, as
     other autotuners read them.
     """
-    whole = {"html": _pages, "t4": _results}
-    if kind in whole:
+    if kind in ("html", "t4"):
         if more or estimates or as_json:
             raise InputError(f"--format {kind} writes all of one study: it takes --out and --store alone")
-        whole[kind](study, output, store)
+        _whole(kind, study, output, store)
         return
     from autotuner.serve import best
     from autotuner.tuning.finals import standings
@@ -144,32 +143,25 @@ def export(
     say_reservations(found.best)
 
 
-def _results(study: str | None, output: Path | None, store: str | None) -> None:
-    """All trials of the study in one file, or on standard output."""
+def _whole(kind: str, study: str | None, output: Path | None, store: str | None) -> None:
+    """All of a study in one file, or on standard output: its pages, or its trials as other autotuners read them."""
     from autotuner.tuning import t4
 
-    target = output or Path(f"study{t4.SUFFIX}")
+    target = output or Path("study.html" if kind == "html" else f"study{t4.SUFFIX}")
     if str(target) != "-":
         regular_target(target, "--out")
     with opened_to_read(store) as opened:
         name = named(opened, study)
-        made = t4.document(opened, name)
-    text = json_text(made)
+        if kind == "html":
+            text, what = page_of(opened, name, opened.label), ""
+        else:
+            made = t4.document(opened, name)
+            text, what = f"{json_text(made)}\n", f"{len(made['results'])} trials "
     if str(target) == "-":
-        typer.echo(text)
+        typer.echo(text, nl=False)
     else:
-        write_atomically(target, f"{text}\n")
-        out.print(f"{name}: {len(made['results'])} trials written to {target}")
-
-
-def _pages(study: str | None, output: Path | None, store: str | None) -> None:
-    """The study's pages in one file."""
-    target = regular_target(output or Path("study.html"), "--out")
-    with opened_to_read(store) as opened:
-        name = named(opened, study)
-        text = page_of(opened, name, opened.label)
-    write_atomically(target, text)
-    out.print(f"{name}: written to {output or target.name}")
+        write_atomically(target, text)
+        out.print(f"{name}: {what}written to {target}")
 
 
 def page_of(store: Store, study: str, label: str) -> str:

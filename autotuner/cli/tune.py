@@ -169,7 +169,7 @@ def _attach(store: Store, request: SweepRequest, server: str, cancels: bool) -> 
 
 
 class _Shown:
-    """Shows a sweep in the terminal."""
+    """Shows a sweep in the terminal: the search, then its finals."""
 
     def __init__(self, here: Workbench, request: SweepRequest) -> None:
         from autotuner.views import progress
@@ -178,19 +178,16 @@ class _Shown:
         seconds = float("inf") if request.minutes is None else 60 * request.minutes - request.finals_s
         where = (here.space, here.device, here.conditions)
         self.progress = progress.Progress(out, *where, request.trials, seconds, request.finals_s)
-        self._finals: FinalsProgress | None = None
-        self._is_searching = False
+        self._now: Progress | FinalsProgress | None = None
 
     def begins(self, start: Start, study: str) -> None:
-        self.progress.__enter__()
-        self._is_searching = True
+        self._now = self.progress.__enter__()
         self.progress.starts_from(start)
 
     def confirms(self) -> None:
         from autotuner.views.finals_progress import FinalsProgress
 
-        self._finals = FinalsProgress(out, self._finals_s)
-        self._finals.__enter__()
+        self._now = FinalsProgress(out, self._finals_s).__enter__()
 
     def hears(self, event: Event | Step | TimeSpent) -> None:
         from autotuner.jobs.sweep_run import TimeSpent
@@ -199,21 +196,17 @@ class _Shown:
 
         if isinstance(event, TimeSpent):
             out.print(event.words)
-        elif self._is_searching and not isinstance(event, Step):
-            self.progress.hear(event)
-        elif self._finals is not None and isinstance(event, Step | Waiting):
-            self._finals.hear(event)
+        elif isinstance(event, Step) and self._now in (None, self.progress):
+            out.print(f"finals: {event.text}", style="yellow")
+        elif self._now is not None:
+            self._now.hear(event)  # type: ignore[arg-type]  # of the search to who shows that, else of finals
         elif isinstance(event, Waiting):
             say_waiting(event)
-        elif isinstance(event, Step):
-            out.print(f"finals: {event.text}", style="yellow")
 
     def ends(self) -> None:
-        if self._is_searching:
-            self.progress.__exit__(None, None, None)
-        elif self._finals is not None:
-            self._finals.__exit__(None, None, None)
-        self._is_searching, self._finals = False, None
+        if self._now is not None:
+            self._now.__exit__(None, None, None)
+        self._now = None
 
 
 def _say_that_nothing_wins(store: Store, study: str, output: Path, serves: bool) -> None:

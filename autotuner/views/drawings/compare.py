@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from autotuner.store import ListedTrial
 from autotuner.tuning.compared import comparison
-from autotuner.values.ratio import quoted, speedup_of
+from autotuner.values.ratio import quoted
+from autotuner.values.variant import Value
 from autotuner.views.drawings.answer import Card
 from autotuner.views.drawings.figure import Figure, Panel, Part
 from autotuner.views.drawings.history import overlaid
@@ -16,7 +16,7 @@ from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Plot, around
 from autotuner.views.figure_tables import comparison_table
 from autotuner.views.snapshot import Snapshot
-from autotuner.views.table import Cell, Table, linked
+from autotuner.views.table import Cell, Column, Table, linked
 from autotuner.views.words import ends, percent, point, ratio
 
 DOTS = 2000
@@ -71,7 +71,10 @@ def _sides(a: Snapshot, b: Snapshot, links: Links) -> Table:
         ("speedup", _speedup(a), _speedup(b)),
         ("tie band", percent(a.tie, 2), percent(b.tie, 2)),
     ]
-    versions = _versions(a, b)
+    # What differs between the environments of the last runs.
+    one, other = (each.sessions[-1].environment if each.sessions else {} for each in (a, b))
+    names = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+    versions = [(name, one.get(name, "-"), other.get(name, "-")) for name in names]
     return Table.plain(("", "A", "B"), (*rows, *versions))
 
 
@@ -91,13 +94,6 @@ def _speedup(snapshot: Snapshot) -> str:
     return f"{quoted(best.entry.speedup.mid, False)}, by the search ({ends(best.entry.speedup)})"
 
 
-def _versions(a: Snapshot, b: Snapshot) -> list[tuple[str, str, str]]:
-    """What differs between the environments of the last runs."""
-    both = [each.sessions[-1].environment if each.sessions else {} for each in (a, b)]
-    names = sorted({*both[0], *both[1]})
-    return [(name, *(each.get(name, "-") for each in both)) for name in names if both[0].get(name) != both[1].get(name)]  # type: ignore[misc]
-
-
 def _parameters(a: Snapshot, b: Snapshot) -> Table:
     points = [{} if each.best is None else each.best.outcome.variant.point for each in (a, b)]
     names = list(dict.fromkeys([*points[0], *points[1]]))
@@ -108,41 +104,37 @@ def _parameters(a: Snapshot, b: Snapshot) -> Table:
     return Table.plain(("parameter", "A", "B", ""), tuple(rows))
 
 
+class Pair(NamedTuple):
+    """What two studies found of one variant: its trials, and their speedups by the searches."""
+
+    a: ListedTrial
+    b: ListedTrial
+    one: float
+    other: float
+
+
 def _shared(a: Snapshot, b: Snapshot, links: Links) -> Figure:
-    ours = {each.variant: each for each in a.trials if each.objective is not None}
-    pairs = [(ours[each.variant], each) for each in b.trials if each.objective is not None and each.variant in ours]
-    found = [(_found(one), _found(other), one, other) for one, other in pairs]
-    note = f"{len(found):,} variants were measured in both. On the line both found the same speedup."
-    columns = ("trial of A", "trial of B", "A", "B", "B over A", "variant")
+    ours = {each.variant: (each, each.speedup.mid) for each in a.trials if each.speedup is not None}
+    theirs = [(each, each.speedup.mid) for each in b.trials if each.speedup is not None and each.variant in ours]
+    found = [Pair(ours[each.variant][0], each, ours[each.variant][1], other) for each, other in theirs]
+    apart = sorted(found, key=lambda each: -abs(math.log(each.other / each.one)))[:TABLE]
+    columns: list[Column[Pair]] = [
+        Column("trial of A", int, of="a.number", reads=str, href=lambda e: links.trial(a.name, e.a.number)),
+        Column("trial of B", int, of="b.number", reads=str, href=lambda e: links.trial(b.name, e.b.number)),
+        Column("A", float, of="one", reads=ratio),
+        Column("B", float, of="other", reads=ratio),
+        Column("B over A", float, of=lambda e: e.other / e.one - 1, reads=lambda gain: percent(gain, 1)),
+        Column("variant", dict[str, Value], of="a.parameters", reads=point),
+    ]
+    table = Table.of(columns, apart)
     if not found:
-        return Figure("shared", "Variants of both", "No variant was measured in both.", None, Table.plain(columns, ()))
-    reach = around([each for pair in found for each in pair[:2]])
+        return Figure("shared", "Variants of both", "No variant was measured in both.", None, table)
+    reach = around([each for pair in found for each in (pair.one, pair.other)])
     plot = Plot.of((520, 460), "Speedups of the variants of both studies", reach, reach)
     plot.axes("speedup in A", "speedup in B")
     plot.svg.line(plot.x.start, plot.y.start, plot.x.end, plot.y.end, "baseline")
-    for one, other, first, second in found[:: max(1, len(found) // DOTS)]:
-        title = f"A #{first.number} {ratio(one)}, B #{second.number} {ratio(other)}"
-        plot.svg.add("circle", cx=plot.x(one), cy=plot.y(other), r=2.6, class_="dot measured", title=title)
-    return Figure("shared", "Variants of both", note, plot.svg.render(), Table.plain(columns, _rows(a, b, found, links),
-                  frozenset(range(5))))  # fmt: skip
-
-
-def _found(trial: ListedTrial) -> float:
-    return speedup_of(trial.objective or 0.0)
-
-
-def _rows(
-    a: Snapshot, b: Snapshot, found: Sequence[tuple[float, float, ListedTrial, ListedTrial]], links: Links
-) -> tuple[tuple[Cell | str, ...], ...]:
-    apart = sorted(found, key=lambda each: -abs(math.log(each[1] / each[0])))[:TABLE]
-    return tuple(
-        (
-            linked(str(first.number), links.trial(a.name, first.number)),
-            linked(str(second.number), links.trial(b.name, second.number)),
-            ratio(one),
-            ratio(other),
-            percent(other / one - 1, 1),
-            point(first.parameters),
-        )
-        for one, other, first, second in apart
-    )
+    for pair in found[:: max(1, len(found) // DOTS)]:
+        title = f"A #{pair.a.number} {ratio(pair.one)}, B #{pair.b.number} {ratio(pair.other)}"
+        plot.svg.add("circle", cx=plot.x(pair.one), cy=plot.y(pair.other), r=2.6, class_="dot measured", title=title)
+    note = f"{len(found):,} variants were measured in both. On the line both found the same speedup."
+    return Figure("shared", "Variants of both", note, plot.svg.render(), table)

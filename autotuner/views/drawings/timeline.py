@@ -29,7 +29,9 @@ def timeline(snapshot: Snapshot, links: Links, wanted: int | None = None) -> tup
         (f"draw run {run.number}", links.study(snapshot.name, "timeline", run=run.number), run is chosen)
         for run in every
     ]
-    return _figure(chosen), Panel("Runs", runs(every), tuple(steps) if len(every) > 1 and not links.saved else ())
+    return _figure(chosen), Panel(
+        "Runs", Table.of(RUNS, every), tuple(steps) if len(every) > 1 and not links.saved else ()
+    )
 
 
 def _figure(chosen: Run | None) -> Figure:
@@ -41,18 +43,14 @@ def _figure(chosen: Run | None) -> Figure:
 
 
 def _note(run: Run) -> str:
-    said = [_idle(run)]
+    devices = f"Idle: {_count(len(run.devices), 'device')} for {percent(run.device_idle, 1)} of the run"
+    said = [f"{devices}, {_count(len(run.builders), 'builder')} for {percent(run.builder_idle, 1)}."]
     said.append("A device's stretches end when a trial was recorded. Races of the best variant against itself, and")
     said.append("looks at the baseline alone, are not drawn: there it seems idle.")
     said.append("Which builder had which build is not recorded: they fill as few lanes as hold them.")
     if max(len(run.builders), len(run.devices)) > MOST_LANES:
         said.append(f"Of builders and of devices the first {MOST_LANES} are drawn; the table has all.")
     return " ".join(said)
-
-
-def _idle(run: Run) -> str:
-    devices = f"Idle: {_count(len(run.devices), 'device')} for {percent(run.device_idle, 1)} of the run"
-    return f"{devices}, {_count(len(run.builders), 'builder')} for {percent(run.builder_idle, 1)}."
 
 
 def _count(number: int, of: str) -> str:

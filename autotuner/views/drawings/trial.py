@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -59,6 +60,7 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
     """`roots`: folders with the families whose sources may be shown. Raises StoreError: no such trial."""
     record = queries.trial(snapshot.store, snapshot.name, number)
     outcome = standings.proven(snapshot.store, record)
+    timings = () if outcome.measurement is None else outcome.measurement.timings
     return TrialPage(
         number=number,
         verdict="revoked" if record.revoked_at is not None else outcome.verdict.value.replace("_", " "),
@@ -69,7 +71,7 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
         built=_built(outcome),
         gate=_gate(snapshot, number, outcome),
         cases=cases_table(() if outcome.gate is None else outcome.gate.checks),
-        races=_races(number, outcome),
+        races=tuple(_race(f"race-{number}-{place}", timing) for place, timing in enumerate(timings)),
         source=source_of(outcome, roots),
         commands=_commands(snapshot, number, outcome, record.revoked_at is not None, store),
     )
@@ -127,11 +129,6 @@ def _place(value: float) -> float:
     return math.log10(min(max(value, 1e-3), 1e3)) if not math.isnan(value) else 3.0
 
 
-def _races(number: int, outcome: Outcome) -> tuple[Figure, ...]:
-    timings = () if outcome.measurement is None else outcome.measurement.timings
-    return tuple(_race(f"race-{number}-{place}", timing) for place, timing in enumerate(timings))
-
-
 def _race(id: str, timing: Timing) -> Figure:
     times = [*timing.variant_us, *timing.baseline_us, *timing.incumbent_us]
     count = len(timing.variant_us)
@@ -152,25 +149,16 @@ def _race(id: str, timing: Timing) -> Figure:
 def source_of(outcome: Outcome, roots: Sequence[Path]) -> ShownSource | None:
     """The implementation's source, where its family is in one of these folders. The names in a store are another's: a
     family is found by listing, never by a path made of its name, and its source lies in its own folder."""
-    for folder in (each for root in roots for each in _families(root)):
-        if folder.name != outcome.variant.family:
-            continue
-        try:
+    with suppress(InputError, OSError):
+        folders = (folder for root in roots if root.is_dir() for folder in sorted(root.iterdir()))
+        named = (folder for folder in folders if folder.name == outcome.variant.family)
+        for folder in (each for each in named if (each / "kernel.toml").is_file()):
             name = Family.load(folder).implementation(outcome.variant.backend, outcome.variant.impl).source
             path = folder / name
-            if path.resolve().parent != folder.resolve():
-                return None
-            return ShownSource(f"{folder.name}/{name}", path.read_text(errors="replace")[:LONGEST_SOURCE])
-        except (InputError, OSError):
+            if path.resolve().parent == folder.resolve():
+                return ShownSource(f"{folder.name}/{name}", path.read_text(errors="replace")[:LONGEST_SOURCE])
             return None
     return None
-
-
-def _families(root: Path) -> list[Path]:
-    try:
-        return [folder for folder in sorted(root.iterdir()) if (folder / "kernel.toml").is_file()]
-    except OSError:
-        return []
 
 
 def _commands(
