@@ -59,8 +59,8 @@ def finals(
     from autotuner.tuning import workbench
     from autotuner.tuning.finals.finals import Finals
     from autotuner.tuning.run.quiet import wait_until_quiet
-    from autotuner.views.finals_progress import FinalsProgress
     from autotuner.views.finals_table import finals_table
+    from autotuner.views.progress import FinalsProgress
 
     with of as (store, study):
         if trial is not None or itself:

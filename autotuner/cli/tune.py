@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from autotuner.tuning.run.plan import Start
     from autotuner.tuning.workbench import Workbench
     from autotuner.values.sweep import SweepRequest
-    from autotuner.views.finals_progress import FinalsProgress
-    from autotuner.views.progress import Progress
+    from autotuner.views.progress import FinalsProgress, Progress
 
 
 ENDING_S = 2.0
@@ -185,7 +184,7 @@ class _Shown:
         self.progress.starts_from(start)
 
     def confirms(self) -> None:
-        from autotuner.views.finals_progress import FinalsProgress
+        from autotuner.views.progress import FinalsProgress
 
         self._now = FinalsProgress(out, self._finals_s).__enter__()
 

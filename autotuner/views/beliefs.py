@@ -31,9 +31,7 @@ from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
 from autotuner.values.variant import digest_of
 from autotuner.values.versions import version_of
-from autotuner.views.built_knobs import BuiltKnob, built_knobs
-from autotuner.views.judged_points import JudgedPoints
-from autotuner.views.rejects import RejectedWhere, rejected_where
+from autotuner.views.judged_points import BuiltKnob, JudgedPoints, RejectedWhere, built_knobs, rejected_where
 from autotuner.views.surrogate_beliefs import Beliefs, surrogate_beliefs
 
 DECIDE = ("views", "search", "spaces")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from autotuner.values.ratio import UNCONFIRMED, quoted
 from autotuner.views.beliefs import BranchStanding, Room, StudyBeliefs
-from autotuner.views.built_knobs import BuiltKnob
+from autotuner.views.judged_points import BuiltKnob
 from autotuner.views.surrogate_beliefs import Belief, Beliefs, ParameterEffect, Trust, ValueEffect
 from autotuner.views.table import Column, Table, points_column
 from autotuner.views.words import counts_words, micros, percent, point, ratio

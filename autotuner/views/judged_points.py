@@ -1,16 +1,24 @@
-"""The judged trials of a study as points of its space."""
+"""The judged trials of a study as points of its space: which parameters reached the program, and where variants were
+rejected: the values, and pairs of values, that say it in the fewest words."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain, combinations
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
-from autotuner.spaces.space import Space
+from autotuner.spaces.space import BranchPoints, Space
 from autotuner.store import JudgedTrial
 from autotuner.values.errors import StoreError
+from autotuner.values.model import Model
+from autotuner.values.variant import Value
 
 NONE: Mapping[int, float] = MappingProxyType({})
 
@@ -47,3 +55,124 @@ def _index(space: Space, trial: JudgedTrial) -> int:
     if index is None:
         raise StoreError(f"trial {trial.number} is of a point that the study's space does not have: restore a copy")
     return index
+
+
+class BuiltKnob(Model):
+    """Whether a parameter of an implementation reached the program, by what the study built.
+
+    A pair: two trials that differ in this parameter alone.
+    """
+
+    impl: str
+    parameter: str
+    state: Literal["alive", "dead", "same values", "not seen"]
+    same: int = Field(description="pairs that were the same program")
+    different: int
+    alike: tuple[tuple[Value, Value, int], ...] = Field(
+        description="two values that were the same program in each of a number of pairs, and never another"
+    )
+
+
+def built_knobs(space: Space, trials: JudgedPoints) -> tuple[BuiltKnob, ...]:
+    """Each parameter of each implementation that has several values there."""
+    found = []
+    for place, branch in enumerate(space.branches):
+        programs = {point - space.first[place]: program for point, program in trials.programs.items()}
+        here = {point: program for point, program in programs.items() if 0 <= point < len(branch)}
+        found += [
+            _knob(branch, column, here)
+            for column in range(len(branch.parameters))
+            if len(np.unique(branch.rows[:, column])) > 1
+        ]
+    return tuple(found)
+
+
+def _knob(branch: BranchPoints, column: int, programs: dict[int, str]) -> BuiltKnob:
+    alike: Counter[tuple[int, int]] = Counter()
+    apart: Counter[tuple[int, int]] = Counter()
+    groups: dict[bytes, list[int]] = {}
+    for point in programs:
+        groups.setdefault(np.delete(branch.rows[point], column).tobytes(), []).append(point)
+    for group in groups.values():
+        for one, other in combinations(sorted(group), 2):
+            pair = int(branch.rows[one, column]), int(branch.rows[other, column])
+            (alike if programs[one] == programs[other] else apart)[pair] += 1
+    name = branch.parameters[column]
+    values = branch.values[name]
+    never_apart = tuple((values[a], values[b], n) for (a, b), n in sorted(alike.items()) if not apart[a, b])
+    state: Literal["alive", "dead", "same values", "not seen"] = "same values" if never_apart else "alive"
+    if not apart:
+        state = "dead" if alike else "not seen"
+    return BuiltKnob(
+        impl=branch.impl, parameter=name, state=state, same=alike.total(), different=apart.total(), alike=never_apart
+    )
+
+
+Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+LEAST = 3
+"""Fewest rejects of a region."""
+PASS = 3
+"""Rejects that weigh as much as one variant that passed: a region has more than three quarters rejects."""
+
+
+class RejectedWhere(Model):
+    """A value, or two of different parameters, with which all or most variants were rejected."""
+
+    where: dict[str, Value]
+    judged: int
+    rejected: int
+    codes: dict[str, int] = Field(description="of the failures, the most frequent first")
+
+
+def rejected_where(
+    space: Space, points: Indices, codes: Sequence[str | None]
+) -> tuple[tuple[RejectedWhere, ...], dict[str, int]]:
+    """Regions of the judged points (m,), the clearest first, and the codes of the rejects that are in none of them.
+
+    `codes` say why each was rejected, None for what passed. One region is found after the other, each among the trials
+    that the ones before left over (separate and conquer: J. Fürnkranz, 1999), by its rejects less its passes, weighted;
+    of equals one value comes before two. The counts are of all trials of the region.
+    """
+    rows, bad = space.rows[points], np.array([code is not None for code in codes], dtype=np.bool_)
+    left = np.ones(len(rows), dtype=np.bool_)
+    found = []
+    while bad[left].any():
+        columns = _clearest(rows, bad, left)
+        if columns is None:
+            break
+        inside = np.logical_and.reduce([rows[:, column] == place for column, place in columns])
+        left &= ~inside
+        names = {space.parameters[column]: place for column, place in columns}
+        found.append(
+            RejectedWhere(
+                where={name: space.values[name][place] for name, place in names.items()},
+                judged=int(inside.sum()),
+                rejected=int((inside & bad).sum()),
+                codes=_counts(codes, inside),
+            )
+        )
+    return tuple(found), _counts(codes, left)
+
+
+def _clearest(rows: NDArray[np.int16], bad: Mask, left: Mask) -> list[tuple[int, int]] | None:
+    """The columns of the clearest region and its values' places there; None when no region is clear."""
+    best, clearest = 0, None
+    every = range(rows.shape[1])
+    for columns in map(list, chain(combinations(every, 1), combinations(every, 2))):
+        among = left & (rows[:, columns] >= 0).all(axis=1)
+        if not bad[among].any():
+            continue
+        places, region = np.unique(rows[among][:, columns], axis=0, return_inverse=True)
+        judged, rejected = np.bincount(region.ravel()), np.bincount(region.ravel(), bad[among]).astype(int)
+        score = np.where(rejected >= LEAST, rejected - PASS * (judged - rejected), 0)
+        top = int(np.argmax(score))
+        if score[top] > best:
+            best, clearest = int(score[top]), list(zip(columns, places[top].tolist(), strict=True))
+    return clearest
+
+
+def _counts(codes: Sequence[str | None], among: Mask) -> dict[str, int]:
+    counted = Counter(code for code, inside in zip(codes, among, strict=True) if inside and code is not None)
+    return dict(sorted(counted.items(), key=lambda each: (-each[1], each[0])))

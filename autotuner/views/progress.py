@@ -1,16 +1,23 @@
-"""What a person sees of a sweep while it runs."""
+"""What a person sees of a sweep, and of finals, while they run: lines at the foot of a terminal that tick, with what
+happens printed above them."""
 
 from __future__ import annotations
 
 import math
 import time
+from abc import abstractmethod
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.live import Live
+from rich.text import Text
 
 from autotuner.ops import op_of
 from autotuner.spaces.space import Space
+from autotuner.tuning.finals.retrials import Step
 from autotuner.tuning.run.driver import Converged, Event, Judged, Started, UnderWay
 from autotuner.tuning.run.plan import Start
 from autotuner.tuning.run.quiet import Waited, Waiting
@@ -20,8 +27,81 @@ from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.ratio import quoted, speedup_of
 from autotuner.values.verdict import Verdict
-from autotuner.views.two_lines import TwoLines, fitted, left, with_bar
 from autotuner.views.words import counts_words, held_up_words
+
+TICKS = 4
+"""Times a second that the lines are drawn anew."""
+SHORTEST, LONGEST = 8, 30
+"""Characters of a bar."""
+
+
+class TwoLines:
+    """Draws its lines again and again, also while the program waits; nothing where the console is no terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        if console.is_terminal:
+            self._live = Live(self, console=console, refresh_per_second=TICKS, transient=True)
+
+    @abstractmethod
+    def lines(self, width: int) -> Sequence[str]:
+        """What is at the foot now, in so many characters."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether anybody sees the lines."""
+        return self._live is not None
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, text: str, style: str = "") -> None:
+        """Prints a line above."""
+        self._console.print(Text(text, style=style))
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        width = options.max_width - 1  # a full line makes some terminals begin another
+        for line in self.lines(width):
+            yield Text(fitted(line, width), no_wrap=True, end="\n")
+
+
+def fitted(line: str, width: int) -> str:
+    """The line, cut to the width where it is longer."""
+    return line if len(line) <= width else line[: width - 3].rstrip() + "..."
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of which so much is full, 0..1; "" where there is too little room for one."""
+    width = min(width, LONGEST)
+    if width < SHORTEST:
+        return ""
+    full = round(min(max(share, 0.0), 1.0) * width)
+    return "━" * full + "─" * (width - full)
+
+
+def with_bar(before: str, share: float, after: str, width: int) -> str:
+    """A line with a bar in it, as long as there is room for."""
+    found = bar(share, width - len(before) - len(after) - 2)
+    return f"{before} {found} {after}" if found else f"{before} {after}"
+
+
+def left(seconds: float) -> str:
+    """A time left, for a person; what has taken longer than was expected has none that anybody knows."""
+    if seconds == float("inf"):
+        return "time left unknown"
+    if seconds < 1:
+        return "longer than expected"
+    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+
 
 EARLY = (1, 3)
 """Judged variants after which the time left is told too, where it is not shown all the while."""
@@ -218,3 +298,42 @@ def costs(outcome: Outcome) -> tuple[float, float, bool]:
     busy = sum(seconds for stage, seconds in outcome.seconds.items() if stage != "build")
     promoted = outcome.verdict == Verdict.MEASURED and outcome.measurement is not None and outcome.measurement.promoted
     return busy, outcome.seconds.get("build", 0.0), promoted
+
+
+class FinalsProgress(TwoLines):
+    """Two live lines on a terminal; elsewhere a line a step."""
+
+    def __init__(self, console: Console, seconds: float) -> None:
+        """`seconds`: what the finals should take."""
+        super().__init__(console)
+        self._began = self._since = time.monotonic()
+        self._left_s, self._now, self._at = seconds, "starting", self._began
+
+    def __enter__(self) -> Self:
+        most = f"{self._left_s / 60:.2g} minutes at most" if self._left_s >= 60 else f"{self._left_s:.0f} s at most"
+        self.say(f"finals: the best are timed again, in fresh processes and on fresh inputs; {most}")
+        return super().__enter__()
+
+    def hear(self, step: Step | Waiting | Waited) -> None:
+        """Shows what the finals do."""
+        now = time.monotonic()
+        if isinstance(step, Waiting):
+            self._now, self._since = f"waiting for {step.detail}", now - step.since_s
+            return
+        if isinstance(step, Waited):
+            return
+        self._now, self._since = step.text.partition(";")[0], now
+        if step.left_s is not None:
+            self._left_s, self._at = step.left_s, now
+        if not step.passing:
+            how_long = f"; {left(step.left_s)}" if step.left_s is not None and not self.is_live else ""
+            self.say(f"finals: {step.text}{how_long}")
+
+    def lines(self, width: int) -> list[str]:
+        now = time.monotonic()
+        still, gone = max(0.0, self._left_s - (now - self._at)), now - self._began
+        share = gone / (gone + still) if gone + still else 0.0
+        return [
+            f"{self._now}; {now - self._since:.0f} s",
+            with_bar("finals", share, f"{gone:.0f} s so far, {left(still)}", width),
+        ]

@@ -9,8 +9,7 @@ from rich.console import Console
 from autotuner.tuning.run.driver import Judged, Started, UnderWay
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
-from autotuner.views.finals_progress import FinalsProgress
-from autotuner.views.progress import Progress
+from autotuner.views.progress import FinalsProgress, Progress
 from tests.helpers import simulated
 from tests.helpers.recorded import CALIBRATION, measured, rejected
 

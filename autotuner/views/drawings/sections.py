@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from autotuner.values.errors import InputError
-from autotuner.views.drawings import answer, costs, coverage, history, leaderboard, problems, rejects, scatter, timeline
+from autotuner.views.drawings import answer, costs, history, leaderboard, maps, rejects, scatter, timeline
 from autotuner.views.drawings.answer import Card
 from autotuner.views.drawings.figure import Figure, Lead, Part
 from autotuner.views.drawings.links import Links
@@ -37,7 +37,7 @@ def number(asked: Asked, name: str) -> int | None:
 
 def _tried(snapshot: Snapshot) -> Part:
     try:
-        return coverage.coverage(snapshot.coverage)
+        return maps.coverage(snapshot.coverage)
     except InputError as error:
         return Lead(str(error))
 
@@ -56,7 +56,7 @@ SECTIONS = (
     Section("variants", "Variants", lambda of, to, asked: (scatter.scatter(of, to, scatter.Choice.of(asked, of)),)),
     Section("best", "Best so far", lambda of, to, _: history.history(of, to) or (Lead("No trial was recorded yet."),)),
     Section("leaderboard", "Leaderboard", lambda of, to, _: (leaderboard.leaderboard(of, to),)),
-    Section("problems", "Problems", lambda of, to, _: (problems.problems(of, to),)),
+    Section("problems", "Problems", lambda of, to, _: (maps.problems(of, to),)),
     Section("coverage", "Coverage", lambda of, to, _: (_tried(of),)),
     Section("timeline", "Timeline", lambda of, to, asked: timeline.timeline(of, to, number(asked, "run"))),
     Section("costs", "Costs", lambda of, *_: _spent(of)),
