@@ -13,10 +13,14 @@ import pytest
 from alembic.script import ScriptDirectory
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.probe import CudaFacts, probe
+from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
 from autotuner.store import Store
 from autotuner.store.database import Database
 from autotuner.values import config
+from autotuner.values.errors import ToolchainError
 from tests.helpers import stores, turns
 from tests.helpers.recorded import CALIBRATION, study_record
 from tests.helpers.turns import Turns
@@ -143,6 +147,23 @@ def new_stores_are_copies(monkeypatch: pytest.MonkeyPatch, empty_store: Callable
 def toolchain() -> CpuToolchain:
     """The machine's C++ compiler."""
     return CpuToolchain.discover()
+
+
+@pytest.fixture(scope="session")
+def nvcc() -> CudaToolchain:
+    """nvcc for sm_90; where there is none, what asks for it is skipped."""
+    try:
+        return CudaToolchain.discover(architecture("sm_90"))
+    except ToolchainError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def device() -> CudaToolchain:
+    """The toolchain for the GPU that is here."""
+    found = probe()
+    assert isinstance(found, CudaFacts), found
+    return CudaToolchain.discover(architecture(f"sm_{found.sm}"))
 
 
 @pytest.fixture(scope="session")

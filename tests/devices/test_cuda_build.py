@@ -14,7 +14,6 @@ from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values import config
-from autotuner.values.errors import ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
@@ -23,14 +22,6 @@ from tests.mutants.expectations import entries
 
 SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16")
-
-
-@pytest.fixture(scope="module")
-def nvcc() -> CudaToolchain:
-    try:
-        return CudaToolchain.discover(architecture("sm_90"))
-    except ToolchainError as error:
-        pytest.skip(str(error))
 
 
 def plain(**parameters: Value) -> Variant:

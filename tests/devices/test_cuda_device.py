@@ -8,9 +8,7 @@ from statistics import fmean
 import pytest
 import torch
 
-from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.guarded_memory import Arena, damage
-from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
@@ -36,11 +34,8 @@ PROBLEM = SdpaProblem(batch=1, heads=4, seq_q=128, seq_k=128, head_dim=64, dtype
 
 
 @pytest.fixture(scope="module")
-def backend() -> GatedLine:
-    found = probe()
-    assert isinstance(found, CudaFacts), found
-    toolchain = CudaToolchain.discover(architecture(f"sm_{found.sm}"))
-    return cuda_line(toolchain, Family.load(SYSTEMIC))()
+def backend(device: CudaToolchain) -> GatedLine:
+    return cuda_line(device, Family.load(SYSTEMIC))()
 
 
 @pytest.fixture(scope="module")
@@ -181,10 +176,8 @@ WARPGROUPS: dict[str, dict[str, Value]] = {
 
 
 @pytest.mark.parametrize("problem", WARPGROUPS)
-def test_warpgroup_products_of_views_and_groups_pass_every_level(problem: str) -> None:
-    found = probe()
-    assert isinstance(found, CudaFacts), found
-    if found.sm != 90:
+def test_warpgroup_products_of_views_and_groups_pass_every_level(problem: str, device: CudaToolchain) -> None:
+    if device.architecture != "sm_90":
         pytest.skip("needs sm_90")
     workbench = Workbench(alone("wgmma", problem))
     assert isinstance(workbench.toolchain, CudaToolchain)

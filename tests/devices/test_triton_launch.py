@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from autotuner.devices.cuda import triton
-from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.values.errors import ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from tests.helpers.files import text
@@ -46,11 +44,7 @@ sys.exit(variant.run(problem, inputs, (tensor(16384, 4, problem.seq_q),), 0, 0))
 
 
 @pytest.mark.skipif(not triton.is_usable(), reason="no Triton")
-def test_arguments_grid_and_block_are_those_that_kernel_toml_says(tmp_path: Path) -> None:
-    try:
-        nvcc = CudaToolchain.discover(architecture("sm_90"))
-    except ToolchainError as error:
-        pytest.skip(str(error))
+def test_arguments_grid_and_block_are_those_that_kernel_toml_says(tmp_path: Path, nvcc: CudaToolchain) -> None:
     variant = Variant(family="of_triton", backend="cuda", impl="mutant", parameters=POINT)
     built = build(Family.load(FAMILY), variant, PROBLEM, nvcc)
     assert isinstance(built, Artifact), built

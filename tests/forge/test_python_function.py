@@ -2,7 +2,6 @@
 
 import importlib
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,25 +10,19 @@ import pytest
 
 import autotuner
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.local import LocalExecutor
-from autotuner.values.conditions import Conditions
 from autotuner.values.errors import AutotunerError, InputError, KernelError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
-from tests.helpers import preload
-from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_line, cuda_line
+from tests.helpers.judging import briefly, judged
+from tests.helpers.lines import cpu_judge, cuda_line
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=33, seq_k=64, head_dim=64, dtype="float32", causal=True)
-CONDITIONS = Conditions(
-    problems=(PROBLEM,), cache="warm", seeds=(11, 22, 33, 44), baselines=("flash",), min_blocks=2, max_blocks=2
-)
+CONDITIONS = briefly(PROBLEM)
 VERDICTS = {"nothing": "measured", "raises": "launch_failed"}
 
 
@@ -44,7 +37,7 @@ def family(kernel_root: Path) -> Family:
 
 @pytest.fixture(scope="module")
 def judges(family: Family, toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
-    with closing(LocalExecutor(cpu_line(toolchain, family), preload=preload.CPU)) as executor:
+    with cpu_judge(toolchain, family) as executor:
         yield executor
 
 
@@ -77,10 +70,7 @@ def test_a_wrong_one_is_rejected_with_what_it_did(judges: LocalExecutor, wrong: 
 @pytest.mark.parametrize(
     ("wrong", "code"), [("nothing", None), ("is_a_view", "G1.status"), ("ignores_the_mask", "G2.T1")]
 )
-def test_on_a_gpu_the_same_checks_judge_it(family: Family, wrong: str, code: str | None) -> None:
-    found = probe()
-    assert isinstance(found, CudaFacts), found
-    device = CudaToolchain.discover(architecture(f"sm_{found.sm}"))
+def test_on_a_gpu_the_same_checks_judge_it(family: Family, wrong: str, code: str | None, device: CudaToolchain) -> None:
     problem = PROBLEM.model_copy(update={"dtype": "bfloat16"})
     artifact = build(family, variant(wrong).model_copy(update={"backend": "cuda"}), problem, device)
     assert isinstance(artifact, Artifact), artifact

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from autotuner.devices.cuda import triton
-from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
@@ -19,14 +18,6 @@ from autotuner.values.verdict import Fault
 WRONG = Path(__file__).parent.parent / "mutants" / "of_triton"
 PROBLEM = SdpaProblem(batch=1, heads=4, heads_kv=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16", causal=True)
 POINT = {"MUTANT": "none", "BLOCK_M": 64, "BLOCK_N": 64, "NUM_WARPS": 4, "STAGES": 2}
-
-
-@pytest.fixture
-def nvcc() -> CudaToolchain:
-    try:
-        return CudaToolchain.discover(architecture("sm_90"))
-    except ToolchainError as error:
-        pytest.skip(str(error))
 
 
 def changed(tmp_path: Path, old: str, new: str, file: str = "kernel.toml") -> Path:

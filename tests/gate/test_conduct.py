@@ -4,7 +4,6 @@ import shutil
 import signal
 import time
 import tomllib
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,13 @@ from autotuner.forge.build import build
 from autotuner.forge.family import Effect, Family
 from autotuner.gate import checks
 from autotuner.gate.checks import broken_effect
-from autotuner.run.local import LocalExecutor
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact
 from autotuner.values.verdict import Verdict
-from tests.helpers import preload
 from tests.helpers.families import PROBLEM, tiny
 from tests.helpers.files import text
 from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_line
+from tests.helpers.lines import cpu_judge
 
 ATTACKS = {each["code"]: each["said"] for each in tomllib.loads(text("misconduct.toml"))["attacks"]}
 
@@ -77,7 +74,7 @@ def test_the_gate_refuses_it_before_it_is_loaded(tmp_path: Path, kernel_root: Pa
     attack = "__attribute__((constructor)) static void early() { __builtin_trap(); } static int wrong() { return 0; }"
     family = planted(tmp_path, kernel_root, attack)
     conditions = Conditions(problems=(PROBLEM,), threads=1, seeds=(1, 2, 3, 4))
-    with closing(LocalExecutor(cpu_line(toolchain, family), preload=preload.CPU)) as executor:
+    with cpu_judge(toolchain, family) as executor:
         result = judged(executor, tiny(), conditions)
     assert (result.verdict, result.fault.code) == (Verdict.BUILD_FAILED, "G0.conduct")
     assert "it runs code when it is loaded" in result.fault.detail

@@ -15,23 +15,19 @@ from autotuner.gate.tolerance import Truth, truth
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
-from autotuner.values.conditions import Conditions
 from autotuner.values.errors import KernelError
 from autotuner.values.outcome import Artifact, Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
-from tests.helpers import preload
-from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_line
+from tests.helpers.judging import briefly, judged
+from tests.helpers.lines import cpu_judge, cpu_line
 from tests.helpers.recorded import REQUIRED
 from tests.mutants.expectations import SEEDS
 
 pytestmark = pytest.mark.timed
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
-CONDITIONS = Conditions(
-    problems=(PROBLEM,), cache="warm", seeds=SEEDS, baselines=("flash",), min_blocks=2, max_blocks=2
-)
+CONDITIONS = briefly(PROBLEM, SEEDS)
 GROUP = 16
 
 
@@ -42,10 +38,8 @@ def kernel(kernel_root: Path) -> Family:
 
 @pytest.fixture(scope="module")
 def executor(toolchain: CpuToolchain, kernel: Family) -> Iterator[LocalExecutor]:
-    factory = cpu_line(toolchain, kernel)
-    made = LocalExecutor(factory, preload=preload.CPU)
-    yield made
-    made.close()
+    with cpu_judge(toolchain, kernel) as made:
+        yield made
 
 
 def variant(others: str) -> Variant:

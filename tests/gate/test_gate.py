@@ -23,7 +23,7 @@ from autotuner.values.outcome import Artifact, Heat
 from autotuner.values.verdict import Verdict
 from autotuner.views.trial_words import outcome_words
 from tests.helpers import conduct_driver, preload
-from tests.helpers.judging import judged
+from tests.helpers.judging import judged, result
 from tests.helpers.lines import cpu_line
 from tests.mutants.expectations import MUTANTS, TABLES, Backend, Expectation, entries, expectations, family
 
@@ -62,11 +62,9 @@ def test_what_a_timed_launch_does_to_it_is_seen_too(toolchain: CpuToolchain, ker
     built = build(Family.load(kernel_root / "conduct"), variant, conditions.compiled_for, toolchain)
     assert isinstance(built, Artifact)
     with closing(conduct_driver.judges(toolchain, kernel_root / "conduct", check=30)) as executor:
-        executor.submit(RaceJob(artifacts=(built,), conditions=conditions, blocks=2))
-        done = executor.wait(120)
-    assert done is not None
-    assert isinstance(done[1], Heat)
-    assert (done[1].faults, done[1].us) == ({0: FLOATS_CHANGED}, ((),))
+        heat = result(executor, RaceJob(artifacts=(built,), conditions=conditions, blocks=2), 120)
+    assert isinstance(heat, Heat)
+    assert (heat.faults, heat.us) == ({0: FLOATS_CHANGED}, ((),))
 
 
 @pytest.mark.slow

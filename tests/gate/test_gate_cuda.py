@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
@@ -25,13 +23,6 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.timed,  # by the clock of a GPU that other tests use too
 ]
-
-
-@pytest.fixture(scope="module")
-def device() -> CudaToolchain:
-    found = probe()
-    assert isinstance(found, CudaFacts), found
-    return CudaToolchain.discover(architecture(f"sm_{found.sm}"))
 
 
 @pytest.mark.parametrize("name", ["none", "last_ticket_left"])

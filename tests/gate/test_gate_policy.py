@@ -3,24 +3,21 @@
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.family import Family
-from autotuner.run.local import LocalExecutor
 from autotuner.store import Store
 from autotuner.values.errors import KernelError
 from autotuner.values.gate_report import CaseResult, GateReport
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
-from tests.helpers import preload
 from tests.helpers.command_line import autotuner
 from tests.helpers.judging import judged
 from tests.helpers.kernel_toml import GOOD, family
-from tests.helpers.lines import cpu_line
+from tests.helpers.lines import cpu_judge
 from tests.helpers.recorded import CALIBRATION, study_record
 from tests.mutants.expectations import MUTANTS, Expectation
 
@@ -99,8 +96,7 @@ def judge(toolchain: CpuToolchain, tmp_path_factory: pytest.TempPathFactory) -> 
 
     def under(table: str, name: str, dtype: str, gate: str) -> Outcome:
         kernel = changed(tmp_path_factory.mktemp("family"), table, gate)
-        settings = cpu_line(toolchain, kernel)
-        with closing(LocalExecutor(settings, preload=preload.CPU)) as here:
+        with cpu_judge(toolchain, kernel) as here:
             wanted = Expectation("cpu", table, name, dtype, False, 64, ("pass",))
             return judged(here, wanted.variant, wanted.conditions(), soak="never")
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,43 +12,33 @@ from autotuner.forge.family import Family
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
 from autotuner.run.line import GatedLine, Passed
 from autotuner.run.local import LocalExecutor
-from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
-from tests.helpers import preload
 from tests.helpers.families import PROBLEM
-from tests.helpers.lines import cpu_line
+from tests.helpers.judging import briefly, result
+from tests.helpers.lines import cpu_judge, cpu_line
 
 pytestmark = pytest.mark.timed
 
-CONDITIONS = Conditions(
-    problems=(PROBLEM,), cache="warm", seeds=(1, 2, 3, 4), baselines=("flash",), min_blocks=2, max_blocks=2
-)
+CONDITIONS = briefly(PROBLEM)
 
 
 @pytest.fixture(scope="module")
 def judge(toolchain: CpuToolchain, kernel_root: Path) -> Iterator[LocalExecutor]:
-    with closing(LocalExecutor(cpu_line(toolchain, Family.load(kernel_root / "rare")), preload=preload.CPU)) as made:
+    with cpu_judge(toolchain, Family.load(kernel_root / "rare")) as made:
         yield made
-
-
-def done(judge: LocalExecutor, job: BuildJob | JudgeJob) -> object:
-    judge.submit(job)
-    found = judge.wait(300)
-    assert found is not None
-    return found[1]
 
 
 def built(judge: LocalExecutor, every: int) -> Built:
     variant = Variant(family="rare", backend="cpu", impl="counts", parameters={"EVERY": every, "WHEN": "counted"})
-    made = done(judge, BuildJob(variant=variant, conditions=CONDITIONS))
+    made = result(judge, BuildJob(variant=variant, conditions=CONDITIONS))
     assert isinstance(made, Built), made
     return made
 
 
 def judged(judge: LocalExecutor, job: JudgeJob) -> Outcome:
-    outcome = done(judge, job)
+    outcome = result(judge, job)
     assert isinstance(outcome, Outcome), outcome
     return outcome
 

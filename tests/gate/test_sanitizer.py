@@ -10,8 +10,6 @@ import torch
 
 from autotuner.devices.cpu.sanitizer import CpuSanitizer
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.sanitizer import CudaSanitizer
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
@@ -274,13 +272,6 @@ def test_sources_that_have_changed_are_not_taken_for_the_artifacts(
     assert "have changed" in str(checks[0].note)
 
 
-@pytest.fixture
-def sm_90() -> CudaToolchain:
-    if config.nvcc() is None:
-        pytest.skip("needs nvcc")
-    return CudaToolchain.discover(architecture("sm_90"))
-
-
 HALF = LIKE.model_copy(update={"dtype": "float16"})
 HALF_CASES = small_cases(HALF, tiled(64, 32))
 
@@ -322,38 +313,38 @@ ALL_DONE = says("ready", "done", "done", "done")
     ],
 )
 def test_a_compute_sanitizer_without_a_summary_is_unavailable(
-    body: str, words: str, tmp_path: Path, sm_90: CudaToolchain, monkeypatch: pytest.MonkeyPatch
+    body: str, words: str, tmp_path: Path, nvcc: CudaToolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool(tmp_path, body, monkeypatch)
-    require_unavailable(on_cuda(sm_90, "none"), words)
+    require_unavailable(on_cuda(nvcc, "none"), words)
 
 
 def test_a_summary_without_errors_is_a_pass_only_after_every_case(
-    tmp_path: Path, sm_90: CudaToolchain, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, nvcc: CudaToolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     summary = 'echo "========= ERROR SUMMARY: 0 errors"'
     tool(tmp_path, f"{ALL_DONE}; {summary}", monkeypatch)
-    require_pass(on_cuda(sm_90, "none"))
+    require_pass(on_cuda(nvcc, "none"))
     tool(tmp_path, f"{says('ready', 'done', 'done')}; {summary}", monkeypatch)
-    fault = fault_of(on_cuda(sm_90, "none"))
+    fault = fault_of(on_cuda(nvcc, "none"))
     assert (fault.code, fault.verdict, fault.case) == ("G8.memory", Verdict.CRASHED, str(HALF_CASES[2]))
 
 
 def test_a_kernel_that_hangs_is_killed_at_the_deadline(
-    tmp_path: Path, sm_90: CudaToolchain, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, nvcc: CudaToolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool(tmp_path, f"{says('ready')}; sleep 1000", monkeypatch)
-    fault = fault_of(on_cuda(sm_90, "none", deadline_s=1))
+    fault = fault_of(on_cuda(nvcc, "none", deadline_s=1))
     assert (fault.code, fault.verdict) == ("G8.memory", Verdict.HUNG)
     assert gone(tmp_path)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for a machine without a device")
 def test_without_a_device_it_is_unavailable(
-    tmp_path: Path, sm_90: CudaToolchain, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, nvcc: CudaToolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool(tmp_path, 'while [ "$1" != -m ]; do last=$1; shift; done; exec "$last" "$@"', monkeypatch)
-    require_unavailable(on_cuda(sm_90, "none"), "libcuda.so.1")
+    require_unavailable(on_cuda(nvcc, "none"), "libcuda.so.1")
 
 
 # Reports --------------------------------------------------------------------------------------------------------------
@@ -397,13 +388,6 @@ def test_a_warning_of_racecheck_is_no_finding() -> None:
 # CUDA -----------------------------------------------------------------------------------------------------------------
 
 gpu = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module")
-def device() -> CudaToolchain:
-    found = probe()
-    assert isinstance(found, CudaFacts), found
-    return CudaToolchain.discover(architecture(f"sm_{found.sm}"))
 
 
 @pytest.mark.parametrize(

@@ -7,23 +7,18 @@ from pathlib import Path
 import pytest
 
 from autotuner.devices.cuda import triton
-from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.local import LocalExecutor
-from autotuner.values.conditions import Conditions
 from autotuner.values.variant import Variant
 from tests.helpers import preload
-from tests.helpers.judging import judged
+from tests.helpers.judging import briefly, judged
 from tests.helpers.lines import cuda_line
 
 FAMILY = Family.load(Path(__file__).parent.parent / "mutants" / "of_triton")
 PROBLEM = SdpaProblem(batch=2, heads=4, heads_kv=2, seq_q=128, seq_k=128, head_dim=128, dtype="bfloat16", causal=True)
-CONDITIONS = Conditions(
-    problems=(PROBLEM,), cache="warm", seeds=(11, 22, 33, 44), baselines=("flash",), min_blocks=2, max_blocks=2
-)
+CONDITIONS = briefly(PROBLEM)
 MUTANTS = [str(each) for each in FAMILY.implementation("cuda", "mutant").parameters["MUTANT"]]
 FINE = {"scores_in_16_bits", "total_of_16_bits", "sums_of_16_bits", "at_most_2048_keys", "rows_past_4096_unwritten"}
 """Within the rounding of bfloat16, or wrong at lengths beyond those of a problem so small: not claimed to be seen."""
@@ -31,10 +26,7 @@ POINT: dict[str, str | int] = {"BLOCK_M": 64, "BLOCK_N": 64, "NUM_WARPS": 4, "ST
 
 
 @pytest.fixture(scope="module")
-def judge() -> Iterator[LocalExecutor]:
-    found = probe()
-    assert isinstance(found, CudaFacts), found
-    device = CudaToolchain.discover(architecture(f"sm_{found.sm}"))
+def judge(device: CudaToolchain) -> Iterator[LocalExecutor]:
     with closing(LocalExecutor(cuda_line(device, FAMILY), preload.CUDA)) as executor:
         yield executor
 

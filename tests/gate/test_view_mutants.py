@@ -15,9 +15,8 @@ from autotuner.ops.tensors import Tensors, all_same_bits
 from autotuner.run.local import LocalExecutor
 from autotuner.values import config
 from tests.emulator.emulator import EmulationError, cuda_include, emulate
-from tests.helpers import preload
 from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_line
+from tests.helpers.lines import cpu_judge
 from tests.mutants.expectations import MUTANTS, SEEDS
 from tests.mutants.views import VIEWS, View, conditions, family
 
@@ -32,9 +31,8 @@ def marked(view: View) -> object:
 
 @pytest.fixture(scope="module")
 def executor(toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
-    made = LocalExecutor(cpu_line(toolchain, family()), preload=preload.CPU)
-    yield made
-    made.close()
+    with cpu_judge(toolchain, family()) as made:
+        yield made
 
 
 @pytest.mark.timed

@@ -11,17 +11,14 @@ from pathlib import Path
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.family import Family
 from autotuner.run.local import Deadlines, LocalExecutor
-from autotuner.values.conditions import Conditions
 from autotuner.values.variant import Variant
 from tests.helpers import preload
 from tests.helpers.families import PROBLEM
-from tests.helpers.judging import judged
+from tests.helpers.judging import briefly, judged
 from tests.helpers.lines import cpu_line
 
 KERNELS = Path(__file__).parent.parent / "kernels"
-CONDITIONS = Conditions(
-    problems=(PROBLEM,), cache="warm", seeds=(11, 22, 33, 44), baselines=("flash",), min_blocks=2, max_blocks=2
-)
+CONDITIONS = briefly(PROBLEM)
 
 
 def conduct(act: str) -> Variant:
@@ -31,8 +28,7 @@ def conduct(act: str) -> Variant:
 def judges(toolchain: CpuToolchain, folder: Path, check: float) -> LocalExecutor:
     """An executor with the real backend for that family."""
     settings = cpu_line(toolchain, Family.load(folder))
-    deadlines = Deadlines(check=check)
-    return LocalExecutor(settings, preload=preload.CPU, deadlines=deadlines)
+    return LocalExecutor(settings, preload=preload.CPU, deadlines=Deadlines(check=check))
 
 
 def main() -> None:

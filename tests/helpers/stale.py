@@ -6,6 +6,7 @@ from pathlib import Path
 from autotuner.run.jobs import Built, JudgeJob
 from autotuner.run.local import LocalExecutor
 from autotuner.values.outcome import Artifact, Outcome
+from tests.helpers.judging import result
 from tests.mutants.expectations import Expectation
 
 STALE = {
@@ -22,17 +23,14 @@ def stale(executor: LocalExecutor, folder: Path, how: str, wanted: Expectation, 
     """The outcome of `wanted` where the library of `other` lies under its file name."""
     found = []
     for expectation in (wanted, other):
-        executor.submit(expectation.build_job())
-        done = executor.wait(300)
-        assert done is not None
-        assert isinstance(done[1], Built), done[1]
-        found.append(done[1].artifact)
+        built = result(executor, expectation.build_job())
+        assert isinstance(built, Built), built
+        found.append(built.artifact)
     artifact = replaced(found[0], found[1], folder, STALE[how][0])
-    executor.submit(JudgeJob(built=Built(artifact=artifact, seconds=0.0), conditions=wanted.conditions(), soak="never"))
-    done = executor.wait(120)
-    assert done is not None
-    assert isinstance(done[1], Outcome)
-    return done[1]
+    built = Built(artifact=artifact, seconds=0.0)
+    judged = result(executor, JudgeJob(built=built, conditions=wanted.conditions(), soak="never"), 120)
+    assert isinstance(judged, Outcome)
+    return judged
 
 
 def replaced(wanted: Artifact, other: Artifact, folder: Path, fields: tuple[str, ...]) -> Artifact:

@@ -4,13 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
 from autotuner.values import config
-from autotuner.values.errors import ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Value, Variant
 from tests.emulator.emulator import cuda_include
@@ -49,14 +47,10 @@ def test_a_mutant_is_found(mutant: Mutant, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("change", "problem"), POINTS, ids=str)
-def test_it_compiles(change: dict[str, Value], problem: str) -> None:
+def test_it_compiles(change: dict[str, Value], problem: str, nvcc: CudaToolchain) -> None:
     """ptxas says where it would make products wait for each other, and a build takes that for an error."""
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
-    try:
-        toolchain = CudaToolchain.discover(architecture("sm_90"))
-    except ToolchainError as error:
-        pytest.skip(str(error))
     variant = Variant(family="sdpa_fp8", backend="cuda", impl="wgmma_fp8", parameters={**POINT, **change})
-    built = build(Family.find("sdpa_fp8"), variant, SdpaFp8Problem.parse(problem), toolchain)
+    built = build(Family.find("sdpa_fp8"), variant, SdpaFp8Problem.parse(problem), nvcc)
     assert isinstance(built, Artifact), built

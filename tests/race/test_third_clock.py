@@ -20,10 +20,9 @@ from autotuner.run.local import LocalExecutor
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.helpers import preload
 from tests.helpers.conduct_driver import CONDITIONS
 from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_line
+from tests.helpers.lines import cpu_judge
 from tests.mutants.expectations import MUTANTS
 
 SAMPLE_S = 0.004
@@ -131,7 +130,7 @@ def family() -> Family:
 
 @pytest.fixture(scope="module")
 def executor(toolchain: CpuToolchain, family: Family) -> Iterator[LocalExecutor]:
-    with closing(LocalExecutor(cpu_line(toolchain, family), preload.CPU)) as made:
+    with cpu_judge(toolchain, family) as made:
         yield made
 
 
@@ -154,7 +153,7 @@ CODE = ("silences_the_third_clock", "rewrites_the_marks", "alarm_while_others_ru
 def test_nor_has_one_that_has_others_run_its_code(toolchain: CpuToolchain, name: str) -> None:
     attacks = Family.load(MUTANTS / "attacks")
     variant = Variant(family="attacks", backend="cpu", impl="stated", parameters={"ATTACK": name})
-    with closing(LocalExecutor(cpu_line(toolchain, attacks), preload.CPU)) as executor:
+    with cpu_judge(toolchain, attacks) as executor:
         outcome = judged(executor, variant, CONDITIONS, soak="never")
     assert (outcome.verdict, outcome.fault.code) == (Verdict.CORRUPTING, "G7.guard"), outcome.fault
     assert outcome.measurement is None
@@ -180,7 +179,7 @@ def test_in_the_cage_the_systems_code_cannot_be_patched(
 ) -> None:
     """What needs no code is not kept out, and has no latency there either. The status says that the patch failed."""
     parts = CageParts.of(DEVICES["cpu"].cage, (family.folder, *family.include_dirs))
-    with closing(LocalExecutor(cpu_line(toolchain, family), preload.CPU, cage=parts)) as executor:
+    with cpu_judge(toolchain, family, cage=parts) as executor:
         fault = judged(executor, mutant(name), CONDITIONS, soak="never").fault
     assert fault.code == code, fault
     assert code != "G1.status" or "77" in fault.detail

@@ -32,7 +32,7 @@ from tests.helpers import preload
 from tests.helpers.adversary import adversary, the_store_stays_shut, tried
 from tests.helpers.conduct_driver import CONDITIONS, conduct
 from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_line
+from tests.helpers.lines import cpu_judge
 
 pytestmark = [
     pytest.mark.timed,
@@ -181,7 +181,7 @@ def test_a_mutant_that_tries_gets_nothing(
     store.write_bytes(b"seeds")
     family = Family.load(kernel_root / "conduct")
     parts = CageParts.of(DEVICES["cpu"].cage, family.include_dirs) if caged else None
-    with closing(LocalExecutor(cpu_line(toolchain, family), preload.CPU, cage=parts)) as executor:
+    with cpu_judge(toolchain, family, cage=parts) as executor:
         fault = judged(executor, conduct(act), CONDITIONS).fault
     assert fault.code == ("G1.unwritten" if caged else "process.signal"), fault
     assert (store.read_bytes() == b"seeds") == (caged or act == "reads_the_store")
@@ -195,7 +195,7 @@ def test_a_shipped_variant_passes_within(toolchain: CpuToolchain, dtype: str) ->
     variant = Variant(family="sdpa", backend="cpu", impl="scalar", parameters=parameters)
     conditions = CONDITIONS.model_copy(update={"problems": (problem,)})
     parts = CageParts.of(DEVICES["cpu"].cage, family.include_dirs)
-    with closing(LocalExecutor(cpu_line(toolchain, family), preload.CPU, cage=parts)) as executor:
+    with cpu_judge(toolchain, family, cage=parts) as executor:
         outcome = judged(executor, variant, conditions, soak="never")
     assert outcome.gate.passed, outcome.fault
 

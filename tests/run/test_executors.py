@@ -37,7 +37,8 @@ from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
 from tests.helpers.families import tiny, wrapper
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_line
+from tests.helpers.judging import result as ended
+from tests.helpers.lines import cpu_judge
 from tests.helpers.processes import gone, using, wait_for
 
 pytestmark = pytest.mark.timed
@@ -88,15 +89,10 @@ class TestLocalExecutor(Contract):
             "raises_in_race": (Verdict.CRASHED, "process.exception"),
         }
         for impl, (verdict, code) in ends.items():
-            executor.submit(race_job("right", impl))
-            done = executor.wait(60)
-            assert done is not None
-            assert isinstance(done[1], Fault)
-            assert (done[1].verdict, done[1].code) == (verdict, code)
-        executor.submit(race_job("right"))
-        done = executor.wait(60)
-        assert done is not None
-        assert isinstance(done[1], Heat)
+            fault = ended(executor, race_job("right", impl), 60)
+            assert isinstance(fault, Fault)
+            assert (fault.verdict, fault.code) == (verdict, code)
+        assert isinstance(ended(executor, race_job("right"), 60), Heat)
 
     def test_a_death_in_the_audit_is_no_failure_of_a_check(self, executor: Executor, tmp_path: Path) -> None:
         """The gate was passed before, and what came after it counts for none of its checks."""
@@ -260,9 +256,7 @@ def test_closing_amid_a_build_leaves_no_compiler(
 ) -> None:
     compiler = wrapper(tmp_path, f'case "$*" in *unit.cpp*) cd "{tmp_path}"; sleep 50;; esac', monkeypatch)
     slow = toolchain.model_copy(update={"compiler": str(compiler)})
-    kernel = Family.load(kernel_root / "tiny")
-    settings = cpu_line(slow, kernel)
-    with closing(LocalExecutor(settings, preload=preload.CPU)) as executor:
+    with cpu_judge(slow, Family.load(kernel_root / "tiny")) as executor:
         executor.submit(BuildJob(variant=tiny(), conditions=CONDITIONS))
         until = time.monotonic() + 60
         while not using(tmp_path):

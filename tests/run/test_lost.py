@@ -36,7 +36,7 @@ from tests.conformance.executors import (
 from tests.helpers import preload
 from tests.helpers.conduct_driver import CONDITIONS as CONDUCT
 from tests.helpers.conduct_driver import conduct, judges
-from tests.helpers.judging import judged
+from tests.helpers.judging import judged, result
 from tests.helpers.processes import gone
 
 pytestmark = pytest.mark.timed
@@ -198,10 +198,7 @@ class KilledOnceFactory:
 
 def test_a_calibration_that_is_killed_is_done_again(tmp_path: Path) -> None:
     with closing(LocalExecutor(KilledOnceFactory(tmp_path / "mark"), preload.CPU)) as executor:
-        executor.submit(CalibrationJob(conditions=CONDITIONS))
-        done = executor.wait(60)
-    assert done is not None
-    assert isinstance(done[1], Calibration)
+        assert isinstance(result(executor, CalibrationJob(conditions=CONDITIONS), 60), Calibration)
 
 
 @pytest.mark.parametrize("what", ["raises", "input"])

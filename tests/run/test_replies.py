@@ -19,6 +19,7 @@ from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
 from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.judging import result
 
 pytestmark = pytest.mark.timed
 
@@ -91,11 +92,9 @@ def executor(folder: Path, toolchain: CpuToolchain, kernel_root: Path) -> Iterat
 
 @pytest.fixture(scope="module")
 def built(executor: LocalExecutor) -> Built:
-    executor.submit(BuildJob(variant=conduct("sends_a_reply"), conditions=CONDITIONS))
-    done = executor.wait(120)
-    assert done is not None
-    assert isinstance(done[1], Built)
-    return done[1]
+    made = result(executor, BuildJob(variant=conduct("sends_a_reply"), conditions=CONDITIONS))
+    assert isinstance(made, Built)
+    return made
 
 
 @pytest.mark.parametrize("name", FORGED)

@@ -12,6 +12,7 @@ from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from tests.conformance.executors import build_job, judge_job, notes, outcome, play
 from tests.helpers import preload
+from tests.helpers.judging import result
 
 pytestmark = pytest.mark.timed
 
@@ -68,9 +69,6 @@ def test_a_compiler_that_is_late_gets_one_too(
     tmp_path: Path, times: int, who: str, tries: int, verdict: Verdict | None
 ) -> None:
     with closing(LocalExecutor(play, preload.CPU, overlap=True, who_disturbs=lambda: who)) as executor:
-        executor.submit(build_job("slow_to_build", FOLDER=str(tmp_path), TIMES=times))
-        done = executor.wait(60)
-    assert done is not None
-    found = done[1]
+        found = result(executor, build_job("slow_to_build", FOLDER=str(tmp_path), TIMES=times), 60)
     assert isinstance(found, Built) if verdict is None else isinstance(found, Outcome) and found.verdict == verdict
     assert len({note.pid for note in notes(tmp_path, "begin")}) == tries

@@ -14,8 +14,8 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Heat, Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
-from tests.helpers import preload
-from tests.helpers.lines import cpu_line
+from tests.helpers.judging import result
+from tests.helpers.lines import cpu_judge
 from tests.mutants.expectations import MUTANTS, SEEDS, Expectation
 
 pytestmark = pytest.mark.timed
@@ -29,30 +29,24 @@ VARIANT = Variant(family="unlike", backend="cpu", impl="mutant", parameters={"MU
 
 @pytest.fixture(scope="module")
 def executor(toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
-    made = LocalExecutor(cpu_line(toolchain, Family.load(MUTANTS / "unlike")), preload=preload.CPU)
-    yield made
-    made.close()
-
-
-def done(executor: LocalExecutor, job: BuildJob | JudgeJob | RaceJob) -> Result:
-    executor.submit(job)
-    found = executor.wait(300)
-    assert found is not None
-    return found[1]
+    with cpu_judge(toolchain, Family.load(MUTANTS / "unlike")) as made:
+        yield made
 
 
 @pytest.mark.slow
 def test_a_heat_that_begins_with_the_gate_is_as_honest_as_the_search(executor: LocalExecutor) -> None:
-    built = done(executor, BuildJob(variant=VARIANT, conditions=CONDITIONS))
+    built = result(executor, BuildJob(variant=VARIANT, conditions=CONDITIONS))
     assert isinstance(built, Built)
-    searched = done(executor, JudgeJob(built=built, conditions=CONDITIONS, soak="never", fresh=True))
+    searched = result(executor, JudgeJob(built=built, conditions=CONDITIONS, soak="never", fresh=True))
     assert isinstance(searched, Outcome)
     assert searched.measurement is not None, searched.fault
     honest = searched.measurement.objective
 
     def heat(audits: bool) -> Result:
         artifacts = (built.artifact,)
-        return done(executor, RaceJob(artifacts=artifacts, conditions=CONDITIONS, blocks=8, audits=audits, fresh=True))
+        return result(
+            executor, RaceJob(artifacts=artifacts, conditions=CONDITIONS, blocks=8, audits=audits, fresh=True)
+        )
 
     only_timed = heat(audits=False)
     assert isinstance(only_timed, Heat)
