@@ -50,11 +50,17 @@ def close(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
+def grouped(*outer: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Eight heads of Q and two of K and V, with these dimensions before them."""
+    q, k, v = (torch.randn(*outer, heads, 32, 64) for heads in (8, 2, 2))
+    return q, k, v
+
+
 @pytest.mark.parametrize("length", [32, 50, 64])
 def test_a_variant_serves_what_it_is_proven_for(export: Path, artifact: Artifact, length: int) -> None:
     ours, inputs = loaded(export), qkv(length)
     close(ours(*inputs), scaled_dot_product_attention(*inputs))
-    assert ours.explain(*inputs).variant == str(artifact.variant)
+    assert ours.explain(*inputs, scale=0.125, enable_gqa=True).variant == str(artifact.variant)  # as it is anyway
     assert dict(ours.counters) == {str(artifact.variant): 1}
     assert ours.served == 1.0
 
@@ -72,6 +78,9 @@ def test_a_variant_serves_what_it_is_proven_for(export: Path, artifact: Artifact
         (lambda f: f(*qkv(100), scale=-(64**-0.5)), "scale is not supported"),
         (lambda f: f(*qkv(32, dtype=torch.float64)), "the variants take float32, bfloat16 and float16"),
         (lambda f: f(*(each.transpose(1, 2) for each in qkv(2, heads=32))), "was not tuned"),
+        (lambda f: f(*(each[0] for each in qkv(32))), "(batch, heads, length, head_dim)"),
+        (lambda f: f(*qkv(32)[:2], qkv(32)[2][..., :32].contiguous()), "V has another head dimension than Q and K"),
+        *((lambda f, outer=outer: f(*grouped(*outer), enable_gqa=True), "") for outer in ((), (1,), (1, 1))),
     ],
 )
 def test_torch_serves_the_rest_and_it_says_why(
@@ -111,8 +120,9 @@ def test_another_device_than_the_proven_one_is_torchs(export: Path) -> None:
 
 def test_gradients_are_refused_or_torchs(export: Path) -> None:
     inputs = qkv(32, requires_grad=True)
-    with pytest.raises(RuntimeError, match="needs a gradient"):
-        loaded(export)(*inputs)
+    for refuses in (loaded(export), lambda *given: loaded(export).op(*given).sum().backward()):
+        with pytest.raises(RuntimeError, match="needs a gradient"):
+            refuses(*inputs)
     ours = loaded(export, gradients="torch")
     ours(*inputs).sum().backward()
     assert inputs[0].grad is not None
@@ -124,7 +134,8 @@ def test_gradients_are_refused_or_torchs(export: Path) -> None:
 def test_strided_tensors_are_copied_on_request(export: Path) -> None:
     ours = loaded(export, copies=True)
     q, k, v = (each.transpose(1, 2) for each in qkv(2, heads=32))
-    close(ours(q, k, v), scaled_dot_product_attention(q, k, v))
+    close(found := ours(q, k, v), scaled_dot_product_attention(q, k, v))
+    assert found.stride() == q.stride()
     assert ours.served == 1.0
 
 

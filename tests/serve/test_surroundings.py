@@ -1,5 +1,5 @@
 """What torch has going on around a call: autocast, transforms, tracers, classes of tensors, copies of a model. What an
-export is loaded as, a file's function or a package's, answers as torch's function does."""
+export is loaded as answers as torch's function does."""
 
 import copy
 import io
@@ -18,10 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.testing._internal.two_tensor import TwoTensor
 
 import autotuner
-from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.serve.folder import Source
-from autotuner.serve.package import write_folder
-from tests.helpers.tables import FOLDER, built, problem, served, table, write
+from tests.helpers.tables import built, problem, served, table, write
 
 Attention = Callable[..., Tensor]
 pytestmark = [
@@ -32,17 +29,11 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def exports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Length 32 is a variant's."""
-    artifact, place = built(problem(32)), tmp_path_factory.mktemp("surroundings")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Length 32 is a variant's. What is loaded of it is a package's function."""
+    artifact = built(problem(32))
     of = table([served(artifact)], [(problem(32), artifact.digest)])
-    write_folder(of, Source(CpuToolchain.discover(), FOLDER), place / "around")
-    return {"file": write(of, place / "best.json"), "package": place / "around"}
-
-
-@pytest.fixture(params=["file", "package"])
-def export(exports: dict[str, Path], request: pytest.FixtureRequest) -> Path:
-    return exports[request.param]
+    return write(of, tmp_path_factory.mktemp("surroundings") / "best.json")
 
 
 @pytest.fixture
