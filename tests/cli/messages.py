@@ -103,10 +103,7 @@ def said(arguments: tuple[str, ...]) -> str:
 def document(folder: Path) -> Iterator[str]:
     """The sections of the file."""
     yield "What the command line says. Made by `python -m tests.cli.messages > tests/cli/messages.txt`.\n"
-    for title, calls in (
-        ("Answers", ANSWERS),
-        ("Mistakes", REFUSALS),
-    ):
+    for title, calls in (("Answers", ANSWERS), ("Mistakes", REFUSALS)):
         yield f"{'=' * 100}\n{title}\n{'=' * 100}\n"
         for call in calls:
             yield f"$ autotuner {' '.join(part if ' ' not in part else repr(part) for part in call)}".rstrip() + "\n"

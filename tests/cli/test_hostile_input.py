@@ -45,8 +45,7 @@ def test_a_whole_file_and_a_whole_store_are_no_error() -> None:
 
 @pytest.mark.parametrize("draw", range(3))
 @pytest.mark.parametrize(
-    "line",
-    ["serve", "serve --read-only", "serve --name", "worker", "worker --idle-exit --", "sweep logs -f --every"],
+    "line", ["serve", "serve --read-only", "serve --name", "worker", "worker --idle-exit --", "sweep logs -f --every"]
 )
 def test_a_command_that_goes_on_is_ended(line: str, draw: int) -> None:
     ended = run(Case({}, hostile_commands.ended(tuple(line.split()), draw)))
@@ -73,11 +72,7 @@ PAGES = "export --format html"
 @pytest.mark.parametrize(
     ("damage", "drives", "lines"),
     [
-        (
-            "UPDATE at_block SET variant_us = 'text'",
-            False,
-            ("finals --aa", PAGES, "export", "show 0", "leaderboard"),
-        ),
+        ("UPDATE at_block SET variant_us = 'text'", False, ("finals --aa", PAGES, "export", "show 0", "leaderboard")),
         (
             "UPDATE at_parameter SET number = 12345 WHERE word IS NULL",
             False,

@@ -187,11 +187,7 @@ def build(source: Path, parameters: Mapping[str, int | str], problem: Problem, d
 
 def unit_text(source: Path, parameters: Mapping[str, int | str], problem: Problem, files: list[str]) -> str:
     """The translation unit: macros, the variant's source, and the dynamic shared memory that it declares."""
-    lines = [
-        f'#include "{FIRST}"',
-        *macro_lines(parameters),
-        *compiled_lines(problem.compiled),
-    ]
+    lines = [f'#include "{FIRST}"', *macro_lines(parameters), *compiled_lines(problem.compiled)]
     if parameters.get("FIXED") == 1:
         lines += [f"#define {name} {value}" for name, value in problem.lengths.items()]
     lines.append(f'#include "{source}"')

@@ -11,16 +11,7 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.race.confirm import confirm
 from autotuner.store import Finalist, FinalsResult, Lineup, Proof, Store, StudyRecord
 from autotuner.values.gate_report import CaseErrors, CaseResult, CheckResult, GateReport
-from autotuner.values.outcome import (
-    Artifact,
-    Calibration,
-    Device,
-    Heat,
-    Measurement,
-    Outcome,
-    Stop,
-    Timing,
-)
+from autotuner.values.outcome import Artifact, Calibration, Device, Heat, Measurement, Outcome, Stop, Timing
 from autotuner.values.ratio import LogRatio
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict

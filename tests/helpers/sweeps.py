@@ -103,13 +103,7 @@ def sweep(store: Store, regime: str, better: bool, seed: int) -> Sweep:
 
     conditions, executor = simulated.conditions(), InlineExecutor(process(), fresh=process)
     plan = Plan(
-        SPACE,
-        simulated.DEVICE,
-        conditions,
-        sampler="random",
-        seed=seed,
-        built_from=name,
-        start=Start(first=[DEFAULT]),
+        SPACE, simulated.DEVICE, conditions, sampler="random", seed=seed, built_from=name, start=Start(first=[DEFAULT])
     )
     driver = Driver(store, executor, plan)
     driver.run(Budget(trials=CANDIDATES))

@@ -15,12 +15,7 @@ from autotuner.race.blocks import MOST_DISCARDED, Bounded, Throttled, take_clean
 from autotuner.race.calibrate import time_baselines
 from autotuner.race.heat import heat
 from autotuner.race.race import Incumbent, measure
-from autotuner.race.statistics import (
-    median_interval,
-    trimmed,
-    trimmed_bound,
-    trimmed_interval,
-)
+from autotuner.race.statistics import median_interval, trimmed, trimmed_bound, trimmed_interval
 from autotuner.values.conditions import TIE
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Heat, Measurement, Stop

@@ -168,12 +168,7 @@ def test_what_a_kind_of_device_names_can_be_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize("caged", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("act", ["reads_the_store", "overwrites_the_store"])
 def test_a_mutant_that_tries_gets_nothing(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    toolchain: CpuToolchain,
-    kernel_root: Path,
-    act: str,
-    caged: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: CpuToolchain, kernel_root: Path, act: str, caged: bool
 ) -> None:
     """It crashes where it could open the store, and else writes no output. Without the cage it can."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

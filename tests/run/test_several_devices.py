@@ -23,15 +23,7 @@ from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
-from tests.conformance.executors import (
-    Contract,
-    build_job,
-    crowds,
-    fresh_job,
-    judge_job,
-    outcome,
-    play,
-)
+from tests.conformance.executors import Contract, build_job, crowds, fresh_job, judge_job, outcome, play
 from tests.helpers import preload
 from tests.helpers.files import text
 from tests.helpers.processes import gone

@@ -6,12 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from autotuner.serve.best import (
-    CONFIRMED_NOTE,
-    BestConfiguration,
-    configuration,
-    export_json,
-)
+from autotuner.serve.best import CONFIRMED_NOTE, BestConfiguration, configuration, export_json
 from autotuner.store import Store
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Best

@@ -43,10 +43,7 @@ def drawn(problem: SdpaProblem, seed: int) -> list[Tensor]:
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("impl", "text"),
-    [
-        ("decode", "(3,8:2,1x700,128) float16 full lengths"),
-        ("mma", "(3,4,96x160,64) float16 full lengths"),
-    ],
+    [("decode", "(3,8:2,1x700,128) float16 full lengths"), ("mma", "(3,4,96x160,64) float16 full lengths")],
 )
 def test_one_graph_serves_lengths_that_change_in_place(impl: str, text: str, tmp_path: Path) -> None:
     problem, ours = loaded(impl, text, tmp_path / "best.json")

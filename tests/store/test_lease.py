@@ -15,10 +15,7 @@ from autotuner.store import Store, lease
 from autotuner.store.tables import LeaseRow
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError
-from tests.helpers.recorded import (
-    measured,
-    study_record,
-)
+from tests.helpers.recorded import measured, study_record
 from tests.helpers.stores import transaction
 
 pytestmark = pytest.mark.timed

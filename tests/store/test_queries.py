@@ -14,15 +14,7 @@ from autotuner.values.errors import StoreError
 from autotuner.values.variant import Variant
 from autotuner.views import trial_files
 from autotuner.views.trials_table import trials_of
-from tests.helpers.recorded import (
-    CALIBRATION,
-    deduplicated,
-    measured,
-    raced_out,
-    record_all,
-    rejected,
-    study_record,
-)
+from tests.helpers.recorded import CALIBRATION, deduplicated, measured, raced_out, record_all, rejected, study_record
 
 
 def test_studies_are_named_by_prefix_or_last_activity(store: Store) -> None:

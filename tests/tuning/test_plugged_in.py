@@ -11,12 +11,7 @@ import pytest
 from autotuner.values.verdict import Verdict
 from tests.helpers.command_line import autotuner, in_vain
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timed,
-    pytest.mark.alone,
-    pytest.mark.sampled(2, of="whole sweeps"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.alone, pytest.mark.sampled(2, of="whole sweeps")]
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
 KERNELS = PLUGINS / "rowsum" / "kernels"

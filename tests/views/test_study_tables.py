@@ -11,14 +11,7 @@ from autotuner.views.finals_table import finals_table
 from autotuner.views.leaderboard import leaderboard as leaderboard_table
 from autotuner.views.studies_table import studies_table
 from autotuner.views.terminal import printed, printed_in_full
-from tests.helpers.recorded import (
-    PROBLEM,
-    hold_finals,
-    measured,
-    raced_out,
-    record_all,
-    study_record,
-)
+from tests.helpers.recorded import PROBLEM, hold_finals, measured, raced_out, record_all, study_record
 
 
 def shown(view: RenderableType) -> str:

@@ -12,12 +12,7 @@ from autotuner.views import trial_words
 from autotuner.views.causes import meanings
 from autotuner.views.trial_words import best_words
 from tests.helpers.errors import errors, incorrect
-from tests.helpers.recorded import (
-    hold_finals,
-    measured,
-    record_all,
-    variant,
-)
+from tests.helpers.recorded import hold_finals, measured, record_all, variant
 
 MEANINGS = meanings(OP)
 

@@ -214,10 +214,7 @@ def test_every_answer_is_one_that_the_description_names(writable: TestClient, sh
         (201, "SweepNow"),
         (200, "SweepNow"),
     ]
-    refused = {
-        422: writable.get(f"{API}/sweeps?all=perhaps"),
-        414: writable.get(f"{API}/sweeps?{'a' * LONGEST}"),
-    }
+    refused = {422: writable.get(f"{API}/sweeps?all=perhaps"), 414: writable.get(f"{API}/sweeps?{'a' * LONGEST}")}
     for status, answer in refused.items():
         assert (answer.status_code, declared("/sweeps", "get", answer)) == (status, "Refusal")
         assert set(answer.json()) == {"error"}

@@ -21,15 +21,7 @@ from autotuner.views.words import ratio
 from autotuner.web.app import create_app
 from autotuner.web.reader import FRESH_S
 from autotuner.web.settings import Settings
-from tests.helpers.recorded import (
-    CALIBRATION,
-    deduplicated,
-    measured,
-    raced_out,
-    record_all,
-    rejected,
-    study_record,
-)
+from tests.helpers.recorded import CALIBRATION, deduplicated, measured, raced_out, record_all, rejected, study_record
 
 TABS = (
     *("", "/rejects", "/variants", "/leaderboard", "/problems", "/coverage", "/timeline", "/costs", "/beliefs"),
