@@ -18,6 +18,7 @@ from autotuner.serve import record
 from autotuner.spaces.problem_files import parsed_problem
 from autotuner.values.errors import InputError
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
+from tests.helpers.files import refusals
 
 SIZES = st.integers(1, 300)
 
@@ -47,22 +48,7 @@ def test_what_is_printed_can_be_typed(problem: SdpaProblem) -> None:
     assert SdpaProblem.parse(str(problem)) == problem
 
 
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ("(2,6,197,64)", "the dtype is missing; expected one of float32"),
-        ("2,6,197,64 float32", "expected (batch,heads[:heads_kv],length[xkeys],head_dim) dtype [full|causal"),
-        ("(2,6,197,64) flaot32", "did you mean float32?"),
-        (
-            "(2,6,197,64) float32 attn_mask=m",
-            "attn_mask is not supported: the masks are full, causal (bottom_right: the last query sees all keys)",
-        ),
-        ("(2,32:5,197,64) float32", "heads is 32, expected a multiple of heads_kv, 5"),
-        ("(2,6,197,64) float32 bottom_right", "corner is bottom_right, but the mask is not causal"),
-        ("(2,6,197,64) float32 bsdh", "did you mean bshd?"),
-        ("(0,6,197,64) float32", "batch: found 0, expected a number greater than 0"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "said"), refusals("problem"))
 def test_what_is_refused_says_why(typed: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
         parsed_problem(typed)

@@ -13,6 +13,7 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.errors import KernelError
 from autotuner.values.variant import Variant
 from tests.helpers.families import PROBLEM
+from tests.helpers.files import refusals
 from tests.helpers.kernel_toml import GOOD, family
 
 
@@ -20,27 +21,7 @@ def variant(impl: str = "fast", **parameters: int | str) -> Variant:
     return Variant(family="mine", backend="cpu", impl=impl, parameters={"WIDTH": 8, "EXP": "poly", **parameters})
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('op = "sdpa"', 'op = "gemm"', "op: "),
-        ('family = "mine"', "", "family: "),
-        ("abi = 2", "", "abi: its sources are for version 1 of the kernel ABI: change them"),
-        ("abi = 2", "abi = 3", "abi: its sources are for version 3 of the kernel ABI"),
-        ('["float32"]', '["float8"]', r"cpu.fast.dtypes[0]: "),
-        ("[64]", '["wide"]', r"cpu.fast.head_dims[0]: "),
-        ('source = "fast.cpp"', "", r"cpu.fast.source: "),
-        ('source = "fast.cpp"', 'source = "../fast.cpp"', r"cpu.fast.source: '../fast.cpp' is no file name"),
-        ('source = "fast.cpp"', 'source = "/etc/passwd"', r"cpu.fast.source: '/etc/passwd' is no file name"),
-        ('source = "fast.cpp"', 'source = "slow.cpp"', r"cpu.fast.source: there is no slow.cpp"),
-        ("parameters", "parameter", r"cpu.fast.parameter: "),
-        ('reason = "never"', "", r"cpu.fast.asserts[1].reason: "),
-        ("WIDTH > 4", "WIDTH >", r"cpu.fast.asserts[0].when: "),
-        ("WIDTH > 4", "HEIGHT > 4", r"cpu.fast.asserts[0].when: HEIGHT"),
-        ('"<abort@plt>"', '"("', r"cpu.fast.asserts[1]: not a regular expression"),
-        ("[cpu.fast]", "[cpu.fast", "not TOML"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "message"), refusals("kernel_toml"))
 def test_what_is_wrong_in_a_kernel_toml_is_told_in_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     folder = family(tmp_path, GOOD.replace(old, new, 1))
     with pytest.raises(KernelError, match=re.escape(message)) as raised:

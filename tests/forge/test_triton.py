@@ -14,6 +14,7 @@ from autotuner.values.errors import KernelError, ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
+from tests.helpers.files import refusals
 
 WRONG = Path(__file__).parent.parent / "mutants" / "of_triton"
 PROBLEM = SdpaProblem(batch=1, heads=4, heads_kv=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16", causal=True)
@@ -30,19 +31,7 @@ def changed(tmp_path: Path, old: str, new: str, file: str = "kernel.toml") -> Pa
     return tmp_path / "of_triton"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ('seq_q = "SEQ_Q"\n', "", "attention takes seq_q, and no key here says what it is given"),
-        ('seq_q = "SEQ_Q"\n', 'seq_q = "SEQ_Q"\nseq_q = "SEQ_K"\n', "Cannot overwrite a value"),
-        ('seq_q = "SEQ_Q"\n', 'seq_q = "SEQ_Q"\nseq_x = "SEQ_Q"\n', "attention has no such argument"),
-        ('seq_q = "SEQ_Q"\n', 'seq_q = "ROWS"\n', "ROWS is none of"),
-        ("BLOCK_N = [64]\n", "", "attention takes BLOCK_N, and no key here says what it is given, nor a parameter"),
-        ('grid = ["ceil_div(SEQ_Q, BLOCK_M) * BATCH * HEADS"]', 'grid = ["0"]', "grid[0]: found 0, expected 1 or more"),
-        ('kernel = "attention"', 'kernel = "attenton"', "has no @triton.jit function attenton"),
-        ("[cuda.mutant.triton]", "[cuda.mutant.launch]", "launch"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "said"), refusals("triton_call"))
 def test_a_call_that_does_not_fit_is_refused_in_one_line(tmp_path: Path, old: str, new: str, said: str) -> None:
     with pytest.raises(KernelError) as refused:
         Family.load(changed(tmp_path, old, new))

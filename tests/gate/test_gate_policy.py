@@ -15,6 +15,7 @@ from autotuner.values.gate_report import CaseResult, GateReport
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from tests.helpers.command_line import autotuner
+from tests.helpers.files import refusals
 from tests.helpers.judging import judged
 from tests.helpers.kernel_toml import GOOD, family
 from tests.helpers.lines import cpu_judge
@@ -29,28 +30,7 @@ Judge = Callable[[str, str, str, str], Outcome]
 # What may be written ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("gate", "message"),
-    [
-        ("[gate.tolerence]", r"gate\.tolerence: unknown key; did you mean tolerance\?"),
-        ("[gate.tolerance]\ntime = 0.5", r"gate\.tolerance\.time: unknown key; did you mean times\?"),
-        ("[gate.tolerance]\ntimes = 3", r"gate\.tolerance: a tolerance of more than 1 times .* needs a reason"),
-        ('[gate.tolerance]\ntimes = 3\nreason = "because  "', r"gate\.tolerance\.reason: .*at least 10"),
-        ("[gate.tolerance]\ntimes = 0", r"gate\.tolerance\.times: "),
-        ("[gate.tolerance]\ntimes = inf\nreason = 'whatever it takes'", r"gate\.tolerance\.times: "),
-        ('[[gate.without]]\ndistribution = "big_v"', r"gate\.without\[0\]\.reason: missing"),
-        (
-            '[[gate.without]]\ndistribution = "odd"\nreason = "never used so"',
-            r"gate\.without\[0\]\.distribution: no 'odd'",
-        ),
-        (
-            '[[gate.without]]\ndistribution = "randn"\nreason = "never used so"',
-            r"gate\.without: randn cannot be left out",
-        ),
-        ("[[gate.cases]]\nshape = [1, 1, 0, 4]", r"gate\.cases\[0\]\.shape\[2\]: "),
-        ('[gate]\nequals_baseline = "yes"', r"gate\.equals_baseline: .*at least 10"),
-    ],
-)
+@pytest.mark.parametrize(("gate", "message"), refusals("gate"))
 def test_what_is_wrong_in_the_gate_table_is_told_in_one_line(tmp_path: Path, gate: str, message: str) -> None:
     folder = family(tmp_path, f"{GOOD}\n{gate}\n")
     with pytest.raises(KernelError, match=message) as raised:

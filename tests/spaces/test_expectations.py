@@ -9,6 +9,7 @@ import pytest
 from autotuner.spaces.space import BranchPoints, Space, SpaceFile
 from autotuner.values.errors import SpaceError
 from tests.helpers import simulated
+from tests.helpers.files import refusals
 
 DERIVED = """
 [derived]
@@ -45,19 +46,7 @@ def test_quantities_of_every_point() -> None:
     assert branch_of(simulated.TOML).derived.shape == (len(BRANCH), 0)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('BLOCKS = "HEADS * BLOK"', r"derived\.BLOCKS: BLOK is no parameter and no fact.*did you mean BLOCK\?"),
-        ('BLOCKS = "HEADS *"', r"derived\.BLOCKS: "),
-        ("BLOCKS = 3", r"derived\.BLOCKS: found 3, expected a string with an expression"),
-        ('BLOCK = "HEADS"', r"derived\.BLOCK: a parameter or a fact has this name"),
-        ('HEADS = "BLOCK"', r"derived\.HEADS: a parameter or a fact has this name"),
-        ('Blocks = "BLOCK"', r"derived\.Blocks: expected a name of capitals"),
-        ('BLOCKS = "8 - BLOCK"', r"derived\.BLOCKS: positive at no valid point"),
-        ('BLOCKS = "BLOCK // (HEADS - 2)"', r"derived: .*division by zero"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), refusals("quantity"))
 def test_bad_quantities_are_refused_in_one_line(line: str, message: str) -> None:
     with pytest.raises(SpaceError, match=rf"derived\.toml: {message}") as caught:
         space_of(simulated.TOML.replace("[default]", f"[derived]\n{line}\n\n[default]"))

@@ -11,6 +11,7 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.tuning.workbench import choose_device, load_space
 from autotuner.values.errors import SpaceError
 from tests.helpers import simulated
+from tests.helpers.files import refusals
 
 DERIVED = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\n'
 STEPS = 'WAVES = "ceil_div(BLOCKS, 4)"\nNANOSECONDS = "1000 * WAVES * (BLOCK + 16) // UNROLL"\n'
@@ -33,22 +34,7 @@ def test_nothing_is_expected_where_a_parameter_does_not_exist_or_a_step_is_not_p
     np.testing.assert_allclose(space.expected, wanted)
 
 
-@pytest.mark.parametrize(
-    ("steps", "message"),
-    [
-        ('A = "B + 1"\nB = "BLOCK"', r"expected_latency\.A: B is no parameter and no fact"),
-        ('A = "BLOKS"', r"expected_latency\.A: BLOKS is no parameter and no fact.*did you mean BLOCKS\?"),
-        ('A = "BLOCK *"', r"expected_latency\.A: "),
-        ("A = 3", r"expected_latency\.A: found 3, expected a string with an expression"),
-        ('BLOCK = "HEADS"', r"expected_latency\.BLOCK: a parameter or a fact has this name"),
-        ('HEADS = "BLOCK"', r"expected_latency\.HEADS: a parameter or a fact has this name"),
-        ('BLOCKS = "BLOCK"', r"expected_latency\.BLOCKS: derived has this name"),
-        ('a = "BLOCK"', r"expected_latency\.a: expected a name of capitals"),
-        ('A = "8 - BLOCK"', r"expected_latency: positive at no valid point"),
-        ('A = "BLOCK // (HEADS - 2)"', r"expected_latency: .*division by zero"),
-        ('A = "IMPL"', r"expected_latency: .*it comes to a text"),
-    ],
-)
+@pytest.mark.parametrize(("steps", "message"), refusals("steps"))
 def test_bad_steps_are_refused_in_one_line(steps: str, message: str) -> None:
     with pytest.raises(SpaceError, match=rf"expected\.toml: {message}") as caught:
         space_of(text_of(steps + "\n"))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotuner.spaces.expression import Expression, ExpressionError
+from tests.helpers.files import refusals
 
 VALUES = {"A": 7, "B": -3, "ZERO": 0, "IMPL": "simd", "FLAG": True}
 
@@ -15,63 +16,12 @@ VALUES = {"A": 7, "B": -3, "ZERO": 0, "IMPL": "simd", "FLAG": True}
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("__import__('os')", "call"),
-        ("eval('1')", "call"),
-        ("(min)(1, 2).x", "attribute"),
-        ("A.real", "attribute"),
-        ("A[0]", "subscript"),
-        ("(lambda: 1)()", "call"),
-        ("lambda: 1", "lambda"),
-        ("[x for x in (1, 2)]", "comprehension"),
-        ("any(x for x in (1, 2))", "call"),
-        ("{1: 2}", "Dict"),
-        ("f'{A}'", "f-string"),
-        ("(A := 3)", "assignment"),
-        ("A = 3", "not an expression"),
-        ("import os", "not an expression"),
-        ("A; B", "not an expression"),
-        ("__name__", "name __name__"),
-        ("min", "name min"),
-        ("A / 2", "//"),
-        ("A << 2", "LShift"),
-        ("A & 2", "BitAnd"),
-        ("~A", "Invert"),
-        ("A is 3", "=="),
-        ("1.5 < A", "1.5"),
-        ("None", "None"),
-        ("b'a' == IMPL", "b'a'"),
-        ("1j", "1j"),
-        ("...", "not an integer"),
-        ("(1, 2)", "tuple"),
-        ("A in B", "tuple or list"),
-        ("A in ()", "tuple or list"),
-        ("A in 'abc'", "tuple or list"),
-        ("A in (1, B)", "not an integer"),
-        ("A in (1, 'x')", "both strings and integers"),
-        ("0 < A in (1, 2)", "chain"),
-        ("min(A)", "2 or more"),
-        ("abs(A, B)", "1 plain"),
-        ("ceil_div(A, b=2)", "2 plain"),
-        ("max(*A, 1)", "starred"),
-        ("9 ** 9 ** 9 ** 9", "exponent"),
-        ("3 ** 40", "64 bits"),
-        ("2 ** 9999999999", "exponent"),
-        ("2 ** -1", "exponent"),
-        ("99999999999999999999", "64 bits"),
+        *refusals("expression"),
         ("9" * 900, "64 bits"),
-        ("1 // 0", "division by zero"),
-        ("1 % 0 == A", "division by zero"),
-        ("'a' < 3", "string"),
-        ("-'a'", "string"),
-        ("A < 3 # and B", "'#'"),
-        ("\uff21 < 3", "character"),
         ("A < 3\0", "character"),
-        ("", "empty"),
-        ("  ", "empty"),
         ("(" * 300 + "A" + ")" * 300, "paren"),
         ("-" * 300 + "A", "nested"),
         ("not " * 100 + "A", "nested"),
-        ("A and", "not an expression"),
     ],
 )
 def test_refused(text: str, reason: str) -> None:
@@ -81,32 +31,7 @@ def test_refused(text: str, reason: str) -> None:
     assert "\n" not in caught.value.reason
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("IMPL < 3", "a string and an integer"),
-        ("IMPL == A", "a string and an integer"),
-        ("IMPL in (1, 2)", "a string and an integer"),
-        ("IMPL < 'z'", "strings cannot be compared"),
-        ("IMPL + 1", "IMPL is a string"),
-        ("-IMPL", "IMPL is a string"),
-        ("not IMPL", "IMPL is a string"),
-        ("A and IMPL", "IMPL is a string"),
-        ("max(IMPL, 2)", "IMPL is a string"),
-        ("IMPL if A else 3", "the two sides"),
-        ("A // ZERO", "division by zero at A = 7, ZERO = 0"),
-        ("A % ZERO == 0", "division by zero"),
-        ("ceil_div(A, ZERO)", "division by zero"),
-        ("A ** 40", "64 bits"),
-        ("9223372036854775807 + A", "64 bits"),
-        ("-9223372036854775807 - A", "64 bits"),
-        ("9223372036854775807 * A", "64 bits"),
-        ("abs(-9223372036854775807 + B + 2)", "64 bits"),
-        ("A ** (A * 10)", "exponent"),
-        ("A ** B", "exponent"),
-        ("MISSING < 3", "MISSING has no value"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), refusals("value"))
 def test_no_value(text: str, reason: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         Expression.parse(text).evaluate(VALUES)

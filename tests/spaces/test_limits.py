@@ -11,7 +11,7 @@ from autotuner.spaces.limits import Limits
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.errors import KernelError, SpaceError
 from autotuner.views.space_tables import space_document, space_shown
-from tests.helpers.files import text
+from tests.helpers.files import refusals, text
 from tests.helpers.limited import LIMITS, TEXT, rule
 
 FACTS = {"THREADS_ALLOWED": 1}
@@ -84,26 +84,7 @@ def test_limits_of_implementations_that_the_space_has_not_are_left_out() -> None
     assert (list(split.amounts), split.derived, list(split.expected_latency)) == (["TWICE"], {}, ["STEP", "TIME"])
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("PARTS = [1, 2, 4]", "", "parameters.PARTS: missing; cpu.split of tiles reads it"),
-        ('dtype = "float32"', 'dtype = "float32", op = "sum"', "problems[0]: no op 'sum'; there are rmsnorm, sdpa"),
-        (
-            "batch = 1, heads = 2, seq_q = 64, seq_k = 64, head_dim = 64",
-            'op = "rmsnorm", tokens = 2, hidden_size = 64',
-            "problems[0].op: found 'rmsnorm', expected 'sdpa', which the family tiles computes",
-        ),
-        ("[default]", '[derived]\nVECTORS = "BLOCK"\n[default]', "derived.VECTORS: tiles/limits.toml has one of this"),
-        ("[default]", '[amounts]\nROWS = "BLOCK"\n[default]', "amounts.ROWS: tiles/limits.toml has one of this name"),
-        ("[default]", '[amounts]\nVECTORS = "BLOCK"\n[default]', "derived.VECTORS: amounts has this name"),
-        ("IMPL = [", "IMPL = 3 #", "parameters.IMPL: found 3, expected a list"),
-        ("[parameters]", "[parametres]", "parametres: unknown key; did you mean parameters?"),
-        ("[[constraints]]", "[constraints]", "constraints: found"),
-        ("[parameters]", "derived = 3\n[parameters]", "derived: found 3, expected a table"),
-        ("[parameters]", "amounts = [3]\n[parameters]", "amounts: found [3] (a list), expected a table"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "message"), refusals("together"))
 def test_what_does_not_go_together_is_one_line(old: str, new: str, message: str) -> None:
     with pytest.raises(SpaceError) as caught:
         file_of(TEXT.replace(old, new))

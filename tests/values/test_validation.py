@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 from autotuner.forge.family import FamilyDocument
 from autotuner.values.model import Model
 from autotuner.values.validation import explanation, refuse
+from tests.helpers.files import refusals
 
 
 class Problem(Model):
@@ -60,36 +61,7 @@ def said(text: str, hidden: tuple[str, ...] = ()) -> str:
     return explanation(caught.value, Document, hidden)
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("title = 3", "title: found 3, expected a string"),
-        ("tries = true", "tries: found true (a boolean), expected an integer"),
-        ("tries = 1.5", "tries: found 1.5 (a float), expected an integer"),
-        ("tries = 10", "tries: found more than 9, expected fewer"),
-        ("problems = []", "problems: found () , expected a list of at least 1 item"),
-        ("problems = 7", "problems: found 7, expected a list"),
-        ("problems = [{batch = 0}]", "problems[0].batch: found 0, expected a number greater than or equal to 1"),
-        (
-            'problems = [{batch = 1}, {batch = 2, dtype = "int8"}]',
-            "problems[1].dtype: found 'int8', expected 'float32' or 'bfloat16'",
-        ),
-        ("problems = [{}]", "problems[0].batch: missing; this key is required"),
-        ("problem = 1", "problem: unknown key; did you mean problems?"),
-        ("zzz = 1", "zzz: unknown key"),
-        ("problems = [{bach = 1}]", "problems[0].bach: unknown key; did you mean batch?"),
-        ('tables.a.when = "x"', "tables.a.reason: missing; this key is required"),
-        ('tables.a = {when = "x", reasn = "y"}', "tables.a.reasn: unknown key; did you mean reason?"),
-        (
-            'tables.a = {when = "x", reason = ""}',
-            "tables.a.reason: found '', expected a string of at least 1 character",
-        ),
-        ('limits = [{whn = "x", reason = "y"}]', "limits[0].whn: unknown key; did you mean when?"),
-        ('extra = {when = "x", raeson = "y"}', "extra.raeson: unknown key; did you mean reason?"),
-        ("threads = []", "threads: found [] (a list), expected an integer"),
-        ('title = "none"', "head.title: found no title, expected one"),
-    ],
-)
+@pytest.mark.parametrize(("text", "line"), refusals("document"))
 def test_a_complaint_is_one_line_with_key_found_and_expected(text: str, line: str) -> None:
     assert said(text) == line.replace("() ,", "(),")
 
