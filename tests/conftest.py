@@ -21,7 +21,7 @@ from autotuner.store import Store
 from autotuner.store.database import Database
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
-from tests.helpers import stores, turns
+from tests.helpers import postgresql, stores, turns
 from tests.helpers.recorded import CALIBRATION, study_record
 from tests.helpers.turns import Turns
 
@@ -141,6 +141,13 @@ def new_stores_are_copies(monkeypatch: pytest.MonkeyPatch, empty_store: Callable
     """A thousand tests make a store, whose tables take 20 times as long to make as to copy. Those of `tests/store` make
     them, as does whatever is another process."""
     monkeypatch.setattr(Database, "_check_file", staticmethod(stores.copied_first(CHECK_FILE, empty_store)))
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[postgresql.Server]:
+    """A PostgreSQL server; where none is installed the test is skipped."""
+    with postgresql.running() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import torch
 
 import autotuner
 from autotuner.values.errors import InputError
-from tests.helpers.command_line import SPACE, lay_out
+from tests.helpers.command_line import lay_out
 
 SCRIPT = """
 import autotuner
@@ -44,7 +44,6 @@ print(len(heard), "events")
 @pytest.mark.timed
 def test_a_script_without_a_main_guard_tunes(tmp_path: Path) -> None:
     lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
@@ -76,7 +75,6 @@ assert study.export("mine.json").exists()
 @pytest.mark.timed
 def test_problems_that_no_variant_serves_together_are_a_study_each(tmp_path: Path) -> None:
     lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
     (tmp_path / "script.py").write_text(SETS)
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr

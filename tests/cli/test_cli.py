@@ -21,7 +21,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A user's folder: a space, and the kernel family it names beside it."""
     folder = tmp_path_factory.mktemp("user")
     lay_out(folder)
-    (folder / "space.toml").write_text(SPACE)
     return folder
 
 

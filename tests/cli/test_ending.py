@@ -38,7 +38,6 @@ def test_a_signal_ends_a_sweep_with_one_line_and_so_does_a_second_one(
     tmp_path: Path, number: signal.Signals, times: int
 ) -> None:
     lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
     with subprocess.Popen(
         [str(Path(sys.executable).parent / "autotuner"), "tune", "space.toml", "--no-finals"],
         cwd=tmp_path,
@@ -68,8 +67,7 @@ def test_a_full_standard_output_is_called_that(tmp_path: Path, form: str) -> Non
 
 
 def test_brackets_are_no_markup_and_escapes_are_refused(tmp_path: Path) -> None:
-    lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE.replace("right and wrong", "[/red][bold]right"))
+    lay_out(tmp_path, SPACE.replace("right and wrong", "[/red][bold]right"))
     shown = autotuner(tmp_path, "space", "show", "space.toml")
     assert shown.returncode == 0, shown.stderr
     assert "[/red][bold]right ones" in shown.stdout
@@ -158,7 +156,6 @@ def test_a_folder_whose_name_is_no_text_is_told(tmp_path: Path) -> None:
 
 def test_a_cache_that_is_a_file_is_told(tmp_path: Path) -> None:
     lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
     (tmp_path / "cache").write_text("")
     done = autotuner(tmp_path, "tune", "space.toml", AUTOTUNER_CACHE=str(tmp_path / "cache"))
     one_line(done, "cache", "AUTOTUNER_CACHE")
@@ -181,7 +178,6 @@ def test_where_nothing_wins_the_end_says_what_serves_and_what_was_tried(
 
 def test_what_a_compiler_says_keeps_its_lines(tmp_path: Path) -> None:
     lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
     with (tmp_path / "mutants_numeric" / "mutants.cpp").open("a") as source:
         source.write("int wrong = not_there;\n")
     done = autotuner(tmp_path, "gate", "IMPL=mutant MUTANT=none", "--space", "space.toml")

@@ -17,7 +17,7 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.serve import record
 from autotuner.spaces.problem_files import parsed_problem
 from autotuner.values.errors import InputError
-from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
+from tests.helpers.command_line import autotuner, lay_out, one_line
 from tests.helpers.files import refusals
 
 SIZES = st.integers(1, 300)
@@ -138,7 +138,6 @@ def attend(lengths: tuple[int, ...]) -> None:
 @pytest.mark.slow
 def test_recorded_tuned_exported_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
     with package.record() as calls:
         attend((16, 33))
     calls.write(tmp_path / "problems.toml")

@@ -15,14 +15,13 @@ from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
 from tests.helpers import simulated
-from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
+from tests.helpers.command_line import autotuner, lay_out, one_line
 
 
 @pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.slow
 def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
     lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
     asked = ("submit", "space.toml", "--trials", "3", "--key", "k", "--name", "mine", "--json")
     first = json.loads(autotuner(tmp_path, *asked).stdout)
     assert (first["is_new"], first["place"], first["state"]) == (True, 1, "queued")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.command_line import PATIENCE, SPACE, autotuner, lay_out
+from tests.helpers.command_line import PATIENCE, autotuner, lay_out
 from tests.helpers.terminal import Terminal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
@@ -13,7 +13,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timed]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
     return tmp_path
 
 

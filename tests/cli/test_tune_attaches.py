@@ -22,8 +22,7 @@ LAST = '"last_row_unwritten"'
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[Chaos]:
     """Serves this machine's CPU, beside a space that takes a while."""
-    lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE.replace(f"{LAST}]", LAST + MORE))
+    lay_out(tmp_path, SPACE.replace(f"{LAST}]", LAST + MORE))
     found = Chaos(tmp_path, str(tmp_path / "studies.db"), 0)
     found.see_to_the_worker()
     yield found

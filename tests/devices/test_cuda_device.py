@@ -146,17 +146,9 @@ def test_every_shipped_implementation_passes(impl: str) -> None:
         assert soaked.fault is None, (problem, soaked.fault)
 
 
-@pytest.mark.parametrize(("load", "lengths"), [("cp_async", ""), ("cp_async", " lengths"), ("tma", "")])
-def test_a_right_variant_of_views_passes_every_level(load: str, lengths: str) -> None:
-    """In memory of their own, outputs lie in rows apart; and K and V of all batches may be the same."""
-    problem = f"(2,4,128,64) float16 full{lengths} bshd"
-    workbench = Workbench(alone("mma", problem))
+def require_every_level(workbench: Workbench, wanted: Variant) -> None:
+    """The variant passes the gate, its soak and many launches."""
     assert isinstance(workbench.toolchain, CudaToolchain)
-    space = workbench.space
-    row = space.row_of(space.point(space.default_index) | {"LOAD": load})
-    loads = space.rows[:, space.parameters.index("LOAD")]
-    wanted = workbench.variant(space.nearest(row, exclude=loads != row[space.parameters.index("LOAD")]))
-    assert wanted.parameters["LOAD"] == load
     backend = cuda_line(workbench.toolchain, workbench.family)()
     artifact = built(backend, workbench.conditions, wanted)
     report = backend.check(artifact, workbench.conditions, lambda _: None)
@@ -164,6 +156,19 @@ def test_a_right_variant_of_views_passes_every_level(load: str, lengths: str) ->
     for level in ("soak", "many"):
         report = backend.check(artifact, workbench.conditions, lambda _: None, Passed(report, level, 1.0))
         assert report.fault is None, report.fault
+
+
+@pytest.mark.parametrize(("load", "lengths"), [("cp_async", ""), ("cp_async", " lengths"), ("tma", "")])
+def test_a_right_variant_of_views_passes_every_level(load: str, lengths: str) -> None:
+    """In memory of their own, outputs lie in rows apart; and K and V of all batches may be the same."""
+    problem = f"(2,4,128,64) float16 full{lengths} bshd"
+    workbench = Workbench(alone("mma", problem))
+    space = workbench.space
+    row = space.row_of(space.point(space.default_index) | {"LOAD": load})
+    loads = space.rows[:, space.parameters.index("LOAD")]
+    wanted = workbench.variant(space.nearest(row, exclude=loads != row[space.parameters.index("LOAD")]))
+    assert wanted.parameters["LOAD"] == load
+    require_every_level(workbench, wanted)
 
 
 WARPGROUPS: dict[str, dict[str, Value]] = {
@@ -180,18 +185,11 @@ def test_warpgroup_products_of_views_and_groups_pass_every_level(problem: str, d
     if device.architecture != "sm_90":
         pytest.skip("needs sm_90")
     workbench = Workbench(alone("wgmma", problem))
-    assert isinstance(workbench.toolchain, CudaToolchain)
     space = workbench.space
     row = space.row_of(space.point(space.default_index) | WARPGROUPS[problem])
     wanted = workbench.variant(space.nearest(row))
     assert wanted.parameters.items() >= WARPGROUPS[problem].items()
-    backend = cuda_line(workbench.toolchain, workbench.family)()
-    artifact = built(backend, workbench.conditions, wanted)
-    report = backend.check(artifact, workbench.conditions, lambda _: None)
-    assert report.passed, report.fault
-    for level in ("soak", "many"):
-        report = backend.check(artifact, workbench.conditions, lambda _: None, Passed(report, level, 1.0))
-        assert report.fault is None, report.fault
+    require_every_level(workbench, wanted)
 
 
 def test_what_is_written_between_tensors_is_found() -> None:

@@ -49,8 +49,7 @@ def test_what_a_variant_may_not_do_is_found(
     tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain, attack: str
 ) -> None:
     said = found(planted(tmp_path, kernel_root, attack), toolchain)
-    assert said is not None
-    assert ATTACKS[attack] in said
+    assert ATTACKS[attack] in (said or "")
 
 
 @pytest.mark.parametrize(
@@ -92,8 +91,7 @@ def test_a_search_that_never_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     started = time.process_time()
     for effect in (Effect(contains="(a+)+$", reason="slow"), Effect(lacks="(a+)+$", reason="slow")):
         said = broken_effect([effect], CODE)
-        assert said is not None
-        assert "the search for /(a+)+$/ did not end within 0.2 s" in said
+        assert "the search for /(a+)+$/ did not end within 0.2 s" in (said or "")
     assert time.process_time() - started < 20
     assert (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[1]) == before
 

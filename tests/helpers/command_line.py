@@ -13,8 +13,9 @@ MUTANTS = Path(__file__).parent.parent / "mutants"
 SPACE = text("mutants.toml")
 
 
-def lay_out(folder: Path) -> None:
-    """Puts the numeric mutants' family into a user's folder, under its own name."""
+def lay_out(folder: Path, space: str = SPACE) -> None:
+    """Puts the numeric mutants' family into a user's folder, under its own name, and a space of some as space.toml."""
+    (folder / "space.toml").write_text(space)
     shutil.copytree(MUTANTS / "numeric", folder / "mutants_numeric")
     shutil.copytree(MUTANTS / "common", folder / "common")
 

@@ -3,25 +3,15 @@
 from autotuner.values.gate_report import CaseErrors, CaseResult, CheckResult, Extent, GateReport
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Fault, Verdict
-from tests.helpers.recorded import REQUIRED, artifact, variant
+from tests.helpers.recorded import REQUIRED, artifact, case_errors, variant
 
 
 def errors(first_bad_row: tuple[int, int, int] | None, bad_rows: float, nonfinite: int = 0) -> CaseErrors:
-    return CaseErrors(
-        nonfinite=nonfinite,
-        max_abs=0.5,
-        max_abs_tol=1e-3,
-        row_rel=0.8,
-        row_rel_tol=1e-3,
-        slice_rel=0.1,
-        slice_rel_tol=1e-4,
-        bias=0.0,
-        worst_index=(1, 2, 508, 7),
-        worst_value=0.125,
-        worst_reference=0.625,
-        first_bad_row=first_bad_row,
-        bad_rows=bad_rows,
-    )
+    """Of an output that breaks every rule, with its worst element near the end."""
+    worst = {"worst_index": (1, 2, 508, 7), "worst_value": 0.125, "worst_reference": 0.625}
+    rows = {"row_rel": 0.8, "row_rel_tol": 1e-3, "slice_rel": 0.1, "slice_rel_tol": 1e-4, "bad_rows": bad_rows}
+    more = {"nonfinite": nonfinite, "first_bad_row": first_bad_row}
+    return case_errors(0.5, 1e-3).model_copy(update={**worst, **rows, **more})
 
 
 def extent(shape: tuple[int, int, int], first_bad_row: tuple[int, int, int]) -> Extent:

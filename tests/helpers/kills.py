@@ -111,8 +111,7 @@ class Survived(NamedTuple):
 def killed_sweep(folder: Path, kills: int, trials: int) -> Survived:
     """Kills a sweep over the numeric mutants at random moments, then lets it end. Raises AssertionError where something
     was lost or judged twice."""
-    lay_out(folder)
-    (folder / "space.toml").write_text(space_of_mutants())
+    lay_out(folder, space_of_mutants())
     # no kill would meet finals; and something else may keep the machine busy at one of the starts
     arguments = ["--trials", str(trials), "--calm", *PATIENCE, "--no-finals"]
     command = [str(SCRIPT), "tune", "space.toml", *arguments]

@@ -30,7 +30,6 @@ def test_a_sweep_outlives_its_workers(tmp_path: Path) -> None:
     """One is killed, the next one is told to go and hands back, the third one ends it; the file of the space was
     edited meanwhile."""
     lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
     path = str(tmp_path / "studies.db")
     chaos = Chaos(tmp_path, path, 0)
     number = json.loads(chaos.command("submit", "space.toml", "--trials", "4", *ASKED))["number"]

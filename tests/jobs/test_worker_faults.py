@@ -17,7 +17,7 @@ from autotuner.values import config
 from autotuner.values.sweep import State
 from tests.helpers import preload, simulated
 from tests.helpers.chaos import recorded, require_whole
-from tests.helpers.command_line import SPACE, autotuner, lay_out
+from tests.helpers.command_line import autotuner, lay_out
 from tests.helpers.driven import swept
 from tests.helpers.processes import wait_for
 
@@ -50,7 +50,6 @@ def work(folder: Path, around: dict[str, str], script: str = IMPATIENT) -> None:
 def test_a_sweep_waits_for_space_to_build(tmp_path: Path, small_disk: Path) -> None:
     """The disk is full amid the first build. The sweep stays in the queue, and goes on once there is space."""
     lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
     (small_disk / "ballast").write_bytes(b"x" * (shutil.disk_usage(small_disk).free - 24576))
     around = {config.CACHE: str(small_disk)}
     asked = autotuner(tmp_path, "submit", "space.toml", "--trials", "2", *ASKED, **around)

@@ -33,17 +33,14 @@ def audited(plain: float, still: float, fresh: float, raced: Raced) -> Times:
 
 def test_what_depends_on_the_call_before_is_said() -> None:
     kept = audited(1e-3, 1e-3, 2e-3, Raced(1e-3, 1e-3)).why(PROBLEM, GAP)
-    assert kept is not None
-    assert "keeps results" in kept
+    assert "keeps results" in (kept or "")
     again = audited(1e-3, 2e-3, 2e-3, Raced(1e-3, 1e-3)).why(PROBLEM, GAP)
-    assert again is not None
-    assert "called again at once" in again
+    assert "called again at once" in (again or "")
 
 
 def test_a_variant_that_is_slow_only_in_the_audit_knows_where_it_is_timed() -> None:
     found = audited(2e-3, 2e-3, 2e-3, Raced(1e-3, 1e-3)).why(PROBLEM, GAP)
-    assert found is not None
-    assert "where it is timed" in found
+    assert "where it is timed" in (found or "")
 
 
 class Scripted:
@@ -81,8 +78,7 @@ def test_a_disturbance_in_the_first_look_acquits_nobody() -> None:
     times = looked(arms)
     assert arms.taken["still"] > 6
     found = times.why(PROBLEM, GAP)
-    assert found is not None
-    assert "keeps results" in found
+    assert "keeps results" in (found or "")
 
 
 def shown(seconds: Callable[[str, int], float]) -> tuple[int, Times]:
@@ -106,8 +102,7 @@ def test_who_keeps_something_is_judged_by_all_rounds(round_s: float, monkeypatch
     taken, times = shown(lambda kind, _: 1.1e-3 if kind == "fresh" else 1e-3)
     assert taken == len(times.still) == len(times.plain) == MOST_ROUNDS
     found = times.why(PROBLEM, GAP)
-    assert found is not None
-    assert "keeps results" in found
+    assert "keeps results" in (found or "")
 
 
 @pytest.mark.parametrize("kept", [0.06, 0.1, 0.5])
@@ -146,15 +141,13 @@ def test_who_is_fast_only_right_after_a_call_is_accused_beside_a_baseline() -> N
     times = looked(arms)
     assert times.baseline
     found = times.why(PROBLEM, GAP)
-    assert found is not None
-    assert "called again at once" in found
+    assert "called again at once" in (found or "")
 
 
 def test_who_is_slow_wherever_he_is_audited_is_accused_beside_a_baseline() -> None:
     arms = Scripted(lambda kind, _: 1e-3 if kind.startswith("baseline") else 2e-3)
     found = looked(arms).why(PROBLEM, GAP)
-    assert found is not None
-    assert "where it is timed" in found
+    assert "where it is timed" in (found or "")
 
 
 @pytest.mark.parametrize("copies", [0.0, 2e-3])
@@ -170,8 +163,7 @@ def test_the_baseline_has_inputs_that_no_launch_had(copies: float) -> None:
         return looked(Scripted(seconds), Raced(1e-3, 2e-3)).why(PROBLEM, GAP)
 
     found = of(1e-3)
-    assert found is not None
-    assert "inputs that no launch had" in found
+    assert "inputs that no launch had" in (found or "")
     assert of(2e-3) is None
     assert of(1.7e-3) is None, "within the limit"
 

@@ -14,13 +14,6 @@ def new_stores_are_copies() -> None:
     """They are not: here the making is tested."""
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[postgresql.Server]:
-    """A PostgreSQL server; where none is installed the test is skipped."""
-    with postgresql.running() as found:
-        yield found
-
-
 @pytest.fixture
 def url(server: postgresql.Server) -> str:
     """An empty database."""

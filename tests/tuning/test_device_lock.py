@@ -21,7 +21,7 @@ from autotuner.tuning import workbench
 from autotuner.tuning.device_lock import held
 from autotuner.tuning.run.quiet import Waiting
 from autotuner.values.errors import InputError
-from tests.helpers.command_line import SPACE, lay_out
+from tests.helpers.command_line import lay_out
 
 HOLDER = """
 import sys, time
@@ -68,7 +68,6 @@ def test_tune_asks_for_its_devices(
     choose_device = workbench.choose_device
     monkeypatch.setattr(workbench, "choose_device", locked)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
     lay_out(tmp_path)
     done = CliRunner().invoke(app, ["tune", "space.toml", "--patience", "0", "--store", "studies.db"])
     assert isinstance(done.exception, InputError)

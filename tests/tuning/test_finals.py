@@ -155,8 +155,7 @@ def test_a_finalist_that_ties_and_fails_the_gate_is_revoked(store: Store) -> Non
     assert number in fast
     assert found.by_digest[found.standing.leader or ""].number in {*fast} - {number}
     record = queries.trial(store, study, number)
-    assert record.revoked_reason is not None
-    assert "G6.soak" in record.revoked_reason
+    assert "G6.soak" in (record.revoked_reason or "")
     assert due(store, study, DEFAULT)  # the ninth is now among the best eight
     confirmed(store, study, InlineExecutor(backend, fresh=lambda: FakeLine(truth, deviations=DEVIATIONS)))
     assert not due(store, study, DEFAULT)

@@ -44,7 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A user's folder: the mutants' family, and a space of four of them."""
     folder = tmp_path_factory.mktemp("user")
     lay_out(folder)
-    (folder / "space.toml").write_text(SPACE)
     return folder
 
 

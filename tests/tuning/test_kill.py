@@ -9,7 +9,7 @@ from autotuner.race.confirm import PROCESSES
 from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.verdict import Verdict
-from tests.helpers.command_line import PATIENCE, SPACE, autotuner, lay_out
+from tests.helpers.command_line import PATIENCE, autotuner, lay_out
 from tests.helpers.kills import SCRIPT, kill, killed_sweep, recorded, skip_in_vain, wait_for_the_rest
 
 pytestmark = pytest.mark.timed
@@ -30,7 +30,6 @@ def test_kills_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.timeout(400)
 def test_kills_amid_the_finals_lose_nothing(tmp_path: Path) -> None:
     lay_out(tmp_path)
-    (tmp_path / "space.toml").write_text(SPACE)
     command = [str(SCRIPT), "tune", "space.toml", "--trials", "1", "--finals-minutes", "0.5", *PATIENCE]
     draw = random.Random(21)
     raced = 0

@@ -233,8 +233,7 @@ def test_a_guilty_one_is_revoked_and_those_it_spoilt_are_measured(store: Store, 
     (study,) = store.study_ids
     (evil,) = (number for number, each in found.items() if each.artifact and each.artifact.digest == executor.evil)
     record = queries.trial(store, study, evil)
-    assert record.revoked_reason is not None
-    assert "signal 11" in record.revoked_reason
+    assert "signal 11" in (record.revoked_reason or "")
 
 
 def test_one_that_is_acquitted_spoils_no_more_than_twice(store: Store) -> None:

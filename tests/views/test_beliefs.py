@@ -4,8 +4,6 @@ import json
 import math
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +21,7 @@ from autotuner.views.importance import share_alone, share_together
 from autotuner.views.surrogate_beliefs import Beliefs
 from autotuner.views.words import percent, ratio
 from tests.helpers import simulated
+from tests.helpers.command_line import autotuner
 from tests.helpers.driven import swept
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
@@ -167,12 +166,6 @@ def test_a_space_that_is_another_one_by_now_is_refused(empty: Store) -> None:
 
 
 # Words and JSON ------------------------------------------------------------------------------------------
-
-
-def autotuner(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    script = Path(sys.executable).parent / "autotuner"
-    command = [str(script), *arguments, "--store", "studies.db"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.slow
