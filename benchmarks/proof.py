@@ -22,7 +22,7 @@ from autotuner.devices.cuda.probe import probe
 from autotuner.values import config
 from benchmarks import tests_run, tuned
 from benchmarks.attacks import judged
-from benchmarks.attention import counters, elsewhere
+from benchmarks.attention import counters, elsewhere, peers
 from benchmarks.cli import hostile, machines, make_tune
 from benchmarks.driver import chaos, kills, ray_nodes, restarts, store_locked, workers
 from benchmarks.gate import accusations, emulated, luck, mutants, op_mutants, soak, view_mutants
@@ -294,6 +294,15 @@ PARTS = {
             step(tuned, "rmsnorm", "--missing", "--trials", "30", "--json", kept("tuned_rmsnorm")),
             step(elsewhere, kept("tuned_wgmma"), "--json", kept("elsewhere")),
             step(counters, kept("tuned_wgmma"), "--json", kept("counters")),
+        ),
+        needs_gpu=True,
+    ),
+    "gpu_peers": Part(
+        "one line of tuning on FlashAttention 3's published grid, beside it and cuDNN",
+        90,
+        (
+            step(tuned, "peers", "--minutes", "1", "--missing", "--json", kept("tuned_peers")),
+            step(peers, kept("tuned_peers"), "--json", kept("peers")),
         ),
         needs_gpu=True,
     ),
