@@ -34,6 +34,8 @@ COMPILERS = {"g++", "cc1plus", "as", "ld", "collect2", "nvcc", "cicc", "ptxas"}
 GRACE_S = 10.0
 """Seconds after which what was asked to go has to be gone: what Slurm and Kubernetes give."""
 PLUGINS = Path(__file__).parent.parent / "plugins"
+AROUND = {"PYTHONPATH": os.pathsep.join(filter(None, (str(PLUGINS), os.environ.get("PYTHONPATH"))))}
+"""What a process needs around it that is to know the packages there."""
 DRAWN = "drawn_cpu"
 """The kind of device that the worker of such a sweep serves."""
 
@@ -74,8 +76,7 @@ class Chaos:
         """`first_lock_s`: seconds that the store is locked for the first time; the others are short. `devices`: which
         the worker serves."""
         self._folder, self._store, self._server = folder, store, server
-        path = os.pathsep.join(filter(None, (str(PLUGINS), os.environ.get("PYTHONPATH"))))
-        self._environment = {**os.environ, "PYTHONPATH": path}
+        self._environment = {**os.environ, **AROUND}
         self._draw = random.Random(seed)
         self._devices = devices
         self._first_lock_s = first_lock_s

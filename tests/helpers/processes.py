@@ -47,4 +47,4 @@ def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "it never was so"
-        time.sleep(0.1)
+        time.sleep(0.02)

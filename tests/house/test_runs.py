@@ -65,35 +65,6 @@ def inner(pytester: pytest.Pytester, tests: str, *arguments: str, quiet: bool = 
     return pytester.runpytest_subprocess("-rs", "-p", "no:cacheprovider", "-p", "no:schemathesis", *arguments)
 
 
-BESIDE = """
-import pytest, time
-from pathlib import Path
-
-def note(name):
-    begun = time.monotonic()
-    time.sleep(0.2)
-    Path(f"{name}.ran").write_text(f"{begun} {time.monotonic()}")
-
-@pytest.mark.parametrize("n", range(6))
-def test_beside(n):
-    note(f"beside{n}")
-
-@pytest.mark.alone
-@pytest.mark.parametrize("n", range(2))
-def test_alone(n):
-    note(f"alone{n}")
-"""
-
-
-@pytest.mark.slow
-def test_what_is_to_be_alone_runs_beside_nothing(pytester: pytest.Pytester) -> None:
-    inner(pytester, BESIDE, "-n", "2").assert_outcomes(passed=8)
-    ran = {path.stem: tuple(map(float, path.read_text().split())) for path in pytester.path.glob("*.ran")}
-    for name in ("alone0", "alone1"):
-        begun, ended = ran[name]
-        assert all(end <= begun or start >= ended for other, (start, end) in ran.items() if other != name)
-
-
 TIMED = """
 import pytest
 from pathlib import Path

@@ -19,14 +19,13 @@ from optuna.trial import TrialState
 from autotuner.store import Store, device_health, queries, sweeps
 from autotuner.values import config
 from autotuner.values.sweep import State
-from tests.helpers.chaos import DRAWN, PLUGINS, Chaos, lay_out_drawn, recorded, require_whole
+from tests.helpers.chaos import AROUND, DRAWN, PLUGINS, Chaos, lay_out_drawn, recorded, require_whole
 from tests.helpers.command_line import SPACE, lay_out
 from tests.helpers.processes import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 ASKED = ("--no-finals", "--cold", "--sampler", "random", "--calm", "--patience", "0.1", "--json")
-AROUND = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(PLUGINS), os.environ.get("PYTHONPATH"))))}
 
 
 @contextmanager
@@ -107,7 +106,7 @@ def test_a_worker_that_stood_still_for_longer_than_its_lease_judges_nothing_twic
             before, first = recorded(store, study), sweeps.one(store, number).holder
             assert first is not None
             wait_for(lambda: queries.now(store) - first.seen > timedelta(seconds=1))
-            other = subprocess.Popen([sys.executable, "-c", HASTY], cwd=tmp_path, env=AROUND)
+            other = subprocess.Popen([sys.executable, "-c", HASTY], cwd=tmp_path, env={**os.environ, **AROUND})
             wait_for(lambda: len(recorded(store, study)) > len(before))
         assert chaos.wait_for_the_worker() != 0
         assert "was taken over by process" in (tmp_path / "worker.log").read_text()
@@ -166,7 +165,7 @@ def test_a_sweep_goes_on_where_a_probe_finds_the_device_well(tmp_path: Path) -> 
         number = ask(chaos, 1, space)
 
         def work() -> None:
-            around = {**AROUND, "OTHER_CPU_IS_SICK": str(sick)}
+            around = {**os.environ, **AROUND, "OTHER_CPU_IS_SICK": str(sick)}
             subprocess.run([sys.executable, "-c", DOUBTING], cwd=tmp_path, env=around, check=True, timeout=600)
 
         sick.touch()

@@ -1,7 +1,6 @@
 """Workers as they are run: killed, told to go, and on a device that is sick."""
 
 import json
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -11,13 +10,12 @@ import pytest
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.sweep_records import SweepRecord
 from autotuner.values.sweep import State
-from tests.helpers.chaos import GRACE_S, Chaos, require_whole
+from tests.helpers.chaos import AROUND, GRACE_S, PLUGINS, Chaos, require_whole
 from tests.helpers.command_line import SPACE, autotuner, lay_out
 from tests.helpers.processes import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
-PLUGINS = Path(__file__).parent.parent / "plugins"
 ASKED = ("--no-finals", "--calm", "--patience", "0.1", "--json")
 
 
@@ -58,8 +56,7 @@ def test_a_sick_device_is_put_into_quarantine_and_cleared(tmp_path: Path) -> Non
     """Its process cannot open it: a probe finds that of a known-good variant as well, and no sweep is lost to it."""
     kernels = PLUGINS / "rowsum" / "kernels"
     sick = tmp_path / "sick"
-    path = os.pathsep.join(filter(None, (str(PLUGINS), os.environ.get("PYTHONPATH"))))
-    around = {"PYTHONPATH": path, "OTHER_CPU_IS_SICK": str(sick)}
+    around = {**AROUND, "OTHER_CPU_IS_SICK": str(sick)}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         done = autotuner(tmp_path, *arguments, **around)

@@ -16,7 +16,7 @@ from autotuner.tuning.run.driver import Event, Judged
 from autotuner.values import config
 from autotuner.values.sweep import State
 from tests.helpers import preload, simulated
-from tests.helpers.chaos import recorded, require_whole
+from tests.helpers.chaos import AROUND, PLUGINS, recorded, require_whole
 from tests.helpers.command_line import autotuner, lay_out
 from tests.helpers.driven import swept
 from tests.helpers.processes import wait_for
@@ -24,7 +24,6 @@ from tests.helpers.processes import wait_for
 pytestmark = pytest.mark.slow
 
 ASKED = ("--no-finals", "--calm", "--patience", "0.1", "--json")
-PLUGINS = Path(__file__).parent.parent / "plugins"
 TRIALS, SETTLED = 100, 40
 MIB = 1 << 20
 
@@ -94,8 +93,7 @@ with Store.open("studies.db") as store:
 def test_a_device_that_goes_in_the_middle_costs_no_trial(tmp_path: Path) -> None:
     """It goes after the first trial: quarantine, and the sweep in the queue. Once it is back the sweep is ended."""
     sick = tmp_path / "sick"
-    path = os.pathsep.join(filter(None, (str(PLUGINS), os.environ.get("PYTHONPATH"))))
-    around = {"PYTHONPATH": path, "OTHER_CPU_IS_SICK": str(sick)}
+    around = {**AROUND, "OTHER_CPU_IS_SICK": str(sick)}
     space = str(PLUGINS / "rowsum" / "kernels" / "rowsum_other.toml")
     asked = autotuner(tmp_path, "submit", space, "--trials", "2", *ASKED, **around)
     number = json.loads(asked.stdout)["number"]

@@ -1,7 +1,7 @@
 """The job in hand: a device goes on to its next job while the driver is busy with the result of the last one."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from autotuner.values.variant import Value
 from autotuner.values.verdict import Fault, Verdict
 from tests.conformance.executors import fresh_job, judge_job, notes, outcome, play, race_job
 from tests.helpers import preload
+from tests.helpers.processes import wait_for
 
 pytestmark = pytest.mark.timed
 
@@ -39,14 +40,6 @@ def once(job: JudgeJob) -> JudgeJob:
     return job.model_copy(update={"soak": "never"})
 
 
-def come(true: Callable[[], bool]) -> None:
-    """Returns when it is true. Until then the driver is busy: it does not wait for any job."""
-    until = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.01)
-
-
 def begun(folder: Path) -> list[str]:
     return [note.name for note in notes(folder, "begin")]
 
@@ -60,7 +53,7 @@ def warm_up() -> None:
 
 def test_a_device_goes_on_while_the_driver_is_busy(eager: LocalExecutor, tmp_path: Path) -> None:
     numbers = [eager.submit(work(tmp_path, name)) for name in ("first", "second")]
-    come(lambda: len(notes(tmp_path)) == 4)
+    wait_for(lambda: len(notes(tmp_path)) == 4)
     noted = notes(tmp_path)
     assert [note[:2] for note in noted] == [(name, what) for name in ("first", "second") for what in ("begin", "end")]
     assert len({note.pid for note in noted}) == 1
@@ -75,7 +68,7 @@ def test_it_has_one_job_in_hand_and_no_more(eager: LocalExecutor, tmp_path: Path
     for name in "ABCD":
         eager.submit(work(tmp_path, name))
     for beyond in ("AB", "ABC", "ABCD"):
-        come(lambda beyond=beyond: begun(tmp_path) == list(beyond))  # type: ignore[misc]
+        wait_for(lambda beyond=beyond: begun(tmp_path) == list(beyond))  # type: ignore[misc]
         time.sleep(0.2)
         assert begun(tmp_path) == list(beyond)
         assert outcome(eager.wait(60)).verdict == Verdict.MEASURED
@@ -102,7 +95,7 @@ def test_a_job_in_hand_is_not_done_by_a_spoilt_process(
     with closing(ahead(check=2)) as executor:
         jobs = [work(tmp_path, "A", **odd), work(tmp_path, "B"), work(tmp_path, "C")]
         numbers = [executor.submit(job) for job in jobs]
-        come(lambda: begun(tmp_path) == ["A", "B"][:begins])
+        wait_for(lambda: begun(tmp_path) == ["A", "B"][:begins])
         time.sleep(0.3)
         done = [executor.wait(60) for _ in jobs]
         assert executor.wait() is None
@@ -136,7 +129,7 @@ def test_a_job_in_hand_that_crashes_is_done_again_before_it_is_blamed(eager: Loc
     eager.submit(work(tmp_path, "A"))
     eager.submit(work(tmp_path, "B", THEN="dies"))
     eager.submit(work(tmp_path, "C"))
-    come(lambda: begun(tmp_path) == ["A", "B"])
+    wait_for(lambda: begun(tmp_path) == ["A", "B"])
     time.sleep(0.3)  # it is dead before anybody reads how the first one ended
     verdicts = [outcome(eager.wait(60)).verdict for _ in "ABC"]
     assert verdicts == [Verdict.MEASURED, Verdict.CRASHED, Verdict.MEASURED]
@@ -183,7 +176,7 @@ def test_a_job_in_hand_that_hangs_is_late_by_itself_and_has_its_own_checks_and_o
 def test_a_fresh_job_is_never_in_hand_nor_is_one_behind_it(eager: LocalExecutor, tmp_path: Path) -> None:
     fresh = once(fresh_job("works", FOLDER=str(tmp_path), NAME="B", MS=300))
     numbers = [eager.submit(job) for job in (work(tmp_path, "A"), fresh, work(tmp_path, "C"))]
-    come(lambda: bool(notes(tmp_path, "end")))
+    wait_for(lambda: bool(notes(tmp_path, "end")))
     time.sleep(0.3)
     assert begun(tmp_path) == ["A"]
     done = [eager.wait(60) for _ in numbers]

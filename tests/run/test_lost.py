@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -28,7 +27,7 @@ from tests.helpers import preload
 from tests.helpers.conduct_driver import CONDITIONS as CONDUCT
 from tests.helpers.conduct_driver import conduct, judges
 from tests.helpers.judging import judged, result
-from tests.helpers.processes import gone
+from tests.helpers.processes import gone, wait_for
 
 pytestmark = pytest.mark.timed
 
@@ -53,10 +52,7 @@ def side_by_side() -> Iterator[LocalExecutor]:
 
 def come(folder: Path, count: int, what: str = "begin") -> list[int]:
     """The processes that have noted `what`, as soon as there are `count`."""
-    until = time.monotonic() + 30
-    while len(notes(folder, what)) < count:
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.01)
+    wait_for(lambda: len(notes(folder, what)) >= count, 30)
     return [note.pid for note in notes(folder, what)]
 
 

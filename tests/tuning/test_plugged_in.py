@@ -1,26 +1,23 @@
 """An op, a kind of device, a sampler and a format of other packages (tests/plugins): nothing of them is in ours."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotuner.values.verdict import Verdict
+from tests.helpers.chaos import AROUND, PLUGINS
 from tests.helpers.command_line import autotuner, in_vain
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.alone, pytest.mark.sampled(2, of="whole sweeps")]
 
-PLUGINS = Path(__file__).parent.parent / "plugins"
 KERNELS = PLUGINS / "rowsum" / "kernels"
 
 
 def run(folder: Path, *arguments: str) -> str:
     """What the command prints where the plugins are installed, and the store of the folder is the one."""
-    path = os.pathsep.join(filter(None, (str(PLUGINS), os.environ.get("PYTHONPATH"))))
-    done: subprocess.CompletedProcess[str] = autotuner(folder, *arguments, PYTHONPATH=path)
+    done = autotuner(folder, *arguments, **AROUND)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
