@@ -66,35 +66,31 @@ def test_a_full_standard_output_is_called_that(tmp_path: Path, form: str) -> Non
     one_line(shell(f"{SCRIPT} space list {form} >/dev/full", tmp_path), "standard output cannot be written")
 
 
-def test_brackets_are_no_markup_and_escapes_are_refused(tmp_path: Path) -> None:
-    lay_out(tmp_path, SPACE.replace("right and wrong", "[/red][bold]right"))
-    shown = autotuner(tmp_path, "space", "show", "space.toml")
-    assert shown.returncode == 0, shown.stderr
-    assert "[/red][bold]right ones" in shown.stdout
-    (tmp_path / "space.toml").write_text(SPACE.replace("right and", r"\u001b[31m"))
-    one_line(autotuner(tmp_path, "space", "show", "space.toml"), "title", r"'\x1b'")
+TEXTS = {
+    "title": ("space", next(line for line in hostile.SPACE.splitlines() if line.startswith("title = "))[9:-1]),
+    "reason": ("space", "a block is no longer than the keys"),
+    "reason of limits": ("limits", "it stays in the cache"),
+}
+"""Where a file has a text that is shown."""
 
 
-REASONS = {"space": "a block is no longer than the keys", "limits": "it stays in the cache"}
-"""A reason of a constraint in each file that has some."""
-
-
-def with_reason(file: str, reason: str) -> Ended:
-    """What is shown of a space whose file, or whose family's limits, give that reason."""
+def with_text(what: str, said: str) -> Ended:
+    """What is shown of a space in whose file, or in whose family's limits, that text stands."""
+    file, known = TEXTS[what]
     text = {"space": hostile.SPACE, "limits": LIMITS}[file]
-    assert REASONS[file] in text
-    files = hostile.family(**{file: text.replace(REASONS[file], reason).encode()})
+    assert known in text
+    files = hostile.family(**{file: text.replace(known, said).encode()})
     return run(Case(files, ("space", "show", "space.toml")))
 
 
-@pytest.mark.parametrize("file", ["space", "limits"])
-def test_brackets_in_a_reason_are_no_markup_and_escapes_are_refused(file: str) -> None:
-    shown = with_reason(file, "[/red][bold]it")
+@pytest.mark.parametrize("what", TEXTS)
+def test_brackets_are_no_markup_and_escapes_are_refused(what: str) -> None:
+    shown = with_text(what, "[/red][bold]it")
     assert (shown.code, faults(shown)) == (0, [])
     assert "[/red][bold]it" in shown.out
-    refused = with_reason(file, r"\u001b[31m")
+    refused = with_text(what, r"\u001b[31m")
     assert (refused.code, refused.err.count("\n"), faults(refused)) == (2, 1, [])
-    assert "reason" in refused.err
+    assert what.split()[0] in refused.err
     assert r"'\x1b'" in refused.err
 
 

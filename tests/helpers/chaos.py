@@ -264,6 +264,11 @@ def require_whole(store: Store, sweep: SweepRecord, before: Sequence[dict[int, t
     return len(judged)
 
 
+def events_of(store: Store, sweep: int, kind: str) -> int:
+    """How many of a kind a sweep has had."""
+    return sum(event.kind == kind for event in sweeps.events(store, sweep))
+
+
 def sweep_of(store: str, number: int) -> SweepRecord:
     """A sweep as it is now."""
     with Store.open(store, create=False) as opened:

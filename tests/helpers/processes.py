@@ -1,9 +1,14 @@
 """Which processes a test left behind, told by the files they use; and waiting for what processes do."""
 
 import contextlib
+import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def _uses(process: Path, folder: str) -> bool:
@@ -48,3 +53,15 @@ def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
     while not what():
         assert time.monotonic() < until, "it never was so"
         time.sleep(0.02)
+
+
+def child(code: str) -> subprocess.Popen[str]:
+    """A process of Python that runs this, and reads and writes lines."""
+    text = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{textwrap.dedent(code)}"
+    return subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """Its next line."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()

@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 from autotuner.store import Store, device_health, queries, sweeps
 from autotuner.values import config
 from autotuner.values.sweep import State
-from tests.helpers.chaos import AROUND, DRAWN, PLUGINS, Chaos, lay_out_drawn, recorded, require_whole
+from tests.helpers.chaos import AROUND, DRAWN, PLUGINS, Chaos, events_of, lay_out_drawn, recorded, require_whole
 from tests.helpers.command_line import SPACE, lay_out
 from tests.helpers.processes import wait_for
 
@@ -43,10 +43,6 @@ def ask(chaos: Chaos, trials: int, space: str = "space.toml") -> int:
     """The number of a new sweep."""
     asked = json.loads(chaos.command("submit", space, "--trials", str(trials), *ASKED))
     return int(asked["number"])
-
-
-def judged(store: Store, number: int) -> int:
-    return sum(event.kind == "judged" for event in sweeps.events(store, number))
 
 
 def in_flight(folder: Path, number: int) -> list[int]:
@@ -77,7 +73,7 @@ def test_a_build_whose_compiler_was_killed_is_done_again(tmp_path: Path, monkeyp
         assert require_whole(store, sweeps.one(store, number), []) == 5
         verdicts = {verdict for _, verdict in recorded(store, str(sweeps.one(store, number).study)).values()}
         assert "build_failed" not in verdicts, "it is not the variant's fault"
-        assert [event.kind for event in sweeps.events(store, number)].count("begun") == 1
+        assert events_of(store, number, "begun") == 1
 
 
 HASTY = """
@@ -100,7 +96,7 @@ def test_a_worker_that_stood_still_for_longer_than_its_lease_judges_nothing_twic
     with at_work(tmp_path) as chaos, Store.open(str(tmp_path / "studies.db")) as store:
         number = ask(chaos, 8)
         chaos.see_to_the_worker()
-        wait_for(lambda: judged(store, number) > 0 and bool(in_flight(tmp_path, number)))
+        wait_for(lambda: events_of(store, number, "judged") > 0 and bool(in_flight(tmp_path, number)))
         with chaos.stopped():
             begun, study = in_flight(tmp_path, number), str(sweeps.one(store, number).study)
             before, first = recorded(store, study), sweeps.one(store, number).holder
@@ -136,7 +132,7 @@ def test_two_workers_on_one_file_do_two_sweeps_at_once(tmp_path: Path) -> None:
         assert require_whole(store, sweeps.one(store, drawn), []) == 4
         require_whole(store, sweeps.one(store, timed), [])  # how many are judged is up to what else the machine does
         for number in (drawn, timed):
-            assert [event.kind for event in sweeps.events(store, number)].count("begun") == 1
+            assert events_of(store, number, "begun") == 1
 
 
 DOUBTING = """

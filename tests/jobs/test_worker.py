@@ -10,17 +10,13 @@ import pytest
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.sweep_records import SweepRecord
 from autotuner.values.sweep import State
-from tests.helpers.chaos import AROUND, GRACE_S, PLUGINS, Chaos, require_whole
+from tests.helpers.chaos import AROUND, GRACE_S, PLUGINS, Chaos, events_of, require_whole
 from tests.helpers.command_line import SPACE, autotuner, lay_out
 from tests.helpers.processes import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 ASKED = ("--no-finals", "--calm", "--patience", "0.1", "--json")
-
-
-def judged(store: Store, number: int) -> int:
-    return sum(event.kind == "judged" for event in sweeps.events(store, number))
 
 
 @pytest.mark.sampled(2, of="whole sweeps")
@@ -34,7 +30,7 @@ def test_a_sweep_outlives_its_workers(tmp_path: Path) -> None:
     (tmp_path / "space.toml").write_text(SPACE.replace('"k_and_v_swapped", ', ""))
     with Store.open(path) as store:
         chaos.see_to_the_worker()
-        wait_for(lambda: judged(store, number) > 0)
+        wait_for(lambda: events_of(store, number, "judged") > 0)
         chaos.strike("worker")
         chaos.see_to_the_worker()
         wait_for(lambda: sweeps.one(store, number).holder is not None)
@@ -48,7 +44,7 @@ def test_a_sweep_outlives_its_workers(tmp_path: Path) -> None:
         sweep = sweeps.one(store, number)
         assert require_whole(store, sweep, []) == 4
         assert sweep.spent_s > back.spent_s > 0
-        assert [event.kind for event in sweeps.events(store, number)].count("begun") == 3
+        assert events_of(store, number, "begun") == 3
 
 
 @pytest.mark.sampled(2, of="whole sweeps")

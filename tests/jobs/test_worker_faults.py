@@ -16,7 +16,7 @@ from autotuner.tuning.run.driver import Event, Judged
 from autotuner.values import config
 from autotuner.values.sweep import State
 from tests.helpers import preload, simulated
-from tests.helpers.chaos import AROUND, PLUGINS, recorded, require_whole
+from tests.helpers.chaos import AROUND, PLUGINS, events_of, recorded, require_whole
 from tests.helpers.command_line import autotuner, lay_out
 from tests.helpers.driven import swept
 from tests.helpers.processes import wait_for
@@ -100,7 +100,7 @@ def test_a_device_that_goes_in_the_middle_costs_no_trial(tmp_path: Path) -> None
     with Store.open(str(tmp_path / "studies.db")) as store:
         work(tmp_path, around, GOING)
         assert [device.health for device in device_health.every(store)] == ["quarantined"]
-        assert [event.kind for event in sweeps.events(store, number)].count("judged") == 1
+        assert events_of(store, number, "judged") == 1
         waits = sweeps.one(store, number)
         assert waits.state == State.QUEUED
         assert "the device is gone" in waits.detail
@@ -109,7 +109,7 @@ def test_a_device_that_goes_in_the_middle_costs_no_trial(tmp_path: Path) -> None
         autotuner(tmp_path, "worker", "--devices", "other_cpu", "--idle-exit", **around)
         done = sweeps.one(store, number)
         assert done.state == State.DONE
-        begun = [event.kind for event in sweeps.events(store, number)].count("begun")
+        begun = events_of(store, number, "begun")
         assert begun == 2
         # the op is of another package, whose outcomes this process cannot read
         study = str(done.study)

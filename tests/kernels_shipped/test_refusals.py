@@ -18,37 +18,25 @@ def served_by(text: str) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "text",
+    ("text", "wgmma"),
     [
-        "(1,8,512,64) float16 full bshd",
-        "(1,8,512,64) float16 full packed",
-        "(1,8:2,512,64) float16 full",
-        "(1,8,512,64) float16 full lse",
-        "(1,8,512,64) float16 full lengths",
-        "(1,8,512,64) float16 causal bottom_right",
-        "(1,8,512,80) float16 full",
-        "(1,8,512,256) float16 full",
+        ("(1,8,512,64) float16 full bshd", True),
+        ("(1,8,512,64) float16 full packed", True),
+        ("(1,8,512,128) bfloat16 causal packed", True),
+        ("(1,8:2,512,64) float16 full", True),
+        ("(1,8:1,512,64) float16 causal bshd", True),
+        ("(1,8,512,64) float16 full lse", True),
+        ("(1,8,512,64) float16 full lengths", False),
+        ("(1,8,512,64) float16 causal bottom_right", False),
+        ("(1,8,512,80) float16 full", False),
+        ("(1,8,512,256) float16 full", False),
     ],
 )
-def test_others_are_served_by_mma_alone(text: str) -> None:
+def test_others_are_served_by_mma_and_some_by_wgmma(text: str, wgmma: bool) -> None:
     found = served_by(text)
     assert "mma" in found
+    assert ("wgmma" in found) == wgmma
     assert not found & {*DENSE, "cublas"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "text",
-    [
-        "(1,8,512,64) float16 full bshd",
-        "(1,8,512,128) bfloat16 causal packed",
-        "(1,8:2,512,64) float16 full",
-        "(1,8:1,512,64) float16 causal bshd",
-        "(1,8,512,64) float16 full lse",
-    ],
-)
-def test_views_groups_and_log_sum_exps_are_served_by_wgmma(text: str) -> None:
-    assert "wgmma" in served_by(text)
 
 
 @pytest.mark.parametrize(

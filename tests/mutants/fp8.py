@@ -23,6 +23,7 @@ from autotuner.values.model import Model
 from autotuner.values.variant import Value
 from tests.emulator.emulator import EmulationError, emulate_fp8
 from tests.mutants.expectations import SEEDS
+from tests.mutants.warpgroups import edit
 
 TABLE = Path(__file__).parent / "fp8.toml"
 OP = OPS["sdpa_fp8"]
@@ -62,13 +63,8 @@ class Mutant(Model):
         text that it replaces once."""
         for family in ("sdpa", "sdpa_fp8"):
             shutil.copytree(config.kernels_dir() / family, parent / family)
-        folder = parent / "sdpa_fp8"
-        for name, old, new in self.edits:
-            path = folder / name
-            text = path.read_text()
-            assert text.count(old) == 1, f"{self.name}: {name} has {text.count(old)} times: {old}"
-            path.write_text(text.replace(old, new))
-        return folder / SOURCE
+        edit(parent / "sdpa_fp8", self.edits)
+        return parent / "sdpa_fp8" / SOURCE
 
     def first_failure(self, parent: Path) -> str:
         """What finds it."""

@@ -2,6 +2,7 @@
 
 import shutil
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -12,22 +13,18 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values import config
 from autotuner.values.model import Model
 from autotuner.values.variant import Value, Variant
+from tests.emulator.points import WGMMA
 
 TABLE = Path(__file__).parent / "warpgroups.toml"
-POINT: dict[str, Value] = {
-    "CONSUMERS": 2,
-    "BLOCK_N": 64,
-    "STAGES": 2,
-    "BLOCKS_SM": 1,
-    "SCHEDULE": "static",
-    "OVERLAP": 1,
-    "PING_PONG": 1,
-    "Q_FROM": "shared",
-    "Q_BUFFERS": 2,
-    "EARLY_START": 0,
-    "O_STAGING": "query",
-    "SOFTMAX": "spec_rounded",
-}
+POINT: dict[str, Value] = {**WGMMA, "SCHEDULE": "static"}
+
+
+def edit(folder: Path, edits: Iterable[tuple[str, str, str]]) -> None:
+    """Files, and in each what is replaced by what; it is there once."""
+    for name, old, new in edits:
+        text = (folder / name).read_text()
+        assert text.count(old) == 1, f"{name} has {text.count(old)} times: {old}"
+        (folder / name).write_text(text.replace(old, new))
 
 
 class Setting(Model):
@@ -82,11 +79,7 @@ class Mutant(Model):
         """The kernel's family with the edits, in a folder of `parent`; each finds the text that it replaces once."""
         folder = parent / self.name / "sdpa"
         shutil.copytree(config.kernels_dir() / "sdpa", folder)
-        for name, old, new in self.edits:
-            path = folder / name
-            text = path.read_text()
-            assert text.count(old) == 1, f"{self.name}: {name} has {text.count(old)} times: {old}"
-            path.write_text(text.replace(old, new))
+        edit(folder, self.edits)
         return folder
 
     def family(self, parent: Path) -> Family:

@@ -3,8 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
-import textwrap
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +13,7 @@ from autotuner.store import Store, lease
 from autotuner.store.tables import LeaseRow
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError
+from tests.helpers.processes import child, said
 from tests.helpers.recorded import measured, study_record
 from tests.helpers.stores import transaction
 
@@ -22,24 +21,12 @@ pytestmark = pytest.mark.timed
 
 # The lease, and being killed ------------------------------------------------------------------------------------
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-
 
 @pytest.fixture
 def store(opened: Store) -> Store:
     """One with a study, on either engine."""
     opened.ensure_study(study_record())
     return opened
-
-
-def child(code: str) -> subprocess.Popen[str]:
-    prelude = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-    text = prelude + textwrap.dedent(code)
-    return subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def say(process: subprocess.Popen[str]) -> str:
-    return process.stdout.readline().strip()
 
 
 def kill(process: subprocess.Popen[str], *, reap: bool = True) -> None:
@@ -59,7 +46,7 @@ def holder(place: str) -> subprocess.Popen[str]:
 
 def test_a_living_driver_is_named_and_a_killed_one_is_followed(store: Store, place: str) -> None:
     other = holder(place)
-    assert say(other) == "held"
+    assert said(other) == "held"
     with pytest.raises(StoreError, match=rf"process {other.pid} on .* since 20\d\d-"), store.lease("scalar-abc"):
         pass
     kill(other, reap=False)
@@ -100,11 +87,11 @@ def test_only_one_of_two_gets_the_lease(place: str) -> None:
             print("refused", flush=True)
     """
     children = [child(code) for _ in range(2)]
-    assert [say(each) for each in children] == ["ready"] * 2
+    assert [said(each) for each in children] == ["ready"] * 2
     for each in children:
         each.stdin.write("go\n")
         each.stdin.flush()
-    assert sorted(say(each) for each in children) == ["held", "refused"]
+    assert sorted(said(each) for each in children) == ["held", "refused"]
     for each in children:
         each.communicate()
 
@@ -178,7 +165,7 @@ def test_a_kill_in_the_middle_of_records_leaves_only_whole_trials(place: str, st
     assert driver.stdout is not None
     confirmed = -1
     while confirmed < 40:
-        confirmed = int(say(driver))
+        confirmed = int(said(driver))
     driver.send_signal(signal.SIGKILL)
     rest, _ = driver.communicate()
     whole = [int(line) for line in rest.split("\n")[:-1]]

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, tzinfo
-from pathlib import Path
 from typing import Self
 
 import pytest
@@ -23,10 +22,9 @@ from autotuner.store.tables import LeaseRow
 from autotuner.values.errors import InputError, LeaseHeldError, LeaseLostError, StoreError
 from autotuner.values.sweep import State, Wish
 from tests.helpers import simulated
+from tests.helpers.processes import child, said
 from tests.helpers.recorded import CALIBRATION, measured, study_record
 from tests.helpers.stores import transaction
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 def ask(store: Store, name: str = "one", priority: int = 0, key: str | None = None) -> int:
@@ -35,19 +33,10 @@ def ask(store: Store, name: str = "one", priority: int = 0, key: str | None = No
     return queue.submit(store, request, priority, key)[0].id
 
 
-def child(place: str, code: str) -> subprocess.Popen[str]:
-    """A process that has the store open, and reads and writes lines."""
-    prelude = f"""
-        import sys; sys.path.insert(0, {str(ROOT)!r})
-        from autotuner.store import Store, sweeps, lease
-        store = Store.open({place!r})
-    """
-    text = textwrap.dedent(prelude) + textwrap.dedent(code)
-    return subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def said(process: subprocess.Popen[str]) -> str:
-    return process.stdout.readline().strip()
+def working(place: str, code: str) -> subprocess.Popen[str]:
+    """A process that has the store open."""
+    opens = f"from autotuner.store import Store, sweeps, lease\nstore = Store.open({place!r})\n"
+    return child(opens + textwrap.dedent(code))
 
 
 CLAIM = """
@@ -166,7 +155,7 @@ def test_a_cancellation_is_not_withdrawn_by_resume(opened: Store) -> None:
 @pytest.mark.slow
 def test_what_a_killed_worker_leaves_is_taken_over(place: str, opened: Store) -> None:
     number = ask(opened)
-    other = child(place, CLAIM.format(number=number))
+    other = working(place, CLAIM.format(number=number))
     assert said(other) == "claimed"
     assert sweeps.due(opened) == ()
     assert sweeps.claim(opened, number, "me") is None
@@ -182,7 +171,7 @@ def test_what_a_killed_worker_leaves_is_taken_over(place: str, opened: Store) ->
 @pytest.mark.slow
 def test_what_was_wished_of_a_killed_worker_holds(place: str, opened: Store) -> None:
     number = ask(opened)
-    other = child(place, CLAIM.format(number=number))
+    other = working(place, CLAIM.format(number=number))
     assert said(other) == "claimed"
     queue.pause(opened, number)
     other.send_signal(signal.SIGKILL)
@@ -207,7 +196,7 @@ def test_a_stopped_worker_is_followed_and_writes_nothing_once_it_goes_on(place: 
     except Exception as error:
         print(type(error).__name__, flush=True)
     """
-    other = child(place, CLAIM.format(number=number) + goes_on)
+    other = working(place, CLAIM.format(number=number) + goes_on)
     assert said(other) == "claimed"
     make_old(opened, lease.of_sweep(number))
     assert sweeps.claim(opened, number, "me") is None, "a process that runs is not dead"
@@ -311,7 +300,7 @@ def test_a_device_has_one_worker_and_may_be_in_quarantine(place: str, opened: St
 def test_a_foreground_sweep_whose_command_was_killed_is_over(place: str, opened: Store) -> None:
     request = queue.request_for(simulated.space().file)
     number = queue.submit(opened, request, foreground=True)[0].id
-    other = child(place, CLAIM.format(number=number))
+    other = working(place, CLAIM.format(number=number))
     assert said(other) == "claimed"
     queue.settle_abandoned(opened)
     assert sweeps.one(opened, number).state == State.RUNNING

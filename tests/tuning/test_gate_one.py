@@ -133,12 +133,6 @@ def test_a_library_without_a_record_and_without_its_name_is_refused(tmp_path: Pa
         single.subject(str(tmp_path), None, "none.db", None)
 
 
-def test_a_wrong_target_is_one_line_and_exit_code_2(folder: Path) -> None:
-    one_line(autotuner(folder, "gate", "nothing.so"), "nothing.so", "build id")
-    one_line(autotuner(folder, "gate", "IMPL=other", "--space", "space.toml"), "IMPL=other", "mutant")
-    one_line(autotuner(folder, "gate", "3", "--store", "none.db"), "none.db")
-
-
 # What the gate says -------------------------------------------------------------------------------------------------
 
 
