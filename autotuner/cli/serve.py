@@ -20,7 +20,7 @@ from autotuner.values.errors import InputError
 from autotuner.values.files import read_regular, regular_target, why
 
 if TYPE_CHECKING:
-    from autotuner.web.settings import Settings
+    from autotuner.web.access import Settings
 
 GIVES_WAY = 10
 """The server's niceness: a sweep on the same machine comes first."""
@@ -62,7 +62,7 @@ def serve(
         from autotuner.web.app import create_app, listen
     except ImportError as error:
         raise InputError(f"{MISSING} ({error.name} is not here)") from None
-    from autotuner.web.settings import LOOPBACK, Settings
+    from autotuner.web.access import LOOPBACK, Settings
 
     for option, folder in (("--families", families), ("--spaces", spaces)):
         if folder is not None and not folder.is_dir():

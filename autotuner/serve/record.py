@@ -298,12 +298,11 @@ def described(tensors: tuple[Any, ...], options: Mapping[str, Any]) -> str:
     """A call in one line: sizes, element type, what else was given."""
     there = [each for each in tensors if each is not None]
     sizes = " ".join("nested" if each.is_nested else "x".join(map(str, each.shape)) for each in there)
-    said = [f"{name}={_short(value)}" for name, value in options.items()]
+    said = [
+        f"{name}={'x'.join(map(str, of.shape))} {of.dtype}" if isinstance(of, Tensor) else f"{name}={of}"
+        for name, of in options.items()
+    ]
     return " ".join([sizes, str(tensors[0].dtype).removeprefix("torch."), *said])
-
-
-def _short(value: object) -> str:
-    return f"{'x'.join(map(str, value.shape))} {value.dtype}" if isinstance(value, Tensor) else str(value)
 
 
 def why_not(error: ValueError, problem: type[Problem]) -> str:

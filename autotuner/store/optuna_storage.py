@@ -241,23 +241,11 @@ class DriverStorage(BaseStorage):
             return number, connection.execute(_BEGIN, {**row, "datetime_start": _naive(now)}).scalar_one()
 
         number, trial_id = self._database.write_plainly(begin)
-        self._keep(
-            study_id,
-            _Kept(
-                number=number,
-                state=TrialState.RUNNING,
-                value=None,
-                values=None,
-                datetime_start=_local(now),
-                datetime_complete=None,
-                params={},
-                distributions={},
-                user_attrs={},
-                system_attrs={},
-                intermediate_values={},
-                trial_id=trial_id,
-            ),
-        )
+        nothing = dict.fromkeys(("value", "values", "datetime_complete"))
+        empty = ("params", "distributions", "user_attrs", "system_attrs", "intermediate_values")
+        more: dict[str, Any] = {**nothing, **{name: {} for name in empty}}
+        began = _Kept(number=number, state=TrialState.RUNNING, datetime_start=_local(now), trial_id=trial_id, **more)
+        self._keep(study_id, began)
         return int(trial_id)
 
     def set_trial_param(

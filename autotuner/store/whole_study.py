@@ -63,17 +63,14 @@ def data_of(store: Store, session: Session, name: str) -> Data:
     connection, places, found = session.connection(), dict[str, dict[int, int]](), dict[str, list[list[JsonValue]]]()
     roots = _roots(store, session, name)
     for table in _there(connection):
-        kept = [each for each in _read(connection, table, roots) if not _is_pickled(table, each)]
+        mine = select(table).where(_mine(table, roots)).order_by(*table.primary_key.columns)
+        rows = [dict(row._mapping) for row in connection.execute(mine)]
+        kept = [each for each in rows if not _is_pickled(table, each)]
         key = _key(table)
         if key is not None:
             places[table.name] = {row[key.name]: place for place, row in enumerate(kept, start=1)}
         found[table.name] = [_plain(table, row, places) for row in kept]
     return found
-
-
-def _read(connection: Connection, table: Table, roots: Mapping[str, int]) -> list[dict[str, Any]]:
-    rows = connection.execute(select(table).where(_mine(table, roots)).order_by(*table.primary_key.columns))
-    return [dict(row._mapping) for row in rows]
 
 
 def _plain(table: Table, row: Mapping[str, Any], places: Mapping[str, Mapping[int, int]]) -> list[JsonValue]:

@@ -115,12 +115,11 @@ class DispatchTable(Model):
     @model_validator(mode="after")
     def _names_what_it_has(self) -> DispatchTable:
         known = {each.artifact for each in self.variants}
-        for index, use in enumerate([each.use for each in self.entries]):
+        named = [(f"entries[{index}]", each.use) for index, each in enumerate(self.entries)]
+        named += [(f"ranges[{index}]", each.use) for index, each in enumerate(self.ranges)]
+        for name, use in named:
             if use is not None and use not in known:
-                raise refuse(f"found {use[:16]}, expected one of the variants", f"entries[{index}].use")
-        for index, found in enumerate(self.ranges):
-            if found.use not in known:
-                raise refuse(f"found {found.use[:16]}, expected one of the variants", f"ranges[{index}].use")
+                raise refuse(f"found {use[:16]}, expected one of the variants", f"{name}.use")
         return self
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from autotuner.serve.best import FORMATS, BestConfiguration, export_json
-from autotuner.store import device_health, queries
+from autotuner.store import StudyRecord, device_health, queries
 from autotuner.tuning.compared import comparison
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Best
@@ -225,23 +225,19 @@ def list_devices(request: Request) -> Response:
 
 
 def device_models(server: Server) -> tuple[wire.DeviceModel, ...]:
-    """By name, each with its studies."""
-    found: dict[tuple[str, str], list[str]] = {}
-    facts = {}
-    for record in queries.records(server.reader.store):
-        key = record.device.backend, record.device.name
-        found.setdefault(key, []).append(record.name)
-        facts[key] = record.device.facts
-    running = {name for names in found.values() for name in names if queries.running(server.reader.store, name)}
+    """By kind and name, each with its studies."""
+    store, found = server.reader.store, dict[tuple[str, str], list[StudyRecord]]()
+    for record in queries.records(store):
+        found.setdefault((record.device.backend, record.device.name), []).append(record)
     return tuple(
         wire.DeviceModel(
             name=name,
             backend=backend,
-            studies=tuple(studies),
-            facts=facts[backend, name],
-            running=tuple(each for each in studies if each in running),
+            studies=tuple(each.name for each in records),
+            facts=records[-1].device.facts,
+            running=tuple(each.name for each in records if queries.running(store, each.name)),
         )
-        for (backend, name), studies in sorted(found.items())
+        for (backend, name), records in sorted(found.items())
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -20,11 +21,10 @@ from autotuner.store import device_health, sweeps
 from autotuner.values.errors import AutotunerError, InputError, StoreError, StoreUnavailableError
 from autotuner.values.versions import version_of
 from autotuner.web import api, metrics, pages, queue_pages, sweep_api
+from autotuner.web.access import Settings
 from autotuner.web.gate_service import GateBusy
 from autotuner.web.guard import SAFE, Guard
-from autotuner.web.openapi import describe
 from autotuner.web.server import Server, server_of
-from autotuner.web.settings import Settings
 
 GRACE_S = 5
 """Seconds that open answers have when the server is told to end."""
@@ -68,6 +68,55 @@ def create_app(settings: Settings) -> Guard:
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(AutotunerError, _not_done)
     return Guard(app, settings.hosts)
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, made once. Numbers that are not finite are null in answers, so every number may be null
+    there."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        schemas = document["components"]["schemas"]
+        taken = _taken(document)
+        schemas |= {name: _nullable(schema) for name, schema in schemas.items() if name not in taken}
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _taken(document: dict[str, Any]) -> set[str]:
+    """Names of the schemas that requests are made of."""
+    bodies = [
+        operation["requestBody"]
+        for path in document["paths"].values()
+        for operation in path.values()
+        if isinstance(operation, dict) and "requestBody" in operation
+    ]
+    found: set[str] = set()
+    waiting = [name for body in bodies for name in _named(body)]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += _named(document["components"]["schemas"][name])
+    return found
+
+
+def _named(part: Any) -> list[str]:
+    if isinstance(part, dict):
+        own = [str(part["$ref"]).rsplit("/", 1)[1]] if "$ref" in part else []
+        return own + [name for value in part.values() for name in _named(value)]
+    return [name for value in part for name in _named(value)] if isinstance(part, list) else []
+
+
+def _nullable(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_nullable(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    changed = {name: _nullable(value) for name, value in part.items()}
+    if changed.get("type") == "number":
+        changed["type"] = ["number", "null"]
+    return changed
 
 
 class _Files(StaticFiles):

@@ -49,15 +49,9 @@ class GateService:
             self._busy = False
 
     async def _judged(self, folder: Path, document: str) -> TrialReport:
+        command, pipe = [sys.executable, "-m", "autotuner.web.gate_service", str(folder)], asyncio.subprocess.PIPE
         child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "autotuner.web.gate_service",
-            str(folder),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
+            *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
         )
         try:
             out, err = await asyncio.wait_for(child.communicate(document.encode()), self._deadline_s)
@@ -84,13 +78,7 @@ def main(folder: Path, document: str) -> int:
     asked = GateRequest.model_validate_json(document)
     try:
         subject = gate_one.of_family(
-            folder,
-            asked.family,
-            asked.device,
-            asked.implementation,
-            asked.parameters,
-            asked.problem,
-            asked.threads,
+            folder, asked.family, asked.device, asked.implementation, asked.parameters, asked.problem, asked.threads
         )
         judged = gate_one.judge(subject, patience_s=0)
     except AutotunerError as error:

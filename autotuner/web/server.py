@@ -17,12 +17,10 @@ from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.validation import no_such
 from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates
-from autotuner.web.access import Access
+from autotuner.web.access import Access, Settings
 from autotuner.web.beliefs_process import BeliefsFinder
 from autotuner.web.gate_service import GateService
-from autotuner.web.queue_reader import QueueReader
-from autotuner.web.reader import Reader
-from autotuner.web.settings import Settings
+from autotuner.web.reader import QueueReader, Reader
 from autotuner.web.wire import NewSweep
 
 WARM_S = 2.0

@@ -174,19 +174,13 @@ def _changing(verb: str) -> Callable[[Request, Number], Coroutine[Any, Any, Resp
     return change
 
 
-SAYS = {
-    "pause": "Has a sweep paused; what is in flight is judged after it is resumed.",
-    "resume": "Puts a paused sweep back into the queue.",
-    "cancel": "Ends a sweep; its study keeps what was judged.",
-    "retry": "Puts a sweep that is over back into the queue, with the budget it has left.",
-}
-for _verb in VERBS:
+for _verb, _change in VERBS.items():
     changes.add_api_route(
         f"/sweeps/{{number}}:{_verb}",
         _changing(_verb),
         methods=["POST"],
         name=f"{_verb}_sweep",
-        description=SAYS[_verb],
+        description=str(_change.__doc__).partition("Raises")[0].strip(),
         response_model=wire.SweepNow,
         openapi_extra=SECURED,
     )

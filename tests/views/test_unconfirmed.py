@@ -27,8 +27,8 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.workbench import load_space
 from autotuner.values.ratio import UNCONFIRMED
 from autotuner.web import api, pages, queue_pages, sweep_api
+from autotuner.web.access import Settings
 from autotuner.web.app import create_app
-from autotuner.web.settings import Settings
 from benchmarks.service.made_up import PROBLEMS, SPACE, write
 from tests.helpers import tables
 from tests.helpers.tuned_studies import record, tuned

@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 from autotuner.jobs import queue
 from autotuner.store import Store, sweeps
 from autotuner.tuning.workbench import load_space
+from autotuner.web.access import Settings
 from autotuner.web.app import create_app
-from autotuner.web.settings import Settings
 from benchmarks.service.made_up import PROBLEMS, SPACE, spread_times, write
 
 TOKEN = "a-token-of-the-tests"

@@ -20,8 +20,8 @@ from starlette.testclient import TestClient
 
 from autotuner.store import Store, queries, trials
 from autotuner.tuning.run.driver import Budget
+from autotuner.web.access import Settings
 from autotuner.web.app import create_app
-from autotuner.web.settings import Settings
 from tests.helpers import simulated
 from tests.helpers.driven import WIDE, driver
 from tests.web.conftest import TOKEN

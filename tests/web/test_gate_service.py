@@ -12,9 +12,9 @@ from autotuner.tuning import gate_one
 from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.errors import DeviceBusyError
 from autotuner.web import gate_service
+from autotuner.web.access import Settings
 from autotuner.web.app import create_app
 from autotuner.web.gate_service import GateBusy, GateService
-from autotuner.web.settings import Settings
 from tests.web.conftest import TOKEN
 
 ROOT = Path(__file__).parent.parent.parent

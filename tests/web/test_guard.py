@@ -155,8 +155,8 @@ def test_a_wrong_token_logs_nobody_in(writable: TestClient) -> None:
 
 
 def test_a_read_only_server_takes_no_token(tmp_path_factory: pytest.TempPathFactory, made: object) -> None:
+    from autotuner.web.access import Settings
     from autotuner.web.app import create_app
-    from autotuner.web.settings import Settings
 
     settings = Settings(store=str(made), token=TOKEN, read_only=True)
     with TestClient(create_app(settings), base_url="http://localhost") as found:

@@ -18,9 +18,9 @@ from autotuner.store import Store, device_health, queries, sweeps
 from autotuner.tuning.finals import standings
 from autotuner.tuning.workbench import load_space
 from autotuner.views.words import ratio
+from autotuner.web.access import Settings
 from autotuner.web.app import create_app
 from autotuner.web.reader import FRESH_S
-from autotuner.web.settings import Settings
 from tests.helpers.recorded import CALIBRATION, deduplicated, measured, raced_out, record_all, rejected, study_record
 
 TABS = (

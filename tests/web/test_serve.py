@@ -10,7 +10,7 @@ import pytest
 
 from autotuner.cli import serve
 from autotuner.values.errors import InputError
-from autotuner.web.settings import Settings
+from autotuner.web.access import Settings
 
 
 def test_a_token_file_is_made_for_its_owner_alone(tmp_path: Path) -> None:
