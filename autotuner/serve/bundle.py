@@ -15,7 +15,7 @@ import re
 import subprocess
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -30,7 +30,7 @@ from autotuner.tuning.finals import standings
 from autotuner.values.errors import InputError
 from autotuner.values.files import read_regular, why, write_atomically
 from autotuner.values.model import Model
-from autotuner.values.outcome import Artifact, Device
+from autotuner.values.outcome import Device
 from autotuner.values.versions import version_of
 
 PACKED, UNPACKED = 256 << 20, 1 << 30
@@ -68,7 +68,10 @@ class Bundle(NamedTuple):
 def write(store: Store, study: str, target: Path, page: str) -> Manifest:
     """Writes the bundle of a study; `page`: its HTML. Raises StoreError, and InputError where it cannot be written."""
     record, sessions = queries.study(store, study), queries.sessions(store, study)
-    artifacts = list(_artifacts(store, study))
+    best = standings.best(store, study)
+    numbers = {*standings.every_confirmed(store, study), *([] if best is None else [best.record.number])}
+    found = (store.outcome(study, number).artifact for number in sorted(numbers))
+    artifacts = [each for each in found if each is not None]
     files = {ROWS: json.dumps(whole_study.data_of(store, study)).encode(), PAGE: page.encode()}
     for artifact in artifacts:
         inputs = inputs_of(record, artifact)
@@ -89,14 +92,6 @@ def write(store: Store, study: str, target: Path, page: str) -> Manifest:
     )
     write_atomically(target, _packed({MANIFEST: manifest.model_dump_json(indent=1).encode(), **files}))
     return manifest
-
-
-def _artifacts(store: Store, study: str) -> Iterator[Artifact]:
-    """What the search measured of the trial to use and of those that finals confirmed."""
-    best = standings.best(store, study)
-    numbers = {*standings.every_confirmed(store, study), *([] if best is None else [best.record.number])}
-    outcomes = (store.outcome(study, number) for number in sorted(numbers))
-    yield from (each.artifact for each in outcomes if each.artifact is not None)
 
 
 def _revision() -> str:

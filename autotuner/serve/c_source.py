@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill
 
@@ -14,7 +14,7 @@ from autotuner.forge.build_inputs import abi_dir
 from autotuner.forge.linkable import joined
 from autotuner.ops import OPS
 from autotuner.ops.op import Input, Output
-from autotuner.serve.folder import Source, fresh, linked, name_of, packaged, stated
+from autotuner.serve.folder import Source, filled, fresh, linked, name_of, packaged, stated
 from autotuner.serve.runtime.stated import Stated
 from autotuner.serve.table_source import signature_lines, table_lines
 from autotuner.values.ratio import BIASED
@@ -39,15 +39,10 @@ def write_c_folder(table: DispatchTable, source: Source, target: Path) -> str:
         scratch.mkdir()
         joined(source.toolchain, linked(table, source, name, scratch), private / f"{name}_variants.o")
         shutil.rmtree(scratch)
-        (private / f"{name}.h").write_text(_filled("function.h.in", said))
-        (private / f"{name}.cpp").write_text("\n".join([*_lines(table, name, kind), _filled("function.cpp.in", said)]))
+        (private / f"{name}.h").write_text(filled("function.h.in", said))
+        (private / f"{name}.cpp").write_text("\n".join([*_lines(table, name, kind), filled("function.cpp.in", said)]))
         (private / "export.json").write_text(json.dumps(stated(table, kind), indent=1) + "\n")
     return f"link with {name}.cpp and {name}_variants.o"
-
-
-def _filled(template: str, said: Mapping[str, str]) -> str:
-    """A template of the ABI with each @WORD@ in its place."""
-    return re.sub(r"@([A-Z]+)@", lambda found: said[found[1]], (abi_dir() / template).read_text())
 
 
 def _of_signature(table: DispatchTable, name: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from elftools.common.exceptions import ELFError
 from autotuner.devices import DEVICES
 from autotuner.devices.kind import Packaging
 from autotuner.forge.build import build, built, entry_of
-from autotuner.forge.build_inputs import BuildInputs
+from autotuner.forge.build_inputs import BuildInputs, abi_dir
 from autotuner.forge.family import Family
 from autotuner.forge.linkable import isolated
 from autotuner.forge.toolchain import HOST, Forged, Toolchain
@@ -104,6 +104,11 @@ def stated(table: DispatchTable, kind: Packaging) -> dict[str, object]:
         "table": table.model_dump(mode="json"),
         "table_digest": digest_of_table(table),
     }
+
+
+def filled(template: str, said: Mapping[str, str]) -> str:
+    """A template of the ABI with each @WORD@ in its place."""
+    return re.sub(r"@([A-Z]+)@", lambda found: said[found[1]], (abi_dir() / template).read_text())
 
 
 def linked(table: DispatchTable, source: Source, name: str, into: Path) -> list[Path]:

@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -59,15 +60,12 @@ def load(
     table = None if file.is_dir() else _read(file)
     folder = _exported(file) if table is None else _in_the_cache(file, table, build)
     found = _module(folder).load(strict=strict, gradients=gradients, copies=copies)
-    found.made_by = _again, (file, build, strict, gradients, copies)
+    again = partial(load, build=build, strict=strict, gradients=gradients, copies=copies)
+    found.made_by = again, (file,)
     found.table = table or DispatchTable.model_validate(
         json.loads((folder / METADATA).read_bytes())["autotuner"]["table"]
     )
     return found
-
-
-def _again(file: Path, build: bool, strict: bool, gradients: Literal["refuse", "torch"], copies: bool) -> Any:
-    return load(file, build=build, strict=strict, gradients=gradients, copies=copies)
 
 
 # The file -------------------------------------------------------------------------------------------------------------

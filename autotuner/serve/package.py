@@ -22,7 +22,7 @@ from autotuner.forge.compiling import run_compiler
 from autotuner.forge.linkable import PLAIN, compiled, python_symbols, versions_needed
 from autotuner.ops import OPS
 from autotuner.ops.op import Op, shape_of
-from autotuner.serve.folder import Source, fresh, linked, name_of, packaged, stated
+from autotuner.serve.folder import Source, filled, fresh, linked, name_of, packaged, stated
 from autotuner.serve.runtime import whole
 from autotuner.serve.table import digest_of_table
 from autotuner.serve.table_source import signature_lines, table_lines
@@ -36,53 +36,8 @@ SOURCE = "torch_op.cpp"
 """The file in an op's ABI folder that makes it an op of torch."""
 OLDEST_TORCH = "2.10"
 """Whose stable ABI has all that the op calls (torch_op.h compiles for it)."""
-INIT = '''"""{title} as autotuner tuned it: `{name}` takes what torch's function takes."""
-
-from pathlib import Path
-
-from .whole import damaged
-
-FOLDER = Path(__file__).parent
-if found := damaged(FOLDER):
-    raise ImportError(f"{{FOLDER}}: damaged: {{found}} is not the file that was exported; export it again")
-
-from . import machine, signature
-from .serving import NotServed, opened
-
-load = opened(FOLDER, signature, machine)
-{name} = load()
-__all__ = ["NotServed", "{name}", "load"]
-'''
-PROJECT = """[build-system]
-requires = ["hatchling>=1.27"]
-build-backend = "hatchling.build"
-
-[project]
-name = "{dist}"
-version = "{version}"
-description = "{title} as autotuner tuned it for one device"
-readme = "README.md"
-requires-python = ">=3.10"
-dependencies = ["torch>={torch}"]
-
-[tool.hatch.build.targets.wheel]
-bypass-selection = true
-
-[tool.hatch.build.targets.wheel.force-include]
-"{folder}" = "{module}"
-
-[tool.hatch.build.targets.wheel.hooks.custom]
-"""
-HOOK = '''"""Names the wheel: any Python, and the oldest glibc that the library runs on."""
-
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-
-
-class Hook(BuildHookInterface):
-    def initialize(self, version, build_data):
-        build_data["pure_python"] = False
-        build_data["tag"] = "py3-none-{tag}"
-'''
+INIT = "package_init.py.in"
+"""The template of a package's own module."""
 
 
 def write_folder(table: DispatchTable, source: Source, target: Path) -> str:
@@ -110,7 +65,7 @@ def write_module(table: DispatchTable, source: Source, module: str, inside: Path
     shutil.move(library, inside / library.name)
     for name, copied in _copied(op, kind).items():
         shutil.copyfile(copied, inside / name)
-    (inside / "__init__.py").write_text(INIT.format(title=op.signature.TITLE, name=op.signature.NAME))
+    (inside / "__init__.py").write_text(filled(INIT, {"TITLE": op.signature.TITLE, "NAME": op.signature.NAME}))
     _write_metadata(table, module, inside, library.name, needs)
     return needs
 
@@ -129,7 +84,7 @@ def package_digest(table: DispatchTable) -> str:
     sources = source_digests(files_of([op_dir / SOURCE, abi_dir() / "package.h"], (abi_dir(), op_dir)))
     python = {name: path.read_text() for name, path in _copied(op, kind).items()}
     here = [platform.machine(), platform.system(), version_of("kernel-autotuner"), OLDEST_TORCH]
-    return digest_of([digest_of_table(table), sources, python, INIT, here])
+    return digest_of([digest_of_table(table), sources, python, (abi_dir() / INIT).read_text(), here])
 
 
 def variant_folder(device: str) -> str:
@@ -231,17 +186,14 @@ def _call(table: DispatchTable, problem: Problem) -> dict[str, Any]:
 def _write_project(table: DispatchTable, module: str, variant: Path, folder: Path, needs: dict[str, str]) -> None:
     """What makes a wheel of it, and a page for people."""
     digest = digest_of_table(table)[:8]
-    project = PROJECT.format(
-        title=OPS[table.op].signature.TITLE,
-        dist=module.replace("_", "-"),
-        version=f"1.0+{digest}",
-        torch=OLDEST_TORCH,
-        folder=f"build/{variant.name}",
-        module=module,
-    )
-    (folder / "pyproject.toml").write_text(project)
     glibc = needs.get("GLIBC", "2.17").replace(".", "_")
-    (folder / "hatch_build.py").write_text(HOOK.format(tag=f"manylinux_{glibc}_{platform.machine()}"))
+    said = {
+        **{"TITLE": OPS[table.op].signature.TITLE, "DIST": module.replace("_", "-"), "VERSION": f"1.0+{digest}"},
+        **{"TORCH": OLDEST_TORCH, "FOLDER": f"build/{variant.name}", "MODULE": module},
+        "TAG": f"manylinux_{glibc}_{platform.machine()}",
+    }
+    (folder / "pyproject.toml").write_text(filled("package_project.toml.in", said))
+    (folder / "hatch_build.py").write_text(filled("package_hatch.py.in", said))
     (folder / "README.md").write_text("\n".join([*_readme(table, module, needs), ""]))
 
 

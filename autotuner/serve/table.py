@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from autotuner.devices import DEVICES
 from autotuner.forge.build_inputs import BuildInputs
 from autotuner.forge.family import Family
 from autotuner.race.confirm import Confirmed
-from autotuner.serve.ranges import Lengths, Ranges, proven_of, ranges_of, ratio_of, to_try
+from autotuner.serve.ranges import Lengths, proven_of, ranges_of, ratio_of, to_try
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import FinalsRecord, Store, StudyRecord, queries
 from autotuner.tuning.finals import standings
@@ -66,7 +66,10 @@ def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates
             entries[entry.problem] = entry
             if entry.use is not None and entry.use not in variants:
                 variants[entry.use] = _variant(store, each.record, each.candidates[entry.use].number)
-        between = _between(store, each, entries)
+        problems = each.record.problems
+        used = dict.fromkeys(use for problem in problems if (use := entries[problem].use) is not None)
+        ratios = {use: each.candidates[use].ratios for use in used}
+        between = ranges_of(problems, ratios, queries.validations(store, each.record.name))
         ranges += between.ranges
         left_out += between.left_out
     first = found[0].record
@@ -97,14 +100,6 @@ def to_validate(
     uses = [entry.use for entry in _entries(studied, loss)]
     numbers = [None if use is None else studied.candidates[use].number for use in uses]
     return to_try(studied.record.problems, numbers, lengths, vary)
-
-
-def _between(store: Store, studied: _Studied, entries: Mapping[Problem, TableEntry]) -> Ranges:
-    """What the variants in use serve beside the tuned problems."""
-    problems = studied.record.problems
-    used = dict.fromkeys(use for each in problems if (use := entries[each].use) is not None)
-    ratios = {use: studied.candidates[use].ratios for use in used}
-    return ranges_of(problems, ratios, queries.validations(store, studied.record.name))
 
 
 def _proven_on(record: StudyRecord) -> dict[str, Value | bool]:

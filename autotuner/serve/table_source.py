@@ -10,7 +10,7 @@ from autotuner.ops import OPS
 from autotuner.ops.op import Op
 from autotuner.serve.runtime.stated import Stated
 from autotuner.values.problem import Problem
-from autotuner.values.table import DispatchTable, Range
+from autotuner.values.table import DispatchTable
 
 REASONS = (
     "it was not tuned, and no variant is proven and timed around it",
@@ -42,10 +42,11 @@ def table_lines(table: DispatchTable, name: str) -> Iterator[str]:
         f"{{{problem_in_c(each.problem)}, {-1 if each.use is None else places[each.use]}}}" for each in table.entries
     ]
     yield from _array("at_entry", "entries", entries)
-    ranges = [
-        f"{{{problem_in_c(each.like.sized(each.low))}, {_list(each.high)}, {_together(each)}, {places[each.use]}}}"
-        for each in table.ranges
-    ]
+    ranges = []
+    for each in table.ranges:
+        together = sum(1 << each.like.DIMS.index(name) for name in each.together)  # a bit for each such size
+        low = problem_in_c(each.like.sized(each.low))
+        ranges.append(f"{{{low}, {_list(each.high)}, {together}, {places[each.use]}}}")
     # What was tried and is not served stands behind all that is: a range of one, which says why.
     ranges += [f"{{{problem_in_c(each.problem)}, {_list(each.problem.shape)}, 0, -1}}" for each in table.left_out]
     yield from _array("at_range", "ranges", ranges)
@@ -80,11 +81,6 @@ def signature_lines(op: Op) -> Iterator[str]:
     counts = [len(stated.required), len(stated.more), len(stated.beside), len(stated.options)]
     bits = [each.bits for each in stated.options]
     yield f"#define AT_SIGNATURE {{{json.dumps(stated.schema)}, {', '.join(map(str, counts))}, {_list(bits)}}}"
-
-
-def _together(of: Range) -> int:
-    """A bit for each size that is one number with the others."""
-    return sum(1 << of.like.DIMS.index(name) for name in of.together)
 
 
 def _array(of: str, name: str, elements: Sequence[str]) -> Iterator[str]:

@@ -71,9 +71,11 @@ class ValueCoverage(Model):
     """One value of one parameter."""
 
     value: Value
-    judged: int
-    right: int = Field(description="with a latency")
-    best_speedup: float | None
+    points: int = Field(default=0, description="valid ones that have it; the store does not know them")
+    judged: int = 0
+    right: int = Field(default=0, description="with a latency")
+    best_speedup: float | None = Field(default=None, description="of the search, unless it is confirmed")
+    best_confirmed: bool = False
 
 
 class BaselineAt(Model):

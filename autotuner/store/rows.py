@@ -80,7 +80,7 @@ def problems_of(row: StudyRow) -> tuple[Problem, ...]:
 
 def missing_op(row: StudyRow) -> str | None:
     """The op of the study's problems where it is not here. Raises ValueError where they are no tables."""
-    for op in {str(_table(each).get("op")) for each in json.loads(row.problems)}:
+    for op in {str(dict(each).get("op")) for each in json.loads(row.problems)}:
         try:
             Problem.find(op)
         except KeyError:
@@ -153,9 +153,3 @@ def standing_outcome(row: TrialRow) -> Outcome:
         return row.outcome
     fault = Fault(verdict=Verdict.INCORRECT, code=REVOKED, detail=row.revoked_reason or "")
     return row.outcome.model_copy(update={"verdict": Verdict.INCORRECT, "fault": fault, "measurement": None})
-
-
-def _table(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise ValueError("a problem is no table")
-    return found

@@ -19,23 +19,12 @@ KEPT = 8
 """Spaces whose points are kept counted: a large one takes seconds."""
 
 
-class Covered(Model):
-    """A value of a parameter."""
-
-    value: Value
-    points: int = Field(description="valid points that have it")
-    judged: int
-    right: int = Field(description="with a latency")
-    best_speedup: float | None = Field(description="confirmed where a variant with it was; else of the search")
-    best_confirmed: bool = Field(default=False, description="whether `best_speedup` is confirmed")
-
-
 class Coverage(Model):
     """How much of a space was judged."""
 
     points: int = Field(description="valid ones")
     judged: int
-    parameters: dict[str, tuple[Covered, ...]]
+    parameters: dict[str, tuple[ValueCoverage, ...]]
 
 
 def coverage(store: Store, study: str) -> Coverage:
@@ -76,14 +65,7 @@ def _confirmed(store: Store, study: str) -> dict[tuple[str, Value], float]:
     return best
 
 
-def _covered(value: Value, points: int, found: ValueCoverage | None, confirmed: float | None) -> Covered:
-    if found is None:
-        return Covered(value=value, points=points, judged=0, right=0, best_speedup=None)
-    return Covered(
-        value=value,
-        points=points,
-        judged=found.judged,
-        right=found.right,
-        best_speedup=found.best_speedup if confirmed is None else confirmed,
-        best_confirmed=confirmed is not None,
-    )
+def _covered(value: Value, points: int, found: ValueCoverage | None, confirmed: float | None) -> ValueCoverage:
+    """With the points that have the value, and what was confirmed of a variant with it."""
+    more = {} if confirmed is None or found is None else {"best_speedup": confirmed, "best_confirmed": True}
+    return (found or ValueCoverage(value=value)).model_copy(update={"points": points, **more})

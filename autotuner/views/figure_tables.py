@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from autotuner.store.figures import BaselineAt, Cost, Improvement, Pace, StudyCosts
+from autotuner.store.figures import BaselineAt, Cost, Improvement, Pace, StudyCosts, ValueCoverage
 from autotuner.tuning.compared import StudyComparison
-from autotuner.tuning.covered import Coverage, Covered
+from autotuner.tuning.covered import Coverage
 from autotuner.tuning.finals.standings import Quoted
 from autotuner.values.ratio import Speedup, quoted
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
 from autotuner.views.table import Column, Fields, Table, data, trial_column
-from autotuner.views.words import micros, moment, percent, span
+from autotuner.views.words import best_quoted, micros, moment, percent, span
 
 if TYPE_CHECKING:
     from autotuner.views.drawings.links import Links
@@ -94,20 +94,16 @@ def coverage_table(found: Coverage) -> Table:
     return Table.of(COVERAGE, lines, [f"{found.judged:,} of {found.points:,} valid points were judged{share}"])
 
 
-COVERAGE: list[Column[tuple[str, Covered]]] = [
+COVERAGE: list[Column[tuple[str, ValueCoverage]]] = [
     Column("parameter", str, of=lambda e: e[0]),
     Column("value", Value, of=lambda e: e[1].value, reads=str),
     Column("points", int, "valid ones that have it", lambda e: e[1].points, "valid points"),
     Column("judged", int, of=lambda e: e[1].judged),
     Column("right", int, "with a latency", lambda e: e[1].right),
-    Column("best", float, OF_EITHER, lambda e: e[1].best_speedup, text=lambda e: _best(e[1])),
+    Column("best", float, OF_EITHER, lambda e: e[1].best_speedup, text=lambda e: best_quoted(e[1])),
     data("best_confirmed", bool, "that was confirmed by finals", lambda e: e[1].best_confirmed),
 ]
 """How often a value of a parameter was judged."""
-
-
-def _best(found: Covered) -> str:
-    return "" if found.best_speedup is None else quoted(found.best_speedup, found.best_confirmed)
 
 
 def baselines_table(found: Sequence[BaselineAt]) -> Table:

@@ -35,7 +35,11 @@ class JudgedPoints:
             corrections.get(each.number, each.objective) if math.isfinite(each.objective) else math.inf
             for each in trials
         ]
-        self.points = np.array([_index(space, each) for each in trials], dtype=np.int64)
+        places = [space.index_of(each.point) for each in trials]
+        if None in places:
+            odd = trials[places.index(None)].number
+            raise StoreError(f"trial {odd} is of a point that the study's space does not have: restore a copy")
+        self.points = np.array(places, dtype=np.int64)
         self.objectives = np.array(objectives, dtype=np.float64)
         self.measured = np.isfinite(self.objectives)
         self.confirmed = np.array([each.number in corrections for each in trials], dtype=bool)
@@ -48,13 +52,6 @@ class JudgedPoints:
 
     def __len__(self) -> int:
         return len(self.points)
-
-
-def _index(space: Space, trial: JudgedTrial) -> int:
-    index = space.index_of(trial.point)
-    if index is None:
-        raise StoreError(f"trial {trial.number} is of a point that the study's space does not have: restore a copy")
-    return index
 
 
 class BuiltKnob(Model):

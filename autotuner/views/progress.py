@@ -175,15 +175,12 @@ class Progress(TwoLines):
         elif isinstance(event, Waiting | Waited):
             self._heard_of_waiting(event)
         elif isinstance(event, UnderWay):
-            self._goes_on(_doing(event))
+            if (doing := _doing(event)) != self._doing:
+                self._doing, self._since = doing, time.monotonic()
         elif isinstance(event, Converged):
             promise, tie = f"{100 * event.promise:.2g} %", f"{100 * event.tie:.2g} %"
             said = f"what was not tried yet promises {promise} more speed, and less than {tie} counts as a tie"
             self.say(f"converged: {said} (--until-converged stops here)")
-
-    def _goes_on(self, doing: str) -> None:
-        if doing != self._doing:
-            self._doing, self._since = doing, time.monotonic()
 
     def _started(self, event: Started) -> None:
         beside = builders_beside(self._device, event.lanes)

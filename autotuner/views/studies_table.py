@@ -10,7 +10,7 @@ from autotuner.tuning.finals.standings import FinalsSummary, Spread, StudySummar
 from autotuner.values.ratio import quoted
 from autotuner.values.verdict import Verdict
 from autotuner.views.table import Column, Fields, Table, model_of
-from autotuner.views.words import LATER, counts_words, ends, moment, numbers_words
+from autotuner.views.words import LATER, best_quoted, counts_words, ends, moment, numbers_words
 
 if TYPE_CHECKING:
     from autotuner.views.drawings.links import Links
@@ -53,7 +53,7 @@ def study_columns(links: Links | None = None) -> list[Column[StudySummary]]:
         field("revoked", reads=lambda count: f"{count:,}" if count else "", where="full"),
         field("disturbed", reads=_disturbed, where="full"),
         *field.data(best_trial="best_number"),
-        field("best_speedup", head="speedup", text=_speedup, where="table"),
+        field("best_speedup", head="speedup", text=lambda e: best_quoted(e, "-"), where="table"),
         *field.data("best_confirmed"),
         field("best_us", head="best", text=_best, where="full"),
         field("finals", type=Finals, inner=FINALS, text=_finals, where="full"),
@@ -69,10 +69,6 @@ def _verdicts(found: Mapping[Verdict, int]) -> str:
 
 def _disturbed(found: Sequence[int]) -> str:
     return f"{len(found)}: trial {numbers_words(found)}; {LATER}" if found else ""
-
-
-def _speedup(summary: StudySummary) -> str:
-    return "-" if summary.best_speedup is None else quoted(summary.best_speedup, summary.best_confirmed)
 
 
 LOOKS = {"running": "busy", "confirmed": "good"}

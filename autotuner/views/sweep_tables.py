@@ -10,10 +10,9 @@ from pydantic import JsonValue
 from autotuner.jobs.outlook import Outlook, group_state
 from autotuner.jobs.queue import TOP
 from autotuner.store.sweep_records import DeviceRecord, EventRecord, Holder
-from autotuner.values.ratio import quoted
 from autotuner.values.sweep import State
 from autotuner.views.table import Column, Fields, Table, model_of
-from autotuner.views.words import about, moment
+from autotuner.views.words import about, best_quoted, moment
 
 MOODS = {State.RUNNING: "busy", State.DONE: "good", State.FAILED: "bad", State.PAUSED: "warn"}
 """How the chips of states look."""
@@ -51,10 +50,6 @@ def _budget(each: Outlook) -> str:
     return f"{request.trials} trials" + ("" if request.minutes is None else f" or {request.minutes:g} minutes")
 
 
-def _best(each: Outlook) -> str:
-    return "" if each.best_speedup is None else quoted(each.best_speedup, each.best_confirmed)
-
-
 def _mood(each: Outlook) -> str:
     return MOODS.get(each.sweep.state, "")
 
@@ -85,7 +80,7 @@ SWEEPS: list[Column[Outlook]] = [
     field("trials", "sweep.request.trials", head="budget", text=_budget, where="full"),
     *field.data(minutes="sweep.request.minutes"),
     field("judged", text=lambda e: f"{e.judged:,}/{e.sweep.request.trials:,}"),
-    field("best_speedup", head="best", text=_best),
+    field("best_speedup", head="best", text=best_quoted),
     *field.data("best_confirmed"),
     field("worked_s", "sweep.spent_s", head="worked", reads=lambda e: about(e) if e else ""),
     field("left_s", head="left", reads=lambda seconds: f"about {about(seconds)}"),

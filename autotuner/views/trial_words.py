@@ -189,13 +189,10 @@ def _ends(found: Speedup) -> str:
 
 def _timing_line(timing: Timing) -> str:
     found = timing.log_ratio.speedup
-    times = f"{_median(timing.variant_us):.2f} us a forward against {_median(timing.baseline_us):.2f} us"
+    us, baseline_us = (statistics.median(each or (math.nan,)) for each in (timing.variant_us, timing.baseline_us))
+    times = f"{us:.2f} us a forward against {baseline_us:.2f} us"
     speedup = f"{quoted(found.mid, False)} ({_ends(found)}, {len(timing.variant_us)} blocks)"
     return f"{timing.problem}: {times} of {timing.baseline}; {speedup}"
-
-
-def _median(times: tuple[float, ...]) -> float:
-    return statistics.median(times) if times else math.nan
 
 
 def _gate_line(summary: GateSummary) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autotuner.values.ratio import Objective, Speedup
+from autotuner.values.ratio import Objective, Speedup, quoted
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
 
@@ -43,6 +43,11 @@ def held_up_words(measured: Measurement) -> str:
 def searched(speedup: float, censored: bool) -> str:
     """An estimate of the search where the head of its column says that; with a mark where its race was stopped."""
     return f"{ESTIMATE if censored else ''}{speedup:.3f}x"
+
+
+def best_quoted(best: Any, none: str = "") -> str:
+    """The speedup of what has a best one, as every text quotes it."""
+    return none if best.best_speedup is None else quoted(best.best_speedup, best.best_confirmed)
 
 
 def numbers_words(trials: Sequence[int]) -> str:

@@ -136,13 +136,9 @@ def _metrics(request: Request) -> Response:
     return Response(text, media_type=metrics.CONTENT_TYPE)
 
 
-def _is_page(request: Request) -> bool:
-    return not request.url.path.startswith("/api/v1/") and "text/html" in request.headers.get("accept", "")
-
-
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, AnyHTTPException)
-    if _is_page(request):
+    if not request.url.path.startswith("/api/v1/") and "text/html" in request.headers.get("accept", ""):  # a page
         return pages.refused(request, HTTPException(error.status_code, error.detail, dict(error.headers or {})))
     return JSONResponse({"error": str(error.detail)}, error.status_code, dict(error.headers or {}))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Annotated, Any
 
@@ -143,8 +144,9 @@ async def _stream(server: Server, number: int, after: int) -> AsyncIterator[str]
             found = await run_in_threadpool(sweeps.events, store, number, after)
             for event in found:
                 after, quiet = event.id, 0.0
+                word = re.sub(r"[^\w-]", "", event.kind) or "event"
                 told = json.dumps(row_of(EVENTS, event), allow_nan=False)
-                yield f"id: {event.id}\nevent: {_word(event.kind)}\ndata: {told}\n\n"
+                yield f"id: {event.id}\nevent: {word}\ndata: {told}\n\n"
             if state in RESTING:
                 yield "event: end\ndata: {}\n\n"
                 return
@@ -155,11 +157,6 @@ async def _stream(server: Server, number: int, after: int) -> AsyncIterator[str]
                 yield ": still here\n\n"
     finally:
         server.streams -= 1
-
-
-def _word(kind: str) -> str:
-    """The kind of an event as one line."""
-    return "".join(each for each in kind if each.isalnum() or each in "_-") or "event"
 
 
 def _changing(verb: str) -> Callable[[Request, Number], Coroutine[Any, Any, Response]]:
