@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from autotuner.jobs.outlook import Outlook
     from autotuner.jobs.worker import ServedDevices
     from autotuner.store import Store
-    from autotuner.store.sweep_records import EventRecord, SweepRecord
+    from autotuner.store.records import EventRecord, SweepRecord
 
 AnySweep = Annotated[str | None, typer.Argument(metavar="SWEEP", help="number, key or name; the latest when left out")]
 Sweeps = Annotated[list[str], typer.Argument(metavar="SWEEP...", help="numbers, keys or names")]

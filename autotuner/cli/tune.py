@@ -119,10 +119,11 @@ def _in_time(request: SweepRequest, began: float, place: int, of: int) -> SweepR
 
 def _swept(store: Store, request: SweepRequest, here: Workbench, cancels: bool) -> str:
     """The study of a sweep that ran here, or on the worker that has the device."""
+    from autotuner.devices import device_names
     from autotuner.jobs import foreground
     from autotuner.jobs.sweep_run import Listener
 
-    server = foreground.server_of(store, request, foreground.served_names(here))
+    server = foreground.server_of(store, request, device_names(here.device.backend, here.chosen))
     if server is not None:
         asked = request.model_copy(update={"devices": server.devices})
         return _attach(store, asked, str(server.worker), cancels)

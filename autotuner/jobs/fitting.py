@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from autotuner.devices import DEVICES
-from autotuner.store.sweep_records import DeviceRecord, Holder
+from autotuner.store.records import DeviceRecord, Holder
 from autotuner.values.sweep import SweepRequest
 
 ALL = "all"

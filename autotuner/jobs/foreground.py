@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from autotuner.devices import device_names
 from autotuner.jobs import queue
 from autotuner.jobs.fitting import LivingWorker, living
 from autotuner.jobs.sweep_run import Interrupted, Listener, SweepRun
@@ -47,11 +46,6 @@ def run_here(store: Store, request: SweepRequest, here: Workbench, listener: Lis
             run.end(state, detail)
         claim.lease.release()
     return study
-
-
-def served_names(here: Workbench) -> tuple[str, ...]:
-    """Under which names stores know the devices of a workbench."""
-    return device_names(here.device.backend, here.chosen)
 
 
 class ServingWorker(NamedTuple):

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from autotuner.jobs.fitting import living
 from autotuner.store import Revision, Store, device_health, queries, sweeps
-from autotuner.store.sweep_records import EventRecord, Holder, SweepRecord
+from autotuner.store.records import EventRecord, Holder, SweepRecord
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError, StoreUnavailableError
 from autotuner.values.sweep import Found, State

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, sweeps
-from autotuner.store.sweep_records import SweepRecord
+from autotuner.store.records import SweepRecord
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.sweep import MOST, State, SweepRequest, Wish
 

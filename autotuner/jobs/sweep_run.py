@@ -15,7 +15,7 @@ from autotuner.ops import op_of
 from autotuner.run.executor import Executor
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, sweeps
-from autotuner.store.sweep_records import SweepRecord
+from autotuner.store.records import SweepRecord
 from autotuner.store.sweeps import Claim
 from autotuner.store.tables import Data
 from autotuner.tuning.finals.finals import Finals, due

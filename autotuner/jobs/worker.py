@@ -26,7 +26,7 @@ from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.lease import Lease
 from autotuner.store.patience import Patience
-from autotuner.store.sweep_records import SweepRecord
+from autotuner.store.records import SweepRecord
 from autotuner.store.sweeps import WISHED, Claim
 from autotuner.tuning import on_nodes
 from autotuner.tuning.workbench import Workbench

@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 from autotuner.store import lease
 from autotuner.store.database import reads, writes
 from autotuner.store.lease import Lease
+from autotuner.store.records import DeviceRecord
 from autotuner.store.rows import record
 from autotuner.store.store import Store
-from autotuner.store.sweep_records import DeviceRecord
 from autotuner.store.sweeps import holder
 from autotuner.store.tables import DeviceRow, EventRow
 from autotuner.values.errors import StoreError

@@ -214,24 +214,15 @@ def baselines(store: Store, session: Session, study: str) -> tuple[BaselineAt, .
     beside = select(TrialRow.session_id, func.avg(TrialRow.baseline_us)).where(TrialRow.study_id == owner)
     means = {row[0]: row[1] for row in session.execute(beside.group_by(TrialRow.session_id))}
     query = select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id)
-    records = [rows.record(SessionRecord, row, study=study) for row in session.scalars(query)]
     found = []
-    for record in records:
-        problems = tuple(dict.fromkeys(timing.problem for timing in record.calibration.timings))
+    for row in session.scalars(query):
+        record = rows.record(SessionRecord, row, study=study)
+        timings, beside_us = record.calibration.timings, means.get(record.id)
+        problems = dict.fromkeys(timing.problem for timing in timings)
         pinned = dict(zip(problems, record.calibration.baselines, strict=False))
-        found += [
-            BaselineAt(
-                session=record.id,
-                at=record.started_at,
-                host=record.host,
-                problem=timing.problem,
-                baseline=timing.backend,
-                median_us=timing.median_us,
-                pinned=pinned.get(timing.problem) == timing.backend,
-                beside_us=means.get(record.id)
-                if len(problems) == 1 and pinned.get(timing.problem) == timing.backend
-                else None,
-            )
-            for timing in record.calibration.timings
-        ]
+        of = {"session": record.id, "at": record.started_at, "host": record.host}
+        for each in timings:
+            raced = pinned.get(each.problem) == each.backend
+            took = {"median_us": each.median_us, "beside_us": beside_us if raced and len(problems) == 1 else None}
+            found.append(BaselineAt(problem=each.problem, baseline=each.backend, pinned=raced, **of, **took))
     return tuple(found)

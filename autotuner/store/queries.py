@@ -332,13 +332,12 @@ def _progress(session: Session, row: StudyRow) -> StudyProgress:
         by_verdict[verdict] += 0 if is_revoked else count
         if judges and fault is not None and not is_revoked:
             by_fault[fault] += count
-    return StudyProgress(
-        name=row.name,
+    return rows.record(
+        StudyProgress,
+        row,
         space=row.space_name,
         device=study.device.name,
         problems=study.problems,
-        cache=study.cache,
-        sampler=row.sampler,
         started_at=row.created_at,
         last_activity=_last_activity(session, row),
         running=_running(session, row.name),

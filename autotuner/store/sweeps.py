@@ -16,9 +16,9 @@ from sqlalchemy.orm import Session
 from autotuner.store import lease
 from autotuner.store.database import reads, writes
 from autotuner.store.lease import Lease
+from autotuner.store.records import EventRecord, Holder, SweepRecord
 from autotuner.store.rows import record
 from autotuner.store.store import Store
-from autotuner.store.sweep_records import EventRecord, Holder, SweepRecord
 from autotuner.store.tables import Data, EventRow, LeaseRow, SweepRow
 from autotuner.values.errors import StoreError
 from autotuner.values.sweep import MOST, Found, State, SweepRequest, Wish

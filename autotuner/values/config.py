@@ -88,13 +88,8 @@ def cxx_wanted() -> str:
 def nvcc() -> str | None:
     """NVIDIA's compiler: in $CUDA_HOME (or $CUDA_PATH), on the PATH, or where pip puts it; None when there is none."""
     homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    for folder in homes:
-        if found := shutil.which("nvcc", path=str(folder / "bin")):
-            return found
-    if found := shutil.which("nvcc"):
-        return found
-    candidates = (shutil.which("nvcc", path=str(folder / "bin")) for folder in pip_toolkits())
-    return next((found for found in candidates if found), None)
+    folders = [*(str(each / "bin") for each in homes), None, *(str(each / "bin") for each in pip_toolkits())]
+    return next((found for each in folders if (found := shutil.which("nvcc", path=each))), None)
 
 
 def compute_sanitizer() -> str | None:

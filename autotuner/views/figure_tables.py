@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from autotuner.store.figures import BaselineAt, Cost, Improvement, Pace, StudyCosts, ValueCoverage
 from autotuner.tuning.compared import StudyComparison
@@ -12,13 +11,10 @@ from autotuner.tuning.finals.standings import Quoted
 from autotuner.values.ratio import Speedup, quoted
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
+from autotuner.views.drawings.links import LINKS, Links
+from autotuner.views.snapshot import Snapshot
 from autotuner.views.table import Column, Fields, Table, data, trial_column
 from autotuner.views.words import best_quoted, micros, moment, percent, span
-
-if TYPE_CHECKING:
-    from autotuner.views.drawings.links import Links
-    from autotuner.views.snapshot import Snapshot
-
 
 OF_EITHER = "t_baseline / t_variant, of the finals or else of the search"
 
@@ -27,7 +23,7 @@ def history_table(
     found: Sequence[Improvement],
     confirmed: Mapping[int, Speedup],
     study: str = "",
-    links: Links | None = None,
+    links: Links = LINKS,
 ) -> Table:
     """Each trial that was the best until then; `confirmed` by the trial's number."""
     note = "judged: variants until then. seconds: of all trials until then, on builders and devices."
@@ -38,7 +34,7 @@ improvement = Fields(Improvement)
 
 
 def history_columns(
-    confirmed: Mapping[int, Speedup] | None = None, study: str = "", links: Links | None = None
+    confirmed: Mapping[int, Speedup] | None = None, study: str = "", links: Links = LINKS
 ) -> list[Column[Improvement]]:
     """A line of the history."""
     known = confirmed or {}

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from autotuner.ops import op_of
 from autotuner.race.confirm import Confirmed, Standing
+from autotuner.store import FinalsRecord
+from autotuner.tuning.finals.standings import rivals
 from autotuner.values.conditions import TIE as LEAST_TIE
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import UNCONFIRMED, Speedup, speedup_of
 from autotuner.values.variant import Value
 from autotuner.views.table import Column, Table
 from autotuner.views.words import POINTS, TIE, WINNER, ending_words, ends, moment, over_words, point, ratio
-
-if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
-    from autotuner.store import FinalsRecord
 
 
 class FinalsLine(NamedTuple):
@@ -51,8 +50,6 @@ def finals_columns(baseline: str) -> list[Column[FinalsLine]]:
 
 def finals_table(record: FinalsRecord, problem: Problem) -> Table:
     """The finals of a study: what was confirmed of each finalist, the baseline as a line, and how it ended."""
-    from autotuner.tuning.finals.standings import rivals  # brings sqlalchemy along
-
     baseline, standing = op_of(problem).words.baseline, record.standing
     assert standing is not None  # they came to an end
     columns = finals_columns(f"{baseline} ({', '.join(dict.fromkeys(record.baselines))})")

@@ -62,31 +62,9 @@ def of_tolerance(error: float) -> str:
 
 def reference_table(calibration: Calibration, device: Device) -> Table:
     """The op's baselines against float64: the largest error in tolerances, a case a row."""
-    found = {(check.case, check.backend): check for check in calibration.references}
-
-    def column(backend: str) -> Column[str]:
-        def check(case: str) -> ReferenceCheck | None:
-            return found.get((case, backend))
-
-        def error(case: str) -> float | None:
-            return None if (of := check(case)) is None or of.errors is None else of.errors.worst_ratio
-
-        def text(case: str) -> str:
-            of = check(case)
-            if of is None or of.errors is None:
-                return "-"
-            return f"{of.errors.worst_ratio:.2f}{f' {of.failed_rule}' if of.failed_rule else ''}"
-
-        return Column(
-            backend,
-            float,
-            of=error,
-            head=backend,
-            text=text,
-            look=lambda case: "bad" if (of := check(case)) is not None and of.failed_rule else "",
-        )
-
-    backends = list(dict.fromkeys(check.backend for check in calibration.references))
+    found: dict[str, dict[str, ReferenceCheck]] = {}
+    for check in calibration.references:
+        found.setdefault(check.case, {})[check.backend] = check
     driver = {name: device.environment[name] for name in ("driver", "driver_module") if device.environment.get(name)}
     versions = ", ".join(f"{name} {version}" for name, version in {**calibration.versions, **driver}.items())
     notes = [
@@ -95,8 +73,25 @@ def reference_table(calibration: Calibration, device: Device) -> Table:
         f"{device.name}: {versions}",
         *(f"{each.problem}: {each.backend} {micros(each.median_us)} us" for each in calibration.timings),
     ]
-    cases = dict.fromkeys(check.case for check in calibration.references)
-    return Table.of([Column[str]("case", str, of=lambda case: case), *map(column, backends)], cases, notes)
+    backends = dict.fromkeys(check.backend for check in calibration.references)
+    case = Column[tuple[str, dict[str, ReferenceCheck]]]("case", str, of=lambda line: line[0])
+    return Table.of([case, *map(_reference_column, backends)], found.items(), notes)
+
+
+def _reference_column(backend: str) -> Column[tuple[str, dict[str, ReferenceCheck]]]:
+    """What a baseline computes in each case."""
+
+    def rule(line: tuple[str, dict[str, ReferenceCheck]]) -> str:
+        return (line[1][backend].failed_rule or "") if backend in line[1] else ""
+
+    def error(line: tuple[str, dict[str, ReferenceCheck]]) -> float | None:
+        errors = line[1][backend].errors if backend in line[1] else None
+        return None if errors is None else errors.worst_ratio
+
+    def text(line: tuple[str, dict[str, ReferenceCheck]]) -> str:
+        return "-" if (found := error(line)) is None else f"{found:.2f} {rule(line)}".strip()
+
+    return Column(backend, float, of=error, head=backend, text=text, look=lambda line: "bad" if rule(line) else "")
 
 
 def _reference_verdict(calibration: Calibration) -> str:

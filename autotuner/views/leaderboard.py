@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from autotuner.ops import op_of
+from autotuner.store import StudyRecord
 from autotuner.tuning.finals.standings import Entry
 from autotuner.values.ratio import BIASED, UNCONFIRMED
+from autotuner.views.drawings.links import LINKS, Links
 from autotuner.views.table import Column, Fields, Table, Where, points_column, trial_column
 from autotuner.views.words import (
     ESTIMATE,
@@ -23,10 +24,6 @@ from autotuner.views.words import (
     searched,
 )
 
-if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
-    from autotuner.store import StudyRecord
-    from autotuner.views.drawings.links import Links
-
 SIGNS = {
     WINNER: "crowned",
     TIE: "ties for the lead",
@@ -39,7 +36,7 @@ def disturbed_line(trials: Sequence[int]) -> str:
     return f"Not measured: trial {numbers_words(trials)}; {LATER}."
 
 
-def leaderboard(entries: Sequence[Entry], of: StudyRecord, links: Links | None = None) -> Table:
+def leaderboard(entries: Sequence[Entry], of: StudyRecord, links: Links = LINKS) -> Table:
     """The fastest variants; a speedup is t_baseline / t_variant, both from the same blocks.
 
     Once there were finals, what they confirmed comes first, and the search estimate stands apart as biased. `links`: of
@@ -55,7 +52,7 @@ field = Fields(Entry)
 
 
 def leaderboard_columns(
-    has_finals: bool = False, baseline: str = "baseline", study: str = "", links: Links | None = None
+    has_finals: bool = False, baseline: str = "baseline", study: str = "", links: Links = LINKS
 ) -> list[Column[Entry]]:
     """A line of the leaderboard. What only finals find is shown after some."""
     before: Where = "data" if has_finals else "always"

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from autotuner.ops import op_of
 from autotuner.tuning.finals.standings import FinalsSummary, Spread, StudySummary
 from autotuner.values.ratio import quoted
 from autotuner.values.verdict import Verdict
+from autotuner.views.drawings.links import LINKS, Links
 from autotuner.views.table import Column, Fields, Table, model_of
 from autotuner.views.words import LATER, best_quoted, counts_words, ends, moment, numbers_words
-
-if TYPE_CHECKING:
-    from autotuner.views.drawings.links import Links
 
 field = Fields(StudySummary)
 FINALS = Fields(FinalsSummary).data(
@@ -25,7 +22,7 @@ SPREAD = Fields(Spread).data("measured", "best_us", "median_us", "worst_us")
 LatencySpread = model_of("LatencySpread", "Latencies of the right variants of a study.", SPREAD)
 
 
-def studies_table(found: Sequence[StudySummary], links: Links | None = None) -> Table:
+def studies_table(found: Sequence[StudySummary], links: Links = LINKS) -> Table:
     """A row a study."""
     return Table.of(study_columns(links), found, title=_title)
 
@@ -36,10 +33,10 @@ def list_table(found: Sequence[StudySummary]) -> Table:
     return Table.of([each for each in study_columns() if each.key in kept], found)
 
 
-def study_columns(links: Links | None = None) -> list[Column[StudySummary]]:
+def study_columns(links: Links = LINKS) -> list[Column[StudySummary]]:
     """A study at a glance; `links`: of the pages, where the table is on one."""
     return [
-        field("name", head="study", where="table", href=None if links is None else lambda e: links.study(e.name)),
+        field("name", head="study", where="table", href=lambda e: links.study(e.name)),
         *field.data("space"),
         Column("state", str, "running or idle", _state, where="table", look=lambda e: LOOKS.get(_state(e), "")),
         *field.data("running"),

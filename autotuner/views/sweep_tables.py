@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from autotuner.jobs.outlook import Outlook, group_state
 from autotuner.jobs.queue import TOP
-from autotuner.store.sweep_records import DeviceRecord, EventRecord, Holder
+from autotuner.store.records import DeviceRecord, EventRecord, Holder
 from autotuner.values.sweep import State
 from autotuner.views.table import Column, Fields, Table, model_of
 from autotuner.views.words import about, best_quoted, moment

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, Field, JsonValue, create_model
 
 from autotuner.values.model import Model, json_of
 from autotuner.values.variant import Value
 from autotuner.views import words
-
-if TYPE_CHECKING:
-    from autotuner.views.drawings.links import Links
+from autotuner.views.drawings.links import LINKS, Links
 
 T = TypeVar("T")
 Raw = JsonValue | datetime | BaseModel | Mapping[str, Any] | tuple[Any, ...]
@@ -205,10 +203,9 @@ def _json(value: Any) -> JsonValue:
     return found
 
 
-def trial_column(study: str, links: Links | None) -> Column[Any]:
-    """The number of a trial, which leads to its page where there are pages."""
-    href = None if links is None else lambda line: links.trial(study, line.number)
-    return Column("trial", int, "its number", "number", reads=str, href=href)
+def trial_column(study: str, links: Links = LINKS) -> Column[Any]:
+    """The number of a trial, which on a page leads to its own."""
+    return Column("trial", int, "its number", "number", reads=str, href=lambda line: links.trial(study, line.number))
 
 
 def points_column(point: str) -> Column[Any]:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from autotuner.store.sweep_records import DeviceRecord
+from autotuner.store.records import DeviceRecord
 from autotuner.tuning.finals.standings import StudySummary
 from autotuner.values.ratio import UNCONFIRMED
 from autotuner.values.sweep import State

@@ -17,7 +17,7 @@ from autotuner.values.errors import InputError
 from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.drawings import beliefs, compare, scatter
 from autotuner.views.drawings.figure import Lead
-from autotuner.views.drawings.links import Links
+from autotuner.views.drawings.links import LINKS
 from autotuner.views.drawings.sections import SECTIONS, TABS, Overview
 from autotuner.views.drawings.trial import trial_page
 from autotuner.views.snapshot import Snapshot
@@ -29,7 +29,6 @@ from autotuner.web.server import server_of
 from autotuner.web.templates import render
 
 router = APIRouter(include_in_schema=False)
-LINKS = Links()
 PAGES_KEPT = 128
 FINDING = (
     "What the study has shown is being found, in a process that gives way to everything else. This page shows it when"

@@ -15,10 +15,11 @@ from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
 from autotuner.values.variant import digest_of
 from autotuner.views.drawings import answer, history
+from autotuner.views.drawings.links import LINKS
 from autotuner.views.sweep_tables import MOODS, devices_table, events_table, state_words, sweeps_table
 from autotuner.web import tags
 from autotuner.web.api import MOST, device_models
-from autotuner.web.pages import LINKS, page
+from autotuner.web.pages import page
 from autotuner.web.server import VERBS, Server, server_of
 from autotuner.web.wire import NewSweep
 

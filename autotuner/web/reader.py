@@ -12,7 +12,7 @@ from typing import NamedTuple
 from autotuner.jobs import outlook
 from autotuner.jobs.outlook import Findings, Outlook
 from autotuner.store import ListedTrial, Revision, Store, device_health, queries, sweeps, trials
-from autotuner.store.sweep_records import DeviceRecord
+from autotuner.store.records import DeviceRecord
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import StudySummary
 from autotuner.tuning.workbench import load_space

@@ -11,7 +11,7 @@ from fastapi import HTTPException, Request
 
 from autotuner.jobs import queue
 from autotuner.store import Store, device_health
-from autotuner.store.sweep_records import SweepRecord
+from autotuner.store.records import SweepRecord
 from autotuner.tuning.workbench import load_space
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.validation import no_such

@@ -10,7 +10,7 @@ import hashlib
 from datetime import datetime
 
 from autotuner.jobs.outlook import Outlook
-from autotuner.store.sweep_records import DeviceRecord
+from autotuner.store.records import DeviceRecord
 from autotuner.views.words import about
 
 

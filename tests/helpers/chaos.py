@@ -23,7 +23,7 @@ from optuna.trial import TrialState
 
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, queries, sweeps
-from autotuner.store.sweep_records import SweepRecord
+from autotuner.store.records import SweepRecord
 from autotuner.values.sweep import State
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotuner.store import Store, device_health, sweeps
-from autotuner.store.sweep_records import SweepRecord
+from autotuner.store.records import SweepRecord
 from autotuner.values.sweep import State
 from tests.helpers.chaos import AROUND, GRACE_S, PLUGINS, Chaos, events_of, require_whole
 from tests.helpers.command_line import SPACE, autotuner, lay_out

@@ -17,7 +17,7 @@ import pytest
 from autotuner.jobs import queue
 from autotuner.jobs.outlook import outlook, outlooks
 from autotuner.store import Store, device_health, lease, sweeps
-from autotuner.store.sweep_records import SweepRecord
+from autotuner.store.records import SweepRecord
 from autotuner.store.tables import LeaseRow
 from autotuner.values.errors import InputError, LeaseHeldError, LeaseLostError, StoreError
 from autotuner.values.sweep import State, Wish

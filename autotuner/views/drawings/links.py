@@ -6,11 +6,6 @@ from collections.abc import Collection, Mapping
 from urllib.parse import quote, urlencode
 
 
-def path_of(*parts: str | int) -> str:
-    """A path whose parts may be any text."""
-    return "/" + "/".join(quote(str(part), safe="") for part in parts)
-
-
 class Links:
     """The links of a server's pages."""
 
@@ -20,7 +15,7 @@ class Links:
         """A page of a study; None for a name that no address can have."""
         if "/" in study or study in (".", ".."):
             return None
-        path = path_of("studies", study, *([page] if page else []))
+        path = "/studies/" + "/".join(quote(part, safe="") for part in (study, page) if part)
         return f"{path}?{urlencode(query)}" if query else path
 
     def trial(self, study: str, number: int) -> str | None:
@@ -31,6 +26,10 @@ class Links:
     def cause(self, study: str, code: str) -> str | None:
         """Where a trial that was rejected for this cause is put into words."""
         return self.study(study, "rejects", cause=code)
+
+
+LINKS = Links()
+"""Those of every server."""
 
 
 class SavedLinks(Links):
