@@ -185,6 +185,7 @@ def tune(
     *,
     problems: Problems = (),
     op: str = DEFAULT_OP,
+    baseline: str | Callable[..., Any] | Sequence[str | Callable[..., Any]] = (),
     trials: int = 60,
     minutes: float = float("inf"),
     sampler: str = "evolution",
@@ -202,6 +203,8 @@ def tune(
     `subject`: problems, which may also be given by their name, or a function of a module that computes `op`: it takes
     the op's tensors and, by name, what `space` maps to values. Variants of it are its calls with these, judged and
     timed like those of a kernel (docs/my-kernel.md).
+
+    `baseline`: functions that stand beside the op's own baselines, or the names of libraries (docs/my-kernel.md).
 
     `problems` replace those of the space; a path is that of a file that `record` wrote. Without a space the default one
     of this machine is searched. Problems that no one variant can serve have a study each set: the first is returned,
@@ -230,7 +233,9 @@ def tune(
         ops = {each.op for each in several if isinstance(each, Problem)}
         texts = [str(each) for each in several]
         wanted = space or workbench.default_space(texts, ops.pop() if ops else None)
-    files = workbench.load_spaces(str(wanted), threads, [str(each) for each in several], file)
+    named = [baseline] if isinstance(baseline, str) or callable(baseline) else baseline
+    loaded = workbench.load_spaces(str(wanted), threads, [str(each) for each in several], file)
+    files = workbench.with_baselines(loaded, named)
     requests = [
         queue.request_for(
             each,

@@ -81,6 +81,8 @@ class Wanted(NamedTuple):
 
     space: tuple[str, int | None, list[str], Path | None]
     """What the functions of `workbench` that load spaces take."""
+    baselines: list[str]
+    """The user's, for `workbench.with_baselines`."""
     request: Callable[..., SweepRequest]
     """`request_for` with all else that was said; it takes a loaded space, of how many sweeps it is one that share the
     minutes, and more of `SweepRequest`."""
@@ -108,6 +110,10 @@ def wanted_sweep(
         str | None, typer.Option("--from", help="start from this study or FILE.t4.json, its best points first")
     ] = None,
     cold: Annotated[bool, typer.Option("--cold", help="start without what related studies know")] = False,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option("--baseline", help="module:function, or a library such as flash_attn, to beat too; repeatable"),
+    ] = None,
     start: Annotated[
         list[str] | None, typer.Option("--start", help='a point to judge first, as "IMPL=mma WARPS_M=4"; repeatable')
     ] = None,
@@ -148,7 +154,8 @@ def wanted_sweep(
         patience_minutes=0.0 if calm else patience,
         quiet_within_minutes=0.0 if calm else quiet,
     )
-    return Wanted((space or workbench.default_space(problem or ()), threads, problem or [], problems), said)
+    chosen = (space or workbench.default_space(problem or ()), threads, problem or [], problems)
+    return Wanted(chosen, baseline or [], said)
 
 
 def takes(shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -50,7 +50,8 @@ def submit(
     from autotuner.tuning import workbench
     from autotuner.views.sweep_tables import sweeps_document, sweeps_table
 
-    files = workbench.load_each(*wanted.space) if each else (workbench.load_space(*wanted.space),)
+    loaded = workbench.load_each(*wanted.space) if each else (workbench.load_space(*wanted.space),)
+    files = workbench.with_baselines(loaded, wanted.baselines)
     requests = [wanted.request(file, share=len(files), name=name) for file in files]
     with closing(Store.open(store or config.store_url())) as opened:
         made, is_new = queue.submit_group(opened, requests, priority, key)

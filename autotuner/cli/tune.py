@@ -62,7 +62,7 @@ def tune(
         return
     regular_target(output, "--out")
     began = time.monotonic() - (time.time() - psutil.Process().create_time())
-    files = workbench.load_spaces(*wanted.space)
+    files = workbench.with_baselines(workbench.load_spaces(*wanted.space), wanted.baselines)
     if len(files) > 1:
         out.print(f"{len(files)} studies, one for each set of problems that one variant can serve")
     requests = [wanted.request(file, share=len(files)) for file in files]

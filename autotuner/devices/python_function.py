@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import inspect
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -15,6 +14,7 @@ from torch import Tensor
 from autotuner.forge import status
 from autotuner.forge.languages import python
 from autotuner.ops import OPS
+from autotuner.ops.functions import called, wrong_answer
 from autotuner.ops.op import Input, Output, shape_of
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value
@@ -76,7 +76,7 @@ def _prepared(
         try:
             with torch.no_grad(), _on(stream):
                 found = function(*arguments, **options, **parameters)
-                wrong = _wrong(found, inputs, outputs)
+                wrong = wrong_answer(found, problem, inputs)
                 if wrong is None:
                     for output, each in zip(outputs, found if isinstance(found, tuple) else (found,), strict=True):
                         output.copy_(each)
@@ -95,22 +95,6 @@ def _on(stream: int | None) -> AbstractContextManager[Any]:
     if stream is None or torch.cuda.current_stream().cuda_stream == stream:
         return nullcontext()
     return torch.cuda.stream(torch.cuda.ExternalStream(stream))
-
-
-def called(
-    function: Callable[..., Any], problem: Problem, inputs: tuple[Tensor, ...]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call, as the op's function in torch takes them, without options that the function has no name
-    for: `unserved` has said of the problem that it needs none of these."""
-    op = OPS[problem.op]
-    if op.call is None:
-        return inputs, {}
-    arguments, options = op.signature.called(inputs, op.torch.options(problem))
-    taken = inspect.signature(function).parameters.values()
-    if any(each.kind is each.VAR_KEYWORD for each in taken):
-        return arguments, options
-    names = {each.name for each in taken}
-    return arguments, {name: value for name, value in options.items() if name in names}
 
 
 class _Memory:
@@ -134,24 +118,3 @@ def _tensor(
     else:
         flat = torch.frombuffer((ctypes.c_char * (size * dtype.itemsize)).from_address(address), dtype=dtype)
     return flat.as_strided(shape, steps)
-
-
-def _wrong(found: object, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> str | None:
-    """What an answer has that is not as it must be, in words."""
-    given = found if isinstance(found, tuple) else (found,)
-    if len(given) != len(outputs) or not all(isinstance(each, torch.Tensor) for each in given):
-        kinds = ", ".join(type(each).__name__ for each in given)
-        return f"the function returned {kinds}, expected {len(outputs)} of torch's tensors"
-    read = {each.untyped_storage().data_ptr() for each in inputs}
-    for each, output in zip(given, outputs, strict=True):
-        for what in ("shape", "dtype", "device"):
-            has, expected = getattr(each, what), getattr(output, what)
-            if has != expected:
-                return f"the function returned a tensor of {what} {_said(has)}, expected {_said(expected)}"
-        if each.untyped_storage().data_ptr() in read:
-            return "the function returned a view of its input"
-    return None
-
-
-def _said(value: object) -> str:
-    return str(tuple(value)) if isinstance(value, tuple) else str(value)

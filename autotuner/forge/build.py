@@ -168,6 +168,7 @@ def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
             flags=inputs.flags,
             architecture=toolchain.architecture,
             resources=used,
+            interpreted=not inputs.language.is_binary,
             build_seconds=time.monotonic() - started,
         )
         (private / "artifact.json").write_text(artifact.model_dump_json(indent=1))

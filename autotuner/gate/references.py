@@ -19,7 +19,7 @@ MAKING_S, MAKING_SHARE = 30.0, 0.25
 
 def names(problem: Problem, torch_device: str) -> tuple[str, ...]:
     """The op's baselines on a kind of torch device."""
-    baselines = op_of(problem).tensors().BASELINES
+    baselines = op_of(problem).baselines
     return tuple(name for name, each in baselines.items() if torch_device in each.devices and each.takes(problem))
 
 
@@ -53,7 +53,7 @@ def answers(
 
     What a baseline leaves open is as the op defines it. Raises InfrastructureError when the device has no memory left.
     """
-    known = op_of(problem).tensors().BASELINES
+    known = op_of(problem).baselines
     for name in baselines:
         if known[name].made_for_each and not timed:
             yield name, None
@@ -83,7 +83,8 @@ def reference_checks(
     matrix, op = Matrix(problems[0]), op_of(problems[0])
     every = (*matrix.quick(), *matrix.full(op.cases.tile({}, {})))
     cases = [(case, False) for case in every if case.distribution not in op.cases.beyond]
-    if any(op.tensors().BASELINES[name].made_for_each for name in baselines):
+    known = [op.baselines[name] for name in baselines]
+    if any(each.made_for_each or each.own for each in known):
         cases += [(measured(problem), True) for problem in problems]
     checks: list[ReferenceCheck] = []
     for case, timed in cases:

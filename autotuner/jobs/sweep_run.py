@@ -271,14 +271,16 @@ class SweepRun:
 
 def _noted(event: Event | Step | TimeSpent, trials: int, problem: Problem) -> tuple[str, str, Data] | None:
     """Kind, line and data of what a run tells; None of what is not kept. Looks of one wait are one event."""
-    baseline = op_of(problem).words.baseline
+    op = op_of(problem)
     match event:
         case Started():
-            of = ", ".join(event.calibration.baselines)
+            pinned = event.calibration.baselines
+            of = f"{op.words.baseline} {', '.join(pinned)}" if op.over(pinned) == op.words.baseline else op.over(pinned)
             data: Data = {"study": event.study, "judged": event.judged, "lanes": event.lanes}
-            return "started", f"study {event.study}, {event.judged} judged already; {baseline} {of}", data
+            return "started", f"study {event.study}, {event.judged} judged already; {of}", data
         case Judged():
-            text = f"[{event.judged}/{trials}] trial {event.number}: {event.outcome.line(baseline)}"
+            found = event.outcome.line(op.over(event.outcome.baselines))
+            text = f"[{event.judged}/{trials}] trial {event.number}: {found}"
             return "judged", text, _data(event)
         case Waiting():
             return ("waiting", f"waiting: {event.detail}", {}) if event.since_s < 1 else None

@@ -17,10 +17,10 @@ from autotuner.values.problem import Problem
 _begun: list[subprocess.Popen[bytes]] = []
 
 
-def imports(device: str, problems: Sequence[Problem]) -> tuple[str, ...]:
-    """What processes import before they are forked, where it makes a baseline of the problems: for a CPU it makes a
-    library ahead of time, which needs nothing."""
-    made = any(op_of(each).compiled(each) for each in problems)
+def imports(device: str, problems: Sequence[Problem], functions: bool = False) -> tuple[str, ...]:
+    """What processes import before they are forked, where it makes a baseline of the problems, or there are `functions`
+    of Python that may use it: for a CPU it makes a library ahead of time, which needs nothing."""
+    made = functions or any(op_of(each).compiled(each) for each in problems)
     return ("autotuner.ops.compiler",) if made and device == "cuda" else ()
 
 

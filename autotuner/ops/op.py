@@ -4,12 +4,12 @@ torch, when they are asked for."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from autotuner.values.problem import Problem, Shape
@@ -145,6 +145,8 @@ class Baseline(NamedTuple):
     torch device whether that was done: only those that are timed are asked for, not the gate's cases."""
     takes: Callable[[Problem], bool] = lambda problem: True
     """Whether it is asked about problems of this kind at all."""
+    own: Callable[..., Any] | None = None
+    """The function that the user named, of such a one. It may be compiled anew for each problem."""
 
     @property
     def made_for_each(self) -> bool:
@@ -158,6 +160,10 @@ class Baseline(NamedTuple):
 
         with full_is_no_refusal():
             return self.forward(problem)(*inputs, *self.beside(problem, inputs))
+
+
+OWN: dict[str, Baseline] = {}
+"""The functions that a user named as baselines, in the processes of that study."""
 
 
 class OpTensors(Protocol):
@@ -232,6 +238,15 @@ class OpCall(NamedTuple):
     """Of the tensors: what is for torch alone, and a model makes once for many calls."""
 
 
+class Library(NamedTuple):
+    """A library that may stand as a baseline, by its own name."""
+
+    python: str
+    """module:function, which calls it."""
+    package: str
+    """What pip calls it."""
+
+
 class Op(NamedTuple):
     """All that the other rooms ask of an op."""
 
@@ -260,6 +275,8 @@ class Op(NamedTuple):
     """By kind of device: the space that is tuned when none is named."""
     compiled: Callable[[Problem], bool] = lambda problem: False
     """Whether torch's compiler makes one of its baselines for the problem."""
+    libraries: Mapping[str, Library] = MappingProxyType({})
+    """By name: what a user may name as a baseline."""
     call: OpCall | None = None
     """None: models are not asked for calls of it (`record`, `load`, `tune_like`), and it is exported as json alone."""
 
@@ -271,6 +288,11 @@ class Op(NamedTuple):
     def tensors(self) -> OpTensors:
         """The op in tensors. Imports torch."""
         return cast(OpTensors, import_module(f"{self.package}.tensors"))
+
+    @property
+    def baselines(self) -> Mapping[str, Baseline]:
+        """The op's own and the user's, by name."""
+        return {**self.tensors().BASELINES, **OWN}
 
     @property
     def signature(self) -> ModuleType:
@@ -292,6 +314,11 @@ class Op(NamedTuple):
     def call_names(self) -> frozenset[str]:
         """Of all that a call may be given by name."""
         return self.torch.more.union(signature(self.signature.arguments).parameters)
+
+    def over(self, baselines: Iterable[str]) -> str:
+        """What speedups over these pinned baselines are over, in words: the user's by their names."""
+        theirs = [name for name in dict.fromkeys(baselines) if ":" in name or name in self.libraries]
+        return " and ".join(theirs) or self.words.baseline
 
     def place(self, index: tuple[int, ...]) -> str:
         """Where an element, a row or a slice of an output is, in words."""

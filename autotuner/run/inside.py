@@ -80,18 +80,22 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
 
     def enter(job: JudgeJob | RaceJob | CalibrationJob, say: Say) -> None:
         if isinstance(job, CalibrationJob):
+            line().compile_first(job.conditions, (), say)
             # a baseline that wants more memory than there is does not take the problem
             cage.limit(memory=role.cage is not None and role.cage.kind.memory)
             return
+        artifact = job.built.artifact if isinstance(job, JudgeJob) else None
         if not looks:
+            drawn = role.cage is not None and role.cage.kind.references
+            asked = line().references(job.conditions, artifact) if drawn else []
+            draw_up(asked, say)
+            built = job.artifacts if isinstance(job, RaceJob) else [job.built.artifact]
+            line().compile_first(job.conditions, built, say)
             looks.append(watch(tell_meddled))
         if outside:
             parts = outside.pop()
-            artifact = job.built.artifact if isinstance(job, JudgeJob) else None
             if artifact is not None and artifact.path:  # it may lie outside of the cache
                 parts = parts._replace(reads=(*parts.reads, Path(artifact.path).parent))
-            if parts.kind.references:
-                draw_up(line().references(job.conditions, artifact), say)
             sanitizes = isinstance(job, JudgeJob) and (job.sanitize or job.checks_memory)
             cage.enter(parts, folder, Work(job.conditions.compiled_for.dtype, sanitizes))
 

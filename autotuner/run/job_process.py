@@ -55,7 +55,8 @@ class Submitted(NamedTuple):
     @property
     def wants_fresh(self) -> bool:
         """Whether it must have a process that does no other."""
-        return bool(getattr(self.job, "fresh", False)) or self.losses > 0 or self.second_look
+        interpreted = isinstance(self.job, JudgeJob) and self.job.built.artifact.interpreted
+        return bool(getattr(self.job, "fresh", False)) or interpreted or self.losses > 0 or self.second_look
 
     @property
     def runs_variants(self) -> bool:

@@ -24,10 +24,13 @@ from autotuner.gate.cases import Case, Matrix, measured, served
 from autotuner.gate.check import Check, Subject
 from autotuner.gate.recheck import Judges, Timed, judge_fresh, recheck
 from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
+from autotuner.ops import op_of
+from autotuner.ops.op import OWN
 from autotuner.race.arms import Tracks
 from autotuner.race.calibrate import fastest, time_baselines
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
+from autotuner.values.named_function import NamedFunction
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, Say
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
@@ -67,6 +70,10 @@ class Line(Protocol):
     def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
         """The variant's artifact, or why there is none."""
 
+    def compile_first(self, conditions: Conditions, artifacts: Sequence[Artifact], say: Say) -> None:
+        """Calls functions of Python, baselines and variants, once for all that they will be called for, so that what
+        compiles does so before the process is caged."""
+
     def references(self, conditions: Conditions, artifact: Artifact | None) -> list[tuple[Case, int]]:
         """The cases and seeds whose truths will be asked for, and kept, where an artifact is judged, or races."""
 
@@ -90,13 +97,19 @@ class LineFactory:
     family: Family
     more: tuple[Check, ...] = ()
     """Checks that the gate does after its own."""
+    baselines: tuple[NamedFunction, ...] = ()
+    """Functions that the user named as baselines."""
 
     def __call__(self) -> GatedLine:
-        """Raises InfrastructureError when the device does not work."""
+        """Raises InfrastructureError when the device does not work, and InputError where a baseline is another one."""
         opened = DEVICES[self.device.backend].open(self.toolchain, self.device)
         _ = self.family.op  # found now: an op of another package may lie where a cage lets nobody look
-        python.imported(self.family, self.device.backend)  # for the same reason
-        return GatedLine(self.family, self.toolchain, opened, self.more)
+        theirs = python.imported(self.family, self.device.backend, self.baselines)  # for the same reason
+        if theirs:
+            from autotuner.ops import functions
+
+            functions.take(theirs)
+        return GatedLine(self.family, self.toolchain, opened, self.more, self.baselines)
 
 
 def _checks(passed: Passed) -> tuple[Check, ...]:
@@ -112,9 +125,15 @@ class GatedLine:
     """The line on a device: every variant goes through the gate."""
 
     def __init__(
-        self, family: Family, toolchain: Toolchain, device: DeviceProcess, more: tuple[Check, ...] = ()
+        self,
+        family: Family,
+        toolchain: Toolchain,
+        device: DeviceProcess,
+        more: tuple[Check, ...] = (),
+        baselines: tuple[NamedFunction, ...] = (),
     ) -> None:
         self._family, self._toolchain, self._device, self._more = family, toolchain, device, more
+        self._named = baselines
         self._answers = lru_cache(maxsize=16)(self._baseline_answers)
         self._prepared: tuple[object, Tracks] | None = None
 
@@ -146,7 +165,7 @@ class GatedLine:
             timings=tuple(timings),
             refused=refused,
             references=checks,
-            versions=versions(),
+            versions=versions() | {each.name: each.digest for each in self._named},
             ceilings=device.ceilings(conditions),
         )
 
@@ -189,6 +208,28 @@ class GatedLine:
             tile = matrix.op.cases.tile(artifact.variant.parameters, artifact.resources)
             asked += matrix.asked(tile, conditions.problems)
         return [(case, conditions.seeds[place % len(conditions.seeds)]) for case, place in asked]
+
+    def compile_first(self, conditions: Conditions, artifacts: Sequence[Artifact], say: Say) -> None:
+        variants = [each for each in artifacts if each.interpreted]
+        if not variants and not OWN:
+            return
+        from autotuner.ops import functions
+
+        say(f"start: calling functions of Python on {len(conditions.problems)} problems before the process is caged")
+        self._device.prepare(conditions)
+        where, threads = self._device.torch_device, conditions.threads
+        op = op_of(conditions.compiled_for)
+        cases = Matrix(conditions.compiled_for)
+        copied = [cases.copied().problem] if artifacts else []
+        due = conditions.baselines or OWN  # none is pinned before the calibration
+        own: list[functions.Call] = [(each.own, {}) for name in due if (each := OWN.get(name)) and each.own]
+        functions.compile_first(own, conditions.problems, copied, where, threads)
+        for artifact in variants:
+            matrix, between = self._matrix(artifact, conditions), (op.cases.between, op.cases.between_large)
+            asked = [case.problem for case, _ in self.references(conditions, artifact)]
+            asked += [each.own for each in map(matrix.neighbours, between) if each.own is not None]
+            called = python.call_of(self._family, artifact.variant)
+            functions.compile_first([called], conditions.problems, dict.fromkeys(asked), where, threads)
 
     def _matrix(self, artifact: Artifact, conditions: Conditions) -> Matrix:
         like = conditions.compiled_for
@@ -245,15 +286,17 @@ class GatedLine:
 
         bench = self._device.bench(variant, matrix)
         disassembly = partial(self._toolchain.of(self._language(artifact).name).disassembly, Path(artifact.path))
-        floats = variant.changes_floats
-        evidence = Evidence(self._device.truth, variant.identity, disassembly, self._answers, floats, unread)
+        floats, answers = variant.changes_floats, partial(self._answers, pinned=conditions.baselines)
+        evidence = Evidence(self._device.truth, variant.identity, disassembly, answers, floats, unread)
         return Launching(artifact, matrix, bench, conditions, evidence, say)
 
-    def _baseline_answers(self, case: Case, seed: int) -> Mapping[str, Tensors]:
+    def _baseline_answers(self, case: Case, seed: int, pinned: tuple[str, ...]) -> Mapping[str, Tensors]:
         from autotuner.gate.references import answers, names, without_nan
 
         inputs = self._device.truth(case, seed).inputs
-        found = answers(case.problem, without_nan(inputs), names(case.problem, self._device.torch_device))
+        here = names(case.problem, self._device.torch_device)
+        known = [name for name in here if name not in OWN or name in pinned]  # others may have to be compiled
+        found = answers(case.problem, without_nan(inputs), known)
         return {name: answer for name, answer in found if answer is not None}
 
     def _settled(self, report: GateReport, fault: Fault) -> GateReport:

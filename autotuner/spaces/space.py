@@ -165,6 +165,8 @@ class Space:
         content["problems"] = [problem.identity for problem in self.file.problems]
         if self.file.objective != "mean":  # what says nothing of it has the digest that it always had
             content["objective"] = self.file.objective
+        if self.file.baselines:
+            content["baselines"] = [each.digest for each in self.file.baselines]
         content["branches"] = [
             [
                 each.impl,

@@ -34,6 +34,7 @@ from autotuner.spaces.problem_files import Asked, Problems, explained
 from autotuner.values import config
 from autotuner.values.errors import KernelError, SpaceError
 from autotuner.values.model import Model
+from autotuner.values.named_function import NamedFunction
 from autotuner.values.ratio import Objective
 from autotuner.values.toml_text import Document, parse_toml, read_toml
 from autotuner.values.validation import refusal, refuse, show, suggestion
@@ -295,6 +296,7 @@ class SpaceFile(_Common):
     branches: Annotated[tuple[Branch, ...], BeforeValidator(as_tuple)] = Field(
         min_length=1, description="that of the default point first"
     )
+    baselines: tuple[NamedFunction, ...] = Field(default=(), description="the user's, beside those of the op")
 
     @classmethod
     def load(cls, path: str | Path, limits: FindLimits | None = None, problems: Asked | None = None) -> SpaceFile:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue, field_validator
 
+from autotuner.ops import op_of
 from autotuner.race.confirm import Standing
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
@@ -46,6 +47,12 @@ class StudyRecord(Model):
         """What counts of several problems: the mean of their log-ratios, weighted or not, or the largest."""
         found = json.loads(self.space_document).get("objective", "mean")
         return tuple(found) if isinstance(found, list) else "max" if found == "max" else "mean"
+
+    @property
+    def over(self) -> str:
+        """What its speedups are over, in words."""
+        own = json.loads(self.space_document).get("baselines")
+        return "baseline" if own else op_of(self.problems[0]).words.baseline
 
 
 class SessionRecord(Model):

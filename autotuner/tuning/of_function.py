@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from autotuner.forge.family import ABI_VERSION
 from autotuner.ops import OPS
 from autotuner.spaces.problem_files import parsed_problem
+from autotuner.tuning.named import importable
 from autotuner.tuning.workbench import default_space, load_space
 from autotuner.values import config
 from autotuner.values.errors import InputError
@@ -37,7 +37,7 @@ def space_of(
     asked = [each if isinstance(each, Problem) else parsed_problem(each, op) for each in problems]
     if not asked:
         raise InputError("a function is tuned for problems: tune(function, problems='(1,8,512,64) float32', ...)")
-    module, path = _importable(function)
+    module, path = importable(function)
     _require_parameters(function, values)
     for problem in asked:
         _require_options(function, problem)
@@ -67,22 +67,6 @@ def _table(problem: Problem) -> str:
     )
 
 
-def _importable(function: Callable[..., Any]) -> tuple[str, Path]:
-    """The module of a function, and the folder from which it is imported by that name."""
-    name, module = getattr(function, "__qualname__", repr(function)), getattr(function, "__module__", None)
-    remedy = "the processes that judge it import it by name: define it at the top of a module, and import that"
-    if module in (None, "__main__"):
-        raise InputError(f"{name} is of the main program; {remedy}")
-    assert module is not None
-    if "<" in name or "." in name or getattr(sys.modules.get(module), name, None) is not function:
-        raise InputError(f"{name} is not {module}.{name}, so nobody else can have it; {remedy}")
-    file = getattr(sys.modules[module], "__file__", None)
-    if file is None:
-        raise InputError(f"{module} has no file; {remedy}")
-    path = Path(file).resolve()
-    return module, path.parents[module.count(".") + (path.name == "__init__.py")]
-
-
 def _require_parameters(function: Callable[..., Any], values: Mapping[str, Sequence[Value]]) -> None:
     taken = inspect.signature(function).parameters
     anything = any(each.kind is each.VAR_KEYWORD for each in taken.values())
@@ -100,14 +84,8 @@ def _require_parameters(function: Callable[..., Any], values: Mapping[str, Seque
 
 def _require_options(function: Callable[..., Any], problem: Problem) -> None:
     """Refuses a function that has no name for what the problem asks."""
-    op = OPS[problem.op]
-    if op.call is None:
-        return
-    taken = inspect.signature(function).parameters
-    if any(each.kind is each.VAR_KEYWORD for each in taken.values()):
-        return
-    inputs, options = op.inputs(problem), op.torch.options(problem)
-    named = {*op.signature.called(inputs, options)[1]} - {"enable_gqa"}  # its shapes say that
-    missing = next((each for each in sorted(named) if each not in taken), None)
+    from autotuner.ops.functions import lacks  # imports torch
+
+    missing = lacks(function, problem)
     if missing is not None:
         raise InputError(f"{function.__name__} has no argument {missing}, which {problem} asks for")

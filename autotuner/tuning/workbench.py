@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotuner.devices import DEVICES, Chosen, DeviceKind, Wishes
 from autotuner.devices.environment import usable_cpus
@@ -30,11 +30,12 @@ from autotuner.run.local import LocalExecutor
 from autotuner.spaces.branch import Branch
 from autotuner.spaces.problem_files import Asked, asked, parsed_problem, problems_in
 from autotuner.spaces.space import Space, SpaceFile
-from autotuner.tuning import on_nodes
+from autotuner.tuning import named, on_nodes
 from autotuner.tuning.possible import deadlines, require_all, slow_words
 from autotuner.values import config, program
 from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InputError, SpaceError, ToolchainError
+from autotuner.values.named_function import NamedFunction
 from autotuner.values.outcome import Artifact, Calibration, Device
 from autotuner.values.problem import Problem
 from autotuner.values.validation import no_such
@@ -126,6 +127,13 @@ def load_spaces(
     groups = asked(_problems(file, problems, problems_file))
     files = [_for_all_lengths(SpaceFile.load(path, find_limits, each)) for each in groups] or [file]
     return tuple(_with_threads(each, threads) for each in files)
+
+
+def with_baselines(files: Sequence[SpaceFile], given: Sequence[str | Callable[..., Any]]) -> tuple[SpaceFile, ...]:
+    """The same spaces with baselines of the user's, by module:function, a library's name or themselves. Raises
+    InputError."""
+    found = named.baselines(given, files[0].problems[0].op)
+    return tuple(each.model_copy(update={"baselines": found}) for each in files)
 
 
 def load_each(
@@ -411,7 +419,8 @@ class Workbench:
         if self._cluster is not None:
             require_cache()
             return on_nodes.executor(self._cluster, partial(Workbench, self.space.file), self)
-        return executor_for(self.chosen, self.toolchain, self.family, self.conditions.problems)
+        problems, baselines = self.conditions.problems, self.space.file.baselines
+        return executor_for(self.chosen, self.toolchain, self.family, problems, baselines)
 
 
 def toolchain_for(device: Device) -> Toolchain:
@@ -425,14 +434,21 @@ def builders_beside(device: Device, lanes: int) -> int:
     return kind.builders(lanes) if kind.overlap else 0
 
 
-def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family, problems: Sequence[Problem]) -> LocalExecutor:
-    """Processes on this machine: a lane for each chosen device. Raises InputError when nothing can be kept, and
-    ToolchainError where the compilers refuse what is nearly nothing."""
+def executor_for(
+    chosen: Chosen,
+    toolchain: Toolchain,
+    family: Family,
+    problems: Sequence[Problem],
+    baselines: tuple[NamedFunction, ...] = (),
+) -> LocalExecutor:
+    """Processes on this machine: a lane for each chosen device. `baselines`: the user's. Raises InputError when nothing
+    can be kept, and ToolchainError where the compilers refuse what is nearly nothing."""
     require_cache()
     kind = DEVICES[chosen.device.backend]
+    named = bool(baselines) or any(each.python is not None for each in family.table(kind.name).values())
     executor = LocalExecutor(
-        LineFactory(chosen.device, toolchain, family),
-        preload=(kind.module, *program.modules(), *ahead.imports(kind.name, problems), STATISTICS),
+        LineFactory(chosen.device, toolchain, family, baselines=baselines),
+        preload=(kind.module, *program.modules(), *ahead.imports(kind.name, problems, named), STATISTICS),
         deadlines=deadlines(problems, kind),
         builders=kind.builders(len(chosen.lanes)),
         overlap=kind.overlap,

@@ -49,6 +49,9 @@ class Artifact(Model):
     flags: tuple[str, ...]
     architecture: str
     resources: dict[str, int]
+    interpreted: bool = Field(
+        default=False, description="a function of Python: what compiles does so before its process is caged"
+    )
     build_seconds: float = Field(description="wall seconds of the compiler run that made it; 0 when found in the cache")
 
 
@@ -243,8 +246,9 @@ class Calibration(Model):
 
     def _breach(self, check: ReferenceCheck) -> str:
         assert check.errors is not None
+        of = "" if check.backend in self.versions else f" of torch {self.versions.get('torch', '?')}"
         return (
-            f"{check.backend} of torch {self.versions.get('torch', '?')} breaks {check.failed_rule} on {check.case}:"
+            f"{check.backend}{of} breaks {check.failed_rule} on {check.case}:"
             f" {check.errors.worst_ratio:.2f} times the tolerance"
         )
 
@@ -272,6 +276,11 @@ class Outcome(Model):
         default=None, description="by the clock of the builder's machine; None: nothing was built"
     )
     stderr_tail: str = ""
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """What it raced against, one a problem; nothing where it was not timed."""
+        return () if self.measurement is None else tuple(each.baseline for each in self.measurement.timings)
 
     def line(self, baseline: str, beside: str = "") -> str:
         """It in one line, for who follows a sweep. `beside`: what is to stand behind its speedup."""

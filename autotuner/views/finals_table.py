@@ -50,9 +50,10 @@ def finals_columns(baseline: str) -> list[Column[FinalsLine]]:
 
 def finals_table(record: FinalsRecord, problem: Problem) -> Table:
     """The finals of a study: what was confirmed of each finalist, the baseline as a line, and how it ended."""
-    baseline, standing = op_of(problem).words.baseline, record.standing
+    baseline, standing = op_of(problem).over(record.baselines), record.standing
     assert standing is not None  # they came to an end
-    columns = finals_columns(f"{baseline} ({', '.join(dict.fromkeys(record.baselines))})")
+    pinned = ", ".join(dict.fromkeys(record.baselines))
+    columns = finals_columns(baseline if baseline in pinned else f"{baseline} ({pinned})")
     found = rivals(record.finalists, standing)
     leads = {each.digest for each in found}
     lines = [FinalsLine(None, 1.0, None, None, "baseline")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotuner.ops import op_of
 from autotuner.store import StudyRecord
 from autotuner.tuning.finals.standings import Entry
 from autotuner.values.ratio import BIASED, UNCONFIRMED
@@ -42,7 +41,7 @@ def leaderboard(entries: Sequence[Entry], of: StudyRecord, links: Links = LINKS)
     Once there were finals, what they confirmed comes first, and the search estimate stands apart as biased. `links`: of
     the pages, where the table is on one.
     """
-    baseline = op_of(of.problems[0]).words.baseline
+    baseline = of.over
     columns = leaderboard_columns(any(entry.confirmed for entry in entries), baseline, of.name, links)
     notes = _notes(entries, of, baseline) if entries else (f"No variant of {of.name} has a latency yet.",)
     return Table.of(columns, entries, notes, sign_of)

@@ -187,10 +187,13 @@ class Progress(TwoLines):
         self._time_left = TimeLeft(self._trials, time.monotonic(), event.judged, event.lanes, beside)
         self.study, self.judged = event.study, event.judged
         self.say(f"study {event.study}: {event.judged} judged already" if event.judged else f"study {event.study}")
-        for problem, name in zip(self._protocol.problems, event.calibration.baselines, strict=True):
+        op, pinned = op_of(self._protocol.compiled_for), event.calibration.baselines
+        self._baseline = op.over(pinned)
+        for problem, name in zip(self._protocol.problems, pinned, strict=True):
             times = [t for t in event.calibration.timings if t.problem == problem]
             listed = ", ".join(f"{t.backend} {t.median_us:.1f} us" for t in times)
-            self.say(f"baseline {problem}: {self._baseline} {name} ({listed})")
+            said = name if op.over([name]) == name else f"{op.words.baseline} {name}"
+            self.say(f"baseline {problem}: {said} ({listed})")
         for why in event.calibration.left_out.values():
             self.say(f"no baseline here: {why}")
 

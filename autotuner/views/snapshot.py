@@ -87,7 +87,7 @@ class Snapshot:
     @property
     def baseline(self) -> str:
         """What tables call the baseline."""
-        return self.op.words.baseline
+        return self.record.over
 
     @property
     def file(self) -> SpaceFile | None:

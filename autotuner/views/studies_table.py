@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from autotuner.ops import op_of
 from autotuner.tuning.finals.standings import FinalsSummary, Spread, StudySummary
 from autotuner.values.ratio import quoted
 from autotuner.values.verdict import Verdict
@@ -81,15 +80,11 @@ def _title(summary: StudySummary) -> str:
     return f"{summary.name}: {state}, sampler {summary.sampler}, {summary.cache} cache"
 
 
-def _baseline(summary: StudySummary) -> str:
-    return op_of(summary.problems[0]).words.baseline
-
-
 def _best(summary: StudySummary) -> str:
     if summary.best_number is None:
         return ""
     assert summary.best_speedup is not None  # there is a best one
-    said = quoted(summary.best_speedup, summary.best_confirmed, _baseline(summary))
+    said = quoted(summary.best_speedup, summary.best_confirmed, summary.over)
     by = " confirmed" if summary.best_confirmed else f": by the search ({summary.best_us:.1f} us)"
     return f"trial {summary.best_number}: {said}{by}"
 
@@ -106,7 +101,7 @@ def _spread(summary: StudySummary) -> str:
 
 def _finals(summary: StudySummary) -> str:
     """The last finals in a line."""
-    finals, baseline = summary.finals, _baseline(summary)
+    finals, baseline = summary.finals, summary.over
     if finals is None:
         return ""
     head = f"{moment(finals.finished_at)}, {finals.processes} processes x {finals.blocks} blocks"

@@ -90,7 +90,7 @@ def best_words(best: Best) -> list[str]:
 def chosen_because(best: Best) -> str:
     """Why this trial is the one that is exported, and not another one, in a clause."""
     confirmed, finals, speedup = best.confirmed, best.finals, best.entry.speedup.mid
-    baseline = _op(best).words.baseline
+    baseline = _over(best)
     if confirmed is None or finals is None:
         return f"the fastest of the search, {quoted(speedup, False, baseline)}"
     others = [str(number) for number in best.tied if number != best.entry.number]
@@ -109,7 +109,7 @@ def cache_words(best: Best) -> list[str]:
     assert measured is not None  # it was measured
     if ceilings is None or not any(moves_bytes(timing.problem, ceilings) for timing in measured.timings):
         return []
-    other, baseline = best.proof.other_cache if best.proof is not None else None, _op(best).words.baseline
+    other, baseline = best.proof.other_cache if best.proof is not None else None, _over(best)
     if other is None:
         untried = next(each for each in _HELD if each != measured.cache)
         return [f"It was timed {measured.cache} alone: {_HELD[untried]}, another may be faster (docs/my-shape.md)."]
@@ -132,6 +132,11 @@ def proof_words(summary: GateSummary) -> str:
     if summary.could_miss is not None:
         line += f": an error in fewer than one of {1 / summary.could_miss:,.0f} launches could still be missed"
     return f"{line}. Memory check: {summary.memory}."
+
+
+def _over(best: Best) -> str:
+    """What its speedup is over."""
+    return _op(best).over(best.record.session.calibration.baselines)
 
 
 def _op(best: Best) -> Op:

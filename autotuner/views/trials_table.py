@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from autotuner.ops import op_of
 from autotuner.store import ListedTrial, Store, StudyRecord, queries, trials
 from autotuner.tuning.finals import standings
 from autotuner.values.model import json_of
@@ -45,7 +44,7 @@ def trials_table(found: list[ListedTrial], confirmed: Mapping[int, Speedup], of:
     line = (
         " ".join(filter(None, notes)) if found else f"{of.name}: no variant was judged yet; `autotuner tune` goes on."
     )
-    columns = trial_columns(confirmed, op_of(of.problems[0]).words.baseline)
+    columns = trial_columns(confirmed, of.over)
     return Table.of(columns, found, [line] if line else [], sign_of)
 
 

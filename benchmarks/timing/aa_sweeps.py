@@ -19,6 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -81,6 +82,9 @@ class OneBinary:
             before = passed and passed._replace(report=passed.report.model_copy(update={"artifact": one.digest}))
             kept.write_text(self._inner.check(one, conditions, say, before).model_dump_json())
         return GateReport.model_validate_json(kept.read_bytes()).model_copy(update={"artifact": artifact.digest})
+
+    def compile_first(self, conditions: Conditions, artifacts: Sequence[Artifact], say: Say) -> None:
+        self._inner.compile_first(conditions, artifacts, say)
 
     def references(self, conditions: Conditions, artifact: Artifact | None) -> list[tuple[Case, int]]:
         return self._inner.references(conditions, artifact)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pydantic import Field
 
@@ -122,6 +122,9 @@ class FakeLine:
             resources={},
             build_seconds=0.0,
         )
+
+    def compile_first(self, conditions: Conditions, artifacts: Sequence[Artifact], say: Say) -> None:
+        pass
 
     def references(self, conditions: Conditions, artifact: Artifact | None) -> list[tuple[Case, int]]:
         return []

@@ -51,7 +51,7 @@ class CpuTrack:
         """Its samples are longer than what addresses cost."""
 
     def baseline(self, name: str) -> Arm:
-        sets, baseline = self._sets, self._sets.op.tensors().BASELINES[name]
+        sets, baseline = self._sets, self._sets.op.baselines[name]
         forward, beside = baseline.forward(self.problem), Beside(baseline, sets)
         of = beside.of
         return Arm(lambda index: forward(*sets.inputs[index], *of[index]), sets, self._threads, beside.make)

@@ -74,7 +74,7 @@ class CudaTrack:
 
     def baseline(self, name: str) -> BaselineArm:
         if name not in self._baselines:
-            self._baselines[name] = BaselineArm(self._sets.op.tensors().BASELINES[name], self._sets)
+            self._baselines[name] = BaselineArm(self._sets.op.baselines[name], self._sets)
         self._raced = self._baselines[name]
         return self._raced
 

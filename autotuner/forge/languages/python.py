@@ -6,10 +6,13 @@ devices/python_function.py. So the gate, the races and the store know no differe
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
+import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,7 +20,9 @@ from typing import TYPE_CHECKING, Any, cast
 from autotuner.forge.languages.language import Language, Wanted
 from autotuner.forge.unit import literal, unit_text
 from autotuner.values import config
-from autotuner.values.errors import KernelError
+from autotuner.values.errors import InputError, KernelError
+from autotuner.values.named_function import NamedFunction
+from autotuner.values.variant import Variant, digest_of
 
 if TYPE_CHECKING:
     from autotuner.forge.build_inputs import BuildInputs
@@ -82,12 +87,40 @@ def _place(family: Family, implementation: Implementation) -> Path:
     return Path(implementation.path) if implementation.path is not None else family.folder
 
 
-def imported(family: Family, device: str) -> None:
-    """Imports the modules of a family's functions: before a process is caged, which may then read none. Raises
-    KernelError with what the import raised."""
-    for implementation in family.table(device).values():
-        if implementation.python is not None:
-            function(implementation.python, str(_place(family, implementation)))
+def call_of(family: Family, variant: Variant) -> tuple[Callable[..., Any], Mapping[str, Any]]:
+    """The function that a variant is, and its parameters. Raises KernelError."""
+    implementation = family.implementation(variant.backend, variant.impl)
+    assert implementation.python is not None
+    return function(implementation.python, str(_place(family, implementation))), variant.parameters
+
+
+def _pinned(wanted: NamedFunction) -> Callable[..., Any]:
+    found = function(wanted.python, wanted.path)
+    if digest_of_function(wanted.name, wanted.python) != wanted.digest:
+        raise InputError(f"{wanted.name} is no longer the baseline that the study began with: tune anew, or restore it")
+    return found
+
+
+def digest_of_function(name: str, python: str) -> str:
+    """Of the file of its module, which is imported, and of the version of the package or library that it is of."""
+    file = sys.modules[python.partition(":")[0]].__file__
+    assert file is not None
+    version = getattr(importlib.import_module(re.split("[.:]", name)[0]), "__version__", "")
+    return digest_of([hashlib.sha256(Path(file).read_bytes()).hexdigest(), str(version)])[:16]
+
+
+def imported(family: Family, device: str, baselines: Sequence[NamedFunction] = ()) -> dict[str, Callable[..., Any]]:
+    """Imports the modules of a family's functions, and of baselines: before a process is caged, which may then read
+    none. The functions of the baselines, by name. What they compile is kept. Raises KernelError with what the import
+    raised, and InputError where a baseline is another one now."""
+    ours = [each for each in family.table(device).values() if each.python is not None]
+    if ours or baselines:
+        kept = config.cache_dir().absolute() / "compiled" / "functions"
+        os.environ["TORCHINDUCTOR_CACHE_DIR"], os.environ["TRITON_CACHE_DIR"] = str(kept), str(kept / "triton")
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no processes and threads of its own
+    for implementation in ours:
+        function(str(implementation.python), str(_place(family, implementation)))
+    return {each.name: _pinned(each) for each in baselines}
 
 
 def function(python: str, place: str) -> Callable[..., Any]:

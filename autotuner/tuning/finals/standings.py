@@ -156,6 +156,7 @@ class StudySummary(StudyProgress):
     best_confirmed: bool = Field(default=False, description="whether `best_speedup` is confirmed")
     best_us: float | None = Field(description="its median in the search, microseconds")
     finals: FinalsSummary | None = Field(default=None, description="the last that came to an end")
+    over: str = Field(default="", description="what speedups are over, in words")
 
 
 # What can be asked ------------------------------------------------------------------------------------------------
@@ -258,6 +259,7 @@ def _summary(store: Store, progress: StudyProgress) -> StudySummary:
         best_confirmed=quoted is not None and quoted.confirmed,
         best_us=None if top is None else top.median_us,
         finals=found.summary(),
+        over=queries.study(store, progress.name).over,
     )
 
 

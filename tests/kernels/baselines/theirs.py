@@ -1,0 +1,34 @@
+"""Baselines of a user's: a right one, and ways to be none."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def right(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False) -> Tensor:
+    scores = query.float() @ key.float().transpose(2, 3) * query.shape[3] ** -0.5
+    if is_causal:
+        hidden = torch.ones(scores.shape[2:], dtype=torch.bool, device=query.device).triu(1)
+        scores = scores.masked_fill(hidden, -torch.inf)
+    return (torch.softmax(scores, 3) @ value.float()).to(query.dtype)
+
+
+def scaled(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False) -> Tensor:
+    return right(query, key, value * 1.01, is_causal=is_causal)
+
+
+def in_float64(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False) -> Tensor:
+    return right(query, key, value, is_causal=is_causal).double()
+
+
+def a_view(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False) -> Tensor:
+    return query[:]
+
+
+def raises(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False) -> Tensor:
+    raise ValueError("no such luck")
+
+
+def sees_all(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    return right(query, key, value)
