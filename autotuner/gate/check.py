@@ -48,6 +48,8 @@ class Check(NamedTuple):
     """Whether it is done."""
     required: bool = True
     """Without a pass of it, where it applies, there is no latency."""
+    of_machine_code: bool = False
+    """It looks at machine code: of a function of Python it is unavailable, and not required."""
     faults: Mapping[str, Meaning] = {}
     """Further codes that a failure of it may have."""
 

@@ -192,6 +192,7 @@ CONDUCT = Check(
     _conduct,
     "a static variable, a clock, or a library",
     Verdict.BUILD_FAILED,
+    of_machine_code=True,
 )
 IDENTITY = Check(
     "G0.identity",
@@ -207,6 +208,7 @@ EFFECT = Check(
     "a parameter that the source ignores, or a path that the compiler did not take",
     Verdict.BUILD_FAILED,
     required=False,
+    of_machine_code=True,
 )
 SMOKE = Check(
     "G1.smoke",

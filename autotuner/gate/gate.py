@@ -50,7 +50,8 @@ def required(subject: Subject) -> tuple[str, ...]:
 def run(launching: Launching, subject: Subject, more: Sequence[Check] = ()) -> GateReport:
     """The report on the artifact after the checks of its op and `more` of them: checks are added, never taken away."""
     due = [check for check in (*checks_of(launching.op), *more) if check.applies(subject)]
-    needed = tuple(check.code for check in due if check.required)
+    bare = launching.artifact.interpreted
+    needed = tuple(check.code for check in due if check.required and not (check.of_machine_code and bare))
     empty = GateReport(artifact=launching.artifact.digest, required=needed, policy=launching.claims.policy, checks=())
     results, fault = in_order(launching, due)
     return empty.model_copy(update={"identity": launching.reported}).extended(results, fault)
@@ -74,6 +75,8 @@ def _done(launching: Launching, check: Check) -> tuple[CheckResult, Fault | None
     started = time.monotonic()
     fault, differs, stale, hint, status = None, None, False, None, "pass"
     try:
+        if check.of_machine_code and launching.artifact.interpreted:
+            raise Unavailable(f"{launching.claims.state}, a function of Python: it has no machine code to look at")
         note = check.run(launching)
         if launching.evidence.changes_floats():
             changed = checks.FLOATS_CHANGED

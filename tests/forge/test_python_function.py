@@ -13,8 +13,11 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
+from autotuner.ops import OPS
+from autotuner.ops.functions import wrong_answer
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.local import LocalExecutor
+from autotuner.tuning.gate_summary import GateSummary
 from autotuner.values.errors import AutotunerError, InputError, KernelError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
@@ -45,8 +48,10 @@ def test_a_right_one_is_measured_and_what_no_tool_can_look_at_is_said(judges: Lo
     outcome = judged(judges, variant("nothing"), CONDITIONS)
     assert outcome.verdict == "measured", outcome.fault
     assert outcome.gate.passed
-    (conduct,) = (check for check in outcome.gate.checks if check.code == "G0.conduct")
-    assert conduct.note == "it calls attention:attention"
+    missing = {check.code: check.note for check in outcome.gate.checks if check.status == "unavailable"}
+    said = "it calls attention:attention, a function of Python: it has no machine code to look at"
+    assert missing == {"G0.conduct": said, "G0.effect": said}
+    assert GateSummary.of(outcome.gate).unavailable == ("G0.conduct", "G0.effect")
 
 
 @pytest.mark.sampled(3)
@@ -78,6 +83,27 @@ def test_on_a_gpu_the_same_checks_judge_it(family: Family, wrong: str, code: str
     report = cuda_line(device, family)().check(artifact, conditions, lambda _: None)
     assert (report.fault and report.fault.code) == code, report.fault
     assert ("G4.capture" in [check.code for check in report.checks]) == (code is None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda q: q * 2, None),
+        (lambda q: (q * 2,), None),
+        (lambda q: q.double(), "a tensor of dtype torch.float64, expected torch.float32"),
+        (lambda q: q[:, :1] * 2, "a tensor of shape (1, 1, 33, 64), expected (1, 2, 33, 64)"),
+        (lambda q: q.to("meta"), "a tensor of device meta, expected cpu"),
+        (lambda q: q.view(1, 2, 33, 64), "a view of its input"),
+        (lambda q: None, "returned NoneType, expected 1 of torch's tensors"),
+        (lambda q: (q * 2, q * 2), "returned Tensor, Tensor, expected 1"),
+    ],
+)
+def test_an_answer_that_is_none_is_said_in_one_line(answer: Callable[[Any], Any], said: str | None) -> None:
+    inputs = OPS["sdpa"].tensors().inputs(PROBLEM, "randn", 1)
+    found = wrong_answer(answer(inputs[0]), PROBLEM, inputs)
+    assert (found is None) == (said is None)
+    assert (said or "") in (found or "")
+    assert "\n" not in (found or "")
 
 
 def test_each_point_is_a_program_of_its_own_and_so_is_each_source(
