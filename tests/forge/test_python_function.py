@@ -51,7 +51,8 @@ def test_a_right_one_is_measured_and_what_no_tool_can_look_at_is_said(judges: Lo
     missing = {check.code: check.note for check in outcome.gate.checks if check.status == "unavailable"}
     said = "it calls attention:attention, a function of Python: it has no machine code to look at"
     assert missing == {"G0.conduct": said, "G0.effect": said}
-    assert GateSummary.of(outcome.gate).unavailable == ("G0.conduct", "G0.effect")
+    report: Any = outcome.gate
+    assert GateSummary.of(report).unavailable == ("G0.conduct", "G0.effect")
 
 
 @pytest.mark.sampled(3)
