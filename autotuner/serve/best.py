@@ -96,15 +96,9 @@ class ExportedFinals(Speedup):
         found, finals, difference = best.confirmed, best.finals, best.entry.difference
         if found is None or finals is None or difference is None or best.raced is None:
             return None
-        return cls(
-            **dict(found),
-            difference=difference,
-            artifact_digest=best.raced,
-            tied=best.tied,
-            crowned=best.crowned,
-            other_cache=best.proof.other_cache if best.proof is not None else None,
-            **finals.model_dump(include={"tie", "processes", "blocks", "host", "finished_at"}),
-        )
+        other = best.proof.other_cache if best.proof is not None else None
+        own = {"difference": difference, "artifact_digest": best.raced, "crowned": best.crowned, "other_cache": other}
+        return cls.taken_from(finals, **dict(found), **own)
 
 
 class ProblemTiming(Model):
@@ -184,50 +178,39 @@ def configuration(best: Best, study: StudyRecord, table: DispatchTable | None = 
             f"trial {best.record.number} of {study.name} is no measured pass of the gate: export a standing one"
         )
     confirmed = ExportedFinals.of(best)
-    return BestConfiguration(
+    timings = [
+        ProblemTiming.taken_from(
+            each,
+            median_us=statistics.median(each.variant_us),
+            speedup=each.log_ratio.speedup,
+            blocks=len(each.variant_us),
+        )
+        for each in measurement.timings
+    ]
+    return BestConfiguration.taken_from(
+        outcome.variant,
         generator=f"autotuner {version_of('kernel-autotuner')}",
         study=study.name,
         trial=best.record.number,
-        family=outcome.variant.family,
-        backend=outcome.variant.backend,
-        impl=outcome.variant.impl,
         parameters=outcome.variant.point,
-        problems=tuple(ExportedProblem(problem=p, flops=p.flops, bytes=p.bytes) for p in study.problems),
-        device=ExportedDevice(**dict(study.device)),
-        toolchain=ExportedToolchain(
-            compiler=artifact.compiler,
-            flags=artifact.flags,
-            architecture=artifact.architecture,
-            environment=best.record.session.environment,
-        ),
-        identity=ExportedIdentity(
+        problems=[ExportedProblem.taken_from(problem, problem=problem) for problem in study.problems],
+        device=ExportedDevice.taken_from(study.device),
+        toolchain=ExportedToolchain.taken_from(artifact, environment=best.record.session.environment),
+        identity=ExportedIdentity.taken_from(
+            artifact,
             variant_digest=artifact.variant.digest,
             artifact_digest=artifact.digest,
             extension_name=artifact.name,
-            library_sha256=artifact.library_sha256,
-            program_hash=artifact.program_hash,
         ),
         gate=GateSummary.of(gate),
         confirmed=confirmed,
-        measurement=ExportedMeasurement(
-            median_us=best.entry.median_us,
-            speedup=best.entry.speedup,
-            objective=measurement.objective,
-            cache=measurement.cache,
-            timings=tuple(
-                ProblemTiming(
-                    problem=each.problem,
-                    median_us=statistics.median(each.variant_us),
-                    speedup=each.log_ratio.speedup,
-                    blocks=len(each.variant_us),
-                )
-                for each in measurement.timings
-            ),
+        measurement=ExportedMeasurement.taken_from(
+            measurement, median_us=best.entry.median_us, speedup=best.entry.speedup, timings=timings
         ),
-        baseline=tuple(
-            BackendTiming(problem=each.problem, backend=each.baseline, median_us=statistics.median(each.baseline_us))
+        baseline=[
+            BackendTiming.taken_from(each, backend=each.baseline, median_us=statistics.median(each.baseline_us))
             for each in measurement.timings
-        ),
+        ],
         recorded_at=best.record.recorded_at,
         exported_at=datetime.now(UTC),
         note=BIASED if confirmed is None else CONFIRMED_NOTE,

@@ -186,15 +186,12 @@ def _variant(store: Store, record: StudyRecord, number: int) -> TableVariant:
     if artifact is None or gate is None or not gate.passed:
         raise InputError(f"trial {number} of {record.name} is no measured pass of the gate: export a standing one")
     inputs = inputs_of(record, artifact)
-    return TableVariant(
+    return TableVariant.taken_from(
+        artifact,
         study=record.name,
         trial=number,
-        variant=artifact.variant,
         artifact=artifact.digest,
         program=artifact.program_hash,
-        library_sha256=artifact.library_sha256,
-        architecture=artifact.architecture,
-        compiler=artifact.compiler,
         sources={} if inputs is None else inputs.sources,
         fixed=record.problems[0].fixed_in(artifact.macros),
         proven=proven_of(gate),

@@ -12,7 +12,6 @@ from autotuner.store import lease
 from autotuner.store.database import reads, writes
 from autotuner.store.lease import Lease
 from autotuner.store.records import DeviceRecord
-from autotuner.store.rows import record
 from autotuner.store.store import Store
 from autotuner.store.sweeps import holder
 from autotuner.store.tables import DeviceRow, EventRow
@@ -25,7 +24,7 @@ def every(store: Store, session: Session) -> tuple[DeviceRecord, ...]:
     """All devices that were ever served, by name."""
     held = lease.holders(session, prefix=lease.of_device(""))
     found = session.scalars(select(DeviceRow).order_by(DeviceRow.name))
-    return tuple(record(DeviceRecord, row, holder=holder(held.get(lease.of_device(row.name)))) for row in found)
+    return tuple(DeviceRecord.taken_from(row, holder=holder(held.get(lease.of_device(row.name)))) for row in found)
 
 
 def quarantined(store: Store, names: Sequence[str]) -> DeviceRecord | None:

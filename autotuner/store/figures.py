@@ -15,7 +15,6 @@ from sqlalchemy import ColumnElement, Integer, and_, case, cast, func, select
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.functions import FunctionElement
 
-from autotuner.store import rows
 from autotuner.store.database import reads
 from autotuner.store.records import SessionRecord
 from autotuner.store.store import Store, study_id
@@ -216,7 +215,7 @@ def baselines(store: Store, session: Session, study: str) -> tuple[BaselineAt, .
     query = select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id)
     found = []
     for row in session.scalars(query):
-        record = rows.record(SessionRecord, row, study=study)
+        record = SessionRecord.taken_from(row, study=study)
         timings, beside_us = record.calibration.timings, means.get(record.id)
         problems = dict.fromkeys(timing.problem for timing in timings)
         pinned = dict(zip(problems, record.calibration.baselines, strict=False))

@@ -67,7 +67,7 @@ def sessions(store: Store, session: Session, study: str) -> tuple[SessionRecord,
     """The runs of the driver on the study, the first one first. Raises StoreError."""
     owner = study_id(session, store, study)
     found = session.scalars(select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id))
-    return tuple(rows.record(SessionRecord, row, study=study) for row in found)
+    return tuple(SessionRecord.taken_from(row, study=study) for row in found)
 
 
 @reads
@@ -194,7 +194,7 @@ def validations(store: Store, session: Session, study: str) -> tuple[ValidationR
     """What was found of variants on problems that were not tuned, the first recorded first. Raises StoreError."""
     mine = ValidationRow.study_id == study_id(session, store, study)
     found = session.scalars(select(ValidationRow).where(mine).order_by(ValidationRow.id))
-    return tuple(rows.record(ValidationRecord, row, **dict(row.document), study=study) for row in found)
+    return tuple(ValidationRecord.taken_from(row, **dict(row.document), study=study) for row in found)
 
 
 @reads
@@ -215,8 +215,8 @@ def trial(store: Store, session: Session, study: str, number: int) -> TrialRecor
     if row is None:
         count = session.scalar(select(func.count()).where(TrialRow.study_id == study_row.id))
         raise StoreError(f"{study} has no recorded trial {number}: give the number of one of its {count}")
-    judged_in = rows.record(SessionRecord, session.get_one(SessionRow, row.session_id), study=study)
-    return rows.record(TrialRecord, row, study=study, session=judged_in)
+    judged_in = SessionRecord.taken_from(session.get_one(SessionRow, row.session_id), study=study)
+    return TrialRecord.taken_from(row, study=study, session=judged_in)
 
 
 @reads
@@ -296,8 +296,7 @@ def _number(value: float | None) -> float:
 
 
 def _measured(row: TrialRow) -> MeasuredTrial:
-    return rows.record(
-        MeasuredTrial,
+    return MeasuredTrial.taken_from(
         row,
         variant=row.outcome.variant,
         artifact=row.original or row.artifact_digest,
@@ -310,8 +309,7 @@ def _measured(row: TrialRow) -> MeasuredTrial:
 def _finals(session: Session, row: FinalsRow, study: str) -> FinalsRecord:
     numbers = [finalist.number for finalist in row.document.finalists]
     mine = TrialRow.study_id == row.study_id, TrialRow.number.in_(numbers), TrialRow.revoked_at.is_not(None)
-    return rows.record(
-        FinalsRecord,
+    return FinalsRecord.taken_from(
         row,
         **dict(row.document),
         study=study,
@@ -332,8 +330,7 @@ def _progress(session: Session, row: StudyRow) -> StudyProgress:
         by_verdict[verdict] += 0 if is_revoked else count
         if judges and fault is not None and not is_revoked:
             by_fault[fault] += count
-    return rows.record(
-        StudyProgress,
+    return StudyProgress.taken_from(
         row,
         space=row.space_name,
         device=study.device.name,

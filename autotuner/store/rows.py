@@ -6,14 +6,13 @@ import json
 import math
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from autotuner.store.records import StudyRecord
-from autotuner.store.tables import Base, StudyRow, TrialRow
+from autotuner.store.tables import StudyRow, TrialRow
 from autotuner.values.errors import StoreError
-from autotuner.values.model import Model
 from autotuner.values.outcome import Outcome, Timing
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
@@ -25,7 +24,6 @@ REVOKED = "store.revoked"
 STAGES = {"build": "build_s", "measure": "measure_s", "audit": "measure_s"}
 """Under which column the seconds of a stage count; those of every other one are the gate's."""
 
-R = TypeVar("R", bound=Model)
 _PROBLEMS = TypeAdapter(tuple[Problem, ...])
 
 
@@ -53,12 +51,6 @@ def _complete(timing: Timing) -> bool:
     return whole and all(0 < t < math.inf for t in times)
 
 
-def record(kind: type[R], row: Base, **more: Any) -> R:
-    """What a row stands for: its columns that fields are named as, and more fields."""
-    columns = row.__table__.columns
-    return kind.model_validate({name: getattr(row, name) for name in kind.model_fields if name in columns} | more)
-
-
 def study_row(study: StudyRecord, now: datetime) -> StudyRow:
     """A new row."""
     problems = _PROBLEMS.dump_json(study.problems).decode()
@@ -67,7 +59,7 @@ def study_row(study: StudyRecord, now: datetime) -> StudyRow:
 
 def study_record(row: StudyRow) -> StudyRecord:
     """The study that a row stands for. Raises StoreError where the op of its problems is not here."""
-    return record(StudyRecord, row, problems=problems_of(row))
+    return StudyRecord.taken_from(row, problems=problems_of(row))
 
 
 def problems_of(row: StudyRow) -> tuple[Problem, ...]:

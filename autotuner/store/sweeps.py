@@ -17,7 +17,6 @@ from autotuner.store import lease
 from autotuner.store.database import reads, writes
 from autotuner.store.lease import Lease
 from autotuner.store.records import EventRecord, Holder, SweepRecord
-from autotuner.store.rows import record
 from autotuner.store.store import Store
 from autotuner.store.tables import Data, EventRow, LeaseRow, SweepRow
 from autotuner.values.errors import StoreError
@@ -122,7 +121,7 @@ def events(
     if sweep is not None:
         query = query.where(EventRow.sweep_id.in_([sweep] if isinstance(sweep, int) else sweep))
     query = query.order_by(EventRow.id) if last is None else query.order_by(EventRow.id.desc()).limit(last)
-    found = [record(EventRecord, row, sweep=row.sweep_id) for row in session.scalars(query)]
+    found = [EventRecord.taken_from(row, sweep=row.sweep_id) for row in session.scalars(query)]
     return tuple(found if last is None else reversed(found))
 
 
@@ -359,8 +358,8 @@ def _turn(record: SweepRecord) -> tuple[int, int, bool, int]:
 
 def holder(row: LeaseRow | None) -> Holder | None:
     """The process that a lease names."""
-    return None if row is None else record(Holder, row, since=row.started_at, seen=row.heartbeat_at)
+    return None if row is None else Holder.taken_from(row, since=row.started_at, seen=row.heartbeat_at)
 
 
 def _record(row: SweepRow, held: LeaseRow | None) -> SweepRecord:
-    return record(SweepRecord, row, group=row.group_id, holder=holder(held))
+    return SweepRecord.taken_from(row, group=row.group_id, holder=holder(held))
