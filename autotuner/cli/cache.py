@@ -69,9 +69,5 @@ def size_in_bytes(text: str, option: str) -> int:
 
 
 def _size(count: int) -> str:
-    size, unit = float(count), "B"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            break
-        size /= 1024
-    return f"{size:.1f} {unit}" if unit != "B" else f"{count} B"
+    power = min(max(count.bit_length() - 1, 0) // 10, 3)
+    return f"{count / 1024**power:.1f} {'KMG'[power - 1]}iB" if power else f"{count} B"

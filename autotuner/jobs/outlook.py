@@ -10,7 +10,7 @@ from pydantic import Field
 
 from autotuner.jobs.fitting import living
 from autotuner.store import Revision, Store, device_health, queries, sweeps
-from autotuner.store.records import EventRecord, Holder, SweepRecord
+from autotuner.store.records import EventRecord, SweepRecord
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError, StoreUnavailableError
 from autotuner.values.sweep import Found, State
@@ -119,13 +119,12 @@ class _Outlooks:
         """The workers that work on a sweep, by their places, or beside a command which has a device that they serve."""
         for each in found:
             if each.state == State.RUNNING and each.holder is not None:
-                own = [at for at, worker in enumerate(self._workers) if worker.works_on(each.holder)]
-                self._busy.update((own or self._beside(each.holder, each))[:1])
-
-    def _beside(self, holder: Holder, each: SweepRecord) -> list[int]:
-        """The workers of that host that are not busy and could do it."""
-        there = [at for at, worker in enumerate(self._workers) if worker.holder.host == holder.host]
-        return [at for at in there if at not in self._busy and self._workers[at].fits(each.request)]
+                workers = list(enumerate(self._workers))
+                own = [at for at, worker in workers if worker.works_on(each.holder)]
+                there = [
+                    at for at, worker in workers if worker.holder.host == each.holder.host and at not in self._busy
+                ]
+                self._busy.update((own or [at for at in there if self._workers[at].fits(each.request)])[:1])
 
     def of(self, each: SweepRecord) -> Outlook:
         """Of one of the sweeps."""
@@ -155,7 +154,10 @@ class _Outlooks:
     def _why_it_waits(self, each: SweepRecord, place: int) -> str:
         takers = self._takers[each.id]
         if not takers:
-            return self._nobody(each)
+            backend, named = each.request.backend, each.request.devices
+            if named is None or all(worker.backend != backend for worker in self._workers):
+                return f"no worker serves a device of kind {backend}: start `autotuner worker`"
+            return f"no worker serves {named}: start `autotuner worker --devices {named}`"
         sick = [device for at in takers if (device := self._workers[at].sick) is not None]
         if len(sick) == len(takers):
             return f"{sick[0].name} is in quarantine: {sick[0].reason}"
@@ -166,13 +168,6 @@ class _Outlooks:
             return "a worker is about to take it"
         ahead = place - 1 + busy
         return f"behind {ahead} other{'s' if ahead > 1 else ''}"
-
-    def _nobody(self, each: SweepRecord) -> str:
-        """Of a sweep that no worker serves."""
-        backend, named = each.request.backend, each.request.devices
-        if named is None or all(worker.backend != backend for worker in self._workers):
-            return f"no worker serves a device of kind {backend}: start `autotuner worker`"
-        return f"no worker serves {named}: start `autotuner worker --devices {named}`"
 
 
 def _left_s(each: SweepRecord, judged: int) -> float | None:

@@ -36,18 +36,9 @@ class IdentityReport(Model):
     @classmethod
     def of(cls, artifact: Artifact, outcome: Outcome) -> IdentityReport:
         """What is known of the artifact and its loaded library."""
-        return cls(
-            build_id=artifact.digest,
-            extension_name=artifact.name,
-            library_sha256=artifact.library_sha256,
-            program_hash=artifact.program_hash,
-            deduplicated_of=outcome.original,
-            macros=artifact.macros,
-            reported=outcome.gate.identity if outcome.gate else None,
-            compiler=artifact.compiler,
-            flags=artifact.flags,
-            architecture=artifact.architecture,
-        )
+        reported = outcome.gate.identity if outcome.gate else None
+        own = {"build_id": artifact.digest, "extension_name": artifact.name, "deduplicated_of": outcome.original}
+        return cls.taken_from(artifact, **own, reported=reported)
 
 
 class EnvironmentReport(Model):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -52,22 +51,16 @@ def as_parquet(trials: Table) -> bytes:
         raise InputError("Parquet needs pyarrow: pip install 'kernel-autotuner[data]', or use --csv") from None
     kinds = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), datetime: pa.timestamp("us", "UTC")}
     fixed = {each.key: kinds.get(each.type, pa.string()) for each in trials.columns}
-    rows = flat(trials)
-    arrays = {name: _of_one_type([row.get(name) for row in rows]) for name in columns(trials)}
-
-    def kind(name: str, values: Sequence[object]) -> Any:
-        """That of a fixed column does not depend on what is in it: files of several studies can be put together."""
-        words = any(isinstance(value, str) for value in values)
-        return fixed.get(name, pa.string() if words else pa.int64())
-
-    made = pa.table({name: pa.array(values, type=kind(name, values)) for name, values in arrays.items()})
+    rows, arrays = flat(trials), {}
+    for name in columns(trials):
+        values: list[Any] = [row.get(name) for row in rows]
+        if name in fixed:  # its type does not depend on what is in it: files of several studies can be put together
+            arrays[name] = pa.array(values, type=fixed[name])
+        elif any(isinstance(value, str) for value in values):
+            arrays[name] = pa.array([None if value is None else str(value) for value in values], type=pa.string())
+        else:
+            arrays[name] = pa.array(values, type=pa.int64())
+    made = pa.table(arrays)
     content = io.BytesIO()
     parquet.write_table(made, content)
     return content.getvalue()
-
-
-def _of_one_type(values: list[Any]) -> list[Any]:
-    """Words where there are words and numbers."""
-    if {type(value) for value in values if value is not None} == {int, str}:
-        return [None if value is None else str(value) for value in values]
-    return values

@@ -162,26 +162,17 @@ def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
         f"Variant: {outcome.variant}",
         *(_timing_line(timing) for timing in measurement.timings),
     ]
-    lines += _race_lines(measurement)
+    if measurement.incumbent is not None and measurement.gain is not None:
+        gain = measurement.gain.speedup
+        against = f"Raced against artifact {measurement.incumbent[:12]}, the best until then"
+        lines.append(f"{against}: {gain.mid:.4f} times as fast ({_ends(gain)}).")
+    lines.append(f"The race ended because {_STOPS[measurement.stopped]}.")
+    if measurement.discarded:
+        lines.append(f"Blocks discarded, because the device throttled: {measurement.discarded}.")
     if outcome.verdict == Verdict.DEDUPLICATED:
         lines.append(f"The same program as artifact {(outcome.original or '?')[:12]}, which was measured in its place.")
     if outcome.gate is not None:
         lines.append(_gate_line(GateSummary.of(outcome.gate)))
-    return lines
-
-
-def _race_lines(measurement: Measurement) -> list[str]:
-    """Whom it raced against, how that went, and why it ended."""
-    lines = []
-    if measurement.incumbent is not None and measurement.gain is not None:
-        gain = measurement.gain.speedup
-        lines.append(
-            f"Raced against artifact {measurement.incumbent[:12]}, the best until then:"
-            f" {gain.mid:.4f} times as fast ({_ends(gain)})."
-        )
-    lines.append(f"The race ended because {_STOPS[measurement.stopped]}.")
-    if measurement.discarded:
-        lines.append(f"Blocks discarded, because the device throttled: {measurement.discarded}.")
     return lines
 
 

@@ -68,18 +68,17 @@ class Choice(NamedTuple):
 def parameters(snapshot: Snapshot) -> dict[str, tuple[Value, ...]]:
     """The values of each parameter that were tried, of those with several."""
 
+    def order(value: Value) -> tuple[bool, float, str]:
+        return isinstance(value, str), 0.0 if isinstance(value, str) else float(value), str(value)
+
     def find() -> dict[str, tuple[Value, ...]]:
         values: dict[str, set[Value]] = {}
         for trial in snapshot.trials:
             for name, value in trial.parameters.items():
                 values.setdefault(name, set()).add(value)
-        return {name: tuple(sorted(found, key=_order)) for name, found in values.items() if len(found) > 1}
+        return {name: tuple(sorted(found, key=order)) for name, found in values.items() if len(found) > 1}
 
     return snapshot.once("parameters", find)
-
-
-def _order(value: Value) -> tuple[bool, float, str]:
-    return isinstance(value, str), 0.0 if isinstance(value, str) else float(value), str(value)
 
 
 def value_of(trial: ListedTrial, name: str, snapshot: Snapshot) -> float | str | None:
