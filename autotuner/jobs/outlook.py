@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache, partial
 
 from pydantic import Field
 
 from autotuner.jobs.fitting import living
-from autotuner.store import Revision, Store, device_health, queries, sweeps
+from autotuner.store import Store, device_health, queries, sweeps
 from autotuner.store.records import EventRecord, SweepRecord
 from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError, StoreUnavailableError
@@ -19,6 +19,10 @@ POLL_S = 0.5
 """Seconds between two looks at the store."""
 RESTING = (State.DONE, State.CANCELLED, State.FAILED, State.PAUSED)
 """States in which nothing more comes by itself."""
+
+
+Find = Callable[[str], Found]
+"""Finds what a study has now."""
 
 
 class Outlook(Found):
@@ -58,51 +62,30 @@ def group_state(found: Sequence[Outlook]) -> State:
     return State.CANCELLED if State.CANCELLED in states and State.FAILED not in states else State.FAILED
 
 
-class Findings:
-    """What studies have found. Each is read again only once something of it has changed: finals that are over hold many
-    times, and a store has many studies. Any thread may ask."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._kept: dict[str, tuple[Revision, Found]] = {}
-
-    def of(self, study: str) -> Found:
-        """What a study has now."""
-        try:
-            revision = queries.revision(self._store, study)
-        except StoreError:  # begun, and killed before the study was made
-            return Found()
-        kept, found = self._kept.get(study, (None, Found()))
-        if kept != revision:
-            found = found_in(self._store, study)
-            self._kept[study] = revision, found
-        return found
-
-
-def outlooks(store: Store, over: int | None = 0, progress: Findings | None = None) -> tuple[Outlook, ...]:
+def outlooks(store: Store, over: int | None = 0, find: Find | None = None) -> tuple[Outlook, ...]:
     """The sweeps that are not over, in the order in which they are due, and of the others the last `over`, or all.
 
-    `progress`: what is known already of this store.
+    `find`: finds what a study has now, if not `found_in`.
     """
     found = sweeps.every(store, over=over)
-    return tuple(map(_Outlooks(store, found, progress).of, found))
+    return tuple(map(_Outlooks(store, found, find).of, found))
 
 
-def outlook(store: Store, number: int, progress: Findings | None = None) -> Outlook:
+def outlook(store: Store, number: int, find: Find | None = None) -> Outlook:
     """One sweep. Raises StoreError: no such sweep."""
     queue = sweeps.every(store, over=0)
     found = next((each for each in queue if each.id == number), None)
     if found is None:
         found = sweeps.one(store, number)
         queue = (found,)
-    return _Outlooks(store, queue, progress).of(found)
+    return _Outlooks(store, queue, find).of(found)
 
 
 class _Outlooks:
     """One look at the queue. Of a sweep no more is read than is asked for."""
 
-    def __init__(self, store: Store, found: Sequence[SweepRecord], progress: Findings | None) -> None:
-        self._progress = cache((progress or Findings(store)).of)
+    def __init__(self, store: Store, found: Sequence[SweepRecord], find: Find | None) -> None:
+        self._found = cache(find or partial(found_in, store))
         self._now = queries.now(store)
         self._workers = living(device_health.every(store))
         waiting = [each for each in found if _waits(each)]
@@ -131,7 +114,7 @@ class _Outlooks:
         if each.state.is_over:
             found = each.found or Found()
         else:
-            found = Found() if each.study is None else self._progress(each.study)
+            found = Found() if each.study is None else self._found(each.study)
         place, left_s = self._places.get(each.id), None if each.state.is_over else _left_s(each, found.judged)
         return Outlook(**dict(found), sweep=each, place=place, waits=self._why(each, place), left_s=left_s)
 

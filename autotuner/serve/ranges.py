@@ -182,7 +182,9 @@ def _known(
             found.append(Shown(length, ratio.log_ratio.high < 0, ratio.log_ratio.mid, None, None))
     for (digest, problem), (record, place) in last.items():
         length = getattr(problem, line.vary[0])
-        if digest != use or not _is_on(line, problem):
+        is_one = len({getattr(problem, name) for name in line.vary}) == 1
+        is_on = is_one and problem.model_copy(update=dict.fromkeys(line.vary, 1)) == line.like
+        if digest != use or not is_on:
             continue
         ratio = _ratio(record, place)
         if ratio is None:
@@ -191,11 +193,6 @@ def _known(
         shown = Validated(problem=problem, baseline=record.baselines[place], speedup=ratio_of(ratio))
         found.append(Shown(length, ratio.log_ratio.high < 0, ratio.log_ratio.mid, shown, record))
     return sorted(found, key=lambda each: each.length)
-
-
-def _is_on(line: LengthSeries, problem: Problem) -> bool:
-    alike = len({getattr(problem, name) for name in line.vary}) == 1
-    return alike and problem.model_copy(update=dict.fromkeys(line.vary, 1)) == line.like
 
 
 def _on_line(line: LengthSeries, known: Mapping[str, list[Shown]]) -> Iterator[Range]:

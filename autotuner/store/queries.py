@@ -257,7 +257,8 @@ def resolve_study(store: Store, session: Session, wanted: str | None = None) -> 
 
     Raises StoreError, listing the near names, when none or several are meant.
     """
-    names = _names_by_activity(session)
+    found = sorted(session.scalars(select(StudyRow)), key=lambda row: (_last_activity(session, row), row.id))
+    names = [row.name for row in reversed(found)]
     if not names:
         raise StoreError(f"{store.label} has no studies yet: start a search first")
     if wanted is None:
@@ -368,12 +369,6 @@ def _last_activity(session: Session, row: StudyRow) -> datetime:
         for column in columns
     ]
     return max([row.created_at, *(time for time in times if time is not None)])
-
-
-def _names_by_activity(session: Session) -> list[str]:
-    found = session.scalars(select(StudyRow)).all()
-    ordered = sorted(found, key=lambda row: (_last_activity(session, row), row.id), reverse=True)
-    return [row.name for row in ordered]
 
 
 def _running(session: Session, study: str) -> bool:

@@ -162,17 +162,11 @@ def add(
     now = store.database.now(session)
     rows = [
         SweepRow(
-            key=None,
             name=request.name,
-            state=str(State.QUEUED),
-            wish=None,
             priority=priority,
             backend=request.backend,
             request=request,
             foreground=foreground,
-            detail="",
-            attempts=0,
-            spent_s=0.0,
             submitted_at=now,
         )
         for request in requests

@@ -323,7 +323,7 @@ class SweepRow(Base):
     key: Mapped[str | None]
     group_id: Mapped[int | None]
     name: Mapped[str]
-    state: Mapped[str] = mapped_column(String(16))
+    state: Mapped[str] = mapped_column(String(16), default="queued")
     wish: Mapped[str | None] = mapped_column(String(16))
     priority: Mapped[int]
     backend: Mapped[str]
@@ -331,9 +331,9 @@ class SweepRow(Base):
     foreground: Mapped[bool]
     study: Mapped[str | None]
     found: Mapped[Found | None]
-    detail: Mapped[str]
-    attempts: Mapped[int]
-    spent_s: Mapped[float]
+    detail: Mapped[str] = mapped_column(default="")
+    attempts: Mapped[int] = mapped_column(default=0)
+    spent_s: Mapped[float] = mapped_column(default=0.0)
     submitted_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]

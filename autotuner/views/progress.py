@@ -148,7 +148,9 @@ class Progress(TwoLines):
         self.say(f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}")
         if self._space.why_another_default:
             self.say(self._space.why_another_default)
-        self.say(f"{self._device.name}, {self._sides()}{self._protocol.cache} cache")
+        count = self._protocol.threads
+        threads = f"{count} thread{'s' * (count > 1)}, " if "THREADS_ALLOWED" in self._device.facts else ""
+        self.say(f"{self._device.name}, {threads}{self._protocol.cache} cache")
         self.say(
             f"first the baselines are timed, which is what {self._baseline} takes here: up to a minute or two; then"
             " each variant is built, checked and raced against the fastest of them"
@@ -233,13 +235,6 @@ class Progress(TwoLines):
         is_new = kind not in self._kinds
         self._kinds.add(kind)
         return is_new or not outcome.verdict.judges
-
-    def _sides(self) -> str:
-        """How many threads both sides have, on a device that has threads."""
-        if "THREADS_ALLOWED" not in self._device.facts:
-            return ""
-        count = self._protocol.threads
-        return f"{count} thread{'s' if count > 1 else ''}, "
 
     # At the foot of a terminal ----------------------------------------------------------------------------------
 

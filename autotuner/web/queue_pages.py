@@ -110,7 +110,7 @@ def sweep(request: Request, number: Number) -> Response:
     found = _found(server, number)
     events = sweeps.events(server.reader.store, number, last=LAST)
     names = server.reader.names()
-    study, first = found.sweep.study, found.sweep.group
+    study, first, state = found.sweep.study, found.sweep.group, found.sweep.state
     group = () if first is None else tuple(_found(server, each.id) for each in sweeps.group(server.reader.store, first))
     snapshot = server.reader.study(study) if study in names else None
     if snapshot is not None and found.sweep.state.is_over:
@@ -132,7 +132,7 @@ def sweep(request: Request, number: Number) -> Response:
             "study": snapshot,
             "cards": () if snapshot is None else answer.cards(snapshot, server.label),
             "history": () if snapshot is None else history.history(snapshot, LINKS)[:1],
-            "verbs": _verbs(found),
+            "verbs": ("retry",) if state.is_over else ("resume" if state == State.PAUSED else "pause", "cancel"),
             "live": not found.sweep.state.is_over,
         }
 
@@ -144,14 +144,6 @@ def _found(server: Server, number: int) -> Outlook:
     if found is None:
         raise HTTPException(404, f"there is no sweep {number}")
     return found
-
-
-def _verbs(found: Outlook) -> tuple[str, ...]:
-    """What may be asked of a sweep as it is."""
-    state = found.sweep.state
-    if state.is_over:
-        return ("retry",)
-    return ("resume", "cancel") if state == State.PAUSED else ("pause", "cancel")
 
 
 @router.post("/sweeps/{number}/{verb}")

@@ -6,18 +6,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from autotuner.jobs import outlook
-from autotuner.jobs.outlook import Findings, Outlook
+from autotuner.jobs.outlook import Outlook
 from autotuner.store import ListedTrial, Revision, Store, device_health, queries, sweeps, trials
 from autotuner.store.records import DeviceRecord
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import StudySummary
 from autotuner.tuning.workbench import load_space
 from autotuner.values import config
-from autotuner.values.errors import AutotunerError
+from autotuner.values.errors import AutotunerError, StoreError
+from autotuner.values.sweep import Found
 from autotuner.views.snapshot import Snapshot
 from autotuner.web import tags
 from autotuner.web.wire import ListedSpace
@@ -79,6 +81,13 @@ class Reader:
                 self._studies = time.monotonic() + 5 * (time.monotonic() - began), found
             return found
 
+    def found(self, study: str) -> Found:
+        """What a study has found; nothing where it was begun, and killed before it was made."""
+        with suppress(StoreError):
+            of = self._summary(study)
+            return Found(judged=of.judged, best_speedup=of.best_speedup, best_confirmed=of.best_confirmed)
+        return Found()
+
     def _summary(self, name: str) -> StudySummary:
         """A study at a glance, summed up again only once it has changed."""
         revision = queries.revision(self.store, name)
@@ -107,9 +116,8 @@ class Look(NamedTuple):
 class QueueReader:
     """Reads a store's queue; `spaces` is the operator's folder of spaces beside those that are shipped."""
 
-    def __init__(self, store: Store, spaces: Path | None) -> None:
-        self._store, self._folder = store, spaces
-        self._progress = Findings(store)
+    def __init__(self, reader: Reader, spaces: Path | None) -> None:
+        self._store, self._folder, self._find = reader.store, spaces, reader.found
         self._spaces: dict[Path, tuple[tuple[int, int], ListedSpace | None]] = {}
         self._look: tuple[float, Look] | None = None
         self._lock = threading.Lock()
@@ -119,7 +127,7 @@ class QueueReader:
         with self._lock:
             if self._look is not None and time.monotonic() - self._look[0] < LOOK_S:
                 return self._look[1]
-            found, devices = outlook.outlooks(self._store, OVER, self._progress), device_health.every(self._store)
+            found, devices = outlook.outlooks(self._store, OVER, self._find), device_health.every(self._store)
             tag = tags.of(*map(tags.of_sweep, found), *map(tags.of_device, devices))
             look = Look(tag, found, devices)
             self._look = time.monotonic(), look
@@ -132,11 +140,11 @@ class QueueReader:
 
     def one(self, number: int) -> Outlook | None:
         """A sweep as it is; None where there is none."""
-        return outlook.outlook(self._store, number, self._progress) if sweeps.exists(self._store, number) else None
+        return outlook.outlook(self._store, number, self._find) if sweeps.exists(self._store, number) else None
 
     def every(self) -> tuple[Outlook, ...]:
         """All sweeps that there ever were."""
-        return outlook.outlooks(self._store, None, self._progress)
+        return outlook.outlooks(self._store, None, self._find)
 
     def revision(self, number: int) -> int:
         """The number of a sweep's last event."""

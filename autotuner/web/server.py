@@ -46,7 +46,7 @@ class Server:
         self.settings = settings
         self.writer = None if settings.read_only else Store.open(settings.store, create=settings.writes)
         self.reader = Reader(Store.open(settings.store, read_only=True))
-        self.queue = QueueReader(self.reader.store, settings.spaces)
+        self.queue = QueueReader(self.reader, settings.spaces)
         self.streams = 0
         """Readers of events that are connected now."""
         self.beliefs = BeliefsFinder(settings.store)

@@ -29,17 +29,12 @@ def timeline(snapshot: Snapshot, links: Links, wanted: int | None = None) -> tup
         (f"draw run {run.number}", links.study(snapshot.name, "timeline", run=run.number), run is chosen)
         for run in every
     ]
-    return _figure(chosen), Panel(
-        "Runs", Table.of(RUNS, every), tuple(steps) if len(every) > 1 and not links.saved else ()
-    )
-
-
-def _figure(chosen: Run | None) -> Figure:
-    title = "Who did what when"
-    if chosen is None:
-        return Figure("timeline", title, "No trial was recorded yet.", None, Table.of(lane_columns(0.0), ()))
-    table = Table.of(lane_columns(chosen.wall_s), _lanes(chosen))
-    return Figure("timeline", title, _note(chosen), _drawn(chosen), table, STAGE_KEY)
+    title, table = "Who did what when", Table.of(lane_columns(0.0), ())
+    figure = Figure("timeline", title, "No trial was recorded yet.", None, table)
+    if chosen is not None:
+        table = Table.of(lane_columns(chosen.wall_s), _lanes(chosen))
+        figure = Figure("timeline", title, _note(chosen), _drawn(chosen), table, STAGE_KEY)
+    return figure, Panel("Runs", Table.of(RUNS, every), tuple(steps) if len(every) > 1 and not links.saved else ())
 
 
 def _note(run: Run) -> str:
