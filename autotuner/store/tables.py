@@ -26,7 +26,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 
 import autotuner.ops  # noqa: F401  # stored problems become those of their op
 from autotuner.store.records import FinalsResult, Lineup, Validation
@@ -86,6 +86,11 @@ _DOCUMENTS = (Calibration, Device, FinalsResult, Found, Heat, Lineup, Outcome, S
 class Base(DeclarativeBase):
     """Root of our tables."""
 
+    @declared_attr.directive
+    def __tablename__(cls) -> str:
+        """`at_` and what a row is."""
+        return f"at_{cls.__name__.removesuffix('Row').lower()}"
+
     metadata = MetaData(naming_convention=_NAMES)
     type_annotation_map: ClassVar[dict[Any, Any]] = {
         **{datetime: UtcDateTime, float: Double, str: Text, tuple[str, ...]: Document(tuple[str, ...])},
@@ -96,15 +101,12 @@ class Base(DeclarativeBase):
 class VersionRow(Base):
     """Which schema the store has."""
 
-    __tablename__ = "at_version"
-
     version_num: Mapped[str] = mapped_column(String(32), primary_key=True)
 
 
 class StudyRow(Base):
     """A study; `name` is the name of the Optuna study too."""
 
-    __tablename__ = "at_study"
     __table_args__ = (UniqueConstraint("name"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -123,7 +125,6 @@ class StudyRow(Base):
 class SessionRow(Base):
     """A run of the driver on a study."""
 
-    __tablename__ = "at_session"
     __table_args__ = (Index(None, "study_id"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -141,7 +142,6 @@ class SessionRow(Base):
 class TrialRow(Base):
     """A judged trial (or one whose judging failed for a fault of ours: `judged` is false then)."""
 
-    __tablename__ = "at_trial"
     __table_args__ = (
         UniqueConstraint("study_id", "number"),
         # A variant is judged once a study; after a fault of ours it may be tried again.
@@ -208,7 +208,6 @@ class TrialRow(Base):
 class ParameterRow(Base):
     """The value of a parameter of a trial's variant, IMPL included: a number or a word."""
 
-    __tablename__ = "at_parameter"
     __table_args__ = (
         CheckConstraint("(number IS NULL) <> (word IS NULL)", name="value"),
         Index("ix_at_parameter_values", "trial_id", "name", "number", "word"),
@@ -223,8 +222,6 @@ class ParameterRow(Base):
 class BlockRow(Base):
     """One interleaved block of one problem, as it was measured."""
 
-    __tablename__ = "at_block"
-
     trial_id: Mapped[int] = mapped_column(ForeignKey("at_trial.id"), primary_key=True)
     problem: Mapped[int] = mapped_column(primary_key=True)
     block: Mapped[int] = mapped_column(primary_key=True)
@@ -236,7 +233,6 @@ class BlockRow(Base):
 class FinalsRow(Base):
     """Finals of a study; `standing` is their result once they are over."""
 
-    __tablename__ = "at_finals"
     __table_args__ = (
         Index(None, "study_id"),
         CheckConstraint("(finished_at IS NULL) = (standing IS NULL)", name="finished"),
@@ -256,7 +252,6 @@ class FinalsRow(Base):
 class HeatRow(Base):
     """A heat: one of the finals, or an A/A race of a session; with its raw times."""
 
-    __tablename__ = "at_heat"
     __table_args__ = (
         Index(None, "study_id", "kind"),
         Index(None, "finals_id"),
@@ -277,7 +272,6 @@ class HeatRow(Base):
 class ValidationRow(Base):
     """A variant on problems that were not tuned; with its raw times."""
 
-    __tablename__ = "at_validation"
     __table_args__ = (Index(None, "study_id"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -290,8 +284,6 @@ class ValidationRow(Base):
 
 class LeaseRow(Base):
     """Who has a study, a sweep or a device now: a process that lives, or one that died without saying so."""
-
-    __tablename__ = "at_lease"
 
     name: Mapped[str] = mapped_column(primary_key=True)
     token: Mapped[str] = mapped_column(String(32))
@@ -310,7 +302,6 @@ class SweepRow(Base):
     """A sweep that somebody has asked for; later changes of a file do not touch its `request`. `group_id` is the first
     sweep of its group; `found` is as its last run left it."""
 
-    __tablename__ = "at_sweep"
     __table_args__ = (
         UniqueConstraint("key"),
         Index(None, "state", "priority", "id"),
@@ -343,7 +334,6 @@ class SweepRow(Base):
 class EventRow(Base):
     """Something that happened, by the database's clock. Rows are added and never changed."""
 
-    __tablename__ = "at_event"
     __table_args__ = (Index(None, "sweep_id", "id"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -357,8 +347,6 @@ class EventRow(Base):
 
 class DeviceRow(Base):
     """A device that a worker serves or has served."""
-
-    __tablename__ = "at_device"
 
     name: Mapped[str] = mapped_column(primary_key=True)
     host: Mapped[str]
