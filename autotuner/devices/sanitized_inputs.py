@@ -20,22 +20,26 @@ FILLED = 0xFF
 
 @dataclass(frozen=True)
 class Bare:
-    """A dense tensor as the binding asks for it, where there is no torch."""
+    """A tensor as the binding asks for it, where there is no torch."""
 
     address: int
     dtype: str
     device: SimpleNamespace
     shape: Shape
+    strides: tuple[int, ...]
 
     def data_ptr(self) -> int:
         return self.address
 
     def stride(self) -> tuple[int, ...]:
-        return strides_of(self.shape)
+        return self.strides
 
 
-def strides_of(shape: Shape) -> tuple[int, ...]:
-    """A dense tensor's strides, in elements."""
+def strides_of(of: Input | Output, shape: Shape) -> tuple[int, ...]:
+    """A dense tensor's strides, in elements. Rows that must begin at multiples of 16 bytes, and would not, are all the
+    first one."""
+    if of.strided and shape[-1] * ITEM_BYTES.get(of.dtype, 1) % 16:
+        return (*[0] * (len(shape) - 1), 1)
     return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
 
 
@@ -62,10 +66,10 @@ def output_bytes(problem: Problem) -> tuple[int, ...]:
 def bare(
     problem: Problem, tensors: Iterable[Input | Output], addresses: Iterable[int], device: str
 ) -> tuple[Bare, ...]:
-    """Dense tensors of the problem at these addresses."""
+    """Tensors of the problem at these addresses."""
     there = SimpleNamespace(type=device)
-    pairs = zip(tensors, addresses, strict=True)
-    return tuple(Bare(address, each.dtype, there, shape_of(each, problem)) for each, address in pairs)
+    sized = ((each, address, shape_of(each, problem)) for each, address in zip(tensors, addresses, strict=True))
+    return tuple(Bare(address, each.dtype, there, shape, strides_of(each, shape)) for each, address, shape in sized)
 
 
 def _as_bytes(values: NDArray[np.float32], dtype: str) -> bytes:

@@ -30,7 +30,7 @@ static inline float to_float(element x) {
 static inline float to_float(element x) { return x; }
 #endif
 
-#define AT_MAY_BE_BLIND (KEY_LENGTHS || WINDOWED || CORNER == AT_BOTTOM_RIGHT)  // a row may see no key
+#define AT_MAY_BE_BLIND (KEY_LENGTHS || WINDOWED || HAS_NUMBERS || CORNER == AT_BOTTOM_RIGHT)  // a row may see no key
 #define AT_HIDES (CAUSAL || WINDOWED)                                          // a row may see fewer than the next
 
 // The stride of rows, which in the dense layout the compiler knows.
@@ -56,7 +56,8 @@ struct Attention {
   int64_t batch, heads, group, seq_q, seq_k;
   int64_t left, right;  // of the window
   float cap;            // of scaled scores
-  const void *sinks;
+  const void *sinks, *bias;
+  int64_t bias_batch, bias_head, bias_row;  // strides, in elements
 
   explicit Attention(const at_call *call)
       : q(call->in[SDPA_Q], call->in_stride[SDPA_Q]), k(call->in[SDPA_K], call->in_stride[SDPA_K]),
@@ -66,7 +67,9 @@ struct Attention {
         group(GROUPED ? call->dim[SDPA_HEADS] / call->dim[SDPA_HEADS_KV] : 1), seq_q(call->dim[SDPA_SEQ_Q]),
         seq_k(call->dim[SDPA_SEQ_K]), left(side(call, SDPA_WINDOW_LEFT)),
         right(side(call, SDPA_WINDOW_RIGHT)), cap(SOFTCAPPED ? (float)call->scalar[SDPA_SOFTCAP] : 0),
-        sinks(HAS_SINKS ? call->in[SDPA_SINKS] : nullptr) {}
+        sinks(HAS_SINKS ? call->in[SDPA_SINKS] : nullptr), bias(HAS_BIAS ? call->in[SDPA_BIAS] : nullptr),
+        bias_batch(call->in_stride[SDPA_BIAS][SDPA_BATCH_STRIDE]), bias_head(call->in_stride[SDPA_BIAS][SDPA_HEAD_STRIDE]),
+        bias_row(call->in_stride[SDPA_BIAS][SDPA_ROW_STRIDE]) {}
 
   // No more keys than there can be.
   static int64_t side(const at_call *call, int scalar) {
@@ -99,6 +102,20 @@ struct Attention {
   // What a row of head h has beside the scores of its keys.
   float sink(int64_t h) const {
     return !HAS_SINKS ? -INFINITY : SINKS == AT_FLOAT32 ? ((const float *)sinks)[h] : to_float(((const element *)sinks)[h]);
+  }
+
+  // With a bias of numbers: those of a row, one for each key.
+  const element *numbers(int64_t b, int64_t h, int64_t i) const {
+    return (const element *)bias + b * bias_batch + h * bias_head + i * bias_row;
+  }
+
+  // A number that is multiplied later; the least of all would become -infinity, which hides a key.
+  static float kept(float x) { return x < -1e37f && x > -INFINITY ? -1e37f : x; }
+
+  // What is added to the score of key j of row i, whose place is i + offset.
+  float added(int64_t b, int64_t h, int64_t i, int64_t j, int64_t offset) const {
+    if (HAS_NUMBERS) return to_float(numbers(b, h, i)[j]);
+    return ((const float *)bias)[h] * (float)(j - i - offset);
   }
 
   float *lse_at(int64_t b, int64_t h, int64_t i) const { return lse + (b * heads + h) * seq_q + i; }

@@ -59,9 +59,10 @@ static float dot(const float *q, const element *k) {
 }
 
 // One row: the keys from `begin` on and before `keys` are visible to it, the rows of K and V lie at the strides of `call`.
-// `sink` is one more score, without a value. Returns its log-sum-exp.
+// `sink` is one more score, without a value. `added` has what is added to a key's score. Returns its log-sum-exp.
+template <class Added>
 static float attend(const Attention &call, const float *q, const element *k, const element *v, element *o, int64_t begin,
-                    int64_t keys, float sink) {
+                    int64_t keys, float sink, const Added &added) {
   float output[HEAD_DIM] = {}, scores[BLOCK_N];
   float row_max = -INFINITY, row_sum = 0;
   for (int64_t n0 = begin; n0 < keys; n0 += BLOCK_N) {
@@ -70,22 +71,27 @@ static float attend(const Attention &call, const float *q, const element *k, con
     for (int n = 0; n < count; ++n) {
       scores[n] = dot(q, k + (n0 + n) * row_step(call.k.row));
       if (SOFTCAPPED) scores[n] = call.cap * tanhf(scores[n] / call.cap);
+      if (HAS_BIAS) scores[n] += added(n0 + n);
       new_max = scores[n] > new_max ? scores[n] : new_max;
     }
+    const float shift = HAS_NUMBERS && new_max == -INFINITY ? 0 : new_max;  // of a row that has seen nothing yet
     // What was summed so far was relative to the old maximum.
-    const float decay = n0 == begin ? 0 : exponential(row_max - new_max);
+    const float decay = n0 == begin ? 0 : exponential(row_max - shift);
     row_max = new_max;
     row_sum *= decay;
     for (int d = 0; d < HEAD_DIM; ++d) output[d] *= decay;
-    for (int n = 0; n < count; ++n) scores[n] = exponential(scores[n] - row_max);
+    for (int n = 0; n < count; ++n) scores[n] = exponential(scores[n] - shift);
     for (int n = 0; n < count; ++n) {
       row_sum += scores[n];
       for (int d = 0; d < HEAD_DIM; ++d) output[d] += scores[n] * to_float(v[(n0 + n) * row_step(call.v.row) + d]);
     }
   }
-  float sum = AT_MAY_BE_BLIND && keys <= begin ? 1 : row_sum;
-  if (HAS_SINKS && keys <= begin) row_max = sink;
-  if (HAS_SINKS && keys > begin) {
+  const bool blind = AT_MAY_BE_BLIND && (keys <= begin || (HAS_NUMBERS && row_max == -INFINITY));
+  float sum = blind ? 1 : row_sum;
+  if (HAS_NUMBERS && blind)
+    for (int d = 0; d < HEAD_DIM; ++d) output[d] = 0;
+  if (HAS_SINKS && blind) row_max = sink;
+  if (HAS_SINKS && !blind) {
     const float most = sink > row_max ? sink : row_max, decay = expf(row_max - most);
     sum = sum * decay + expf(sink - most);
     for (int d = 0; d < HEAD_DIM; ++d) output[d] *= decay;
@@ -107,8 +113,10 @@ static void run_thread(void *context, int thread) {
     const element *from = call.q.at(b, h, i);
     float q[HEAD_DIM];
     for (int d = 0; d < HEAD_DIM; ++d) q[d] = to_float(from[d]) * (float)arguments.scalar[SDPA_SCALE];
+    const int64_t offset = call.offset(call.keys(b));
+    const auto added = [&](int64_t j) { return HAS_BIAS ? call.added(b, h, i, j, offset) : 0; };
     const float lse = attend(call, q, call.k.at(b, h / call.group, 0), call.v.at(b, h / call.group, 0),
-                             call.o.at(b, h, i), call.begin(i, call.keys(b)), call.seen(i, call.keys(b)), call.sink(h));
+                             call.o.at(b, h, i), call.begin(i, call.keys(b)), call.seen(i, call.keys(b)), call.sink(h), added);
     if (LSE) *call.lse_at(b, h, i) = lse;
   }
 }

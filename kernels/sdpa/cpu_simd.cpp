@@ -157,6 +157,61 @@ static void score_block(const Head &head, int64_t n0, int keys, int64_t q0, int 
   }
 }
 
+#if HAS_BIAS
+// VEC_WIDTH keys of the bias for VEC_WIDTH queries, the first `rows` of which exist: row j of the result is that of key
+// n + j, or anything past the last key.
+AT_INLINE void bias_square(const Attention &call, int64_t b, int64_t h, int64_t i, int64_t rows, int64_t n, int64_t place,
+                           vec (&square)[VEC_WIDTH]) {
+#if HAS_NUMBERS
+  (void)place;
+  for (int m = 0; m < VEC_WIDTH; ++m) {
+    const element *row = call.numbers(b, h, i + least(m, rows - 1)) + n;
+    square[m] = vec{};
+    if (n + VEC_WIDTH <= call.seq_k) {
+#if DTYPE == AT_BFLOAT16
+      square[m] = load_bfloat16(row);
+#elif DTYPE == AT_FLOAT16
+      square[m] = load_float16(row);
+#else
+      square[m] = load(row);
+#endif
+    } else {
+      for (int64_t j = 0; n + j < call.seq_k; ++j) square[m][j] = to_float(row[j]);
+    }
+    square[m] = square[m] < splat(-1e37f) && square[m] > splat(-INFINITY) ? splat(-1e37f) : square[m];
+  }
+  transpose(square);
+#else
+  (void)b, (void)rows;
+  const float slope = ((const float *)call.bias)[h];
+  for (int j = 0; j < VEC_WIDTH; ++j)
+    for (int m = 0; m < VEC_WIDTH; ++m) square[j][m] = slope * (float)(n + j - i - m - place);
+#endif
+}
+
+// Adds the bias to a block's scores, which are in `unit` of its own, and looks for the largest anew. What is hidden stays
+// hidden, and what becomes -infinity is.
+static void bias_block(const Attention &call, const Scratch &s, int64_t b, int64_t h, int64_t n0, int keys, int64_t q0, int rows,
+                       int64_t offset, float unit) {
+  for (int m = 0; m < round_up(rows, QUERY_TILE); m += VEC_WIDTH) {
+    vec most = splat(HIDDEN);
+    const int first = m < rows ? m : rows - 1;
+    for (int n = 0; n < keys; n += VEC_WIDTH) {
+      vec square[VEC_WIDTH];
+      bias_square(call, b, h, q0 + first, rows - first, n0 + n, offset, square);
+      for (int j = 0; j < VEC_WIDTH && n + j < keys; ++j) {
+        float *at = s.scores + (n + j) * BLOCK_M + m;
+        vec score = load(at) + square[j] * unit;
+        score = load(at) == splat(HIDDEN) || score < splat(HIDDEN) ? splat(HIDDEN) : score;
+        most = max(most, score);
+        store(at, score);
+      }
+    }
+    store(s.block_max + m, most);
+  }
+}
+#endif
+
 // Scores to probabilities in place, for VEC_WIDTH queries; returns their sums. With BF16_DOT row n / 2 of the result
 // holds the pair n, n + 1. The sums are built key after key like those of value_tile: V = 1 then gives O = 1.
 AT_INLINE vec exponentials(float *scores, int keys, vec row_max, vec factor) {
@@ -299,6 +354,10 @@ static void run_item(const Job &job, Head &head, int64_t item) {
     const int keys = (int)least(BLOCK_N, end - n0);
     pack_block(head, n0, keys);
     score_block(head, n0, keys, q0, rows);
+#if HAS_BIAS
+    bias_block(call, head.scratch, b, h, n0, keys, q0, rows, call.offset(head.keys),
+               BF16_DOT ? 1.44269504f / job.scale : 1.44269504f);
+#endif
     softmax_block(head.scratch, keys, rows, job.scale, n0 == begin);
     value_block(head, n0, keys, q0, rows, n0 == begin);
   }

@@ -7,6 +7,7 @@
 
 #include "sdpa_cuda.h"
 
+#include "bias.h"
 #include "cuda_element.h"
 
 // What an implementation leaves out has one value.
@@ -33,7 +34,7 @@
 #endif
 #define STRIDED (LAYOUT != AT_BHSD)
 // Rows may see no key at all.
-#define MAY_BE_BLIND (KEY_LENGTHS || WINDOWED || CORNER == AT_BOTTOM_RIGHT)
+#define MAY_BE_BLIND (KEY_LENGTHS || WINDOWED || HAS_NUMBERS || CORNER == AT_BOTTOM_RIGHT)
 // Rows see different keys.
 #define HIDES (CAUSAL || WINDOWED)
 // Batches and heads are told apart.
@@ -62,6 +63,11 @@ struct Slice {
 #endif
 #if SOFTCAPPED
   float before_cap;  // what scores are multiplied by
+#endif
+#if HAS_BIAS
+  const void *bias;
+  sdpa_strides bias_stride;
+  float scale_log2;
 #endif
 
   __device__ __forceinline__ int query(int row) const { return PACKED ? row / group : row; }
@@ -101,6 +107,14 @@ struct Slice {
 #endif
   }
 
+#if HAS_BIAS
+  // Of a row, or of the last one where there are fewer.
+  __device__ __forceinline__ RowBias bias_of(int row) const {
+    const int last = least(row, rows - 1);
+    return row_bias(bias, bias_stride, batch, head_of(last), query(last), query(last) + offset, seq_k, scale_log2);
+  }
+#endif
+
   // The place of its log-sum-exp.
   __device__ __forceinline__ int64_t lse_place(int row) const {
     return PACKED ? ((int64_t)number * group + row % group) * seq_q + query(row) : (int64_t)number * seq_q + row;
@@ -139,6 +153,11 @@ AT_DEVICE void name_slice(Slice &s, const sdpa_args &args, int number) {
   s.length = s.seq_k;
 #endif
   s.offset = CORNER == AT_BOTTOM_RIGHT ? s.length - s.seq_q : 0;
+#if HAS_BIAS
+  s.bias = args.more[SDPA_BIAS - SDPA_MORE];
+  s.bias_stride = args.bias_stride;
+  s.scale_log2 = args.scale_log2;
+#endif
 #if SOFTCAPPED
   s.before_cap = args.scale;
 #endif

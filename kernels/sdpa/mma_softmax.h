@@ -100,11 +100,23 @@ AT_DEVICE void score(Scores (&scores)[ROW_TILES], const Queries (&queries)[ROW_T
   }
 }
 
-// Keys past the end, and those that a row does not see; what is to be capped is capped before.
+// Keys past the end, and those that a row does not see; before, scores are capped, and what is to be added is.
 AT_DEVICE void mask(Scores &scores, const Place &at, int first_row, int key) {
 #if SOFTCAPPED
 #pragma unroll
   for (int j = 0; j < BLOCK_N / 8; j++) cap(scores.fragment[j], at.before_cap);
+#endif
+#if HAS_BIAS
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const RowBias bias = at.bias_of(first_row + at.lane / 4 + half * 8);
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / 8; j++) {
+      const float2 pair = bias.of(key + at.lane % 4 * 2 + j * 8);
+      scores.fragment[j][half * 2] += pair.x;
+      scores.fragment[j][half * 2 + 1] += pair.y;
+    }
+  }
 #endif
   if (FIXED && !HIDES && !KEY_LENGTHS && AT_SEQ_K(at) % BLOCK_N == 0) return;
 #if WINDOWED
@@ -148,7 +160,7 @@ AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &s
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const float max = max_nan(partial.max[half], quad_max(lane_max(scores, half)) * scale);
-    shift[half] = HIDES ? finite(max) : max;
+    shift[half] = HIDES || HAS_NUMBERS ? finite(max) : max;
     decay[half] = first ? 1.0f : exponential(partial.max[half] - shift[half]);
     partial.max[half] = max;
   }

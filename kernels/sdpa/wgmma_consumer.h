@@ -7,6 +7,7 @@
 #ifndef WGMMA_CONSUMER_H
 #define WGMMA_CONSUMER_H
 
+#include "bias.h"
 #include "sink.h"
 #include "wgmma_places.h"
 #include "wgmma_schedule.h"
@@ -155,12 +156,15 @@ struct Consumer {
     hold(queries);
   }
 
-  // Keys past the end, and those that a row does not see; what is to be capped is capped before.
+  // Keys past the end, and those that a row does not see; before, scores are capped, and what is to be added is.
   __device__ __forceinline__ void mask(int tile) {
 #if SOFTCAPPED
     cap(scores, args.scale);
 #endif
     const int key = tile * BLOCK_N, after = keys_after(args);
+#if HAS_BIAS
+    add_bias(key);
+#endif
 #if WINDOWED
     if (key < row + GROUP_ROWS - 1 - args.window_left) mask_before(key);
 #endif
@@ -174,6 +178,23 @@ struct Consumer {
         if (i / 2 * 8 + i % 2 >= end) scores[place(half, i)] = -INFINITY;
     }
   }
+
+#if HAS_BIAS
+  __device__ __forceinline__ void add_bias(int key) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int my_row = least(row + warp * 16 + lane / 4 + half * 8, args.seq_q - 1);
+      const RowBias bias = row_bias(args.more[SDPA_BIAS - SDPA_MORE], args.bias_stride, slice / args.heads,
+                                    slice % args.heads, my_row, my_row, args.seq_k, args.scale_log2);
+#pragma unroll
+      for (int i = 0; i < HALF; i += 2) {
+        const float2 pair = bias.of(key + lane % 4 * 2 + i / 2 * 8);
+        scores[place(half, i)] += pair.x;
+        scores[place(half, i + 1)] += pair.y;
+      }
+    }
+  }
+#endif
 
 #if WINDOWED
   __device__ __forceinline__ void mask_before(int key) {
@@ -277,12 +298,12 @@ struct Consumer {
     for (int half = 0; half < 2; half++) {
       float sum = quad_sum(softmax.sum[half]), decay = 1.0f;
 #if HAS_SINKS
-      decay = take_in(sink_of(args.sinks, of_slice % args.heads), softmax.max[half], sum);
+      decay = take_in(sink_of(args.more[SDPA_SINKS - SDPA_MORE], of_slice % args.heads), softmax.max[half], sum);
 #endif
 #if LSE
       store_log_sum_exp(of_slice, of_row + warp * 16 + lane / 4 + half * 8, softmax.max[half], sum);
 #endif
-      factor[half] = WINDOWED && sum == 0 ? 0.0f : decay / sum;  // a row that sees no key gives 0
+      factor[half] = (WINDOWED || HAS_NUMBERS) && sum == 0 ? 0.0f : decay / sum;  // a row that sees no key gives 0
     }
     rescale(factor);
   }

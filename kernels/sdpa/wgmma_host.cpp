@@ -102,7 +102,9 @@ extern "C" int variant_run(const at_call *call) {
   args.items = (int32_t)(slices * row_blocks);
   args.seq_q = (int32_t)dim[SDPA_SEQ_Q];
   args.seq_k = (int32_t)dim[SDPA_SEQ_K];
-  args.sinks = call->in[SDPA_MORE];  // it serves no lengths
+  args.more[0] = call->in[SDPA_MORE];
+  args.more[1] = call->in[SDPA_MORE + 1];
+  args.bias_stride = sdpa_bias_stride(call);
   args.window_left = sdpa_window(call, SDPA_WINDOW_LEFT);
   args.window_right = sdpa_window(call, SDPA_WINDOW_RIGHT);
   args.scale = sdpa_scale(call);

@@ -36,7 +36,8 @@ typedef struct wgmma_args {
   uint32_t expanded; /* which tensors have a stride of 0 */
   int32_t window_left, window_right; /* with WINDOWED */
   float scale;                       /* with SOFTCAPPED: before tanh, scale_log2 is after it */
-  const void *sinks;
+  const void *more[2]; /* at_call.in from SDPA_MORE on: it serves no lengths */
+  sdpa_strides bias_stride;
 } wgmma_args;
 
 #endif

@@ -69,7 +69,7 @@ AT_DEVICE void softmax_exact(Softmax &state, Scores &scores, float scale) {
   for (int half = 0; half < 2; half++) {
     float max = row_max(scores, half) * scale;
     if (!FIRST) max = fmaxf(max, state.max[half]);
-    shift[half] = HIDES && max == -INFINITY ? 0.0f : max;
+    shift[half] = (HIDES || HAS_NUMBERS) && max == -INFINITY ? 0.0f : max;
     if (!FIRST) state.decay[half] = exp2_approx(state.max[half] - shift[half]);
     state.max[half] = max;
   }

@@ -90,11 +90,14 @@ def emulate(
     dims = (problem.batch, problem.heads, problem.seq_q, problem.seq_k, problem.heads_kv)
     places = (number for tensor in (*inputs[:3], o) for number in (span(tensor), *tensor.stride()[:3]))
     of = given_inputs(problem, inputs)
-    small = (0 if each is None else each.numel() * each.element_size() for each in (of.lengths, of.sinks, *lse, None))
+    small = [0 if each is None else len(_raw(each)) for each in (of.lengths, of.sinks, of.bias, *lse)]
+    small += [0] * (not lse)
+    bias = of.bias if of.bias is not None and of.bias.dim() == 4 else torch.zeros(1, 1, 1, 1)
+    small += [stride if size > 1 else 0 for stride, size in zip(bias.stride()[:3], bias.shape, strict=False)]
     like = None if far is None else far_apart((*inputs[:3], o)[far[0]], far[1])
     moved = () if far is None or like is None else (far[0], span(like), *like.stride()[:3])
     window = (problem.window_left, problem.window_right, problem.softcap)
-    found = _run(program, given, seed, *dims, problem.scale, *places, *[*small][:3], *window, *moved)
+    found = _run(program, given, seed, *dims, problem.scale, *places, *small, *window, *moved)
     whole = torch.frombuffer(found, dtype=o.dtype, count=span(o))
     gaps = gaps_of(o)
     if gaps is not None and not bool((whole[gaps].view(torch.uint8) == POISON).all()):
@@ -148,9 +151,11 @@ def emulate_softmax(
 
 
 def _raw(tensor: Tensor) -> bytes:
-    """All that lies between its first and its last element."""
+    """All that lies between its first and its last element, and as much as makes whole pieces of 16 bytes of more than
+    a list: the end decides where it lies."""
     whole = tensor.as_strided((span(tensor),), (1,))
-    return bytes(whole.view(torch.uint8).numpy().tobytes())
+    found = bytes(whole.view(torch.uint8).numpy().tobytes())
+    return found + bytes(-len(found) % 16 if tensor.dim() == 4 else 0)
 
 
 def _run(program: Path, given: bytes, seed: int, *arguments: float) -> bytearray:

@@ -33,6 +33,7 @@ void fill_arguments(const Given &given) {
   args.o = given.o->data;
   if (given.lengths) args.key_lengths = (const int32_t *)given.lengths->data;
   memcpy(args.more, given.more, sizeof args.more);
+  args.bias_stride = given.bias_stride;
   if (given.lse) args.lse = (float *)given.lse->data;
   const int rows = variant_geometry.tma_rows;
   if (!rows) return;

@@ -1,9 +1,9 @@
 // What the programs around kernels of attention are given, and where they put it: PROGRAM INPUT OUTPUT seed batch heads
 // seq_q seq_k heads_kv scale, then for each of Q, K, V and O its elements, gaps included, and its strides of batch, head and
-// row; then the bytes of lengths, of sinks and of log-sum-exps, 0 for none, the sides of the window and the cap. There may be
+// row; then the bytes of lengths, of sinks, of the bias and of log-sum-exps, 0 for none, the bias's strides, the sides of the window and the cap. There may be
 // five more: the number of a tensor that lies elsewhere for the kernel, its elements there, and its strides there.
 //
-// INPUT holds Q, K, V, the lengths and the sinks one after another; O and the log-sum-exps go to OUTPUT.
+// INPUT holds Q, K, V, the lengths, the sinks and the bias one after another; O and the log-sum-exps go to OUTPUT.
 #ifndef SDPA_GIVEN_H
 #define SDPA_GIVEN_H
 
@@ -27,7 +27,8 @@ struct Given {
   double scale;
   sdpa_strides strides[4];                  // of Q, K, V and O
   const Region *q, *k, *v, *o;
-  const Region *lengths = nullptr, *sinks = nullptr, *lse = nullptr;
+  const Region *lengths = nullptr, *lse = nullptr;
+  sdpa_strides bias_stride = {};
   const void *more[SDPA_MOST - SDPA_MORE] = {};  // as at_call.in from SDPA_MORE on
   int window_left, window_right;
   double cap;
@@ -78,7 +79,7 @@ inline const Region &filled(const char *name, const Given &given, size_t bytes, 
 
 // Reads the command line and places all tensors, the inputs with their contents.
 inline Given given_by(int argc, char **argv) {
-  if (argc != 32 && argc != 37) fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
+  if (argc != 36 && argc != 41) fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
   Given given = {argv[1], argv[2], strtoull(argv[3], nullptr, 10)};
   char **const words = argv + 4, **const places = argv + 10;
   given.batch = atoi(words[0]);
@@ -96,17 +97,20 @@ inline Given given_by(int argc, char **argv) {
   given.k = &filled("K", given, bytes[1], offset);
   given.v = &filled("V", given, bytes[2], offset);
   given.o = &place("O", bytes[3], given.seed);
-  const size_t lengths = (size_t)atoll(places[16]), sinks = (size_t)atoll(places[17]), lse = (size_t)atoll(places[18]);
+  const size_t lengths = (size_t)atoll(places[16]), lse = (size_t)atoll(places[19]);
   int more = 0;
   if (lengths) given.lengths = &filled("lengths", given, lengths, offset), given.more[more++] = given.lengths->data;
-  if (sinks) given.sinks = &filled("sinks", given, sinks, offset), given.more[more++] = given.sinks->data;
+  for (int i = 17; i < 19; i++)
+    if (const size_t size = (size_t)atoll(places[i]))
+      given.more[more++] = filled(i == 17 ? "sinks" : "bias", given, size, offset).data;
+  given.bias_stride = {atoll(places[20]), atoll(places[21]), atoll(places[22])};
   if (lse) given.lse = &place("LSE", lse, given.seed);
-  given.window_left = atoi(places[19]);
-  given.window_right = atoi(places[20]);
-  given.cap = atof(places[21]);
+  given.window_left = atoi(places[23]);
+  given.window_right = atoi(places[24]);
+  given.cap = atof(places[25]);
   given.before_cap = (float)(given.scale / (given.cap > 0 ? given.cap : 1));
   given.scale_log2 = (float)((given.cap > 0 ? given.cap : given.scale) * 1.4426950408889634);
-  if (argc == 37) move_far(given, argv + 32);
+  if (argc == 41) move_far(given, argv + 36);
   return given;
 }
 

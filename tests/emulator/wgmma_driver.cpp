@@ -36,7 +36,8 @@ void fill_arguments(const Given &given) {
     if (!given.strides[tensor].batch) args.expanded |= WGMMA_ONE_BATCH(tensor);
     if (!given.strides[tensor].head) args.expanded |= WGMMA_ONE_HEAD(tensor);
   }
-  args.sinks = given.more[0];
+  memcpy(args.more, given.more, sizeof args.more);
+  args.bias_stride = given.bias_stride;
   if (given.lse) args.lse = (float *)given.lse->data;
 }
 

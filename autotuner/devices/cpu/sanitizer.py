@@ -91,7 +91,7 @@ def _call(problem: Problem) -> bytes:
     numbers = struct.pack(f"={len(shape)}q{len(scalars)}d{len(sizes)}q", *shape, *scalars, *sizes)
     op = op_of(problem)
     tensors: tuple[Input | Output, ...] = (*op.inputs(problem), *op.outputs(problem))
-    strides = b"".join(_packed(strides_of(shape_of(each, problem))) for each in tensors)
+    strides = b"".join(_packed(strides_of(each, shape_of(each, problem))) for each in tensors)
     return counts + numbers + strides + b"".join(inputs)
 
 

@@ -23,7 +23,7 @@ USUAL_SOFTCAP = 50.0
 
 
 def _inputs(problem: Problem) -> tuple[Input, ...]:
-    """Q, K and V, and the lengths and sinks where there are any."""
+    """Q, K and V, and the lengths, the sinks and the bias where there are any."""
     of = cast(SdpaProblem, problem)
     q, *kv = (
         Input(name, of.dtype, ("batch", heads, length, "head_dim"), strided=of.layout != "bhsd")
@@ -33,7 +33,9 @@ def _inputs(problem: Problem) -> tuple[Input, ...]:
     sinks = (
         (Input("sinks", "float32" if of.sinks == "float32" else of.dtype, ("heads",)),) if of.sinks != "none" else ()
     )
-    return (q, *kv, *lengths, *sinks)
+    tensor = Input("bias", of.dtype, ("batch" if of.bias == "full" else 1, "heads", "seq_q", "seq_k"), strided=True)
+    bias = {"none": (), "alibi": (Input("slopes", "float32", ("heads",)),)}.get(of.bias, (tensor,))
+    return (q, *kv, *lengths, *sinks, *bias)
 
 
 def _outputs(problem: Problem) -> tuple[Output, ...]:
@@ -61,6 +63,7 @@ def _usual(macros: Mapping[str, str]) -> Problem:
             "window_right": USUAL_WINDOW * int(macros.get("WINDOWED", 0)) * (macros["CAUSAL"] == "0"),
             "softcap": USUAL_SOFTCAP * int(macros.get("SOFTCAPPED", 0)),
             "sinks": macros.get("SINKS", "none"),
+            "bias": macros.get("BIAS", "none"),
             "key_lengths": macros.get("KEY_LENGTHS") == "1",
             "layout": macros.get("LAYOUT", "bhsd"),
             "lse": macros.get("LSE") == "1",

@@ -66,6 +66,9 @@ CAPPED = (OpCase((2, 2, 113, 203), "large", "Q15 "),)
 MORE_CAPPED = (OpCase((1, 2, 257, 257), "huge"), OpCase((1, 2, 203, 113), "one_hot"))
 SINKS = (OpCase((1, 5, 113, 203), "far_sinks", "Q16 "),)
 MORE_SINKS = (OpCase((2, 5, 65, 1), "far_sinks"), OpCase((1, 5, 203, 60), "far_sinks"))
+ALIBI = (OpCase((1, 4, 203, 113), "large", "Q17 "),)
+BIAS = (OpCase((2, 2, 113, 203), "hiding", "Q18 "), OpCase((3, 2, 70, 91), "shared", "Q19 "))
+MORE_BIAS = (OpCase((2, 2, 203, 60), "hiding"), OpCase((1, 2, 65, 1), "hiding"), OpCase((1, 3, 33, 515), "shared"))
 BLIND = (OpCase((2, 2, 203, 113), "randn", "Q10 "),)
 """The first rows see no key where the last one sees all."""
 FEW = 16
@@ -98,6 +101,8 @@ def quick(problem: Problem) -> tuple[OpCase, ...]:
         *(WINDOWS if of.windowed else ()),
         *(CAPPED if of.softcapped else ()),
         *(SINKS if of.sinks != "none" else ()),
+        *(ALIBI if of.bias == "alibi" else ()),
+        *(BIAS if of.bias in ("heads", "full") else ()),
         *(BLIND if of.corner == "bottom_right" else ()),
         *(FEW_QUERIES if of.seq_q <= FEW else ()),
     )
@@ -117,6 +122,7 @@ def full(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
     yield from MORE_LENGTHS if of.key_lengths else ()
     yield from MORE_CAPPED if of.softcapped else ()
     yield from MORE_SINKS if of.sinks != "none" else ()
+    yield from MORE_BIAS if of.bias in ("heads", "full") else ()
     yield from MORE_WINDOWS if of.windowed else ()
     yield from MORE_FEW_QUERIES if of.seq_q <= FEW else ()
     for length in tile_lengths(tile):

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from autotuner.ops.sdpa.layouts import SHARED, laid_out
+from autotuner.ops.sdpa.layouts import SHARED, laid_out, padded_apart
 from autotuner.ops.sdpa.masks import past
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import DTYPES, Tensors
@@ -146,7 +146,33 @@ def inputs(problem: SdpaProblem, distribution: str, seed: int) -> Tensors:
         placed = (*placed, lengths)
     if problem.sinks != "none":
         placed = (*placed, _sinks(problem, distribution, generator))
-    return placed
+    return placed if problem.bias == "none" else (*placed, _bias(problem, distribution, generator))
+
+
+FAR_BIAS = (30.0, -30.0, 5.0, -5.0)
+"""Of a row some of which are added, in turn."""
+SLOPES = (0.5, 0.003, 0.06, 2.0)
+"""Of the heads in turn."""
+
+
+def _bias(problem: SdpaProblem, distribution: str, generator: torch.Generator) -> Tensor:
+    """Slopes, or numbers whose rows begin at multiples of 16 bytes, with NaN between them. With `hiding` some are -inf
+    or the least that there is, and some rows are all of one or the other."""
+    if problem.bias == "alibi":
+        return torch.tensor([SLOPES[head % len(SLOPES)] for head in range(problem.heads)])
+    sizes = (problem.batch if problem.bias == "full" else 1, problem.heads, problem.seq_q, problem.seq_k)
+    drawn = torch.randn(sizes, generator=generator)
+    if distribution == "hiding":
+        chosen = torch.randint(8, sizes, generator=generator)
+        for place, value in enumerate((-math.inf, torch.finfo(DTYPES[problem.dtype]).min, *FAR_BIAS)):
+            drawn[chosen == place] = value
+        drawn[:, :, 3::7] = -math.inf
+        if not problem.lse:  # of such rows no float has the log-sum-exp
+            drawn[:, :, 5::7] = torch.finfo(DTYPES[problem.dtype]).min
+    if distribution == "shared":  # by all heads and rows
+        drawn = drawn[:, :1, :1]
+    placed = padded_apart(drawn.shape, DTYPES[problem.dtype])
+    return placed.copy_(drawn).expand(sizes)
 
 
 FAR_SINKS = (25.0, -25.0, -math.inf, 6.0, -1000.0)

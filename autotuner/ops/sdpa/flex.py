@@ -7,6 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from autotuner.ops.sdpa.masks import given
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.problem import Problem
 
@@ -24,6 +25,7 @@ class _Flex(torch.nn.Module):
         if problem.sinks != "none" and device == "cpu":
             raise RuntimeError("flex_attention has no log-sum-exps on a CPU")
 
+        self._problem = problem
         offset, right, cap = problem.offset, problem.window_right, problem.softcap
         left = problem.window_left if problem.windowed else problem.seq_q + problem.seq_k
 
@@ -41,13 +43,31 @@ class _Flex(torch.nn.Module):
         if problem.softcapped:
             self._options["score_mod"] = capped
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, *sinks: Tensor) -> Tensor:
-        if not sinks:
-            found: Tensor = self._function(q, k, v, **self._options)
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> Tensor:
+        options, of = dict(self._options), given(self._problem, (q, k, v, *more))
+        if of.bias is not None:
+            options["score_mod"] = self._added(of.bias)
+        if of.sinks is None:
+            found: Tensor = self._function(q, k, v, **options)
             return found
-        o, lse = self._function(q, k, v, **self._options, return_lse=True)
-        drawn: Tensor = o * torch.sigmoid(lse - sinks[0].float().view(-1, 1))[..., None].to(o.dtype)
+        o, lse = self._function(q, k, v, **options, return_lse=True)
+        drawn: Tensor = o * torch.sigmoid(lse - of.sinks.float().view(-1, 1))[..., None].to(o.dtype)
         return drawn
+
+    def _added(self, bias: Tensor) -> Any:
+        """The score with what is capped and added."""
+        before, offset, of_all = self._options.get("score_mod"), self._problem.offset, len(bias) == 1
+
+        def slopes(score: Any, batch: Any, head: Any, row: Any, key: Any) -> Any:
+            return score + bias[head] * (key - row - offset)
+
+        def numbers(score: Any, batch: Any, head: Any, row: Any, key: Any) -> Any:
+            return score + bias[0 if of_all else batch, head, row, key]
+
+        one = slopes if self._problem.bias == "alibi" else numbers
+        if before is None:
+            return one
+        return lambda score, *at: one(before(score, *at), *at)
 
 
 def module(problem: Problem, device: str) -> torch.nn.Module:

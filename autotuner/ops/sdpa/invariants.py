@@ -54,12 +54,23 @@ def permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
         *(x[batches, heads_kv.flatten()] for x in (these.k, these.v)),
         *(() if these.lengths is None else (these.lengths[batches[:, 0]],)),
         *(() if these.sinks is None else (these.sinks[heads],)),
+        *(() if these.bias is None else (_permuted_bias(these.bias, batches, heads),)),
     )
 
     def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
         return other[0], plain[0][batches, heads]
 
     yield Relation(turned, compared, "permuting the (batch, head) slices does not permute O")
+
+
+def _permuted_bias(bias: Tensor, batches: Tensor, heads: Tensor) -> Tensor:
+    """Slopes, or a tensor, whose rows stay where they begin."""
+    import torch
+
+    if bias.dim() == 1:
+        return bias[heads]
+    found = bias[:, heads] if len(bias) == 1 else bias[batches, heads]
+    return torch.empty_strided(bias.shape, bias.stride(), dtype=bias.dtype, device=bias.device).copy_(found)
 
 
 def hidden(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
@@ -95,8 +106,9 @@ def ones(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     import torch
 
     q, k, v, *more = inputs
-    if cast(SdpaProblem, problem).sinks != "none":
-        more[-1] = torch.full_like(more[-1], -torch.inf)
+    of = cast(SdpaProblem, problem)
+    if of.sinks != "none":
+        more[of.key_lengths] = torch.full_like(more[of.key_lengths], -torch.inf)
 
     def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
         blind = (plain[0] == 0).all(-1, keepdim=True)  # a row that sees no key gives 0 whatever V is
@@ -177,13 +189,14 @@ def _one_sink(of: SdpaProblem, inputs: Tensors, head: int) -> Relation:
     from autotuner.ops.sdpa.masks import given, visible
     from autotuner.ops.tensors import where_lost
 
-    sinks, seen = inputs[-1].clone(), visible(of, given(of, inputs).lengths, inputs[0].device)
+    place = 3 + of.key_lengths
+    sinks, seen = inputs[place].clone(), visible(of, given(of, inputs).lengths, inputs[0].device)
     sinks[head] = torch.nan
     touched = torch.zeros(of.batch, of.heads, of.seq_q, 1, dtype=torch.bool, device=sinks.device)
     touched[:, head] = True
     due = touched if seen is None else touched & seen.any(-1, keepdim=True)
     detail = "NaN in one head's sink does not come out where it must, or changes another head"
-    return Relation((*inputs[:-1], sinks), where_lost(due, touched), detail)
+    return Relation((*inputs[:place], sinks, *inputs[place + 1 :]), where_lost(due, touched), detail)
 
 
 def heads_of(problem: SdpaProblem, place: int, head: int) -> slice:

@@ -41,6 +41,12 @@ def apart(like: Tensor, after_row: int, after_rows: int, after_heads: int, by_he
     return placed[:, :heads, :length, :head_dim]
 
 
+def padded_apart(sizes: torch.Size, dtype: torch.dtype) -> Tensor:
+    """Room for such a tensor whose rows begin at multiples of 16 bytes, NaN between them."""
+    unit = 16 // dtype.itemsize
+    return torch.full((*sizes[:-1], -(-sizes[-1] // unit) * unit), torch.nan, dtype=dtype)[..., : sizes[-1]]
+
+
 def laid_out(problem: SdpaProblem, distribution: str, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     """Q, K and V where the problem's layout has them, or, for layouts other than the dense one, where the distribution
     does. What a distribution has SHARED is as large as its share."""

@@ -27,6 +27,9 @@ WORDS: Mapping[str, tuple[str, object]] = {
     "packed": ("layout", "packed qkv"),
     "sinks": ("sinks", "own"),
     "sinks=float32": ("sinks", "float32"),
+    "bias=alibi": ("bias", "alibi"),
+    "bias=heads": ("bias", "heads"),
+    "bias=full": ("bias", "full"),
 }
 """What each word of the form says, but the element types: a field and its value."""
 WINDOW = re.compile(r"([1-9]\d{0,8})(?:,(\d{1,9}))?")
@@ -77,27 +80,56 @@ class SdpaProblem(Problem):
         default="none",
         description="a tensor (heads,) has one more score for each row of a head, without a value; own: of dtype",
     )
+    bias: Literal["none", "alibi", "heads", "full"] = Field(
+        default="none",
+        description="what is added to scores: a slope a head, float32 (heads,), times the way from the row's place to"
+        " the key; a tensor of dtype (heads, seq_q, seq_k) for all batches; or (batch, heads, seq_q, seq_k)",
+    )
     lse: bool = Field(default=False, description="a second output, float32 (batch, heads, seq_q): ln(sum(exp(scores)))")
 
     DIMS: ClassVar[tuple[str, ...]] = ("batch", "heads", "seq_q", "seq_k", "heads_kv")
     SAME: ClassVar[Mapping[str, str]] = {"heads_kv": "heads"}
     ADDED: ClassVar[tuple[str, ...]] = (
-        *("heads_kv", "corner", "window_left", "window_right", "softcap", "key_lengths", "layout", "sinks", "lse"),
+        *(
+            "heads_kv",
+            "corner",
+            "window_left",
+            "window_right",
+            "softcap",
+            "key_lengths",
+            "layout",
+            "sinks",
+            "bias",
+            "lse",
+        ),
     )
     COMPILED: ClassVar[tuple[str, ...]] = (
-        *("head_dim", "causal", "corner", "key_lengths", "layout", "lse", "grouped", "windowed", "softcapped", "sinks"),
+        *(
+            "head_dim",
+            "causal",
+            "corner",
+            "key_lengths",
+            "layout",
+            "lse",
+            "grouped",
+            "windowed",
+            "softcapped",
+            "sinks",
+            "bias",
+        ),
     )
     LENGTHS: ClassVar[tuple[str, ...]] = ("seq_q", "seq_k")
     SCALARS: ClassVar[tuple[str, ...]] = ("scale", "window_left", "window_right", "softcap")
 
     FORM: ClassVar[str] = (
         "(batch,heads[:heads_kv],length[xkeys],head_dim) dtype [full|causal] [window=LEFT[,RIGHT]] [bottom_right]"
-        " [softcap=C] [sinks[=float32]] [lengths] [bhsd|bshd|packed] [lse]"
+        " [softcap=C] [sinks[=float32]] [bias=alibi|heads|full] [lengths] [bhsd|bshd|packed] [lse]"
     )
     NOT_SERVED: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
-            ("attn_mask", "mask", "bias"),
-            "the masks are full, causal (bottom_right: the last query sees all keys), windows, and lengths of the keys",
+            ("attn_mask", "mask"),
+            "masks are full, causal (bottom_right: the last query sees all keys), windows, lengths of the keys, or a"
+            " bias of the query's element type whose rows begin at multiples of 16 bytes",
         ),
         **dict.fromkeys(("dropout", "dropout_p"), "there is none"),
         "scale": "it is 1 / sqrt(head_dim)",
@@ -126,9 +158,9 @@ class SdpaProblem(Problem):
 
     @property
     def in_blocks(self) -> bool:
-        """Whether flex_attention serves it better than SDPA: windows and capped scores, without lengths and a second
+        """Whether flex_attention serves it better than SDPA: windows, capped scores and a bias, without lengths and a second
         output."""
-        return (self.windowed or self.softcapped) and not self.key_lengths and not self.lse
+        return (self.windowed or self.softcapped or self.bias != "none") and not self.key_lengths and not self.lse
 
     @property
     def grouped(self) -> bool:
@@ -230,7 +262,12 @@ class SdpaProblem(Problem):
         rows = 2 * self.heads * self.seq_q + 2 * self.heads_kv * keys
         small = 4 * (self.heads * self.seq_q * self.lse + self.key_lengths)
         sinks = {"none": 0, "float32": 4, "own": ITEM_BYTES[self.dtype]}[self.sinks] * self.heads
-        return self.batch * (rows * self.head_dim * ITEM_BYTES[self.dtype] + small) + sinks
+        bias = {"none": 0, "alibi": 4 * self.heads}.get(self.bias, self._bias_numbers * ITEM_BYTES[self.dtype])
+        return self.batch * (rows * self.head_dim * ITEM_BYTES[self.dtype] + small) + sinks + bias
+
+    @property
+    def _bias_numbers(self) -> int:
+        return (self.batch if self.bias == "full" else 1) * self.heads * self.seq_q * self.seq_k
 
     def __str__(self) -> str:
         heads = f"{self.heads}:{self.heads_kv}" if self.grouped else f"{self.heads}"
@@ -240,6 +277,7 @@ class SdpaProblem(Problem):
         words += [f"window={self.window_left}{right}"] if self.windowed else []
         words += [f"softcap={self.softcap:g}"] if self.softcapped else []
         words += {"none": [], "own": ["sinks"], "float32": ["sinks=float32"]}[self.sinks]
+        words += [f"bias={self.bias}"] if self.bias != "none" else []
         words += [self.corner] if self.corner != "top_left" else []
         words += ["lengths"] if self.key_lengths else []
         words += [self.layout.partition(" ")[0]] if self.layout != "bhsd" else []
@@ -280,9 +318,9 @@ LENGTH, ROWS, HEAD_DIM = 0.5, 0.5, 2.0
 head dimension, which changes what fits into registers and on-chip memory."""
 DTYPE, DTYPE_BYTES, MASK = 0.5, 2.0, 1.0
 """What a change counts: of the element type; and each doubling of its size, on top; of the mask."""
-CORNER, WINDOW_SIDE, SOFTCAP, SINKS, KEY_LENGTHS, LAYOUT, LSE = 0.25, 0.25, 0.5, 0.25, 0.5, 0.5, 0.25
+CORNER, WINDOW_SIDE, SOFTCAP, SINKS, BIAS, KEY_LENGTHS, LAYOUT, LSE = 0.25, 0.25, 0.5, 0.25, 1.0, 0.5, 0.5, 0.25
 """And these: of the corner; of a doubling of the window, whose lack counts as a mask does; of capped scores; of sinks;
-of whether lengths are read; of the layout; of whether there is a second output."""
+of the bias; of whether lengths are read; of the layout; of whether there is a second output."""
 GROUP = 0.5
 """What a doubling of the heads that share K and V counts."""
 
@@ -302,6 +340,7 @@ def distance(one: Problem, other: Problem) -> float:
         + WINDOW_SIDE * (doublings(a.window_left or 1, b.window_left or 1) if a.windowed and b.windowed else 0.0)
         + SOFTCAP * (a.softcapped != b.softcapped)
         + SINKS * (a.sinks != b.sinks)
+        + BIAS * (a.bias != b.bias)
         + KEY_LENGTHS * (a.key_lengths != b.key_lengths)
         + LAYOUT * (a.layout != b.layout)
         + LSE * (a.lse != b.lse)

@@ -17,7 +17,7 @@ from autotuner.ops.sdpa import flex, masks
 from autotuner.ops.sdpa.distributions import inputs as inputs
 from autotuner.ops.sdpa.flex import module as module
 from autotuner.ops.sdpa.layouts import output_like
-from autotuner.ops.sdpa.masks import Given, given, past, visible
+from autotuner.ops.sdpa.masks import Given, added, given, past, visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, plain_product, shifted
 from autotuner.values.problem import Problem
@@ -76,6 +76,8 @@ def mask_beside(problem: SdpaProblem, backend: str, inputs: Tensors) -> Tensors:
     mask = masks.mask(problem, inputs)
     if mask is None:
         return ()
+    if mask.dtype != torch.bool:
+        return (mask,)
     numbers = (problem.lse or beside_scores(problem)) and backend != "math"
     return (masks.bias(~mask, inputs[0].dtype) if numbers else mask,)
 
@@ -90,7 +92,7 @@ def with_lse(problem: SdpaProblem, backend: str, q: Tensor, k: Tensor, v: Tensor
         scores = capped(problem, q.float() @ k.float().transpose(-1, -2) * problem.scale)
         hidden = mask if mask is not None else visible(problem, None, q.device)
         if hidden is not None:
-            scores = scores.masked_fill(~hidden, -math.inf)
+            scores = scores.masked_fill(~hidden, -math.inf) if hidden.dtype == torch.bool else scores + hidden
         weights = torch.softmax(scores, -1).nan_to_num(0)
         return (weights.to(v.dtype) @ v, torch.logsumexp(scores, -1))
     if q.device.type == "cpu":
@@ -123,11 +125,11 @@ def settled(problem: Problem, inputs: Tensors, answer: Tensors) -> Tensors:
     """torch does not say what a row is that sees no key, its backends differ, and no model looks at one. Here it is 0,
     and its log-sum-exp -inf, or the sink."""
     of = given(cast(SdpaProblem, problem), inputs)
-    seen = visible(cast(SdpaProblem, problem), of.lengths, answer[0].device)
-    if seen is None:
+    blind = masks.blind(cast(SdpaProblem, problem), of)
+    if blind is None:
         return answer
-    blind = ~seen.any(-1).expand(answer[0].shape[:3])
     o, *lse = answer
+    blind = blind.expand(o.shape[:3])
     nothing = torch.full((1, 1), -math.inf, device=o.device) if of.sinks is None else of.sinks.float().view(-1, 1)
     return (o.masked_fill(blind[..., None], 0), *(torch.where(blind, nothing.to(each.dtype), each) for each in lse))
 
@@ -153,7 +155,10 @@ class SdpaSymmetry:
         for tensor, other, of_tensor, signed in zip(plain[:3], into[:3], heads, signs, strict=True):
             self._move(tensor, of_tensor, signed, other)
         for place, (each, other) in enumerate(zip(plain[3:], into[3:], strict=True)):
-            other.copy_(each[self._batches if place < self._lengths else self._heads])
+            if each.dim() == 4:
+                other.copy_(self._permuted(each, self._heads))
+            else:
+                other.copy_(each[self._batches if place < self._lengths else self._heads])
 
     def outputs(self, plain: Tensors, into: Tensors) -> None:
         self._move(plain[0], self._heads, self._values, into[0])
@@ -163,7 +168,7 @@ class SdpaSymmetry:
     def _permuted(self, plain: Tensor, heads: Tensor) -> Tensor:
         """Whole slices at a time: plain[batches, heads] goes element by element and takes three times as long."""
         moved = plain.index_select(1, heads)
-        return moved.index_select(0, self._batches) if len(self._batches) > 1 else moved
+        return moved.index_select(0, self._batches) if len(moved) > 1 else moved
 
     def _move(self, plain: Tensor, heads: Tensor, signs: Tensor, into: Tensor) -> None:
         torch.mul(self._permuted(plain, heads), signs.to(plain.dtype), out=into)
@@ -235,6 +240,12 @@ def capped(problem: SdpaProblem, scores: Tensor, unit: float = 1.0) -> Tensor:
     return cap * torch.tanh(scores / cap) if problem.softcapped else scores
 
 
+def _biased(problem: SdpaProblem, of: Given, scores: Tensor, rows: slice = ALL, unit: float = 1.0) -> Tensor:
+    """The scores of some queries, in powers of e^(1/unit), with the bias."""
+    bias = added(problem, of)
+    return scores if bias is None else scores + bias[..., rows, :].to(scores.dtype) * unit
+
+
 def _hide(problem: SdpaProblem, scores: Tensor, lengths: Tensor | None, rows: slice = ALL) -> Tensor:
     """The scores of some queries, -inf where one does not see the key."""
     seen = visible(problem, lengths, scores.device)
@@ -283,7 +294,7 @@ def _plain_sums(weights: Tensor, order: Sequence[int] | None = None) -> Tensor:
 def _scores(problem: SdpaProblem, of: Given, rows: slice = ALL) -> Tensor:
     """Of some queries and every key, in float64, hidden ones -inf."""
     scores = of.q[:, :, rows].double() @ _of_heads(problem, of.k).double().transpose(-1, -2) * problem.scale
-    return _hide(problem, capped(problem, scores), of.lengths, rows)
+    return _hide(problem, _biased(problem, of, capped(problem, scores), rows), of.lengths, rows)
 
 
 PIECE_BYTES = {"cpu": 8 << 20, "cuda": 1 << 30}
@@ -310,6 +321,7 @@ def reference(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     lse = o.new_empty(o.shape[:-1])
     for rows in pieces(problem, q.device.type):
         scores = capped(problem, q[:, :, rows].double() @ k.transpose(-1, -2) * problem.scale)
+        scores = _biased(problem, of, scores, rows)
         if seen is not None:
             scores.masked_fill_(~seen[:, :, rows], -math.inf)
         o[:, :, rows] = _softmax(scores, of.of_heads) @ v
@@ -332,10 +344,11 @@ def emulation(problem: SdpaProblem, inputs: Tensors) -> Tensors:
 
     def emulated(rows: slice) -> Tensor:
         if dtype == torch.float32:
-            scores = capped(problem, plain_product(q[:, :, rows], scaled_k))
+            scores = _biased(problem, of, capped(problem, plain_product(q[:, :, rows], scaled_k)), rows)
             return plain_product(_plain_softmax(_hide(problem, scores, of.lengths, rows), sinks), v).double()
         scores = _rounded(q[:, :, rows].double() @ scaled_k.double(), dtype)
         scores = _rounded(capped(problem, scores), dtype) if problem.softcapped else scores
+        scores = _rounded(_biased(problem, of, scores, rows), dtype) if of.bias is not None else scores
         scores = _hide(problem, scores, of.lengths, rows)
         probabilities = _softmax(scores.double(), sinks).to(dtype)
         return (probabilities.double() @ v.double()).to(dtype).double()
@@ -349,7 +362,8 @@ def emulation(problem: SdpaProblem, inputs: Tensors) -> Tensors:
 
 def _rounded(scores: Tensor, dtype: torch.dtype) -> Tensor:
     """The scores with the digits that the dtype has. Kernels keep them in float32: none is too large."""
-    fit = 2.0 ** max(0, math.frexp(float(scores.abs().max()) / torch.finfo(dtype).max)[1])
+    largest = float(torch.where(scores.isinf(), 0, scores).abs().max())
+    fit = 2.0 ** max(0, math.frexp(largest / torch.finfo(dtype).max)[1])
     rounded: Tensor = (scores / fit).to(dtype).double() * fit
     return rounded
 
@@ -359,6 +373,7 @@ def emulated_lse(problem: SdpaProblem, of: Given, rows: slice) -> Tensor:
     FlashAttention has them, and weights that are rounded to the dtype before they are summed."""
     keys = _of_heads(problem, of.k).float().transpose(-1, -2)
     scores = capped(problem, plain_product(of.q[:, :, rows].float(), keys) * _base_2(problem), math.log2(math.e))
+    scores = _biased(problem, of, scores, rows, math.log2(math.e))
     return _plain_lse(problem, _hide(problem, scores, of.lengths, rows), of.of_heads)
 
 
@@ -399,6 +414,12 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
     return torch.stack((found // (heads * queries), found // queries % heads, found % queries), dim=1)
 
 
+def _of_all(problem: SdpaProblem, of: Given) -> Tensor | None:
+    """The bias of each batch and head, (batch, heads, seq_q, seq_k), where there is one."""
+    bias = added(problem, of)
+    return None if bias is None else bias.expand(problem.batch, problem.heads, problem.seq_q, problem.seq_k)
+
+
 def reordered_rows(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Iterator[Tensor]:
     """P in float32 at some rows, (n, 3) as above, with the terms of all sums in other orders: ORDERS - 1 times (n, D),
     in float64."""
@@ -408,6 +429,7 @@ def reordered_rows(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Itera
     q, v = of.q[batch, head, query].unsqueeze(1), of.v[batch, of_kv]
     sinks = None if of.sinks is None else of.sinks[head].view(-1, 1, 1)
     scaled_k = (of.k * problem.scale).transpose(-1, -2)[batch, of_kv].contiguous()
+    bias = _of_all(problem, of)
     seen = visible(problem, of.lengths, q.device)
     if seen is not None:
         seen = seen[batch, 0, query].unsqueeze(1)
@@ -415,6 +437,7 @@ def reordered_rows(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Itera
         generator = torch.Generator().manual_seed(order)
         dims, keys = (torch.randperm(size, generator=generator).tolist() for size in (q.shape[-1], v.shape[-2]))
         scores = capped(problem, plain_product(q, scaled_k, dims))
+        scores = scores if bias is None else scores + bias[batch, head, query].unsqueeze(1).to(scores.dtype)
         if seen is not None:
             scores = scores.masked_fill(~seen, -math.inf)
         yield plain_product(_plain_softmax(scores, sinks, keys), v, keys)[:, 0].double()
@@ -443,10 +466,11 @@ def reordered_lse(problem: SdpaProblem, inputs: Tensors, heads: Tensor) -> Itera
     batch, head = heads.unbind(1)
     q, k = of.q[batch, head].float() * _base_2(problem), of.k[batch, head // problem.group].float().transpose(-1, -2)
     sinks = None if of.sinks is None else of.sinks[head].view(-1, 1, 1)
-    seen = visible(problem, of.lengths, q.device)
+    bias, seen = _of_all(problem, of), visible(problem, of.lengths, q.device)
     hidden = None if seen is None else ~seen[batch, 0]
     for order in range(1, ORDERS):
         generator = torch.Generator().manual_seed(order)
         dims, keys = (torch.randperm(size, generator=generator).tolist() for size in k.shape[-2:])
         scores = capped(problem, plain_product(q, k, dims), math.log2(math.e))
+        scores = scores if bias is None else scores + bias[batch, head].to(scores.dtype) * math.log2(math.e)
         yield _plain_lse(problem, scores if hidden is None else scores.masked_fill(hidden, -math.inf), sinks, keys)

@@ -34,6 +34,8 @@ DISTRIBUTIONS = {
     "gaps_in_v": "standard normal; rows, heads and batches of V alone lie apart",
     "ragged": "standard normal; among the lengths of the keys are none, 1 and all, and past them is NaN",
     "far_sinks": "standard normal; the sinks of the heads in turn are far above and below all scores, -infinity",
+    "hiding": "standard normal; a bias of -infinity, the least number, 30 and -30 among others; in some rows the first alone",
+    "shared": "standard normal; all heads and rows share one row of the bias, which lies in memory once",
     "sink": "the first key draws most of the weight, in odd rows all of it",
 }
 
@@ -52,6 +54,8 @@ def case(shape: Shape, macros: Mapping[str, str]) -> str:
     views = "" if layout == "bhsd" else f", {layout}"
     window = ", a window" if macros.get("WINDOWED") == "1" else ""
     window += ", capped scores" if macros.get("SOFTCAPPED") == "1" else ""
+    bias = macros.get("BIAS", "none")
+    window += f", a bias ({bias})" if bias != "none" else ""
     window += ", sinks" if macros.get("SINKS", "none") != "none" else ""
     return f"{words}, head_dim {macros['HEAD_DIM']}, {macros['DTYPE']}, {mask}{window}{corner}{more}{views}"
 

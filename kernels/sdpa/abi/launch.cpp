@@ -44,6 +44,7 @@ extern "C" int variant_run(const at_call *call) {
   args.lse = (float *)call->out[SDPA_LSE];
   args.key_lengths = (const int32_t *)call->in[SDPA_KEY_LENGTHS];
   for (int i = SDPA_MORE; i < SDPA_MOST; i++) args.more[i - SDPA_MORE] = call->in[i];
+  args.bias_stride = sdpa_bias_stride(call);
   args.workspace = call->workspace;
   args.launch = at::launch_number();
   args.batch = (int32_t)dim[SDPA_BATCH];

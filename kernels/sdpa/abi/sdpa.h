@@ -9,6 +9,9 @@
  *                the latter is 0 with CAUSAL
  *   SINKS        AT_OWN, AT_FLOAT32: in[SDPA_SINKS], (heads,) of DTYPE or of float, has one more score for each row of a
  *                head, which has no value; AT_NONE: there are none
+ *   BIAS         AT_ALIBI: in[SDPA_BIAS], (heads,) of float, has slopes: a score gets slope * (j - i - offset) added; AT_HEADS,
+ *                AT_FULL: it is (1, heads, seq_q, seq_k) or (batch, heads, seq_q, seq_k) of DTYPE, at any strides, and is
+ *                added to scaled and capped scores; -INFINITY hides a key; AT_NONE: there is none
  *   SOFTCAPPED   1: a scaled score s becomes C tanh(s / C), with C = scalar[SDPA_SOFTCAP]
  *   CORNER       AT_TOP_LEFT: offset is 0, as torch's is_causal; AT_BOTTOM_RIGHT: keys - seq_q, so that the last row's
  *                place is that of the last key
@@ -28,11 +31,14 @@
 #define AT_BOTTOM_RIGHT 1
 #define AT_NONE -1
 #define AT_OWN -2
+#define AT_ALIBI 1
+#define AT_HEADS 2
+#define AT_FULL 3
 #define AT_BHSD 0
 #define AT_BSHD 1
 #define AT_PACKED_QKV 2
 
-enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_MORE, SDPA_MOST = SDPA_MORE + 2 };             /* at_call.in */
+enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_MORE, SDPA_MOST = SDPA_MORE + 3 };             /* at_call.in */
 enum { SDPA_O, SDPA_LSE };                                                         /* at_call.out */
 enum { SDPA_BATCH, SDPA_HEADS, SDPA_SEQ_Q, SDPA_SEQ_K, SDPA_HEADS_KV };            /* at_call.dim */
 enum { SDPA_SCALE, SDPA_WINDOW_LEFT, SDPA_WINDOW_RIGHT, SDPA_SOFTCAP };            /* at_call.scalar */
@@ -41,8 +47,11 @@ enum { SDPA_BATCH_STRIDE, SDPA_HEAD_STRIDE, SDPA_ROW_STRIDE };                  
 /* Where in at_call.in the others are: from SDPA_MORE on those that there are, in this order. */
 #define SDPA_KEY_LENGTHS SDPA_MORE
 #define SDPA_SINKS (SDPA_MORE + KEY_LENGTHS)
+#define SDPA_BIAS (SDPA_SINKS + HAS_SINKS)
 
 /* Whether the problem has them. */
 #define HAS_SINKS (SINKS != AT_NONE)
+#define HAS_BIAS (BIAS != AT_NONE)
+#define HAS_NUMBERS (BIAS == AT_HEADS || BIAS == AT_FULL) /* a bias that may hide keys */
 
 #endif

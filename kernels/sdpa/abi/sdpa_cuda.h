@@ -26,10 +26,10 @@
 #include "geometry.h"
 #include "sdpa.h"
 
-/* Device code of problems without sinks has an argument that ends before these. Host sides, which serve all, define none of
+/* Device code of problems without sinks and bias has an argument that ends before these. Host sides, which serve all, define none of
  * the macros of a problem. */
 #ifdef SINKS
-#define MORE_INPUTS HAS_SINKS
+#define MORE_INPUTS (HAS_SINKS || HAS_BIAS)
 #else
 #define MORE_INPUTS 1
 #endif
@@ -70,6 +70,7 @@ typedef struct sdpa_args {
   int32_t window_left, window_right; /* with WINDOWED; no more keys than seq_q + seq_k */
 #if MORE_INPUTS
   const void *more[SDPA_MOST - SDPA_MORE]; /* at_call.in from SDPA_MORE on */
+  sdpa_strides bias_stride;                /* of the last of these */
 #endif
 } sdpa_args;
 
@@ -82,6 +83,15 @@ static inline float sdpa_scale(const at_call *call) {
 static inline float sdpa_scale_log2(const at_call *call) {
   const double cap = call->scalar[SDPA_SOFTCAP];
   return (float)((cap > 0 ? cap : call->scalar[SDPA_SCALE]) * 1.4426950408889634);
+}
+
+/* The strides of the last input, which is the bias where there is one. */
+static inline sdpa_strides sdpa_bias_stride(const at_call *call) {
+  int last = SDPA_MOST - 1;
+  while (last > SDPA_MORE && !call->in[last]) last--;
+  const int64_t *of = call->in_stride[last];
+  const sdpa_strides found = {of[SDPA_BATCH_STRIDE], of[SDPA_HEAD_STRIDE], of[SDPA_ROW_STRIDE]};
+  return found;
 }
 
 /* A side of a window as a kernel is given it: sums of it and of places fit in 32 bits. */

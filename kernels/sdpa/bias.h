@@ -1,0 +1,56 @@
+// What is added to the scores of a row, in units of scores that are scaled later.
+#ifndef BIAS_H
+#define BIAS_H
+
+#include "cuda_element.h"
+#include "sdpa_cuda.h"
+
+#if HAS_BIAS
+
+struct RowBias {
+  float unit;
+#if HAS_NUMBERS
+  const element *row;
+  int keys;
+#else
+  float slope;
+  int place;
+#endif
+
+  // Of this key, which is even, and the next; 0 past the last.
+  __device__ __forceinline__ float2 of(int key) const {
+#if HAS_NUMBERS
+    if (key + 1 < keys) {
+      const float2 pair = unpack(*(const uint32_t *)(row + key));
+      return make_float2(kept(pair.x) * unit, kept(pair.y) * unit);
+    }
+    return make_float2(key < keys ? kept(to_float(row[key])) * unit : 0.0f, 0.0f);
+#else
+    return make_float2(slope * (float)(key - place), slope * (float)(key + 1 - place));
+#endif
+  }
+
+  // The least numbers of bfloat16 would become -infinity, which hides a key.
+  static __device__ __forceinline__ float kept(float x) {
+    return DTYPE == AT_BFLOAT16 && x < -1e37f && x > -INFINITY ? -1e37f : x;
+  }
+};
+
+// Of a query of a head, whose place among the keys this is. `scale_log2` makes powers of two of scores.
+AT_DEVICE RowBias row_bias(const void *bias, [[maybe_unused]] const sdpa_strides &stride, [[maybe_unused]] int batch, int head,
+                           [[maybe_unused]] int query, [[maybe_unused]] int place, [[maybe_unused]] int keys,
+                           float scale_log2) {
+  RowBias found;
+  found.unit = 1.442695041f / scale_log2;
+#if HAS_NUMBERS
+  found.row = (const element *)bias + (batch * stride.batch + head * stride.head + query * stride.row);
+  found.keys = keys;
+#else
+  found.slope = ((const float *)bias)[head] * found.unit;
+  found.place = place;
+#endif
+  return found;
+}
+
+#endif
+#endif
