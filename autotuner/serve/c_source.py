@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import fill
 
@@ -17,6 +17,7 @@ from autotuner.ops.op import Input, Output
 from autotuner.serve.folder import Source, filled, fresh, linked, name_of, packaged, stated
 from autotuner.serve.runtime.stated import Stated
 from autotuner.serve.table_source import signature_lines, table_lines
+from autotuner.values.problem import Problem
 from autotuner.values.ratio import BIASED
 from autotuner.values.table import DispatchTable
 
@@ -50,12 +51,14 @@ def _of_signature(table: DispatchTable, name: str) -> dict[str, str]:
     op, strided = OPS[table.op], OPS[table.op].torch.strided
     signature = Stated(op.signature)
     problems = [each.problem for each in table.entries]
-    has = {
-        name: [getattr(each, name) for each in problems if getattr(each, name) not in ABSENT] for name in signature.more
+    like = problems[0].model_copy(
+        update={name: _most(problems, name) for name in signature.more if hasattr(problems[0], name)}
+    )
+    tensors = {each.name.replace(" ", "_"): each for each in op.inputs(like)}
+    tensors = dict(zip(signature.required, tensors.values(), strict=False)) | {
+        name: each for name, each in tensors.items() if name in signature.more
     }
-    like = problems[0].model_copy(update={name: next(iter(found), True) for name, found in has.items()})
-    tensors = dict(zip((*signature.required, *signature.more), op.inputs(like), strict=True))
-    out, more = op.outputs(like)[0], {each: tensors[each] for each in signature.more}
+    out, more = op.outputs(like)[0], {each: tensors[each] for each in signature.more if each in tensors}
     fields = [f"  const void *{each}; /* {_sizes(tensors[each])} */" for each in signature.required]
     fields += [
         f"  const {'int32_t' if of.dtype == 'int32' else 'void'} *{each}; /* {_sizes(of)}; null: none */"
@@ -70,6 +73,7 @@ def _of_signature(table: DispatchTable, name: str) -> dict[str, str]:
     read += [
         f"  if (c.{each}) {_read(f'in[{place}]', each, tensors[each], False, like.dtype).strip()}"
         for place, each in enumerate(signature.more, len(signature.required))
+        if each in tensors
     ]
     read.append(_read("out", "out", out, strided, like.dtype))
     if strided:
@@ -90,6 +94,13 @@ def _of_signature(table: DispatchTable, name: str) -> dict[str, str]:
         "TENSORS": "\n".join(read),
         "SAID": ", ".join(f"(double)c.{each.name}" for each in signature.options),
     }
+
+
+def _most(problems: Sequence[Problem], name: str) -> object:
+    """What the field of a tensor that need not be there says in the first problem that has it. Where none has, a field
+    that is true or false is true, and another as it is."""
+    found = [value for each in problems if (value := getattr(each, name)) not in ABSENT]
+    return found[0] if found else True if getattr(problems[0], name) is False else getattr(problems[0], name)
 
 
 def _sizes(of: Input | Output) -> str:

@@ -94,7 +94,7 @@ static inline void at_prepared(const at_tensor *tensors, int required, int more,
   for (int i = 0, to = 0; i < required + more; i++) {
     if (i >= required && !tensors[i].data) continue;
     call->in[to] = tensors[i].data;
-    at_strides_of(&tensors[i], dense || i >= required, call->in_stride[to++]);
+    at_strides_of(&tensors[i], i < required ? dense : tensors[i].rank == 1, call->in_stride[to++]);
   }
   call->out[0] = (void *)out->data;
   at_strides_of(out, dense, call->out_stride[0]);

@@ -8,7 +8,7 @@
 
 #include "identity.h"
 
-#define AT_FIELDS 8
+#define AT_FIELDS 12
 
 /* Why no variant serves a call. From 0 on a number is the place in the table of what does: an entry, or behind them a
  * range. An op's own reasons follow, from AT_OWN_REASON on. Words for all of them: at_table.why. */

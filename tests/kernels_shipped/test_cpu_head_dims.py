@@ -27,6 +27,9 @@ WINDOWS = [
         ("113x203", "float32", "causal window=70 softcap=20"),
         ("70x203", "bfloat16", "causal bottom_right lengths sinks=float32"),
         ("203x60", "float16", "causal window=20 sinks bshd"),
+        ("70x203", "bfloat16", "causal bottom_right lengths bias=alibi"),
+        ("113x203", "float32", "full bias=full"),
+        ("70x91", "float16", "causal softcap=20 bias=heads sinks bshd"),
     )
     for impl in ("scalar", "simd")
 ]
@@ -42,7 +45,8 @@ def test_outputs_are_within_tolerance(impl: str, text: str, distribution: str) -
 
 @pytest.mark.parametrize(("impl", "text"), WINDOWS)
 def test_windows_are_within_tolerance(impl: str, text: str) -> None:
-    require_right(impl, text, "far_sinks" if "sinks" in text else "edges")
+    with_numbers = "bias=full" in text or "bias=heads" in text
+    require_right(impl, text, "hiding" if with_numbers else "far_sinks" if "sinks" in text else "edges")
 
 
 def require_right(impl: str, text: str, distribution: str) -> None:

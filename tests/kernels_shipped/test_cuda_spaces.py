@@ -80,13 +80,13 @@ def test_random_valid_points_are_built(workbench: Workbench, part: int) -> None:
     require_good(workbench, points[part * count : (part + 1) * count])
 
 
-BESIDE_SCORES = "(1,8:2,1024,128) bfloat16 causal window=64 softcap=50 sinks"
+BESIDE_SCORES = "(1,8:2,1024,128) bfloat16 causal window=64 softcap=50 sinks bias=full"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("impl", "arch"), [("mma", "sm_80"), ("decode", "sm_90"), ("wgmma", "sm_90")])
 def test_what_is_made_of_scores_is_built(impl: str, arch: str) -> None:
-    """Windows, caps and sinks, which the spaces' own problems have not."""
+    """Windows, caps, sinks and a bias, which the spaces' own problems have not."""
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
     few = BESIDE_SCORES.replace("1024", "4x1024") if impl == "decode" else BESIDE_SCORES

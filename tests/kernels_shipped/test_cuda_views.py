@@ -46,6 +46,9 @@ CASES: list[tuple[Point, str, str]] = [
     ({**WGMMA, "SOFTMAX": "spec"}, "(1,2,150,64) float16 causal softcap=50", "large"),
     ({**MMA, **COPIES, "WARPS_N": 2}, "(1,5,150x91,64) float16 causal sinks lse", "far_sinks"),
     ({**DECODE, **COPIES}, "(2,10:5,3x300,64) bfloat16 causal bottom_right lengths sinks lse", "far_sinks"),
+    ({**MMA, **COPIES}, "(2,4:2,70x91,64) bfloat16 full bias=full", "hiding"),
+    ({**DECODE, **COPIES}, "(2,8:4,3x300,64) bfloat16 causal bottom_right lengths sinks bias=alibi lse", "randn"),
+    ({**WGMMA, "SOFTMAX": "spec"}, "(2,4:2,150x203,64) float16 causal bias=heads lse", "hiding"),
     ({**WGMMA, "SOFTMAX": "spec"}, "(1,10:5,203x60,64) bfloat16 causal window=20 sinks=float32 lse", "far_sinks"),
 ]
 SLOW: list[tuple[Point, str, str]] = [
@@ -76,6 +79,9 @@ SLOW: list[tuple[Point, str, str]] = [
     ({**WGMMA, "SOFTMAX": "exact"}, "(1,2,150,64) float16 causal window=40 softcap=20 lse", "one_hot"),
     ({**DECODE, **COPIES}, "(2,8:2,3x500,64) float16 causal softcap=30 bottom_right lengths bshd", "ragged"),
     ({**DECODE, "MERGE": "cluster", "SPLIT": 4}, "(1,8:2,16x300,128) float16 full sinks=float32 lse", "huge"),
+    (WGMMA, "(1,4,150x91,64) float16 causal bias=alibi lse", "large"),
+    (WGMMA, "(2,4:2,150x91,64) bfloat16 full bias=full sinks bshd", "hiding"),
+    ({**DECODE, **COPIES}, "(2,8:2,3x300,64) bfloat16 full bias=full lse", "shared"),
     ({**WGMMA, "O_STAGING": "own"}, "(2,5,150x91,64) float16 full sinks bshd lse", "far_sinks"),
     ({**MMA, "EXP": "poly"}, "(1,2,150x70,64) float16 full softcap=20 lse", "huge"),
 ]

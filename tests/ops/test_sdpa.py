@@ -106,6 +106,35 @@ def test_a_sink_is_a_key_of_zeros_whose_value_is_0(mask: str) -> None:
         torch.testing.assert_close(of_rows.double(), lse, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["alibi", "heads", "full"])
+def test_a_bias_is_read_and_written(kind: str) -> None:
+    problem = parsed(f"(2,4,64x48,64) bfloat16 causal sinks bias={kind} lengths bshd")
+    assert parsed(str(problem)) == problem
+    count = {"alibi": 4 * 4, "heads": 2 * 4 * 64 * 48, "full": 2 * 2 * 4 * 64 * 48}[kind]
+    assert problem.bytes - problem.model_copy(update={"bias": "none"}).bytes == count
+    with pytest.raises(ValueError, match="unknown 'bias=slopes'"):
+        parsed("(2,4,64x48,64) bfloat16 bias=slopes")
+
+
+@pytest.mark.parametrize(
+    ("text", "distribution"),
+    [
+        ("(3,4:2,31x47,64) float32 causal bottom_right lengths bias=alibi lse", "randn"),
+        ("(2,4:2,31x47,64) float32 full bias=full", "hiding"),
+        ("(2,4,31x47,64) float32 causal sinks bias=heads lse", "hiding"),
+    ],
+)
+def test_torch_adds_the_same_bias(text: str, distribution: str) -> None:
+    problem = parsed(text)
+    tensors = op_of(problem).tensors()
+    given = tensors.inputs(problem, distribution, 1)
+    for name in ("flash", "math"):
+        baseline = tensors.BASELINES[name]
+        answer = baseline.settled(problem, given, baseline.answer(problem, given))
+        for found, expected in zip(answer, tensors.reference(problem, given), strict=True):
+            torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
+
+
 def test_a_small_case_has_a_small_window() -> None:
     problem = parsed("(1,2,4096,64) float32 causal window=1024")
     assert problem.cased((1, 2, 90, 60)).window_left == 20

@@ -21,6 +21,9 @@ PROBLEMS = [
     "(2,4,48,64) float32 causal window=7",
     "(2,4:2,48,64) float32 causal softcap=3",
     "(2,4,48,64) float32 causal sinks",
+    "(2,4,48,64) float32 causal bias=alibi",
+    "(2,4,48,64) float32 full bias=full",
+    "(2,4,40x48,64) float32 full bias=heads",
     "(2,4:2,3x80,64) bfloat16 causal bottom_right lengths sinks=float32 bshd",
     "(1,4:2,1x80,64) float32 full bshd",
     "(2,4,48,64) float32 full lengths",
@@ -98,6 +101,32 @@ torch.testing.assert_close(again(*dense, sinks=sinks), drawn(*dense, sinks, torc
 assert "must be (heads,)" in again.explain(*dense, is_causal=True, sinks=sinks[:3]).why
 assert "must be (heads,)" in again.explain(*dense, is_causal=True, sinks=sinks.double()).why
 torch.library.opcheck(ours.op, dense, {"is_causal": True, "sinks": sinks})
+
+def biased(q, k, v, bias):
+    return ((q @ k.mT / 8) + bias).softmax(-1).nan_to_num(0) @ v
+
+slopes = torch.tensor([0.5, 0.25, 0.125, 2.0])
+way = torch.arange(48) - torch.arange(48).view(-1, 1)
+sloped = biased(*dense, (slopes.view(-1, 1, 1) * way).masked_fill(later, -torch.inf))
+for _ in range(3):
+    torch.testing.assert_close(ours(*dense, is_causal=True, alibi_slopes=slopes), sloped, atol=2e-5, rtol=2e-5)
+torch.testing.assert_close(load()(*dense, alibi_slopes=slopes), biased(*dense, slopes.view(-1, 1, 1) * way))
+assert "alibi_slopes must be" in load().explain(*dense, is_causal=True, alibi_slopes=slopes[:2]).why
+numbers = torch.randn(2, 4, 48, 48).masked_fill(torch.rand(2, 4, 48, 48) < 0.2, -torch.inf)
+numbers[:, :, 5] = -torch.inf
+for _ in range(3):
+    for each in (numbers, numbers[:, :1], numbers[:, :1, :1]):  # of all heads, and of all rows
+        torch.testing.assert_close(ours(*dense, each), biased(*dense, each), atol=2e-5, rtol=2e-5)
+fewer = [dense[0][:, :, :40].contiguous(), *dense[1:]]
+for each in (numbers[:1, :, :40], numbers[0, :, :40], numbers[0, 0, :40]):
+    torch.testing.assert_close(ours(*fewer, each), biased(*fewer, each), atol=2e-5, rtol=2e-5)
+torch.library.opcheck(ours.op, dense, {"bias": numbers})
+said = load().explain(*fewer, numbers[:, :, :40])
+assert not said.served and "not tuned" in said.why, said
+torch.testing.assert_close(load()(*fewer, numbers[:, :, :40]), biased(*fewer, numbers[:, :, :40]))
+odd = torch.randn(48, 49)[:, :48]
+assert "at multiples of 16 bytes" in load().explain(*dense, odd).why
+torch.testing.assert_close(load()(*dense, odd), biased(*dense, odd))
 cached = [heads(2, 3, 4), heads(2, 80, 2), heads(2, 80, 2)]
 cached = [t.bfloat16() for t in cached]
 n = torch.tensor([5, 80], dtype=torch.int32)
@@ -127,7 +156,7 @@ seen[0, 0, 0, 0] = False  # in place: it has been compared before
 with warnings.catch_warnings(record=True) as heard:
     torch.testing.assert_close(load()(*dense, seen, key_lengths=given), sdpa(*dense, seen))
 assert heard
-torch.library.opcheck(ours.op, (*dense, given, None, mask((17, 48), 48, 48, False)))
+torch.library.opcheck(ours.op, (*dense, given, None, None, None, mask((17, 48), 48, 48, False)))
 try:
     ours.op(*dense, attn_mask=other)
 except ValueError as error:

@@ -34,7 +34,7 @@ def _inputs(problem: Problem) -> tuple[Input, ...]:
         (Input("sinks", "float32" if of.sinks == "float32" else of.dtype, ("heads",)),) if of.sinks != "none" else ()
     )
     tensor = Input("bias", of.dtype, ("batch" if of.bias == "full" else 1, "heads", "seq_q", "seq_k"), strided=True)
-    bias = {"none": (), "alibi": (Input("slopes", "float32", ("heads",)),)}.get(of.bias, (tensor,))
+    bias = {"none": (), "alibi": (Input("alibi_slopes", "float32", ("heads",)),)}.get(of.bias, (tensor,))
     return (q, *kv, *lengths, *sinks, *bias)
 
 

@@ -14,21 +14,23 @@ if TYPE_CHECKING:
 
 USUAL: Mapping[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "scale": None}
 """What the options must be, as far as they are not served otherwise."""
-OURS = ("corner", "key_lengths", "lse", "window_left", "window_right", "softcap", "sinks")
+OURS = ("corner", "key_lengths", "lse", "window_left", "window_right", "softcap", "sinks", "bias")
 """Fields of the problem that torch's function has no argument for, and may be given all the same."""
 
 
+MORE = ("key_lengths", "sinks", "alibi_slopes", "bias")
+"""Tensors behind Q, K and V, as the signature names them."""
 NUMBERS = ("window_left", "window_right")
 """Of these the whole numbers."""
 
 
 def problem_of(inputs: tuple[Any, ...], options: Mapping[str, Any]) -> SdpaProblem:
     """Of (Q, K, V), each (batch, heads, length, head_dim), and what there is of lengths of the keys, (batch,) of int32,
-    and sinks, (heads,), None for those that are not there; and the options of the call. Raises ValueError."""
+    sinks, slopes and a bias, None for those that are not there; and the options of the call. Raises ValueError."""
     SdpaProblem.refuse_not_served(name for name, value in options.items() if name in USUAL and value != USUAL[name])
     if any(tensor is not None and tensor.is_nested for tensor in inputs):
         raise ValueError("nested tensors are not supported")
-    inputs, (lengths, sinks) = inputs[:3], (*inputs[3:], None, None)[:2]
+    inputs, (lengths, sinks, slopes, bias) = inputs[:3], (*inputs[3:], *[None] * 4)[:4]
     if len(inputs) != 3 or any(tensor.dim() != 4 for tensor in inputs):
         raise ValueError("expected three tensors Q, K and V of (batch, heads, length, head_dim)")
     q, k, v = inputs
@@ -47,11 +49,33 @@ def problem_of(inputs: tuple[Any, ...], options: Mapping[str, Any]) -> SdpaProbl
         own = str(q.dtype).removeprefix("torch.")
         _require("sinks", sinks, heads, (own, "float32"))
         options = {**options, "sinks": "own" if sinks.dtype == q.dtype else "float32"}
+    if slopes is not None:
+        _require("alibi_slopes", slopes, heads, ("float32",))
+        options = {**options, "bias": "alibi"}
+    if bias is not None:
+        options = {**options, "bias": _bias(bias, slopes, (batch, heads, seq_q, k.shape[2]), q)}
     dtype, causal = str(q.dtype).removeprefix("torch."), bool(options.get("is_causal", False))
     more = {name: options[name] for name in OURS if name in options}
     more |= {name: int(more[name]) for name in NUMBERS if name in more}
     known = {"head_dim": head_dim, "dtype": dtype, "causal": causal, "layout": _layout(inputs), **more}
     return SdpaProblem.model_validate({**fields, **known})
+
+
+def _bias(bias: Tensor, slopes: Tensor | None, whole: tuple[int, ...], q: Tensor) -> str:
+    """Which of the problem's it is. Raises ValueError."""
+    if slopes is not None:
+        raise ValueError("alibi_slopes and a bias together are not served: add what the slopes say to the bias")
+    if tuple(bias.shape) != whole or bias.dtype != q.dtype:
+        dtypes = (str(each.dtype).removeprefix("torch.") for each in (bias, q))
+        raise ValueError(
+            f"bias is {tuple(bias.shape)} of {next(dtypes)}, expected what expands to {whole} of {next(dtypes)}"
+        )
+    steps = [stride * q.element_size() for size, stride in zip(whole[:3], bias.stride()[:3], strict=True) if size > 1]
+    if bias.stride(3) != 1 or any(step % 16 for step in steps):
+        raise ValueError(
+            f"bias has strides {bias.stride()}: its rows must be dense, and begin at multiples of 16 bytes"
+        )
+    return "heads" if whole[0] == 1 or bias.stride(0) == 0 else "full"
 
 
 def _require(name: str, tensor: Tensor, size: int, dtypes: tuple[str, ...]) -> None:
@@ -87,8 +111,10 @@ def _options(problem: Problem) -> dict[str, Any]:
         named["softcap"] = problem.softcap
     if problem.windowed:
         named["window"] = (problem.window_left, problem.window_right)
-    if problem.sinks != "none" and not problem.key_lengths:
-        named["key_lengths"] = None
+    there = (problem.key_lengths, problem.sinks != "none", problem.bias == "alibi", problem.bias in ("heads", "full"))
+    absent = {name: None for name, is_there in zip(MORE, there, strict=True) if not is_there}
+    if any(there):
+        named |= absent
     return named if problem.corner == "top_left" else {**named, "corner": problem.corner}
 
 
@@ -112,6 +138,8 @@ CALL = OpCall(
         "no variant was tuned with lengths of keys",
         "V has another head dimension than Q and K, which no kernel serves",
         "sinks must be (heads,) of float32 or of the query's element type, dense",
+        "alibi_slopes must be (heads,) of float32, dense, with no bias beside; a bias what expands to (batch, heads,"
+        " seq_q, seq_k), of the query's element type, its rows dense and at multiples of 16 bytes",
     ),
     strided=True,
     made_once=_mask,

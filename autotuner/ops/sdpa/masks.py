@@ -39,7 +39,7 @@ def given(problem: SdpaProblem, inputs: Tensors) -> Given:
 
 
 def added(problem: SdpaProblem, of: Given) -> Tensor | None:
-    """What is added to scaled scores, of a shape that expands to (batch, heads, seq_q, seq_k); None where nothing is."""
+    """What is added to scaled scores, of a shape that expands to (batch, heads, seq_q, seq_k); None: nothing is."""
     if of.bias is None or problem.bias != "alibi":
         return of.bias
     keys, rows = (torch.arange(size, device=of.bias.device) for size in (problem.seq_k, problem.seq_q))

@@ -158,8 +158,8 @@ class SdpaProblem(Problem):
 
     @property
     def in_blocks(self) -> bool:
-        """Whether flex_attention serves it better than SDPA: windows, capped scores and a bias, without lengths and a second
-        output."""
+        """Whether flex_attention serves it better than SDPA: windows, capped scores and a bias, without lengths and a
+        second output."""
         return (self.windowed or self.softcapped or self.bias != "none") and not self.key_lengths and not self.lse
 
     @property

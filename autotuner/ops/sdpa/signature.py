@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as FUNCTION
 
 NAME, TITLE = "attention", "Attention"
-TENSORS, MORE = ("query", "key", "value"), ("key_lengths", "sinks")
+TENSORS, MORE = ("query", "key", "value"), ("key_lengths", "sinks", "alibi_slopes", "bias")
 OPTIONS = ("is_causal", "enable_gqa", "corner", "window_left", "window_right", "softcap")
 BESIDE = ("attn_mask",)
 NUMBERS = {"window_left": 0.0, "window_right": 0.0, "softcap": 0.0}
@@ -39,6 +39,8 @@ def arguments(
     window: int | tuple[int, int] | None = None,
     softcap: float = 0.0,
     sinks: Tensor | None = None,
+    alibi_slopes: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
     """Q, K and V, and behind them the tensors that MORE names, as far as there are any: None for one that is not
     there; those of the options that change what is computed; and what says the same once more for torch alone: a mask
@@ -49,7 +51,9 @@ def arguments(
     With `corner="bottom_right"` the last row's place is that of the last key there is: under a causal mask it sees all.
     `window` says how many keys before a row's own place, and how many after it, the row sees; one number is for both,
     but a causal mask leaves none after it. With `softcap` C a scaled score s becomes C tanh(s / C); 0 leaves it.
-    `sinks`, (heads,), has one more score for each row of a head, which has no value.
+    `sinks`, (heads,), has one more score for each row of a head, which has no value. `alibi_slopes`, (heads,) of
+    float32, adds the slope times the way from the row's place to the key. `bias`, which expands to (batch, heads,
+    seq_q, seq_k), is added to scores after these are capped; an `attn_mask` of numbers alone is that.
 
     A model may say what is so anyway: the usual scale, or groups where there are none. Raises ValueError for a corner,
     a window or a cap that there is not, and TypeError for what is no tensor.
@@ -59,6 +63,14 @@ def arguments(
             raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")
     options: dict[str, Any] = {}
     beside: dict[str, Any] = {}
+    if (
+        attn_mask is not None
+        and bias is None
+        and key_lengths is None
+        and window is None
+        and _is_added(attn_mask, query)
+    ):
+        attn_mask, bias = None, attn_mask
     if attn_mask is not None:
         described = key_lengths is not None or window is not None or (is_causal and corner != "top_left")
         (beside if described else options)["attn_mask"] = attn_mask
@@ -81,13 +93,24 @@ def arguments(
         options["scale"] = scale
     if enable_gqa and not _is_idle(query, key, value):
         options["enable_gqa"] = True
-    more = (key_lengths, sinks)
+    if bias is not None and 1 < bias.dim() < 5:
+        whole = (*query.shape[:2], query.shape[-2], key.shape[-2])
+        if bias.shape != whole and all(
+            one in (1, size) for one, size in zip(bias.shape[::-1], whole[::-1], strict=False)
+        ):
+            bias = bias.expand(whole)
+    more = (key_lengths, sinks, alibi_slopes, bias)
     if beside and not _agrees(attn_mask, query, key, key_lengths, options):
         warnings.warn(CONTRADICTS, stacklevel=3)
         left = {name: said for name, said in options.items() if name not in ("is_causal", "corner", *_SIDES)}
-        more = (None, sinks)
+        more = (None, sinks, alibi_slopes, bias)
         options, beside = {**left, "attn_mask": attn_mask}, {}
     return (query, key, value, *_there(more)), options, beside
+
+
+def _is_added(mask: Tensor, query: Tensor) -> bool:
+    """Whether a mask is of numbers that variants can add."""
+    return mask.dtype == query.dtype and query.dim() == 4 and 1 < mask.dim() < 5 and mask.stride(-1) == 1
 
 
 def _there(more: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
@@ -182,7 +205,7 @@ def called(tensors: Sequence[Tensor | None], options: Mapping[str, Any]) -> tupl
 def compute(tensors: Sequence[Any], options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
     """What torch computes for such a call; O is as Q. A mask beside lengths or a corner is taken for what they say."""
     query, key, value, *more = tensors
-    lengths, sinks = [*more, None, None][: len(MORE)]
+    lengths, sinks, slopes, bias = [*more, *[None for _ in MORE]][: len(MORE)]
     said = dict(options)
     softcap = said.pop("softcap", 0.0)
     window = tuple(int(said.pop(f"window_{side}", 0)) for side in ("left", "right"))
@@ -198,9 +221,38 @@ def compute(tensors: Sequence[Any], options: Mapping[str, Any], beside: Mapping[
             corner = CORNERS[int(bottom)]
             mask = seen(query.shape[-2], key.shape[-2], causal, corner, lengths, query.device, window)
         said["attn_mask"] = mask
+    if slopes is not None or bias is not None:
+        causal = bool(said.pop("is_causal", False))
+        said["attn_mask"] = _numbers(query, key, slopes, bias, lengths, bottom, said.get("attn_mask"), causal)
     if softcap or sinks is not None:
         return _explicit(query, key, value, softcap, sinks, **said)
     return FUNCTION(query, key, value, **said)
+
+
+def _numbers(
+    query: Tensor,
+    key: Tensor,
+    slopes: Tensor | None,
+    bias: Tensor | None,
+    lengths: Tensor | None,
+    bottom: bool,
+    mask: Tensor | None,
+    causal: bool,
+) -> Tensor:
+    """What is added to scores, with -inf where a mask hides a key, or a causal one does; of the query's type."""
+    rows, keys = (torch.arange(each.size(-2), device=query.device) for each in (query, key))
+    found = bias
+    if slopes is not None:
+        ends = key.size(-2) if lengths is None else lengths.view(-1, 1, 1, 1)
+        place = rows.view(-1, 1) + (ends - query.size(-2) if bottom else 0)
+        found = slopes.view(-1, 1, 1) * (keys - place) + (0 if bias is None else bias)
+    assert found is not None
+    if mask is None and causal:
+        mask = keys <= rows.view(-1, 1)
+    found = found.to(query.dtype)
+    if mask is None:
+        return found
+    return torch.where(mask, found, -torch.inf) if mask.dtype == torch.bool else found + mask
 
 
 def _explicit(

@@ -34,7 +34,7 @@ DISTRIBUTIONS = {
     "gaps_in_v": "standard normal; rows, heads and batches of V alone lie apart",
     "ragged": "standard normal; among the lengths of the keys are none, 1 and all, and past them is NaN",
     "far_sinks": "standard normal; the sinks of the heads in turn are far above and below all scores, -infinity",
-    "hiding": "standard normal; a bias of -infinity, the least number, 30 and -30 among others; in some rows the first alone",
+    "hiding": "standard normal; the bias is -infinity, the least number, 30 and -30 among others; some rows hide all",
     "shared": "standard normal; all heads and rows share one row of the bias, which lies in memory once",
     "sink": "the first key draws most of the weight, in odd rows all of it",
 }

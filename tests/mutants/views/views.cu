@@ -28,6 +28,12 @@ AT_GEOMETRY = {.abi_version = AT_ABI_VERSION,
 #define SINKS_OF nullptr
 #endif
 
+#if HAS_BIAS
+#define BIAS_OF args.more[SDPA_BIAS - SDPA_MORE], args.bias_stride.batch, args.bias_stride.head, args.bias_stride.row
+#else
+#define BIAS_OF nullptr, 0, 0, 0
+#endif
+
 static __device__ int come[COUNTERS];
 
 static __device__ Tensor tensor(const void *base, const sdpa_strides &stride) {
@@ -39,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   const int i = blockIdx.x % blocks * THREADS + threadIdx.x;
   if (i >= args.seq_q) return;
   const Call c = {tensor(args.q, args.q_stride), tensor(args.k, args.k_stride), tensor(args.v, args.v_stride),
-                  tensor(args.o, args.o_stride), args.key_lengths, SINKS_OF, args.lse, args.batch, args.heads, args.heads_kv,
+                  tensor(args.o, args.o_stride), args.key_lengths, SINKS_OF, BIAS_OF, args.lse, args.batch, args.heads, args.heads_kv,
                   args.seq_q, args.seq_k, args.window_left, args.window_right, SOFTCAPPED ? args.scale * CAP : args.scale, CAP, come};
   view_row(c, slice / args.heads, slice % args.heads, i);
 }

@@ -18,6 +18,8 @@ struct Call {
   Tensor q, k, v, o;
   const int32_t *lengths;
   const element *sinks; /* null: none */
+  const void *bias;
+  int64_t bias_batch, bias_head, bias_row; /* strides */
   float *lse;
   int64_t batches, heads, heads_kv, seq_q, seq_k;
   int64_t left, right; /* of the window */
@@ -193,8 +195,43 @@ ROW_CODE float capped(const Call &c, float score, float scale) {
   return cap * tanhf(score * scale / cap);
 }
 
+/* A score with what is added to it. */
+ROW_CODE float biased(const Call &c, float score, int64_t b, int64_t h, int64_t i, int64_t j) {
+  if (!HAS_BIAS) return score;
+#if MUTANT_BIAS_IGNORED || MUTANT_SLOPES_IGNORED
+  return score;
+#elif MUTANT_BIAS_OF_ANOTHER_HEAD || MUTANT_SLOPE_OF_ANOTHER_HEAD
+  h = head_kv(c, h);
+#elif MUTANT_BIAS_OF_BATCH_0
+  b = 0;
+#endif
+  if (HAS_NUMBERS) {
+    int64_t row = c.bias_row;
+#if MUTANT_BIAS_ROWS_CONTIGUOUS
+    row = c.seq_k;
+#elif MUTANT_BIAS_TURNED
+    const int64_t kept = i;
+    i = lesser(j, c.seq_q - 1), j = lesser(kept, c.seq_k - 1);
+#endif
+    float number = widen(((const element *)c.bias)[b * c.bias_batch + h * c.bias_head + i * row + j]);
+#if MUTANT_BIAS_SCALED
+    number *= c.scale;
+#elif MUTANT_BIAS_HIDES_NOTHING
+    if (number == -INFINITY) number = -10;
+#endif
+    return score + number;
+  }
+  int64_t place = i + (CORNER == AT_BOTTOM_RIGHT ? length_of(c, b) - c.seq_q : 0);
+#if MUTANT_SLOPES_AT_TOP_LEFT
+  place = i;
+#elif MUTANT_SLOPES_RISE
+  place = 2 * j - place;
+#endif
+  return score + ((const float *)c.bias)[h] * (float)(j - place);
+}
+
 /* Keys begin .. end - 1. */
-ROW_CODE void part_of_row(const Call &c, const element *q, int64_t b, int64_t h, int64_t begin, int64_t end, Part &p) {
+ROW_CODE void part_of_row(const Call &c, const element *q, int64_t b, int64_t h, int64_t begin, int64_t end, Part &p, int64_t i) {
   const Tensor k = keys_of(c), v = values_of(c);
   float scale = c.scale;
 #if MUTANT_SINGLE_QUERY_UNSCALED
@@ -211,8 +248,10 @@ ROW_CODE void part_of_row(const Call &c, const element *q, int64_t b, int64_t h,
 #else
     for (int d = 0; d < D; ++d) score += widen(q[d]) * widen(key[d]);
 #endif
-    score = capped(c, score, scale);
-    const float most = larger(p.most, score), decay = expf(p.most - most), weight = expf(score - most);
+    score = biased(c, capped(c, score, scale), b, h, i, j);
+    const float most = larger(p.most, score);
+    if (most == -INFINITY) continue; /* nothing is seen yet */
+    const float decay = expf(p.most - most), weight = expf(score - most);
     p.most = most;
     p.sum = p.sum * decay + weight;
     for (int d = 0; d < D; ++d) p.o[d] = p.o[d] * decay + weight * widen(value[d]);
@@ -326,7 +365,7 @@ ROW_CODE void view_row(const Call &c, int64_t b, int64_t h, int64_t i) {
 #elif MUTANT_PART_BORDERS_DROPPED
     if (s + 1 < SPLIT && end > begin + 1) --end;
 #endif
-    part_of_row(c, at(queries_of(c), b, h, i), b, h, from + lesser(begin, keys), from + end, parts[s]);
+    part_of_row(c, at(queries_of(c), b, h, i), b, h, from + lesser(begin, keys), from + end, parts[s], i);
     if (++*come != SPLIT) continue;
     store(c, b, h, i, parts);
 #if !MUTANT_COUNTER_NOT_RESTORED
