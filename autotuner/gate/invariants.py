@@ -105,11 +105,13 @@ def _require(launching: Launching, case: Case, relation: Relation, plain: Tensor
 
 def _symmetry(launching: Launching) -> None:
     """The outputs follow the inputs through a symmetry of the op: races change their inputs so."""
+    from autotuner.ops.tensors import empty_like
+
     case = invariant_case(launching)
     inputs = launching.inputs(case)
     plain = launching.launch(case, inputs)
     symmetry = launching.tensors.symmetry(case.problem, launching.seed(1), 1, inputs[0].device)
-    moved, due = (tuple(x.new_empty((1, *x.shape)) for x in tensors) for tensors in (inputs, plain))
+    moved, due = (tuple(empty_like(x).unsqueeze(0) for x in tensors) for tensors in (inputs, plain))
     symmetry.inputs(inputs, moved)
     symmetry.outputs(plain, due)
     got = launching.launch(case, tuple(x[0] for x in moved))

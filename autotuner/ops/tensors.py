@@ -58,9 +58,10 @@ def lying_in(memory: Tensor, like: Tensor) -> Tensor:
 
 
 def far_apart(tensor: Tensor, dim: int) -> Tensor:
-    """A tensor of the same shape and type, without memory, that is dense but along `dim`, which is not the last one and
-    has several places. These lie so far apart that offsets wrap in 32 bits, with a sign and without."""
-    others = (*tensor.shape[:dim], *tensor.shape[dim + 1 :])
+    """A tensor of the same shape and type, without memory, that is dense, but for what makes rows begin at multiples of
+    16 bytes, and along `dim`, which is not the last one and has several places. These lie so far apart that offsets
+    wrap in 32 bits, with a sign and without."""
+    others = (*tensor.shape[:dim], *tensor.shape[dim + 1 : -1], -(-tensor.shape[-1] // 8) * 8)
     strides = [math.prod(others[place + 1 :]) for place in range(len(others))]
     strides.insert(dim, 8 * (3 * FAR // (tensor.shape[dim] - 1) // 8 + 2))  # rows begin at multiples of 16 bytes
     return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device="meta")

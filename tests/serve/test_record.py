@@ -72,7 +72,7 @@ def test_lengths_of_keys_and_a_corner_are_recorded() -> None:
 def test_what_no_problem_stands_for_is_noted_with_the_reason() -> None:
     q = torch.zeros(1, 2, 16, 64, requires_grad=True)
     with autotuner.record() as calls:
-        attend(16, attn_mask=torch.zeros(16, 16))
+        attend(16, attn_mask=torch.ones(16, 16).bool())
         functional.scaled_dot_product_attention(q, q, q)
         attend(16, scale=0.5)
     reasons = [each.why for each in calls.refused]
@@ -82,6 +82,12 @@ def test_what_no_problem_stands_for_is_noted_with_the_reason() -> None:
     assert any("scale is not supported" in why for why in reasons)
     with pytest.raises(InputError, match="no call was recorded that can be tuned for"):
         calls.write("nowhere.toml")
+
+
+def test_a_mask_of_numbers_is_a_bias() -> None:
+    with autotuner.record() as calls:
+        attend(16, attn_mask=torch.zeros(16, 16))
+    assert [str(each) for each in calls.problems] == ["(1,2,16,64) float32 full bias=heads"]
 
 
 def nested(layout: torch.layout) -> Tensor:
@@ -145,7 +151,7 @@ def test_what_is_written_can_be_tuned(tmp_path: Path) -> None:
             attend(16)
         attend(33)
         attend(33, is_causal=True)
-        attend(8, attn_mask=torch.zeros(8, 8))
+        attend(8, attn_mask=torch.ones(8, 8).bool())
     path = calls.write(tmp_path / "problems.toml")
     document = tomllib.loads(path.read_text())
     assert sorted(each["count"] for each in document["problems"]) == [1, 1, 5]

@@ -122,7 +122,7 @@ def _mask(problem: Problem, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
     from autotuner.ops.sdpa import masks
 
     assert isinstance(problem, SdpaProblem)
-    mask = masks.mask(problem, tensors)
+    mask = masks.mask(problem, tensors) if problem.bias == "none" else None
     return {} if mask is None else {"attn_mask": mask}
 
 
