@@ -89,3 +89,22 @@ def test_an_encoder_under_the_compiler_keeps_its_promise_or_raises() -> None:
 def test_what_cannot_be_hooked_is_said() -> None:
     with pytest.raises(InputError, match="Linear is no model of transformers"):
         autotuner.use(torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_position_bias_is_added_beside_what_hides_keys(causal: bool, masked: bool) -> None:
+    from torch.nn.functional import scaled_dot_product_attention
+
+    from autotuner.ops.sdpa.hook import computes
+
+    module = torch.nn.Module()
+    module.is_causal = causal  # type: ignore[assignment]
+    q, k, v = (torch.randn(2, 4, 16, 64) for _ in range(3))
+    bias, shown = torch.randn(1, 4, 16, 16), torch.rand(2, 1, 16, 16) < 0.7
+    shown[..., 0] = True
+    seen = shown if masked else torch.ones(16, 16).tril().bool() if causal else torch.ones(16, 16).bool()
+    expected = scaled_dot_product_attention(q, k, v, bias.expand(2, -1, -1, -1).masked_fill(~seen, -torch.inf))
+    given = (module, q, k, v, shown if masked else None)
+    found, _ = computes(autotuner.function("sdpa"))(*given, scaling=0.125, position_bias=bias)
+    torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)

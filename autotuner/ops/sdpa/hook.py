@@ -51,19 +51,12 @@ def computes(chosen: Attention) -> Callable[..., tuple[Tensor, None]]:
         if cache is not None:
             raise InputError("a paged cache is not served: give the model a static or dynamic one")
         said = getattr(attention_mask, _SAID, None)
-        if said is None or position_bias is not None:
+        if said is None:
             causal = bool(module.is_causal if is_causal is None else is_causal)
             said = _Said(query.shape[2] > 1 and attention_mask is None and causal, CORNERS[0])
-            if position_bias is not None:
-                attention_mask, said = (
-                    _added(attention_mask, position_bias, said, query),
-                    said._replace(is_causal=False),
-                )
             if attention_mask is not None and query.shape[1] != key.shape[1]:  # with a mask torch is slow in groups
                 key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
-        options = {**said._asdict(), "softcap": softcap or 0.0}
-        if s_aux is not None:
-            options["sinks"] = s_aux
+        options = {**said._asdict(), "softcap": softcap or 0.0, "sinks": s_aux, "bias": position_bias}
         grouped = query.shape[1] != key.shape[1]
         found = chosen(
             query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling, enable_gqa=grouped, **options
@@ -71,15 +64,6 @@ def computes(chosen: Attention) -> Callable[..., tuple[Tensor, None]]:
         return found.transpose(1, 2).contiguous(), None
 
     return attention
-
-
-def _added(mask: Tensor | None, bias: Tensor, said: _Said, query: Tensor) -> Tensor:
-    """A bias to add to the scores, and -inf where a key is hidden."""
-    if mask is None and said.is_causal:
-        mask = seen(query.shape[2], bias.shape[-1], True, said.corner, None, query.device, (0, 0))
-    if mask is None:
-        return bias
-    return torch.where(mask, bias, -torch.inf) if mask.dtype == torch.bool else bias + mask
 
 
 def masks(right: bool) -> Callable[..., Tensor | None]:

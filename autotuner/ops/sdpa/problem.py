@@ -262,12 +262,9 @@ class SdpaProblem(Problem):
         rows = 2 * self.heads * self.seq_q + 2 * self.heads_kv * keys
         small = 4 * (self.heads * self.seq_q * self.lse + self.key_lengths)
         sinks = {"none": 0, "float32": 4, "own": ITEM_BYTES[self.dtype]}[self.sinks] * self.heads
-        bias = {"none": 0, "alibi": 4 * self.heads}.get(self.bias, self._bias_numbers * ITEM_BYTES[self.dtype])
+        numbers = (self.batch if self.bias == "full" else 1) * self.heads * self.seq_q * self.seq_k
+        bias = {"none": 0, "alibi": 4 * self.heads}.get(self.bias, numbers * ITEM_BYTES[self.dtype])
         return self.batch * (rows * self.head_dim * ITEM_BYTES[self.dtype] + small) + sinks + bias
-
-    @property
-    def _bias_numbers(self) -> int:
-        return (self.batch if self.bias == "full" else 1) * self.heads * self.seq_q * self.seq_k
 
     def __str__(self) -> str:
         heads = f"{self.heads}:{self.heads_kv}" if self.grouped else f"{self.heads}"
