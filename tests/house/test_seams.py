@@ -17,7 +17,8 @@ from autotuner.ops import OPS
 PACKAGE = Path(autotuner.__file__ or "").parent
 DIMENSIONS = sorted({name for op in OPS.values() for name in (*op.problem.DIMS, *op.problem.COMPILED)})
 KINDS = {*DEVICES}
-COMMON = {"dtype", "batch", "op"}
+COMMON = {"dtype", "batch", "bias", "op"}
+"""Words that other rooms use as well: of statistics, what an estimate is off by is a bias too."""
 OPS_WORDS = re.compile(rf"\b({'|'.join([*OPS, 'attention', *({*DIMENSIONS} - COMMON)])})\b")
 
 
