@@ -22,7 +22,7 @@ def simulated(document: Document) -> str:
     head = [
         "conditions",
         "equal, crowned",
-        "equal, lost",
+        "equal, given up in the search",
         "2 % better: found",
         "in the tie set",
         "covered, leader",
@@ -30,7 +30,7 @@ def simulated(document: Document) -> str:
     regimes = dict.fromkeys(row["regime"] for row in document["rows"])
     rows = [_regime(name, [row for row in document["rows"] if row["regime"] == name]) for name in regimes]
     said = (
-        f"{document['sweeps']} sweeps of {document['candidates']} candidates for each of the conditions and each of two"
+        f"{document['sweeps']} sweeps of {document['candidates']} candidates for each condition and each of two"
         f" cases (all of the best equal; one 2 % better); finals of {document['processes']} processes at most,"
         f" {document['final_blocks']} blocks each. Made by `{document['command']}` on {document['when'][:10]}."
     )
@@ -52,14 +52,26 @@ def _regime(name: str, rows: list[Document]) -> list[str]:
 
 
 def leader(document: Document) -> str:
-    """docs/method/finals.md: where the leader's intervals are worst."""
-    least = min(document["methods"], key=lambda each: float(each["leader_covered"]))
-    return (
-        f"The leader's interval, nominally 95 %, covers the truth in {_percent(least['leader_covered'])} of"
-        f" {finals_methods.FINALS} finals in the worst row: {least['finalists']} finalists, loads that differ by"
-        f" {least['between_processes']}, {least['processes']} processes. Those of all finalists cover it there in"
-        f" {_percent(least['covered'])}."
+    """docs/method/finals.md: how wide the leader's intervals are, and where they are worst."""
+    head = ["processes", "half width without races", "with", "leader covered, least"]
+    methods = document["methods"]
+    spread, fewest = "1 %", min(finals_methods.FINALISTS)
+    rows = []
+    for most in dict.fromkeys(each["processes"] for each in methods):
+        of = [each for each in methods if each["processes"] == most]
+        widths = {
+            each["searched"]: _percent(each["half_width"])
+            for each in of
+            if each["between_processes"] == spread and each["finalists"] == fewest
+        }
+        least = min(float(each["leader_covered"]) for each in of)
+        rows.append([str(most), widths["none"], widths["alike"], _percent(least)])
+    most_crowned = _percent(max(each["crowned_two_equal_ahead"] for each in methods))
+    said = (
+        f"Half widths: {fewest} finalists whose loads differ by {spread}; {finals_methods.FINALS} finals a row. Of two"
+        f" equals ahead one was crowned in {most_crowned} at most."
     )
+    return f"{table(head, rows)}\n\n{said}"
 
 
 def _percent(share: float) -> str:
