@@ -24,6 +24,7 @@ from autotuner.tuning import trial_report
 from benchmarks import people_pages, rooms_page, tuned_pages
 from benchmarks.attacks import attacks_pages
 from benchmarks.attention import (
+    arguments_pages,
     counters_pages,
     decode_pages,
     fp8_pages,
@@ -240,6 +241,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "ray": lambda: sweep_pages.ray(if_kept("ray")),
     "restarts": lambda: sweep_pages.restarts(if_kept("restarts")),
     "workers": lambda: sweep_pages.workers(if_kept("workers")),
+    "arguments": arguments_pages.drawn,
     "decode": lambda: decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
     "fp8": lambda: fp8_pages.measured(if_kept("fp8_attention")),
     "peers": lambda: peers_pages.beside(if_kept("peers")),

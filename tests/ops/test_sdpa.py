@@ -80,6 +80,14 @@ def test_sinks_are_read_and_written(words: str) -> None:
     assert problem.bytes - problem.model_copy(update={"sinks": "none"}).bytes == (8 if problem.sinks != "own" else 4)
 
 
+@pytest.mark.parametrize(
+    ("word", "told"), [("paged", "a static cache"), ("varlen", "say lengths"), ("mla", "the head dimension of Q and K")]
+)
+def test_what_nobody_serves_is_refused_in_words(word: str, told: str) -> None:
+    with pytest.raises(ValueError, match=f"{word} is not supported: .*{told}"):
+        parsed(f"(1,2,64,64) bfloat16 {word}")
+
+
 def test_sinks_of_another_kind_are_refused_in_a_line() -> None:
     with pytest.raises(ValueError, match="as the other tensors are"):
         parsed("(1,2,64,64) float32 sinks=float32")

@@ -132,6 +132,9 @@ class SdpaProblem(Problem):
             " bias of the query's element type whose rows begin at multiples of 16 bytes",
         ),
         **dict.fromkeys(("dropout", "dropout_p"), "there is none"),
+        **dict.fromkeys(("ragged", "varlen", "cu_seqlens"), "batches have room for as many keys: say lengths"),
+        **dict.fromkeys(("paged", "block_table"), "K and V are a tensor each, such as a static cache: say lengths"),
+        **dict.fromkeys(("head_dim_v", "mla"), "V has the head dimension of Q and K"),
         "scale": "it is 1 / sqrt(head_dim)",
         "float8_e4m3fn": "the op sdpa_fp8 takes it, with the output's dtype: (1,8,512,128) float8_e4m3fn bfloat16",
     }
