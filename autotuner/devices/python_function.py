@@ -64,7 +64,9 @@ def _prepared(
 ) -> Callable[[], int]:
     """The function on the tensors of a call, which lie where the call says, on its stream."""
     op = OPS[like.op]
-    problem = like.sized(tuple(call.dim[: len(like.DIMS)]))
+    said = [each for each in zip(like.SCALARS, call.scalar, strict=False) if each[0] in type(like).model_fields]
+    given = {name: type(getattr(like, name))(value) for name, value in said}
+    problem = like.sized(tuple(call.dim[: len(like.DIMS)])).model_copy(update=given)
     lies = zip(op.inputs(problem), call.inputs, call.input_strides, strict=False)
     inputs = tuple(_tensor(each, problem, address, strides, on_device) for each, address, strides in lies)
     lies_out = zip(op.outputs(problem), call.outputs, call.output_strides, strict=False)

@@ -28,7 +28,7 @@ def too_slow(
 ) -> dict[str, str]:
     """Those of the baselines that would have to be made first, which takes too much of a run of so many seconds; why
     each is left out, in words."""
-    known = op_of(problems[0]).tensors().BASELINES
+    known = op_of(problems[0]).baselines
     if seconds is None or seconds >= MAKING_S / MAKING_SHARE:
         return {}
     why = f"making it takes about {MAKING_S:.0f} s once, and there are {seconds:.0f}: a run of two minutes times it"

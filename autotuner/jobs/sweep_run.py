@@ -279,7 +279,8 @@ def _noted(event: Event | Step | TimeSpent, trials: int, problem: Problem) -> tu
             data: Data = {"study": event.study, "judged": event.judged, "lanes": event.lanes}
             return "started", f"study {event.study}, {event.judged} judged already; {of}", data
         case Judged():
-            found = event.outcome.line(op.over(event.outcome.baselines))
+            timed = event.outcome.measurement
+            found = event.outcome.line(op.over(each.baseline for each in (timed.timings if timed else ())))
             text = f"[{event.judged}/{trials}] trial {event.number}: {found}"
             return "judged", text, _data(event)
         case Waiting():

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,16 +13,16 @@ from torch import Tensor
 
 from autotuner.ops import op_of
 from autotuner.ops.op import OWN, Baseline, shape_of
-from autotuner.ops.tensors import Tensors, moved, on_threads
+from autotuner.ops.tensors import Tensors, end_threads, moved, on_threads
 from autotuner.values.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Function = Callable[..., Any]
+Problems = Iterable[Problem]
 Call = tuple[Function, Mapping[str, Any]]
 """A function and its parameters."""
-OMP_PAUSE_HARD = 2
 PROGRAMS = 64
 """Programs that torch's compiler keeps of a function: of one more it would call the function as it stands."""
 
@@ -34,7 +32,7 @@ def called(function: Function, problem: Problem, inputs: Tensors) -> tuple[tuple
     for: `lacks` says which of these it needs."""
     op = op_of(problem)
     if op.call is None:
-        return (*inputs, *problem.scalars), {}
+        return inputs, dict(zip(problem.SCALARS, problem.scalars, strict=True))
     arguments, options = op.signature.called(inputs, op.torch.options(problem))
     taken = _named(function)
     return arguments, {name: value for name, value in options.items() if taken is None or name in taken}
@@ -110,20 +108,14 @@ def take(functions: Mapping[str, Function]) -> None:
     OWN.update({name: baseline(function) for name, function in functions.items()})
 
 
-def compile_first(
-    calls: Iterable[Call],
-    tuned: Iterable[Problem],
-    others: Iterable[Problem],
-    device: str,
-    threads: int,
-) -> None:
+def compile_first(calls: Iterable[Call], tuned: Problems, rest: Problems, device: str, threads: int) -> None:
     """Calls each function with its parameters once for every problem, so that what compiles does so now: in a cage it
     could not. For the tuned problems it compiles one program each, which later calls find first; the others may share
     one. What raises here does so again where it is judged."""
     frames: Any = torch._C._dynamo.eval_frame
     frames._set_lru_cache(False)
     wanted = [(problem, count) for problem in tuned for count in dict.fromkeys((threads, 1))]
-    several, known = [(problem, 1) for problem in others], [*calls]
+    several, known = [(problem, 1) for problem in rest], [*calls]
     for place, (problem, count) in enumerate((*wanted, *several)):
         inputs = moved(op_of(problem).tensors().inputs(problem, op_of(problem).ordinary, 1), device)
         with on_threads(count), torch.no_grad(), _one_program_each(place < len(wanted)):
@@ -132,7 +124,7 @@ def compile_first(
                 with suppress(Exception):
                     function(*arguments, **options, **parameters)
     if device == "cpu":
-        _end_threads()
+        end_threads()
 
 
 @contextmanager
@@ -145,10 +137,3 @@ def _one_program_each(wanted: bool) -> Iterator[None]:
     dynamo.recompile_limit = PROGRAMS
     with dynamo.patch(automatic_dynamic_shapes=not wanted):
         yield
-
-
-def _end_threads() -> None:
-    """Ends the threads that torch computes on. It makes others when it needs them: these have a cage's walls, which are
-    put up around one thread and those that it starts."""
-    for library in {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "gomp" in line}:
-        ctypes.CDLL(library).omp_pause_resource_all(OMP_PAUSE_HARD)

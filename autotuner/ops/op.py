@@ -238,15 +238,6 @@ class OpCall(NamedTuple):
     """Of the tensors: what is for torch alone, and a model makes once for many calls."""
 
 
-class Library(NamedTuple):
-    """A library that may stand as a baseline, by its own name."""
-
-    python: str
-    """module:function, which calls it."""
-    package: str
-    """What pip calls it."""
-
-
 class Op(NamedTuple):
     """All that the other rooms ask of an op."""
 
@@ -275,8 +266,8 @@ class Op(NamedTuple):
     """By kind of device: the space that is tuned when none is named."""
     compiled: Callable[[Problem], bool] = lambda problem: False
     """Whether torch's compiler makes one of its baselines for the problem."""
-    libraries: Mapping[str, Library] = MappingProxyType({})
-    """By name: what a user may name as a baseline."""
+    libraries: Mapping[str, str] = MappingProxyType({})
+    """What a user may name as a baseline: functions of the package's module `libraries`, and what pip calls each."""
     call: OpCall | None = None
     """None: models are not asked for calls of it (`record`, `load`, `tune_like`), and it is exported as json alone."""
 

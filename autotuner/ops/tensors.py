@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import combinations, product
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -19,6 +21,7 @@ Tensors = tuple[Tensor, ...]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WORD = torch.int64
+OMP_PAUSE_HARD = 2
 FAR = 1 << 31
 """Elements: the first offset that no 32-bit integer with a sign holds; twice as many hold none without one."""
 CACHED = 1 << 18
@@ -161,6 +164,13 @@ def on_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def end_threads() -> None:
+    """Ends the threads that torch computes on; it makes others when it needs them. A forked process would wait for the
+    ones there are for ever, and a cage is put up around one thread and those that it starts."""
+    for library in {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "gomp" in line}:
+        ctypes.CDLL(library).omp_pause_resource_all(OMP_PAUSE_HARD)
 
 
 @contextmanager

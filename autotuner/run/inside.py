@@ -121,10 +121,12 @@ def draw_up(asked: Sequence[tuple[Case, int]], say: Say) -> None:
     one, forked from this, which ends before a variant is loaded here: what it needed is no part of the variant's
     surroundings."""
     from autotuner.gate.tolerance import kept_at, truth  # imports torch, which the driver does without
+    from autotuner.ops.tensors import end_threads
 
     missing = [(case, seed) for case, seed in dict.fromkeys(asked) if not kept_at(case, seed).is_file()]
     if not missing:
         return
+    end_threads()  # a module of the user's may have computed
     done, tell = os.pipe()
     child = os.fork()
     if child == 0:

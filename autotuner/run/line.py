@@ -30,8 +30,7 @@ from autotuner.race.arms import Tracks
 from autotuner.race.calibrate import fastest, time_baselines
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
-from autotuner.values.named_function import NamedFunction
-from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, Say
+from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, NamedFunction, Say
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
@@ -109,7 +108,9 @@ class LineFactory:
             from autotuner.ops import functions
 
             functions.take(theirs)
-        return GatedLine(self.family, self.toolchain, opened, self.more, self.baselines)
+        made = GatedLine(self.family, self.toolchain, opened, self.more)
+        made.named = self.baselines
+        return made
 
 
 def _checks(passed: Passed) -> tuple[Check, ...]:
@@ -124,16 +125,13 @@ def _checks(passed: Passed) -> tuple[Check, ...]:
 class GatedLine:
     """The line on a device: every variant goes through the gate."""
 
+    named: tuple[NamedFunction, ...] = ()
+    """The user's baselines."""
+
     def __init__(
-        self,
-        family: Family,
-        toolchain: Toolchain,
-        device: DeviceProcess,
-        more: tuple[Check, ...] = (),
-        baselines: tuple[NamedFunction, ...] = (),
+        self, family: Family, toolchain: Toolchain, device: DeviceProcess, more: tuple[Check, ...] = ()
     ) -> None:
         self._family, self._toolchain, self._device, self._more = family, toolchain, device, more
-        self._named = baselines
         self._answers = lru_cache(maxsize=16)(self._baseline_answers)
         self._prepared: tuple[object, Tracks] | None = None
 
@@ -165,7 +163,7 @@ class GatedLine:
             timings=tuple(timings),
             refused=refused,
             references=checks,
-            versions=versions() | {each.name: each.digest for each in self._named},
+            versions=versions() | {each.name: each.digest for each in self.named},
             ceilings=device.ceilings(conditions),
         )
 

@@ -34,7 +34,7 @@ from autotuner.spaces.problem_files import Asked, Problems, explained
 from autotuner.values import config
 from autotuner.values.errors import KernelError, SpaceError
 from autotuner.values.model import Model
-from autotuner.values.named_function import NamedFunction
+from autotuner.values.outcome import NamedFunction
 from autotuner.values.ratio import Objective
 from autotuner.values.toml_text import Document, parse_toml, read_toml
 from autotuner.values.validation import refusal, refuse, show, suggestion

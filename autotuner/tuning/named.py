@@ -11,7 +11,7 @@ from typing import Any
 from autotuner.forge.languages import python as of_python
 from autotuner.ops import OPS
 from autotuner.values.errors import InputError, KernelError
-from autotuner.values.named_function import NamedFunction
+from autotuner.values.outcome import NamedFunction
 
 
 def baselines(named: Sequence[str | Callable[..., Any]], op: str) -> tuple[NamedFunction, ...]:
@@ -42,8 +42,8 @@ def _python(name: str, op: str) -> str:
         known = ", ".join(libraries)
         raise InputError(f"{name} is no baseline: expected module:function{f', or {known}' if known else ''}")
     if find_spec(name) is None:
-        raise InputError(f"the baseline {name} is not installed: pip install {libraries[name].package}")
-    return libraries[name].python
+        raise InputError(f"the baseline {name} is not installed: pip install {libraries[name]}")
+    return f"{OPS[op].package}.libraries:{name}"
 
 
 def importable(function: Callable[..., Any]) -> tuple[str, Path]:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from autotuner.devices import DEVICES
 from autotuner.forge.family import ABI_VERSION
 from autotuner.ops import OPS
 from autotuner.spaces.problem_files import parsed_problem
 from autotuner.tuning.named import importable
-from autotuner.tuning.workbench import default_space, load_space
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.files import write_atomically
@@ -38,10 +38,16 @@ def space_of(
     if not asked:
         raise InputError("a function is tuned for problems: tune(function, problems='(1,8,512,64) float32', ...)")
     module, path = importable(function)
-    _require_parameters(function, values)
+    given = OPS[op].problem.SCALARS if OPS[op].call is None else ()
+    _require_parameters(function, values, given)
+    from autotuner.ops.functions import lacks  # imports torch
+
     for problem in asked:
-        _require_options(function, problem)
-    name, backend = function.__name__, load_space(default_space(op=op)).backend
+        if (missing := lacks(function, problem)) is not None:
+            raise InputError(f"{function.__name__} has no argument {missing}, which {problem} asks for")
+    name = function.__name__
+    kinds = sorted(DEVICES.values(), key=lambda kind: -kind.preference)
+    backend = next(kind.name for kind in kinds if kind.missing() is None)
     python = f"{module}:{name}"
     family = [
         f"family = {json.dumps(name)}\nabi = {ABI_VERSION}\nop = {json.dumps(op)}\n\n[{backend}.{name}]",
@@ -50,7 +56,8 @@ def space_of(
     ]
     space = [
         f"title = {json.dumps(python)}\nfamily = {json.dumps(name)}\nbackend = {json.dumps(backend)}",
-        _table(asked[0]),
+        "\n[[problems]]",
+        *(f"{key} = {json.dumps(value)}" for key, value in asked[0].model_dump().items()),
     ]
     text = "\n".join([*family, ""])
     folder = config.cache_dir().absolute() / "functions" / digest_of([text, op])[:16]
@@ -61,13 +68,9 @@ def space_of(
     return written
 
 
-def _table(problem: Problem) -> str:
-    return "\n".join(
-        ["\n[[problems]]", *(f"{key} = {json.dumps(value)}" for key, value in problem.model_dump().items())]
-    )
-
-
-def _require_parameters(function: Callable[..., Any], values: Mapping[str, Sequence[Value]]) -> None:
+def _require_parameters(
+    function: Callable[..., Any], values: Mapping[str, Sequence[Value]], given: Sequence[str]
+) -> None:
     taken = inspect.signature(function).parameters
     anything = any(each.kind is each.VAR_KEYWORD for each in taken.values())
     unknown = next((each for each in values if each not in taken and not anything), None)
@@ -77,15 +80,6 @@ def _require_parameters(function: Callable[..., Any], values: Mapping[str, Seque
     if empty is not None:
         raise InputError(f"{function.__name__}: the space has no value for {empty}")
     wanted = [name for name, each in taken.items() if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
-    missing = next((name for name in wanted if name not in values), None)
+    missing = next((name for name in wanted if name not in {*values, *given}), None)
     if missing is not None:
         raise InputError(f"{function.__name__} needs {missing}, which the space has not: space={{{missing!r}: [...]}}")
-
-
-def _require_options(function: Callable[..., Any], problem: Problem) -> None:
-    """Refuses a function that has no name for what the problem asks."""
-    from autotuner.ops.functions import lacks  # imports torch
-
-    missing = lacks(function, problem)
-    if missing is not None:
-        raise InputError(f"{function.__name__} has no argument {missing}, which {problem} asks for")

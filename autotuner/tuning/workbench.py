@@ -35,8 +35,7 @@ from autotuner.tuning.possible import deadlines, require_all, slow_words
 from autotuner.values import config, program
 from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InputError, SpaceError, ToolchainError
-from autotuner.values.named_function import NamedFunction
-from autotuner.values.outcome import Artifact, Calibration, Device
+from autotuner.values.outcome import Artifact, Calibration, Device, NamedFunction
 from autotuner.values.problem import Problem
 from autotuner.values.validation import no_such
 from autotuner.values.variant import Value, Variant, digest_of

@@ -195,6 +195,17 @@ class Ceilings(Model):
     bytes: float = Field(description="bytes a second read and written, of a large copy")
 
 
+class NamedFunction(Model):
+    """A function of Python that the user named as a baseline: where it is found, and which one it was."""
+
+    name: str = Field(description="what tables call it: module:function, or the name of a library")
+    python: str = Field(description="module:function")
+    path: str = Field(description="the folder in which the module is found where it is not installed")
+    digest: str = Field(
+        description="of the module's file and its package's version: with others it is another baseline"
+    )
+
+
 class BackendTiming(Model):
     """One baseline on one problem, measured by the calibration."""
 
@@ -276,11 +287,6 @@ class Outcome(Model):
         default=None, description="by the clock of the builder's machine; None: nothing was built"
     )
     stderr_tail: str = ""
-
-    @property
-    def baselines(self) -> tuple[str, ...]:
-        """What it raced against, one a problem; nothing where it was not timed."""
-        return () if self.measurement is None else tuple(each.baseline for each in self.measurement.timings)
 
     def line(self, baseline: str, beside: str = "") -> str:
         """It in one line, for who follows a sweep. `beside`: what is to stand behind its speedup."""

@@ -1,16 +1,20 @@
 """A function of Python as a variant: judged like any other, and refused in one line where nobody could call it."""
 
+import ctypes
 import importlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 import autotuner
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.devices.python_function import Call, caller
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops import OPS
@@ -105,6 +109,21 @@ def test_an_answer_that_is_none_is_said_in_one_line(answer: Callable[[Any], Any]
     assert (found is None) == (said is None)
     assert (said or "") in (found or "")
     assert "\n" not in (found or "")
+
+
+def test_a_function_is_given_the_numbers_of_its_call(module: ModuleType, family: Family) -> None:
+    problem = SdpaProblem.parse("(1,1,8,64) float32 causal window=5 softcap=30")
+    said = {"python": "attention:windowed", "path": str(family.folder), "device": "cpu", "op": "sdpa", "parameters": {}}
+    compiled = {name: str(value) for name, value in problem.compiled.items()}
+    tensors = [torch.zeros(1, 1, 8, 64) for _ in range(4)]
+    call = Call()
+    call.dim[: len(problem.shape)], call.scalar[: len(problem.scalars)] = problem.shape, problem.scalars
+    call.inputs[:3], call.outputs[0] = [each.data_ptr() for each in tensors[:3]], tensors[3].data_ptr()
+    for strides in (*call.input_strides[:3], call.output_strides[0]):
+        strides[:4] = tensors[0].stride()
+    launch = caller(json.dumps({**said, "compiled": compiled}))
+    assert launch(ctypes.addressof(call)) == 0
+    assert module.WINDOWS == [((5, 0), 30.0)]
 
 
 def test_each_point_is_a_program_of_its_own_and_so_is_each_source(

@@ -104,9 +104,9 @@ def test_a_library_is_called_as_it_wants_and_refuses_what_it_masks_otherwise(
 ) -> None:
     (tmp_path / "flash_attn.py").write_text(
         "from torch.nn.functional import scaled_dot_product_attention as sdpa\n"
-        "def flash_attn_func(q, k, v, causal=False, softmax_scale=None, softcap=0.0):\n"
+        "def flash_attn_func(q, k, v, causal=False, softcap=0.0):\n"
         "    q, k, v = (x.transpose(1, 2) for x in (q, k, v))\n"
-        "    return sdpa(q, k, v, is_causal=causal, scale=softmax_scale, enable_gqa=True).transpose(1, 2)\n"
+        "    return sdpa(q, k, v, is_causal=causal, enable_gqa=True).transpose(1, 2)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     called = baseline(libraries.flash_attn)

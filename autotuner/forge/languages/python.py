@@ -21,7 +21,7 @@ from autotuner.forge.languages.language import Language, Wanted
 from autotuner.forge.unit import literal, unit_text
 from autotuner.values import config
 from autotuner.values.errors import InputError, KernelError
-from autotuner.values.named_function import NamedFunction
+from autotuner.values.outcome import NamedFunction
 from autotuner.values.variant import Variant, digest_of
 
 if TYPE_CHECKING:

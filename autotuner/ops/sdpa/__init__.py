@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from autotuner.ops.op import Input, Library, Op, Output
+from autotuner.ops.op import Input, Op, Output
 from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.cases import CASES
 from autotuner.ops.sdpa.invariants import INVARIANTS
@@ -86,9 +86,6 @@ OP = Op(
     abi=lambda: config.kernels_dir() / "sdpa" / "abi",
     default_spaces={"cpu": "sdpa_cpu", "cuda": "sdpa_cuda"},
     call=CALL,
-    libraries={
-        "flash_attn": Library(f"{__name__}.libraries:flash_attn", "flash-attn"),
-        "flashinfer": Library(f"{__name__}.libraries:flashinfer", "flashinfer-python"),
-    },
+    libraries={"flash_attn": "flash-attn", "flashinfer": "flashinfer-python"},
     compiled=lambda problem: cast(SdpaProblem, problem).in_blocks,
 )
