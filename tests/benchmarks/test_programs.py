@@ -10,7 +10,6 @@ import pytest
 
 from autotuner.spaces.space import Space
 from autotuner.tuning.workbench import load_space
-from benchmarks import holds
 from benchmarks.attacks import judged
 from benchmarks.attacks.catalogue import groups
 from benchmarks.search import landscapes
@@ -38,14 +37,6 @@ def test_a_program_says_how_it_is_called(
 
 
 # Programs whose exit code says that something holds -------------------------------------------------------------------
-
-
-def test_nothing_and_less_than_was_asked_for_do_not_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    holds.measured(["a", "b"], "mutant", ["b"])
-    for found, asked, told in (([], [], "no mutant was measured"), (["a"], ["a", "c"], "mutant c: there is none")):
-        with pytest.raises(SystemExit):
-            holds.measured(found, "mutant", asked)
-        assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -85,12 +76,6 @@ def test_there_are_attacks_enough_and_no_name_is_there_twice() -> None:
         assert len(names) == len(set(names)) >= least
 
 
-def test_a_share_has_its_exact_interval() -> None:
-    assert judged.share_interval(0, 60)[1] == pytest.approx(1 - 0.025 ** (1 / 60))
-    assert judged.share_interval(60, 60)[0] == pytest.approx(0.025 ** (1 / 60))
-    assert judged.share_interval(0, 0) == (0.0, 1.0)
-
-
 # Landscapes (benchmarks/search/landscapes.py) -------------------------------------------------------------------------
 
 
@@ -114,9 +99,3 @@ def test_evolution_reaches_the_floor_of_a_kept_landscape() -> None:
     """Of the smallest: `make proof PART=landscapes` holds every one to its floor."""
     smallest = min(KEPT, key=lambda path: path.stat().st_size)
     assert landscapes.not_held(landscapes.held(smallest)) == []
-
-
-def test_a_landscape_that_does_not_hold_says_why() -> None:
-    found = {"name": "x", "floor": 0.5, "evolution": 0.4, "random": 0.6, "measured_anew": True}
-    assert len(landscapes.not_held(found)) == 3
-    assert landscapes.not_held({**found, "evolution": 0.5, "random": 0.1, "measured_anew": False}) == []

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,24 +29,7 @@ ENVIRONMENT = {
 SPACES = ", ".join(sorted(path.stem for path in config.spaces_dir().glob("*.toml")))
 """The names of the spaces that are shipped, as a message lists them."""
 
-MISTAKES = {
-    "not_toml": ('title = "', "title = '"),
-    "unknown_key": ("threads = 1", "thread = 1"),
-    "no_family": ('family = "rows"', 'family = "rowz"'),
-    "no_device": ('backend = "cpu"', 'backend = "gpu"'),
-    "no_parameter": ("BLOCK_N = [", "BLOKC_N = ["),
-    "another_parameter": ("ROWS = [", "DEPTH = [1, 2]\nROWS = ["),
-    "no_value": ("ROWS = [1, 2, 4, 8]", "ROWS = []"),
-    "twice": ("ROWS = [1, 2, 4, 8]", "ROWS = [1, 2, 2]"),
-    "wrong_default": ("BLOCK_N = 64\nROWS = 4", "BLOCK_N = 63\nROWS = 4"),
-    "wrong_name_in_constraint": ("BLOCK_N <= SEQ_K", "BLOCK_K <= SEQ_K"),
-    "wrong_constraint": ("BLOCK_N <= SEQ_K", "BLOCK_N <="),
-    "nothing_left": ("BLOCK_N <= SEQ_K", "BLOCK_N > 9999"),
-    "huge": ("seq_q = 256", "seq_q = 1073741824"),
-    "wrong_dtype": ('dtype = "float32"', 'dtype = "float8"'),
-    "no_such_size": ("head_dim = 64", "head_dim = 80"),
-    "text_for_a_size": ("heads = 4", 'heads = "4"'),
-}
+MISTAKES: dict[str, list[str]] = tomllib.loads((FILE.parent / "spaces.toml").read_text())
 """Space files with one mistake: what is replaced by what in that of examples/own_kernel."""
 
 

@@ -17,8 +17,8 @@ from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.toolchain import Toolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.errors import ToolchainError
-from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
+from tests.helpers.builds import artifact_of
 
 TESTS = Path(__file__).parent.parent
 SAMPLES = {
@@ -65,8 +65,7 @@ def test_a_library_says_what_it_is_and_another_source_is_another_build(
     assert language_of(implementation).name == name
     dtype = implementation.dtypes[0]
     problem = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype=dtype)
-    built = build(family, variant, problem, used)
-    assert isinstance(built, Artifact), built
+    built = artifact_of(build(family, variant, problem, used))
     identity = LoadedVariant(built).identity()
     assert identity.build_id == built.digest
     assert (

@@ -18,6 +18,7 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.builds import artifact_of
 from tests.mutants.expectations import entries
 
 SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"
@@ -36,9 +37,7 @@ def kernel() -> Family:
 
 
 def made(kernel: Family, nvcc: CudaToolchain, variant: Variant, problem: Problem = PROBLEM) -> Artifact:
-    built = build(kernel, variant, problem, nvcc)
-    assert isinstance(built, Artifact), built
-    return built
+    return artifact_of(build(kernel, variant, problem, nvcc))
 
 
 def test_the_library_says_what_it_is_without_a_device(kernel: Family, nvcc: CudaToolchain) -> None:

@@ -22,6 +22,7 @@ from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.variant import Value, Variant
 from benchmarks.timing.disturbance import disturbed
+from tests.helpers.builds import artifact_of
 from tests.helpers.lines import cuda_line
 from tests.helpers.points import alone, first_of
 
@@ -61,9 +62,7 @@ def variant(mutant: str, impl: str = "mutant", **more: Value) -> Variant:
 
 
 def built(backend: GatedLine, conditions: Conditions, wanted: Variant) -> Artifact:
-    artifact = backend.build(wanted, conditions)
-    assert isinstance(artifact, Artifact), artifact
-    return artifact
+    return artifact_of(backend.build(wanted, conditions))
 
 
 def judged(backend: GatedLine, conditions: Conditions, wanted: Variant) -> GateReport:

@@ -15,6 +15,7 @@ from autotuner.forge.toolchain import Forged
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
+from tests.helpers.builds import artifact_of
 from tests.helpers.families import PROBLEM, tiny
 from tests.helpers.files import text
 
@@ -92,9 +93,7 @@ def test_variants_that_differ_in_a_dead_parameter_are_one_program(kernel_root: P
     kernel = Family.load(kernel_root / "tiny")
 
     def artifact(variant: Variant) -> Artifact:
-        built = build(kernel, variant, PROBLEM, toolchain)
-        assert isinstance(built, Artifact)
-        return built
+        return artifact_of(build(kernel, variant, PROBLEM, toolchain))
 
     one, dead, live = artifact(tiny(DEAD=1)), artifact(tiny(DEAD=2)), artifact(tiny(MODE="half-up"))
     assert one.digest != dead.digest
@@ -110,7 +109,6 @@ def test_builds_in_two_places_are_one_program(
     for place in ("a", "b"):
         shutil.copytree(kernel_root / "tiny", tmp_path / place / "tiny")
         monkeypatch.setenv(config.CACHE, str(tmp_path / place / "cache"))
-        built = build(Family.load(tmp_path / place / "tiny"), tiny(), PROBLEM, toolchain)
-        assert isinstance(built, Artifact)
+        built = artifact_of(build(Family.load(tmp_path / place / "tiny"), tiny(), PROBLEM, toolchain))
         found.append((built.digest, built.program_hash, built.library_sha256))
     assert found[0] == found[1]

@@ -13,8 +13,8 @@ from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
+from tests.helpers.builds import artifact_of
 from tests.helpers.files import text
 
 FAMILY = Path(__file__).parent.parent / "mutants" / "of_triton"
@@ -46,8 +46,7 @@ sys.exit(variant.run(problem, inputs, (tensor(16384, 4, problem.seq_q),), 0, 0))
 @pytest.mark.skipif(not triton.is_usable(), reason="no Triton")
 def test_arguments_grid_and_block_are_those_that_kernel_toml_says(tmp_path: Path, nvcc: CudaToolchain) -> None:
     variant = Variant(family="of_triton", backend="cuda", impl="mutant", parameters=POINT)
-    built = build(Family.load(FAMILY), variant, PROBLEM, nvcc)
-    assert isinstance(built, Artifact), built
+    built = artifact_of(build(Family.load(FAMILY), variant, PROBLEM, nvcc))
     (tmp_path / "driver.cpp").write_text(DRIVER)
     includes = [f"-I{folder}" for folder in nvcc.include_dirs]
     command = [nvcc.compiler, "-shared", "-fPIC", *includes, "driver.cpp", "-o", "libcuda.so.1"]

@@ -15,8 +15,8 @@ from autotuner.forge.build import build, built, private_directory, publish
 from autotuner.forge.family import Family
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError
-from autotuner.values.outcome import Artifact
 from tests.conformance.executors import judge_job
+from tests.helpers.builds import artifact_of
 from tests.helpers.command_line import MUTANTS, autotuner
 from tests.helpers.workshop import set_up
 from tests.mutants.expectations import expectations
@@ -61,8 +61,7 @@ def test_what_may_be_in_use_stays(filled: Path) -> None:
 def test_a_build_that_is_used_again_is_not_old(toolchain: CpuToolchain) -> None:
     one = expectations("cpu", "systemic")[0][0]
     family = Family.load(MUTANTS / "systemic")
-    made = build(family, one.variant, one.problem, toolchain)
-    assert isinstance(made, Artifact)
+    made = artifact_of(build(family, one.variant, one.problem, toolchain))
     _used(Path(made.path).parent, 9)
     assert build(family, one.variant, one.problem, toolchain) == made.model_copy(update={"build_seconds": 0.0})
     assert time.time() - Path(made.path).parent.stat().st_mtime < DAY

@@ -17,6 +17,7 @@ from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.values.outcome import Artifact
+from tests.helpers.builds import artifact_of
 from tests.helpers.families import PROBLEM, tiny
 
 ROOM = 4096
@@ -32,9 +33,7 @@ class Buffers(NamedTuple):
 
 @pytest.fixture(scope="module")
 def artifact(kernel_root: Path, toolchain: CpuToolchain) -> Artifact:
-    built = build(Family.load(kernel_root / "tiny"), tiny(MODE="half-up"), PROBLEM, toolchain)
-    assert isinstance(built, Artifact)
-    return built
+    return artifact_of(build(Family.load(kernel_root / "tiny"), tiny(MODE="half-up"), PROBLEM, toolchain))
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +130,7 @@ VIEWS = PROBLEM.model_copy(update={"layout": "bshd", "batch": 2})
 
 @pytest.fixture(scope="module")
 def of_views(kernel_root: Path, toolchain: CpuToolchain) -> LoadedVariant:
-    built = build(Family.load(kernel_root / "tiny"), tiny(MODE="half-up"), VIEWS, toolchain)
-    assert isinstance(built, Artifact)
+    built = artifact_of(build(Family.load(kernel_root / "tiny"), tiny(MODE="half-up"), VIEWS, toolchain))
     return LoadedVariant(built)
 
 

@@ -23,8 +23,8 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.local import LocalExecutor
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.values.errors import AutotunerError, InputError, KernelError
-from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
+from tests.helpers.builds import artifact_of
 from tests.helpers.judging import briefly, judged
 from tests.helpers.lines import cpu_judge, cuda_line
 
@@ -82,8 +82,7 @@ def test_a_wrong_one_is_rejected_with_what_it_did(judges: LocalExecutor, wrong: 
 )
 def test_on_a_gpu_the_same_checks_judge_it(family: Family, wrong: str, code: str | None, device: CudaToolchain) -> None:
     problem = PROBLEM.model_copy(update={"dtype": "bfloat16"})
-    artifact = build(family, variant(wrong).model_copy(update={"backend": "cuda"}), problem, device)
-    assert isinstance(artifact, Artifact), artifact
+    artifact = artifact_of(build(family, variant(wrong).model_copy(update={"backend": "cuda"}), problem, device))
     conditions = CONDITIONS.model_copy(update={"problems": (problem,)})
     report = cuda_line(device, family)().check(artifact, conditions, lambda _: None)
     assert (report.fault and report.fault.code) == code, report.fault
@@ -130,8 +129,7 @@ def test_each_point_is_a_program_of_its_own_and_so_is_each_source(
     family: Family, toolchain: CpuToolchain, tmp_path: Path
 ) -> None:
     def program(of: Family, rows: int) -> str:
-        made = build(of, variant("nothing", rows), PROBLEM, toolchain)
-        assert isinstance(made, Artifact)
+        made = artifact_of(build(of, variant("nothing", rows), PROBLEM, toolchain))
         return made.digest + made.program_hash
 
     copy = tmp_path / "of_python"

@@ -14,8 +14,8 @@ from autotuner.forge.family import Effect, Family
 from autotuner.gate import checks
 from autotuner.gate.checks import broken_effect
 from autotuner.values.conditions import Conditions
-from autotuner.values.outcome import Artifact
 from autotuner.values.verdict import Verdict
+from tests.helpers.builds import artifact_of
 from tests.helpers.families import PROBLEM, tiny
 from tests.helpers.files import text
 from tests.helpers.judging import judged
@@ -37,8 +37,7 @@ def planted(folder: Path, kernel_root: Path, attack: str, told: str = "") -> Fam
 
 
 def found(family: Family, toolchain: CpuToolchain, threads: bool = False) -> str | None:
-    made = build(family, tiny(), PROBLEM, toolchain)
-    assert isinstance(made, Artifact), made
+    made = artifact_of(build(family, tiny(), PROBLEM, toolchain))
     state = family.claims(made.variant, PROBLEM).state is not None
     return toolchain.misconduct(Path(made.path).parent, threads, state)
 

@@ -16,9 +16,10 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
 from autotuner.values.errors import KernelError
-from autotuner.values.outcome import Artifact, Outcome
+from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
+from tests.helpers.builds import artifact_of
 from tests.helpers.judging import briefly, judged
 from tests.helpers.lines import cpu_judge, cpu_line
 from tests.helpers.recorded import REQUIRED
@@ -164,8 +165,7 @@ def test_what_a_variant_is_judged_by_is_known_before(
     cpus, threads = os.sched_getaffinity(0), torch.get_num_threads()
     monkeypatch.setattr(device, "truth", noted)
     line = cpu_line(toolchain, kernel)()
-    artifact = line.build(variant("refused"), CONDITIONS)
-    assert isinstance(artifact, Artifact), artifact
+    artifact = artifact_of(line.build(variant("refused"), CONDITIONS))
     known = line.references(CONDITIONS, artifact)
     report = line.check(artifact, CONDITIONS, lambda _: None)
     assert report.passed, report.fault

@@ -19,10 +19,11 @@ from autotuner.run.jobs import RaceJob
 from autotuner.run.local import LocalExecutor
 from autotuner.tuning.workbench import load_space
 from autotuner.values import codes
-from autotuner.values.outcome import Artifact, Heat
+from autotuner.values.outcome import Heat
 from autotuner.values.verdict import Verdict
 from autotuner.views.trial_words import outcome_words
 from tests.helpers import conduct_driver, preload
+from tests.helpers.builds import artifact_of
 from tests.helpers.judging import judged, result
 from tests.helpers.lines import cpu_line
 from tests.mutants.expectations import MUTANTS, TABLES, Backend, Expectation, entries, expectations, family
@@ -59,8 +60,7 @@ def test_what_a_launch_does_to_sse_alone_is_seen(toolchain: CpuToolchain, kernel
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="SSE is of x86-64")
 def test_what_a_timed_launch_does_to_it_is_seen_too(toolchain: CpuToolchain, kernel_root: Path) -> None:
     conditions, variant = conduct_driver.CONDITIONS, conduct_driver.conduct("leaves_sse_rounding_down")
-    built = build(Family.load(kernel_root / "conduct"), variant, conditions.compiled_for, toolchain)
-    assert isinstance(built, Artifact)
+    built = artifact_of(build(Family.load(kernel_root / "conduct"), variant, conditions.compiled_for, toolchain))
     with closing(conduct_driver.judges(toolchain, kernel_root / "conduct", check=30)) as executor:
         heat = result(executor, RaceJob(artifacts=(built,), conditions=conditions, blocks=2), 120)
     assert isinstance(heat, Heat)

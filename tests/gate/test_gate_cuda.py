@@ -13,9 +13,9 @@ from autotuner.run.line import Passed
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
-from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
+from tests.helpers.builds import artifact_of
 from tests.helpers.lines import cuda_line
 from tests.mutants.warpgroups import mutants as warpgroups
 
@@ -33,8 +33,7 @@ def test_what_a_replay_leaves_behind_is_seen_by_the_next(device: CudaToolchain, 
         pytest.skip("wgmma is for sm_90a")
     mutant = next(each for each in warpgroups() if each.name == "last_ticket_left")
     kernels = mutant.family(tmp_path) if name == mutant.name else Family.load(config.kernels_dir() / "sdpa")
-    artifact = build(kernels, mutant.variant, mutant.full, device)
-    assert isinstance(artifact, Artifact), artifact
+    artifact = artifact_of(build(kernels, mutant.variant, mutant.full, device))
     conditions = CONDITIONS.model_copy(update={"problems": (mutant.full,)})
     report = cuda_line(device, kernels)().check(artifact, conditions, lambda _: None)
     code = report.fault and report.fault.code
@@ -51,8 +50,7 @@ def soaked(kernel_root: Path, device: CudaToolchain, every: int, seconds: float)
     """The reports of one that is wrong in every so manieth launch: after G6, and after G6.many."""
     rare = Family.load(kernel_root / "rare")
     variant = Variant(family="rare", backend="cuda", impl="counts", parameters={"EVERY": every, "WHEN": "counted"})
-    artifact = build(rare, variant, PROBLEM, device)
-    assert isinstance(artifact, Artifact), artifact
+    artifact = artifact_of(build(rare, variant, PROBLEM, device))
     line = cuda_line(device, rare)()
     passed = line.check(artifact, CONDITIONS, lambda _: None)
     soaked = line.check(artifact, CONDITIONS, lambda _: None, Passed(passed, "soak"))

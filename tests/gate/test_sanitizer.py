@@ -27,7 +27,9 @@ from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import recorded
+from tests.helpers.builds import artifact_of
 from tests.helpers.families import runs, wrapper
+from tests.helpers.files import text
 from tests.helpers.points import first_of
 from tests.helpers.processes import gone
 
@@ -65,8 +67,7 @@ def sanitize(
     backend = "cuda" if isinstance(toolchain, CudaToolchain) else "cpu"
     impl = next(iter(kernel.table(backend)))
     variant = Variant(family=kernel.document.family, backend=backend, impl=impl, parameters=parameters)
-    artifact = build(kernel, variant, like, toolchain)
-    assert isinstance(artifact, Artifact), artifact
+    artifact = artifact_of(build(kernel, variant, like, toolchain))
     return sanitized(tool_of(kernel, toolchain), artifact, cases, lambda _: None, deadline_s=deadline_s)
 
 
@@ -88,8 +89,7 @@ def require_all_pass(workbench: Workbench, variants: Sequence[Variant], like: Pr
     """They pass on cases around their own tiles; several side by side, as each compiles and runs in processes."""
 
     def found(variant: Variant) -> Found:
-        artifact = build(workbench.family, variant, like, toolchain)
-        assert isinstance(artifact, Artifact), artifact
+        artifact = artifact_of(build(workbench.family, variant, like, toolchain))
         return sanitized(tool_of(workbench.family, toolchain), artifact, small_cases(like, artifact), lambda _: None)
 
     with ThreadPoolExecutor(usable_cpus()) as pool:
@@ -262,8 +262,7 @@ def test_sources_that_have_changed_are_not_taken_for_the_artifacts(
     folder = Path(shutil.copytree(kernel_root / "sanitized", tmp_path / "sanitized"))
     kernel = Family.load(folder)
     variant = Variant(family="sanitized", backend="cpu", impl="faulty", parameters={"FAULT": "none"})
-    artifact = build(kernel, variant, LIKE, toolchain)
-    assert isinstance(artifact, Artifact)
+    artifact = artifact_of(build(kernel, variant, LIKE, toolchain))
     source = folder / "faulty.cpp"
     source.write_text(source.read_text() + "\n")
     checks, fault = sanitized(tool_of(kernel, toolchain), artifact, CASES, lambda _: None)
@@ -351,32 +350,14 @@ def test_without_a_device_it_is_unavailable(
 
 
 def test_a_report_of_compute_sanitizer_is_one_line() -> None:
-    memory = """\
-========= COMPUTE-SANITIZER
-========= Invalid __global__ write of size 2 bytes
-=========     at variant_kernel+0x1a0
-=========     by thread (31,0,0) in block (1,0,0)
-=========     Access at 0x7f6 is out of bounds
-=========     and is 1 bytes after the nearest allocation at 0x7f5 of size 80 bytes
-=========     Saved host backtrace up to driver entry point at kernel launch time
-=========         Host Frame: cuLaunchKernelEx in libcuda.so.1
-=========
-========= ERROR SUMMARY: 1 error
-"""
-    found = str(sanitizer_report.finding(memory))
+    found = str(sanitizer_report.finding(text("memcheck.txt")))
     assert found.startswith("Invalid __global__ write of size 2 bytes, at variant_kernel+0x1a0, by thread (31,0,0)")
     assert "1 bytes after the nearest allocation" in found
     assert "Frame" not in found
 
 
 def test_a_warning_of_racecheck_is_no_finding() -> None:
-    race = """\
-========= COMPUTE-SANITIZER
-========= {}: Race reported between Write access at variant_kernel+0xb0
-=========     and Read access at variant_kernel+0x390 [508 hazards]
-=========
-========= RACECHECK SUMMARY: 1 hazard displayed ({} error{}, {} warning)
-"""
+    race = text("racecheck.txt")
     assert sanitizer_report.finding(race.format("Warning", 0, "s", 1)) is None
     found = str(sanitizer_report.finding(race.format("Error", 1, "", 0)))
     assert found == (
@@ -413,7 +394,6 @@ def test_a_right_kernel_on_cuda_passes(mutant: str, device: CudaToolchain) -> No
 def test_the_shipped_cuda_kernels_pass(impl: str, device: CudaToolchain) -> None:
     workbench = Workbench(load_space("sdpa_cuda"))
     variant = workbench.variant(first_of(workbench.space, impl))
-    artifact = build(workbench.family, variant, workbench.conditions.compiled_for, device)
-    assert isinstance(artifact, Artifact), artifact
+    artifact = artifact_of(build(workbench.family, variant, workbench.conditions.compiled_for, device))
     cases = small_cases(workbench.conditions.compiled_for, artifact)
     require_pass(sanitized(tool_of(workbench.family, device), artifact, cases, lambda _: None))

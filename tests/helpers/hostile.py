@@ -28,6 +28,7 @@ from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan
 from autotuner.values import config
 from tests.helpers import hostile_commands, simulated
+from tests.helpers.files import FILES
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import (
     CALIBRATION,
@@ -46,21 +47,7 @@ OWN = ROOT / "examples" / "own_kernel"
 SPACE = (OWN / "space.toml").read_text()
 KERNEL = (OWN / "rows" / "kernel.toml").read_text()
 SOURCE = (OWN / "rows" / "rows.cpp").read_text()
-LIMITS = """
-[cpu.plain.amounts]
-BYTES = "BLOCK_N * ROWS"
-TWICE = "BYTES + BYTES"
-
-[[cpu.plain.constraints]]
-expression = "TWICE <= L2_BYTES"
-reason = "it stays in the cache"
-
-[cpu.plain.derived]
-WORK = "BYTES"
-
-[cpu.plain.expected_latency]
-TIME = "TWICE + WORK"
-"""
+LIMITS = (FILES / "rows_limits.toml").read_text()
 
 
 WARNS = "without a table of what serves which problem"

@@ -16,6 +16,7 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.table import DispatchTable, Proven, Range, Ratio, TableEntry, TableVariant, Validated
 from autotuner.values.variant import Variant, digest_of
+from tests.helpers.builds import artifact_of, default_of
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "examples" / "own_kernel"
@@ -32,17 +33,13 @@ def built(like: SdpaProblem, block: int = 16) -> Artifact:
     variant = Variant(
         family="rows", backend="cpu", impl="plain", parameters={"BLOCK_N": block, "EXP": "libm", "ROWS": 4}
     )
-    made = build(Family.load(FOLDER / "rows"), variant, like, CpuToolchain.discover())
-    assert isinstance(made, Artifact)
-    return made
+    return artifact_of(build(Family.load(FOLDER / "rows"), variant, like, CpuToolchain.discover()))
 
 
 def shipped(like: SdpaProblem) -> Artifact:
     """The default variant of the CPU's space for a problem."""
     here = Workbench(load_space("sdpa_cpu").model_copy(update={"problems": (like,)}))
-    (made,) = here.build_all([here.space.default_index])
-    assert isinstance(made, Artifact), made
-    return made
+    return default_of(here)
 
 
 def served(artifact: Artifact, trial: int = 0) -> TableVariant:
@@ -131,8 +128,7 @@ def of_defaults(problems: Iterable[Problem], path: Path) -> Any:
     entries: list[tuple[SdpaProblem, str | None]] = []
     for file in load_spaces("sdpa_cpu", 1, [str(each) for each in problems]):
         here = Workbench(file)
-        (artifact,) = here.build_all([here.space.default_index])
-        assert isinstance(artifact, Artifact)
+        artifact = default_of(here)
         variants.append(served(artifact, len(variants)))
         entries += [(each, artifact.digest) for each in file.problems if isinstance(each, SdpaProblem)]
     return autotuner.load(write(table(variants, entries), path))

@@ -15,6 +15,7 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
+from tests.helpers.builds import artifact_of
 from tests.helpers.families import PROBLEM, runs, tiny, wrapper
 
 
@@ -40,9 +41,7 @@ class Workshop:
         return build(Family.load(self.family), variant or tiny(), problem, self.toolchain)
 
     def library(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> Artifact:
-        built = self.build(variant, problem)
-        assert isinstance(built, Artifact), built
-        return built
+        return artifact_of(self.build(variant, problem))
 
     def fault(self, variant: Variant | None = None) -> Fault:
         built = self.build(variant)

@@ -15,8 +15,8 @@ from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
-from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Value, Variant
+from tests.helpers.builds import artifact_of
 from tests.helpers.tables import FOLDER
 
 SCALAR: dict[str, Value] = {"BLOCK_N": 64, "EXP": "poly5", "UNROLL": 4, "THREADS": 1, "SYNC_POLICY": 0}
@@ -27,8 +27,7 @@ def loaded(problem: SdpaProblem, impl: str, **parameters: Value) -> LoadedVarian
     here = Workbench(load_space("sdpa_cpu", problems=[str(problem)]))
     point = dict(here.variant(here.space.default_index).parameters) if impl == "simd" else dict(SCALAR)
     variant = Variant(family="sdpa", backend="cpu", impl=impl, parameters={**point, **parameters})
-    made = build(here.family, variant, problem, here.toolchain)
-    assert isinstance(made, Artifact), made
+    made = artifact_of(build(here.family, variant, problem, here.toolchain))
     return LoadedVariant(made)
 
 
@@ -37,8 +36,7 @@ def tutorial(problem: SdpaProblem) -> LoadedVariant:
     here = Workbench(load_space("sdpa_cpu"))
     parameters: dict[str, Value] = {"BLOCK_N": 16, "EXP": "poly", "ROWS": 4}
     variant = Variant(family="rows", backend="cpu", impl="plain", parameters=parameters)
-    made = build(Family.load(FOLDER / "rows"), variant, problem, here.toolchain)
-    assert isinstance(made, Artifact), made
+    made = artifact_of(build(Family.load(FOLDER / "rows"), variant, problem, here.toolchain))
     return LoadedVariant(made)
 
 

@@ -10,8 +10,8 @@ from autotuner.forge.build import build
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
-from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
+from tests.helpers.builds import artifact_of
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
 
@@ -36,8 +36,7 @@ def computed(policy: int) -> torch.Tensor:
     here = Workbench(load_space("sdpa_cpu"))
     parameters = {"BLOCK_N": 64, "EXP": "poly5", "UNROLL": 4, "THREADS": 2, "SYNC_POLICY": policy}
     variant = Variant(family="sdpa", backend="cpu", impl="scalar", parameters=parameters)
-    made = build(here.family, variant, PROBLEM, here.toolchain)
-    assert isinstance(made, Artifact), made
+    made = artifact_of(build(here.family, variant, PROBLEM, here.toolchain))
     loaded = LoadedVariant(made)
     wanted = loaded.workspace_bytes(PROBLEM)
     workspace = torch.zeros(wanted + 64, dtype=torch.uint8)

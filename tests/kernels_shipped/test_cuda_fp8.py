@@ -9,9 +9,9 @@ from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
 from autotuner.values import config
-from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Value, Variant
 from tests.emulator.emulator import cuda_include
+from tests.helpers.builds import artifact_of
 from tests.mutants.fp8 import POINT, SOURCE, Mutant, first_failure, mutants
 
 SHIPPED = config.kernels_dir() / "sdpa_fp8" / SOURCE
@@ -50,5 +50,4 @@ def test_a_mutant_is_found(mutant: Mutant, tmp_path: Path) -> None:
 def test_it_compiles(change: dict[str, Value], problem: str, nvcc: CudaToolchain) -> None:
     """ptxas says where it would make products wait for each other, and a build takes that for an error."""
     variant = Variant(family="sdpa_fp8", backend="cuda", impl="wgmma_fp8", parameters={**POINT, **change})
-    built = build(Family.find("sdpa_fp8"), variant, SdpaFp8Problem.parse(problem), nvcc)
-    assert isinstance(built, Artifact), built
+    artifact_of(build(Family.find("sdpa_fp8"), variant, SdpaFp8Problem.parse(problem), nvcc))

@@ -22,6 +22,7 @@ from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from tests.emulator.emulator import HERE, cuda_include
+from tests.helpers.builds import artifact_of
 from tests.helpers.points import alone
 from tests.mutants.warpgroups import POINT, Mutant, mutants
 
@@ -108,9 +109,7 @@ def built(impl: str, text: str, family: Family | None = None) -> Artifact:
     """The variant of POINTS, for that problem."""
     variant = Variant(family="sdpa", backend="cuda", impl=impl, parameters=POINTS[impl])
     here = workbench()
-    found = build(family or here.family, variant, SdpaProblem.parse(text), here.toolchain)
-    assert isinstance(found, Artifact), found
-    return found
+    return artifact_of(build(family or here.family, variant, SdpaProblem.parse(text), here.toolchain))
 
 
 def tensors_of(text: str, distribution: str) -> list[Tensor]:

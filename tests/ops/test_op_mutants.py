@@ -12,8 +12,8 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.run.local import LocalExecutor
-from autotuner.values.outcome import Artifact
 from tests.helpers import preload
+from tests.helpers.builds import artifact_of
 from tests.helpers.lines import cpu_line
 from tests.mutants.expectations import Backend
 from tests.mutants.of_ops import Setting, family, folders, settings
@@ -67,8 +67,7 @@ def test_a_right_implementation_passes(judges: Judge, setting: Setting) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("setting", [*all_of("wrong", "cuda"), *all_of("right", "cuda")], ids=str)
 def test_what_is_for_cuda_compiles(setting: Setting, nvcc: CudaToolchain) -> None:
-    built = build(family(setting.op, setting.table), setting.variant, setting.problem, nvcc)
-    assert isinstance(built, Artifact), built
+    artifact_of(build(family(setting.op, setting.table), setting.variant, setting.problem, nvcc))
 
 
 def test_the_lists_are_long_enough() -> None:

@@ -13,10 +13,11 @@ from autotuner.race.arms import Audited
 from autotuner.race.audit import MOST_ROUNDS, ROUNDS, Raced, Times, audit, looked_at
 from autotuner.race.blocks import LongStep
 from autotuner.race.race import measure
-from autotuner.values.outcome import Artifact, Measurement
+from autotuner.values.outcome import Measurement
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
+from tests.helpers.builds import artifact_of
 from tests.helpers.fake_line import Deviations, FakeLine, Truth
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=128, seq_k=128, head_dim=64, dtype="float32")
@@ -170,8 +171,7 @@ def test_the_baseline_has_inputs_that_no_launch_had(copies: float) -> None:
 
 def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
     line = FakeLine(lambda variant: truth, deviations=deviations, seed=seed)
-    artifact = line.build(Variant(family="f", backend="fake", impl="a", parameters={}), CONDITIONS)
-    assert isinstance(artifact, Artifact)
+    artifact = artifact_of(line.build(Variant(family="f", backend="fake", impl="a", parameters={}), CONDITIONS))
     tracks = line.tracks(CONDITIONS)
     measured = measure(tracks, artifact, None, CONDITIONS, lambda _: None)
     assert isinstance(measured, Measurement)

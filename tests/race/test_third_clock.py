@@ -17,9 +17,9 @@ from autotuner.race.third_clock import MARK, SHARE, Stamp, ThirdClock
 from autotuner.run.cage import CageParts
 from autotuner.run.jobs import RaceJob
 from autotuner.run.local import LocalExecutor
-from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.builds import artifact_of
 from tests.helpers.conduct_driver import CONDITIONS
 from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_judge
@@ -163,8 +163,7 @@ def test_nor_has_one_that_has_others_run_its_code(toolchain: CpuToolchain, name:
 @pytest.mark.timed
 def test_nor_has_it_a_time_in_a_heat(executor: LocalExecutor, toolchain: CpuToolchain, family: Family) -> None:
     for name, denied in (("none", False), (PATCHES[0], True)):
-        built = build(family, mutant(name), CONDITIONS.compiled_for, toolchain)
-        assert isinstance(built, Artifact)
+        built = artifact_of(build(family, mutant(name), CONDITIONS.compiled_for, toolchain))
         executor.submit(RaceJob(artifacts=(built,), conditions=CONDITIONS, blocks=4))
         done = executor.wait(120)
         assert done is not None

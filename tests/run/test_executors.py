@@ -33,6 +33,7 @@ from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, outcome, play, race_job
 from tests.helpers import conduct_driver, preload, zygote_witness
+from tests.helpers.builds import artifact_of
 from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
 from tests.helpers.families import tiny, wrapper
 from tests.helpers.inline_executor import InlineExecutor
@@ -195,9 +196,7 @@ def mutant(name: str) -> Variant:
 
 
 def library(toolchain: CpuToolchain, name: str) -> Artifact:
-    built = build(Family.load(SYSTEMIC), mutant(name), CONDITIONS.compiled_for, toolchain)
-    assert isinstance(built, Artifact)
-    return built
+    return artifact_of(build(Family.load(SYSTEMIC), mutant(name), CONDITIONS.compiled_for, toolchain))
 
 
 def judging(toolchain: CpuToolchain, name: str) -> JudgeJob:

@@ -16,9 +16,9 @@ from autotuner.serve.package import write_folder
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import InputError
-from autotuner.values.outcome import Artifact
 from autotuner.values.ratio import BIASED
 from autotuner.values.table import DispatchTable, TableEntry
+from tests.helpers.builds import default_of
 from tests.helpers.files import text
 from tests.helpers.points import alone
 from tests.helpers.tables import RATIO, served
@@ -43,8 +43,7 @@ def exported(workbenches: list[Workbench]) -> tuple[DispatchTable, Source]:
     """Each default variant serves the first problem of its space."""
     variants, entries = [], []
     for place, each in enumerate(workbenches):
-        (artifact,) = each.build_all([each.space.default_index])
-        assert isinstance(artifact, Artifact), artifact
+        artifact = default_of(each)
         variants.append(served(artifact, place))
         problem = each.conditions.compiled_for
         entries.append(
@@ -72,8 +71,7 @@ def test_a_package_has_the_cubins_and_leaves_calls_to_torch_where_there_is_no_cu
     assert folder.name.startswith("torch-stable-abi210-cu1")
     library = (folder / "_autotuner_demo.so").read_bytes()
     for each in workbenches:
-        (artifact,) = each.build_all([each.space.default_index])
-        assert isinstance(artifact, Artifact)
+        artifact = default_of(each)
         assert (Path(artifact.path).parent / "variant.cubin").read_bytes() in library
     said = json.loads((folder / "metadata.json").read_text())
     assert said["backend"] == {"type": "cuda", "archs": ["9.0"]}

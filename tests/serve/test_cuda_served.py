@@ -12,8 +12,8 @@ from autotuner.serve.folder import Source
 from autotuner.serve.package import write_folder
 from autotuner.tuning.workbench import Workbench
 from autotuner.values import config
-from autotuner.values.outcome import Artifact
 from autotuner.values.table import DispatchTable, TableVariant
+from tests.helpers.builds import default_of
 from tests.helpers.files import text
 from tests.helpers.points import alone
 from tests.helpers.tables import served, table
@@ -161,8 +161,7 @@ def exported_of(*impls: str, problem: str = "") -> tuple[DispatchTable, Source]:
     variants: list[TableVariant] = []
     entries: list[tuple[SdpaProblem, str | None]] = []
     for place, each in enumerate(made):
-        (artifact,) = each.build_all([each.space.default_index])
-        assert isinstance(artifact, Artifact), artifact
+        artifact = default_of(each)
         variants.append(served(artifact, place))
         served_here = each.conditions.compiled_for
         assert isinstance(served_here, SdpaProblem)

@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import autotuner
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench
-from autotuner.values.outcome import Artifact
+from tests.helpers.builds import default_of
 from tests.helpers.points import alone
 from tests.helpers.tables import served, table, write
 
@@ -21,8 +21,7 @@ from tests.helpers.tables import served, table, write
 def loaded(impl: str, problem: str, path: Path) -> tuple[SdpaProblem, Any]:
     """An export whose table has the default variant of an implementation, for that problem, or for one of its own."""
     here = Workbench(alone(impl, problem))
-    (artifact,) = here.build_all([here.space.default_index])
-    assert isinstance(artifact, Artifact), artifact
+    artifact = default_of(here)
     tuned = here.conditions.compiled_for
     assert isinstance(tuned, SdpaProblem)
     document = table([served(artifact)], [(tuned, artifact.digest)], device="cuda")

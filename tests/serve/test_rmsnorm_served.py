@@ -16,8 +16,8 @@ from autotuner.serve.c_source import write_c_folder
 from autotuner.serve.folder import Source
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
-from autotuner.values.outcome import Artifact
 from autotuner.values.table import DispatchTable
+from tests.helpers.builds import default_of
 from tests.helpers.files import text
 from tests.helpers.tables import served, table, write
 
@@ -28,8 +28,7 @@ PROGRAM = text("rms_norm.c")
 @pytest.fixture(scope="module")
 def tuned() -> DispatchTable:
     here = Workbench(load_space("rmsnorm_cpu").model_copy(update={"problems": (PROBLEM,)}))
-    (made,) = here.build_all([here.space.default_index])
-    assert isinstance(made, Artifact), made
+    made = default_of(here)
     return table([served(made)], [(PROBLEM, made.digest)])
 
 
@@ -133,8 +132,7 @@ def test_the_norms_of_a_decoder_are_recorded_and_served(tmp_path: Path) -> None:
     assert counted == {"(1,256) float32": 10, "(6,256) float32": 5}
     problems = [RmsNormProblem.parse(each) for each in counted]
     here = Workbench(load_space("rmsnorm_cpu").model_copy(update={"problems": tuple(problems)}))
-    (made,) = here.build_all([here.space.default_index])
-    assert isinstance(made, Artifact), made
+    made = default_of(here)
     found = autotuner.load(
         write(table([served(made)], [(each, made.digest) for each in problems]), tmp_path / "best.json")
     )

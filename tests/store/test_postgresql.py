@@ -2,46 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
-from autotuner.store import Store, queries
+from autotuner.store import Store
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run.driver import Budget
-from autotuner.values.errors import StoreError
 from tests.helpers import simulated
 from tests.helpers.driven import WIDE, driver, trials_of
-from tests.helpers.recorded import (
-    CALIBRATION,
-    deduplicated,
-    heat,
-    hold_finals,
-    measured,
-    raced_out,
-    record_all,
-    rejected,
-    study_record,
-)
-
-
-def test_what_is_recorded_is_found(url: str) -> None:
-    with Store.open(url) as store:
-        store.ensure_study(study_record())
-        with store.lease("scalar-abc") as held:
-            number = store.start_session("scalar-abc", CALIBRATION, {})
-            original = measured(16, 50.0, program="p")
-            record_all(store, number, [original, deduplicated(32, original), rejected(64), raced_out(8, 300.0)])
-            held.beat()
-            with pytest.raises(StoreError, match="is being driven"), store.lease("scalar-abc"):
-                pass
-        assert standings.summary(store, "scalar-abc").best_number == 0
-        assert store.revoke("scalar-abc", 0, "wrong") == (0, 1)
-        assert [entry.number for entry in standings.leaderboard(store, "scalar-abc")] == [3]
-        store.record_heat("scalar-abc", "aa", heat({16: 50.0}), session_id=number)
-        hold_finals(store, {8: 300.0}, {8: 3})
-        assert queries.aa_heats(store, "scalar-abc", number) == (heat({16: 50.0}),)
-        best = standings.best(store, "scalar-abc")
-        assert best.confirmed is not None
-        assert best.entry.difference == pytest.approx(0.0, abs=0.01)
 
 
 def test_a_sweep_judges_what_it_does_on_sqlite(url: str, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Artifact, Calibration, Say
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
+from tests.helpers.builds import artifact_of
 from tests.helpers.command_line import MUTANTS, SPACE, autotuner, lay_out, one_line
 from tests.helpers.driven import driver
 from tests.helpers.fake_line import FakeLine
@@ -50,9 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mutant(folder: Path, toolchain: CpuToolchain, name: str) -> Artifact:
     """A variant of that space, built."""
     wanted = Variant(family="mutants_numeric", backend="cpu", impl="mutant", parameters={"MUTANT": name})
-    made = build(Family.load(folder / "mutants_numeric"), wanted, PROBLEM, toolchain)
-    assert isinstance(made, Artifact)
-    return made
+    return artifact_of(build(Family.load(folder / "mutants_numeric"), wanted, PROBLEM, toolchain))
 
 
 @pytest.fixture(scope="module")

@@ -21,43 +21,11 @@ from benchmarks.search.replay_spaces import read as read_recorded
 from tests.helpers import simulated
 from tests.helpers.driven import swept
 from tests.helpers.fake_line import FakeLine, Truth
+from tests.helpers.files import text
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.stores import sample_store
 
-NUMBER, TEXT, LIST = {"type": "number"}, {"type": "string"}, {"type": "array"}
-RESULT = {
-    "type": "object",
-    "required": ["configuration", "times", "invalidity", "correctness"],
-    "properties": {
-        "timestamp": TEXT,
-        "configuration": {"type": "object"},
-        "objectives": LIST,
-        "times": {
-            "type": "object",
-            "properties": {
-                **dict.fromkeys(("compilation_time", "framework", "search_algorithm", "validation"), NUMBER),
-                "runtimes": LIST,
-            },
-        },
-        "invalidity": {"enum": ["timeout", "compile", "runtime", "correctness", "constraints", "correct"]},
-        "correctness": NUMBER,
-        "measurements": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"name": TEXT, "value": {"type": ["number", "string", "array"]}, "unit": TEXT},
-            },
-        },
-    },
-}
-SCHEMA = {
-    "type": "object",
-    "required": ["schema_version", "results"],
-    "properties": {
-        "schema_version": {"type": "string", "pattern": r"^[0-9]+\.[0-9]+\.[0-9]+$"},
-        "results": {"type": "array", "items": RESULT},
-    },
-}
+SCHEMA = json.loads(text("t4.schema.json"))
 """What https://github.com/odgaard/TuningSchema says of T4 results, version 1.0.0, in our words."""
 
 FAULTS = [verdict for verdict in t4.INVALIDITY if not verdict.has_latency]
