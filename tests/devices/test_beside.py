@@ -1,14 +1,17 @@
-"""What a baseline is given beside its inputs, such as a mask: made outside the clock, and always that of the inputs."""
+"""What a baseline is given beside its inputs, such as a mask, and what an audit writes between two forwards."""
 
 import pytest
 import torch
 from torch import Tensor
 
+from autotuner.devices.bench import FILLS
 from autotuner.devices.cuda import timing as cuda
+from autotuner.devices.refills import Buffers, Refills
+from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import BASELINES, inputs
-from autotuner.ops.tensors import Tensors
+from autotuner.ops.tensors import Tensors, all_same_bits
 from autotuner.values.problem import Problem
 from tests.helpers.operations import operations
 
@@ -62,3 +65,46 @@ def test_attention_makes_its_mask_there_and_not_in_its_forward(name: str, text: 
     forward = baseline.forward(problem)
     assert "aten.arange.default" in operations(lambda: baseline.beside(problem, given))
     assert not {"aten.arange.default", "aten.lt.Tensor"} & set(operations(lambda: forward(*given, *beside)))
+
+
+# What an audit writes between two forwards ----------------------------------------------------------------------------
+
+
+SHORT = SdpaProblem.parse("(1,2,20,64) float32")
+MIB = 1 << 20
+
+
+def buffers(workspace_bytes: int) -> Buffers:
+    """Of a forward that wrote 1 into its outputs and 2 into its workspace."""
+    tensors = op_of(SHORT).tensors()
+    inputs = tensors.inputs(SHORT, "randn", 0)
+    outputs = tuple(torch.ones_like(each) for each in tensors.outputs(SHORT, inputs))
+    return Buffers(inputs, outputs, (torch.full((workspace_bytes // 4,), 2, dtype=torch.int32),))
+
+
+def refilled(held: Buffers, wanted: int) -> Refills:
+    return Refills(SHORT, held, tuple(each.clone() for each in held.inputs), held.most_calls(wanted))
+
+
+@pytest.mark.parametrize("workspace", [0, 4096, MIB])
+def test_every_forward_finds_fresh_inputs_and_poison(workspace: int) -> None:
+    held = buffers(workspace)
+    refills = refilled(held, 4)
+    seen: list[Tensors] = [tuple(each.clone() for each in held.inputs)]
+    for _ in range(2):
+        refills.load(fresh=True)
+        for call in range(refills.calls):
+            held.workspace[0].fill_(2)  # what the forward before left there
+            refills.put(call)
+            assert not any(all_same_bits(held.inputs, each) for each in seen)
+            assert all(bool(each.isnan().all()) for each in held.outputs)
+            assert set(held.workspace[0].unique().tolist()) <= set(FILLS)
+            seen.append(tuple(each.clone() for each in held.inputs))
+    refills.load(fresh=False)
+    for call in range(refills.calls):
+        for each in held.all:
+            each.zero_()
+        refills.put(call)
+        assert all_same_bits(held.inputs, seen[0])
+        assert all(bool((each == 1).all()) for each in held.outputs)
+        assert bool((held.workspace[0] == 2).all())

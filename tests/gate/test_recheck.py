@@ -1,14 +1,18 @@
-"""G7: what is looked at after timing, in the buffers that were timed."""
+"""G7: what is looked at after timing, and what it is held against: fresh references and kept ones."""
 
+import math
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from autotuner.gate.cases import Case
-from autotuner.gate.recheck import Timed, recheck
+from autotuner.gate import kept, tolerance
+from autotuner.gate.cases import Case, measured
+from autotuner.gate.recheck import AUDIT, Timed, judge_fresh, recheck
 from autotuner.gate.tolerance import OWN, Truth, compute_truth
+from autotuner.ops.sdpa import tensors
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.verdict import Fault, Verdict
 
@@ -109,3 +113,66 @@ def test_what_the_race_left_elsewhere_is_a_fault(
     fault = timed.recheck(**left)
     assert (fault.verdict, fault.code) == (verdict, code)
     assert timed.again == 0
+
+
+# The audit's outputs --------------------------------------------------------------------------------------------------
+
+
+AUDITED = SdpaProblem(batch=1, heads=2, seq_q=48, seq_k=48, head_dim=64, dtype="float32")
+PLAIN = compute_truth(measured(AUDITED), 3)
+FRESH = tensors.fresh(AUDITED, PLAIN.inputs, 5)
+RIGHT = tuple(each.float() for each in tensors.reference(AUDITED, FRESH))
+KNOWN = [output.leeway for output in PLAIN.outputs]
+
+
+def _not_asked(*_: object) -> object:
+    raise AssertionError("tolerances were worked out anew")
+
+
+def test_right_outputs_pass_by_the_tolerances_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tolerance, "truth_of", _not_asked)
+    assert judge_fresh(AUDITED, FRESH, RIGHT, OWN, KNOWN) is None
+
+
+@pytest.mark.parametrize("known", [[], KNOWN])
+def test_outputs_of_other_inputs_are_wrong(known: list[tuple[float, ...]]) -> None:
+    stale = tuple(each.reference.float() for each in PLAIN.outputs)
+    fault = judge_fresh(AUDITED, FRESH, stale, OWN, known)
+    assert (fault.verdict, fault.code) == (Verdict.INCORRECT, AUDIT)
+
+
+def test_what_others_do_not_allow_is_judged_by_its_own_tolerances() -> None:
+    narrow = [tuple(0.0 for _ in each) for each in KNOWN]
+    assert judge_fresh(AUDITED, FRESH, RIGHT, OWN, narrow) is None
+
+
+# Truths in files ------------------------------------------------------------------------------------------------------
+
+
+def test_numbers_and_tensors_come_back_as_they_were(tmp_path: Path) -> None:
+    strided = torch.randn(3, 4, 5).transpose(0, 2)
+    expanded = torch.randn(1, 6, dtype=torch.float64).expand(3, -1)
+    part = torch.arange(20, dtype=torch.int32)[3:9:2]
+    kept.write(tmp_path / "a", ((strided, expanded), (part, 0.1, math.inf), torch.empty(0)))
+    (one, two), (three, *numbers), nothing = kept.read(tmp_path / "a")
+    for found, meant in zip((one, two, three, nothing), (strided, expanded, part, torch.empty(0)), strict=True):
+        assert (found.dtype, found.stride()) == (meant.dtype, meant.stride())
+        assert torch.equal(found, meant)
+    assert numbers == [0.1, math.inf]
+
+
+def test_what_shares_memory_shares_it_still_and_the_file_stays_as_it_is(tmp_path: Path) -> None:
+    whole = torch.zeros(4, 4)
+    kept.write(tmp_path / "a", (whole, whole[1]))
+    first, row = kept.read(tmp_path / "a")
+    first.fill_(7.0)
+    assert row.tolist() == [7.0] * 4
+    assert not kept.read(tmp_path / "a")[0].any()
+
+
+@pytest.mark.parametrize("left", [0, 5, 40, 200])
+def test_a_file_that_is_not_whole_is_refused(tmp_path: Path, left: int) -> None:
+    kept.write(tmp_path / "a", (torch.ones(100), 1.0))
+    (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:left])
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        kept.read(tmp_path / "a")

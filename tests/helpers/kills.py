@@ -114,14 +114,21 @@ def killed_sweep(folder: Path, kills: int, trials: int) -> Survived:
     lay_out(folder, space_of_mutants())
     # no kill would meet finals; and something else may keep the machine busy at one of the starts
     arguments = ["--trials", str(trials), "--calm", *PATIENCE, "--no-finals"]
-    command = [str(SCRIPT), "tune", "space.toml", *arguments]
+    found = killed([str(SCRIPT), "tune", "space.toml", *arguments], folder, kills, trials, 1.5)
+    assert (folder / "best.json").exists(), "no best.json"
+    return found
+
+
+def killed(command: Sequence[str], folder: Path, kills: int, trials: int, longest_s: float) -> Survived:
+    """The same of any command that prints a line a trial and keeps the study in this folder; `longest_s`: seconds after
+    such a line in which a kill comes."""
     draw = random.Random(20)
     before: dict[int, tuple[str, str, str]] = {}
     for turn in range(kills):
         if turn % 2:  # at any moment of the start
             kill(command, folder, "", draw.uniform(0.2, 4.0))
         else:  # at any moment of the loop
-            kill(command, folder, "[", draw.uniform(0.0, 1.5))
+            kill(command, folder, "[", draw.uniform(0.0, longest_s))
         if not (folder / "studies.db").exists():
             continue
         with Store.open(str(folder / "studies.db"), create=False) as store:
@@ -156,4 +163,3 @@ def require_whole(folder: Path, before: dict[int, tuple[str, str, str]], trials:
     assert states[TrialState.RUNNING] == 0, "a trial never ended"
     complete = {trial.number for trial in told if trial.state == TrialState.COMPLETE}
     assert complete == judged.keys(), f"of Optuna's trials and ours only one side has {complete ^ judged.keys()}"
-    assert (folder / "best.json").exists(), "no best.json"

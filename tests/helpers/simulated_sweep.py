@@ -18,7 +18,7 @@ def main(store: str, trials: str) -> None:
 
     def say(event: Event) -> None:
         if isinstance(event, Judged):
-            sys.stdout.write(f"{event.number}\n")
+            sys.stdout.write(f"[{event.number}]\n")
             sys.stdout.flush()
 
     executor = LocalExecutor(simulated.backend, builders=2, overlap=True, jobs_per_process=8)

@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,9 @@ from autotuner.spaces.space import Space
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config, errors
 from autotuner.views.causes import meanings
-from benchmarks import pages
+from benchmarks import pages, rooms_page
 from benchmarks.cli import commands_page
+from tests import lines
 
 ROOT = Path(__file__).parent.parent.parent
 SPACES = sorted(config.spaces_dir().glob("*.toml"))
@@ -139,3 +142,55 @@ def test_the_default_point_is_valid_on_a_plain_machine(path: Path) -> None:
 def test_the_pages_say_what_the_results_say() -> None:
     done = subprocess.run([sys.executable, "-m", pages.__name__, "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Rooms and lines ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_every_arrow_of_the_diagram_goes_down_or_along_a_layer() -> None:
+    layers = rooms_page.rooms()
+    assert {room for arrow in rooms_page.arrows() for room in arrow} == {*layers}
+    assert all(layers[one] <= layers[other] for one, other in rooms_page.arrows())
+
+
+def test_the_package_has_no_more_lines_than_it_may() -> None:
+    assert lines.main() == 0
+
+
+# Circles --------------------------------------------------------------------------------------------------------------
+
+
+PACKAGE = Path(autotuner.__file__ or "").parent
+
+
+def imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Every import below a node that is there at run time."""
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.Import | ast.ImportFrom):
+            yield each
+        elif not (isinstance(each, ast.If) and "TYPE_CHECKING" in ast.unparse(each.test)):
+            yield from imports(each)
+
+
+def graph() -> dict[str, set[str]]:
+    """The modules of the package, and those that each imports."""
+    paths = {path: path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py")}
+    names = {path: ".".join(part for part in place.parts if part != "__init__") for path, place in paths.items()}
+    known, found = set(names.values()), dict[str, set[str]]()
+    for path, name in names.items():
+        wanted = set()
+        for each in imports(ast.parse(path.read_text())):
+            if isinstance(each, ast.Import):
+                wanted |= {alias.name for alias in each.names}
+            else:
+                inside = {f"{each.module}.{alias.name}" for alias in each.names}
+                wanted |= (inside & known) or {each.module or ""}
+        found[name] = (wanted & known) - {name}
+    return found
+
+
+def test_no_module_needs_itself_through_others() -> None:
+    found = graph()
+    assert len(found) > 250
+    tuple(TopologicalSorter(found).static_order())

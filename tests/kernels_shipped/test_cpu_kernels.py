@@ -1,6 +1,9 @@
 """The shipped CPU kernels: points of every space pass the gate, and the exponentials keep their documented errors."""
 
 import ctypes
+import math
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -8,16 +11,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.cpu.toolchain import FLAGS, CpuToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.forge.loaded_variant import LoadedVariant
+from autotuner.gate.cases import Case
+from autotuner.gate.tolerance import compute_truth, judge
+from autotuner.ops import op_of
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
-from autotuner.values.outcome import Outcome
-
-pytestmark = pytest.mark.timed
+from autotuner.values.outcome import Artifact, Outcome
+from autotuner.values.variant import Value, Variant
+from tests.helpers.builds import artifact_of
+from tests.helpers.tables import FOLDER
 
 OTHERS = [pytest.mark.slow, pytest.mark.sampled(2)]
 PROBLEMS = {
@@ -58,6 +71,7 @@ def ended(executor: Executor) -> tuple[int, object]:
     return done
 
 
+@pytest.mark.timed
 def test_the_default_and_a_random_point_pass_the_gate(workbench: Workbench) -> None:
     """benchmarks/timing/audits.py judges hundreds of each space."""
     drawn = int(np.random.default_rng(1).integers(len(workbench.space)))
@@ -66,6 +80,7 @@ def test_the_default_and_a_random_point_pass_the_gate(workbench: Workbench) -> N
         assert outcome.gate.passed
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.sampled(1)
 def test_the_scalar_source_passes_too(workbench: Workbench) -> None:
@@ -86,6 +101,7 @@ extern "C" void powers(const float *x, float *y, long count) {{
 COARSE, FINE = 2.0**-13, 2.0**-22
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("name", "bound"),
     [
@@ -125,3 +141,142 @@ def test_the_exponentials_keep_their_error(name: str, bound: float, toolchain: C
     exact = np.exp2(x.astype(np.float64))
     assert float(np.abs(y / exact - 1).max()) <= bound
     assert y[0] == 1.0
+
+
+# Head dimensions that no space has ------------------------------------------------------------------------------------
+
+
+POINTS = [
+    pytest.param(impl, f"(1,4:2,70x91,{dim}) {dtype} {mask} bshd lse", id=f"{impl}-{dim}-{dtype}")
+    for place, dim in enumerate((80, 96, 192, 256))
+    for dtype in ("float32", "float16", "bfloat16")
+    for impl, mask in zip(("scalar", "simd"), (("full", "causal"), ("causal", "full"))[place % 2], strict=True)
+]
+WINDOWS = [
+    pytest.param(impl, f"(1,4:2,{sizes},64) {dtype} {mask} lse", id=f"{impl}-{sizes}-{mask}")
+    for sizes, dtype, mask in (
+        ("300", "float32", "causal window=100"),
+        ("170x203", "bfloat16", "full window=70,20 bottom_right lengths"),
+        ("203x60", "float16", "causal window=20 bshd"),
+        ("113x203", "float32", "causal window=70 softcap=20"),
+        ("70x203", "bfloat16", "causal bottom_right lengths sinks=float32"),
+        ("203x60", "float16", "causal window=20 sinks bshd"),
+        ("70x203", "bfloat16", "causal bottom_right lengths bias=alibi"),
+        ("113x203", "float32", "full bias=full"),
+        ("70x91", "float16", "causal softcap=20 bias=heads sinks bshd"),
+    )
+    for impl in ("scalar", "simd")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("distribution", ["gaps", "huge"])
+@pytest.mark.parametrize(("impl", "text"), POINTS)
+def test_outputs_are_within_tolerance(impl: str, text: str, distribution: str) -> None:
+    require_right(impl, text, distribution)
+
+
+@pytest.mark.parametrize(("impl", "text"), WINDOWS)
+def test_windows_are_within_tolerance(impl: str, text: str) -> None:
+    with_numbers = "bias=full" in text or "bias=heads" in text
+    require_right(impl, text, "hiding" if with_numbers else "far_sinks" if "sinks" in text else "edges")
+
+
+def require_right(impl: str, text: str, distribution: str) -> None:
+    workbench = Workbench(load_space("sdpa_cpu", problems=[text]))
+    index = workbench.space.index_of(workbench.space.completed({"IMPL": impl}))
+    assert index is not None
+    (built,) = workbench.build_all([index])
+    assert isinstance(built, Artifact), built
+    problem = SdpaProblem.parse(text)
+    truth = compute_truth(Case(name=text, problem=problem, distribution=distribution), 1, "cpu")
+    outputs = op_of(problem).tensors().outputs(problem, truth.inputs)
+    for each in outputs:
+        each.fill_(torch.nan)
+    variant = LoadedVariant(built)
+    wanted = variant.workspace_bytes(problem)
+    workspace = torch.empty(wanted + 64, dtype=torch.uint8)
+    assert variant.prepared(problem, truth.inputs, outputs, -(-workspace.data_ptr() // 64) * 64, wanted)(0) == 0
+    for found, expected in zip(outputs, truth.outputs, strict=True):
+        errors = judge(found, expected)
+        assert errors.failed_rule is None, (text, errors)
+
+
+# Numbers at the end of their range ------------------------------------------------------------------------------------
+
+
+SCALAR: dict[str, Value] = {"BLOCK_N": 64, "EXP": "poly5", "UNROLL": 4, "THREADS": 1, "SYNC_POLICY": 0}
+
+
+def loaded(problem: SdpaProblem, impl: str, **parameters: Value) -> LoadedVariant:
+    """A variant of the shipped family; of `simd` the default point of a CPU space with these parameters."""
+    here = Workbench(load_space("sdpa_cpu", problems=[str(problem)]))
+    point = dict(here.variant(here.space.default_index).parameters) if impl == "simd" else dict(SCALAR)
+    variant = Variant(family="sdpa", backend="cpu", impl=impl, parameters={**point, **parameters})
+    made = artifact_of(build(here.family, variant, problem, here.toolchain))
+    return LoadedVariant(made)
+
+
+def tutorial(problem: SdpaProblem) -> LoadedVariant:
+    """The kernel of docs/my-kernel.md."""
+    here = Workbench(load_space("sdpa_cpu"))
+    parameters: dict[str, Value] = {"BLOCK_N": 16, "EXP": "poly", "ROWS": 4}
+    variant = Variant(family="rows", backend="cpu", impl="plain", parameters=parameters)
+    made = artifact_of(build(Family.load(FOLDER / "rows"), variant, problem, here.toolchain))
+    return LoadedVariant(made)
+
+
+def answers(variant: LoadedVariant, problem: SdpaProblem, inputs: tuple[Tensor, ...]) -> Tensor:
+    wanted = variant.workspace_bytes(problem)
+    workspace = torch.zeros(wanted + 64, dtype=torch.uint8)
+    found = torch.empty_like(inputs[0])
+    assert variant.run(problem, inputs, (found,), -(-workspace.data_ptr() // 64) * 64, wanted) == 0
+    return found
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_is_no_number_does_not_become_one(bad: float, place: int) -> None:
+    problem = SdpaProblem.parse("(1,1,8,64) float32")
+    inputs = torch.randn(3, 1, 1, 8, 64).unbind()
+    inputs[place][0, 0, 0, 0] = bad
+    q, k, v = inputs
+    right = torch.softmax(q @ k.transpose(2, 3) / 8, -1) @ v
+    found = answers(loaded(problem, "scalar"), problem, inputs)
+    assert (found.isnan() == right.isnan()).all()
+
+
+@pytest.mark.parametrize("impl", ["simd", "tutorial"])
+def test_where_all_scores_are_minus_infinity_no_later_key_is_seen(impl: str) -> None:
+    problem = SdpaProblem.parse("(1,1,64,64) float32 causal")
+    q, k, v = torch.full((1, 1, 64, 64), 1e19), torch.full((1, 1, 64, 64), -1e19), torch.randn(1, 1, 64, 64)
+    variant = tutorial(problem) if impl == "tutorial" else loaded(problem, impl)
+    found = answers(variant, problem, (q, k, v))
+    assert found.isnan().all()
+
+
+def test_large_scores_of_bfloat16_stay_numbers() -> None:
+    """Each query is one of the keys: the softmax is 1 there, and O is a row of V."""
+    problem = SdpaProblem.parse("(1,1,64,64) bfloat16")
+    q, v = (scale * torch.randn(1, 1, 64, 64).to(torch.bfloat16) for scale in (3e4, 1))
+    for dot in (0, 1) if cpu_facts(1)["CPU_BF16_DOT"] else (0,):
+        found = answers(loaded(problem, "simd", BF16_DOT=dot, PACK_K=2, PACK_V=1), problem, (q, q.clone(), v))
+        assert (found == v).all()
+
+
+def test_a_forked_child_does_not_wait_for_torchs_threads() -> None:
+    """Those of the OpenMP runtime are not there."""
+    problem = SdpaProblem.parse("(1,2,64,64) float32")
+    variant = loaded(problem, "scalar", THREADS=2, SYNC_POLICY=4)
+    inputs = torch.randn(3, 1, 2, 64, 64).unbind()
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    right = answers(variant, problem, inputs)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
+        os._exit(0 if (answers(variant, problem, inputs) == right).all() else 1)
+    torch.set_num_threads(before)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

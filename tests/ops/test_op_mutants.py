@@ -11,11 +11,17 @@ import pytest
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
+from autotuner.gate.cases import Matrix
+from autotuner.gate.tolerance import truth
+from autotuner.ops.tensors import all_same_bits
 from autotuner.run.local import LocalExecutor
+from autotuner.values import config
+from tests.emulator.emulator import EmulationError, cuda_include
 from tests.helpers import preload
 from tests.helpers.builds import artifact_of
+from tests.helpers.emulated import first_failure_of, outputs_of, seen
 from tests.helpers.lines import cpu_line
-from tests.mutants.expectations import Backend
+from tests.mutants.expectations import SEEDS, Backend
 from tests.mutants.of_ops import Setting, family, folders, settings
 
 Judge = Callable[[Setting], LocalExecutor]
@@ -77,3 +83,55 @@ def test_the_lists_are_long_enough() -> None:
             assert len(wrong) >= 16  # "none" among them
             assert len(right) >= 5
             assert all(each.codes for group in wrong for each in group)
+
+
+# On the host emulator -------------------------------------------------------------------------------------------------
+
+
+def all_of_cuda(table: str) -> list[Setting]:
+    """Every setting of every op."""
+    return [each for op in folders() for group in settings(op, "cuda", table) for each in group]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
+)
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("setting", [each for each in all_of_cuda("wrong") if seen(each)], ids=str)
+def test_a_mutant_breaks_the_rule_that_is_expected(setting: Setting) -> None:
+    assert first_failure_of(setting) in setting.codes
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
+)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("setting", all_of_cuda("right"), ids=str)
+def test_a_right_implementation_is_within_the_tolerances(setting: Setting) -> None:
+    assert first_failure_of(setting) == "pass"
+
+
+def two_launches_agree(setting: Setting) -> None:
+    """Raises EmulationError when a launch breaks a rule, or another schedule gives other bits."""
+    case = Matrix(setting.problem).case((5, 67))
+    inputs = truth(case, SEEDS[0]).inputs
+    first = outputs_of(setting, case, inputs)
+    for seed in range(1, 6):
+        if not all_same_bits(first, outputs_of(setting, case, inputs, seed)):
+            raise EmulationError("two schedules differ")
+
+
+FAULTS = {"stores_whole_blocks": "outside Y", "factor_without_barrier": "differ"}
+"""What the emulator says of the faults that only a GPU has."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
+)
+@pytest.mark.parametrize("setting", [each for each in all_of_cuda("wrong") if each.name in FAULTS], ids=str)
+def test_a_fault_that_only_a_gpu_has_is_there(setting: Setting) -> None:
+    with pytest.raises(EmulationError, match=FAULTS[setting.name]):
+        two_launches_agree(setting)

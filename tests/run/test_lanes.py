@@ -1,30 +1,23 @@
 """The lanes of LocalExecutor: builds beside the device's process, which serves several jobs until something is odd."""
 
 import os
-import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-import optuna
 import pytest
-from optuna.trial import TrialState
 
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, Built, CalibrationJob, JudgeJob
 from autotuner.run.local import Deadlines, LocalExecutor
-from autotuner.store import Store
-from autotuner.tuning.finals import standings
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from tests.conformance.executors import CONDITIONS, Contract, PlayBackend, build_job, judge_job, outcome, play
-from tests.helpers import preload, simulated_sweep
-from tests.helpers.processes import gone as nobody_uses
+from tests.helpers import kills, preload, simulated_sweep
 
 pytestmark = pytest.mark.timed
 
@@ -147,48 +140,11 @@ def test_the_end_of_the_output_is_that_of_the_job(executor: LocalExecutor) -> No
 # With a driver -------------------------------------------------------------------------------------------------
 
 
-def sweep(path: Path, trials: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", simulated_sweep.__name__, str(path / "studies.db"), str(trials)]
-    return subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, "TMPDIR": str(path)}, stdout=subprocess.PIPE, text=True
-    )
-
-
 @pytest.mark.slow
-def test_kills_amid_a_sweep_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    draw = random.Random(5)
-    before: dict[int, Outcome] = {}
-    for _ in range(2):
-        process = sweep(tmp_path, trials=60)
-        assert process.stdout is not None
-        for _ in range(draw.randrange(1, 12)):
-            process.stdout.readline()
-        process.kill()
-        process.communicate()
-        now = recorded(tmp_path)
-        assert before.items() <= now.items()
-        before = now
-        assert nobody_uses(tmp_path)
-    assert 0 < len(before) < 60
-    said = sweep(tmp_path, trials=60).communicate(timeout=60)[0].split()
-    after = recorded(tmp_path)
-    assert before.items() <= after.items()
-    assert len({outcome.variant.digest for outcome in after.values()}) == len(after) == 60
-    assert {int(number) for number in said} == set(after) - set(before)
-    with Store.open(str(tmp_path / "studies.db")) as store:
-        (study,) = standings.studies(store)
-        trials = optuna.load_study(study_name=study.name, storage=store.optuna_storage()).get_trials()
-    complete = {trial.number: trial.params for trial in trials if trial.state == TrialState.COMPLETE}
-    assert complete == {number: outcome.variant.point for number, outcome in after.items()}
-    unbegun = [trial for trial in trials if trial.number not in complete]
-    assert len(unbegun) <= 2  # a kill while a trial's parameters were noted down: nothing was done for it
-    assert all(trial.state == TrialState.FAIL for trial in unbegun)
-
-
-def recorded(path: Path) -> dict[int, Outcome]:
-    with Store.open(str(path / "studies.db"), create=False) as store:
-        (study,) = standings.studies(store)
-        return dict(store.judged_numbers(study.name))
+def test_kills_amid_a_sweep_lose_and_repeat_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    command = [sys.executable, "-m", simulated_sweep.__name__, "studies.db", "60"]
+    assert kills.killed(command, tmp_path, 3, 60, 0.5).proves_something
 
 
 # The making of the backend -----------------------------------------------------------------------------------------

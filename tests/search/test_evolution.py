@@ -2,6 +2,8 @@
 
 import math
 import statistics
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import optuna
@@ -9,12 +11,13 @@ import pytest
 from numpy.typing import NDArray
 from optuna.trial import Trial
 
+from autotuner.search.branches import Arm, chosen, dropped
 from autotuner.search.settings import DEFAULT, SearchSettings
 from tests.helpers import simulated
-from tests.helpers.searching import ALONE, ask, objective, simulated_variant, study_of
+from tests.helpers.searching import ALONE, SPACE, ask, objective, simulated_variant, study_of
 
-SPACE = simulated.space()
-BEST = min(objective(SPACE, point) for point in range(len(SPACE)))
+WHOLE = simulated.space()
+BEST = min(objective(WHOLE, point) for point in range(len(WHOLE)))
 
 
 OFFSPRING = SearchSettings(screened_whole=0)
@@ -24,9 +27,9 @@ either_way = pytest.mark.parametrize("settings", [DEFAULT, OFFSPRING], ids=["who
 
 
 def tell(study: optuna.Study, trial: Trial) -> float:
-    place = SPACE.index_of(trial.params)
+    place = WHOLE.index_of(trial.params)
     assert place is not None
-    value = objective(SPACE, place)
+    value = objective(WHOLE, place)
     trial.set_constraint("gate", float(math.isinf(value)))
     study.tell(trial, value)
     return value
@@ -35,8 +38,8 @@ def tell(study: optuna.Study, trial: Trial) -> float:
 def found_after(seed: int, settings: SearchSettings) -> int:
     """How many points were judged when the best one was found."""
     study, _ = study_of(seed, settings=settings)
-    for number in range(1, len(SPACE) + 1):
-        trial, _ = ask(study, SPACE)
+    for number in range(1, len(WHOLE) + 1):
+        trial, _ = ask(study, WHOLE)
         if tell(study, trial) == BEST:
             return number
     raise AssertionError
@@ -85,8 +88,85 @@ def spread(rows: NDArray[np.int16]) -> float:
 def test_failures_everywhere_end_nothing(settings: SearchSettings) -> None:
     study, sampler = study_of(2, settings=settings)
     for _ in range(30):
-        trial, _ = ask(study, SPACE)
+        trial, _ = ask(study, WHOLE)
         trial.set_constraint("gate", 1.0)
         study.tell(trial, math.inf)
     assert sampler.promise is None
-    assert len({SPACE.index_of(trial.params) for trial in study.trials}) == 30
+    assert len({WHOLE.index_of(trial.params) for trial in study.trials}) == 30
+
+
+# The bandit over the branches -----------------------------------------------------------------------------------------
+
+
+NEVER = math.inf
+
+
+def drawn(worths: Sequence[Sequence[float]], trials: int) -> tuple[list[int], list[Arm]]:
+    """How many of the trials each branch gets whose draws come out so, one after the other, and what is known then."""
+    found: list[list[float]] = [[] for _ in worths]
+    for _ in range(trials):
+        place = chosen(arms_of(worths, found))
+        found[place].append(worths[place][len(found[place])])
+    return [len(each) for each in found], arms_of(worths, found)
+
+
+def arms_of(worths: Sequence[Sequence[float]], found: Sequence[Sequence[float]]) -> list[Arm]:
+    return [
+        Arm(len(own), len(own), min(own, default=NEVER), len(own) == len(each))
+        for each, own in zip(worths, found, strict=True)
+    ]
+
+
+def times(best: float, spread: float, count: int = 100, seed: int = 0) -> list[float]:
+    """Objectives of a branch whose best is `best` times the baseline's time."""
+    return [math.log(best) + each for each in np.random.default_rng(seed).exponential(spread, count).tolist()]
+
+
+def test_the_draws_go_to_the_branch_of_the_best_point_and_hardly_any_to_a_hopeless_one() -> None:
+    """mma has most of the points, and wgmma the best one."""
+    mma, wgmma, scalar, broken = times(1.0, 0.7, 1000), times(0.5, 0.3, seed=1), times(20.0, 0.1), [NEVER] * 50
+    counts, arms = drawn([mma, wgmma, scalar, broken], 60)
+    assert counts[1] > 30
+    assert counts[2] == 1
+    assert counts[3] <= 3
+    left = dropped(arms)
+    assert left[2].draws == 1
+    assert left[2].behind > 4
+    assert 1 not in left
+
+
+def test_two_branches_that_are_as_fast_are_both_searched() -> None:
+    counts, arms = drawn([times(0.9, 0.2), times(0.9, 0.2, seed=3), times(3.0, 0.2)], 60)
+    assert min(counts[:2]) >= 12
+    assert 0 not in dropped(arms)
+
+
+def test_what_is_left_is_searched_once_all_else_was() -> None:
+    worths = [times(1.0, 0.1, 4), times(50.0, 0.1, 5), [NEVER] * 3]
+    assert drawn(worths, 12)[0] == [4, 5, 3]
+
+
+def test_a_study_draws_from_each_branch_first() -> None:
+    study, _ = study_of(0)
+    found: Counter[object] = Counter()
+    for count in range(40):
+        trial, point = ask(study, SPACE)
+        found[point["IMPL"]] += 1
+        place = SPACE.index_of(point)
+        assert place is not None
+        study.tell(trial, objective(SPACE, place))
+        if count == 1:
+            assert found == {"plain": 1, "fancy": 1}
+    assert min(found.values()) >= 3
+
+
+def test_a_branch_that_cannot_be_as_fast_as_the_best_of_all_is_drawn_from_no_more() -> None:
+    """Its bound decides, however good its few draws look beside its own bound; and it is said to be out by that."""
+    slow, fast = Arm(0, 0, NEVER, bound=math.log(2.0)), Arm(2, 2, math.log(0.5), bound=math.log(0.2))
+    assert chosen([slow, fast]) == 1
+    left = dropped([slow, fast])[0]
+    assert left.draws == 0
+    assert left.behind == pytest.approx(4.0)
+    first = Arm(0, 0, NEVER, bound=math.log(0.2))
+    assert chosen([slow, first]) == 0  # nothing is known yet
+    assert chosen([slow, fast._replace(exhausted=True)]) == 0  # nothing else is left

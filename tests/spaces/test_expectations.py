@@ -1,12 +1,14 @@
 """Derived quantities: what a point amounts to on a problem, and what a study of another shape teaches by them."""
 
 import math
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autotuner.spaces.space import BranchPoints, Space, SpaceFile
+from autotuner.tuning.workbench import choose_device, load_space
 from autotuner.values.errors import SpaceError
 from tests.helpers import simulated
 from tests.helpers.files import refusals
@@ -51,3 +53,57 @@ def test_bad_quantities_are_refused_in_one_line(line: str, message: str) -> None
     with pytest.raises(SpaceError, match=rf"derived\.toml: {message}") as caught:
         space_of(simulated.TOML.replace("[default]", f"[derived]\n{line}\n\n[default]"))
     assert "\n" not in str(caught.value)
+
+
+# The latency that a space file expects --------------------------------------------------------------------------------
+
+
+BLOCKS_OF_HEADS = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\n'
+STEPS = 'WAVES = "ceil_div(BLOCKS, 4)"\nNANOSECONDS = "1000 * WAVES * (BLOCK + 16) // UNROLL"\n'
+
+
+def text_of(steps: str = STEPS, derived: str = BLOCKS_OF_HEADS) -> str:
+    return simulated.TOML.replace("[default]", f"{derived}\n[expected_latency]\n{steps}\n[default]")
+
+
+def expecting_space(text: str) -> Space:
+    return Space.enumerate(SpaceFile.parse(text, Path("expected.toml")), simulated.DEVICE.facts)
+
+
+def test_nothing_is_expected_where_a_parameter_does_not_exist_or_a_step_is_not_positive() -> None:
+    plain, space = expecting_space(text_of('STEP = "WIDTH - 4"\nALL = "100 + STEP"\n')).branches
+    assert plain.expected is None
+    assert space.expected is not None
+    widths = [space.point(index)["WIDTH"] for index in range(len(space))]
+    wanted = [math.log(96 + int(width)) if int(width) > 4 else math.nan for width in widths]
+    np.testing.assert_allclose(space.expected, wanted)
+
+
+@pytest.mark.parametrize(("steps", "message"), refusals("steps"))
+def test_bad_steps_are_refused_in_one_line(steps: str, message: str) -> None:
+    with pytest.raises(SpaceError, match=rf"expected\.toml: {message}") as caught:
+        expecting_space(text_of(steps + "\n"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "expecting"),
+    [
+        *product(("sdpa_cuda", "sdpa_cuda_smoke"), ("sm_80", "sm_89"), ({"mma"},)),
+        ("sdpa_cuda", "sm_90", {"mma", "wgmma"}),
+    ],
+)
+def test_the_kept_files_expect_something_of_every_variant_of_these_implementations(
+    name: str, arch: str, expecting: set[str]
+) -> None:
+    file = load_space(name)
+    space = Space.enumerate(file, choose_device(file, arch).device.facts)
+    assert {each.impl for each in space.branches if each.expected is not None} == expecting
+    for each in space.branches:
+        if each.expected is not None:
+            assert np.isfinite(each.expected).all()
+            assert each.expected_spread is not None
+            assert 1.2 < each.expected_spread < 20
+
+
+# A search ---------------------------------------------------------------------------------------------------------

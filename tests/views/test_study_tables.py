@@ -1,17 +1,20 @@
 """What the command line shows of search and finals: ties as ties, and the biased estimate apart."""
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console, RenderableType
 
-from autotuner.store import FinalsRecord, Store
+from autotuner.store import FinalsRecord, Store, queries
 from autotuner.tuning.finals import standings
 from autotuner.views.finals_table import finals_table
 from autotuner.views.leaderboard import leaderboard as leaderboard_table
 from autotuner.views.studies_table import studies_table
 from autotuner.views.terminal import printed, printed_in_full
+from autotuner.views.trials_table import trials_of
 from tests.helpers.recorded import PROBLEM, hold_finals, measured, raced_out, record_all, study_record
+from tests.helpers.stores import sample_store
 
 
 def shown(view: RenderableType) -> str:
@@ -81,3 +84,29 @@ def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     status = line_of(shown(printed_in_full(studies_table([standings.summary(study, "scalar-abc")]))), "finals")
     assert status.endswith("nobody is crowned")
     assert ", tied with " in status
+
+
+# At the width of a terminal -------------------------------------------------------------------------------------------
+
+
+def lines_at(view: RenderableType, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    console.print(view)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_table_of_a_study_fits(path: Path, width: int) -> None:
+    name = sample_store(path)
+    with Store.open(str(path)) as store:
+        of, finals = queries.study(store, name), standings.finals(store, name)
+        assert finals is not None
+        trials = lines_at(printed(trials_of(store, name)), width)
+        tables = [*trials, *lines_at(printed(finals_table(finals, of.problems[0])), width)]
+    assert max(map(len, tables)) <= width
+    (revoked,) = (line for line in trials if line.split()[:1] == ["5"])
+    (rejected,) = (line for line in trials if line.split()[:1] == ["1"])
+    assert "x revoked" in revoked
+    assert "x G2.T1" in rejected
+    assert "x rejected, or revoked since." in " ".join(" ".join(trials).split())
