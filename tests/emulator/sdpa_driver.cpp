@@ -2,8 +2,6 @@
 // misbehaves.
 #include "sdpa_given.h"
 
-#include <stddef.h>
-
 extern "C" void variant_kernel(const sdpa_args args);
 
 namespace {
@@ -44,8 +42,7 @@ void fill_arguments(const Given &given) {
 void check_geometry() {
   const at_geometry &shape = variant_geometry;
   if (shape.abi_version != AT_ABI_VERSION) fail("geometry.abi_version is %d", shape.abi_version);
-  const int bytes = shape.args_bytes;
-  if (bytes != (int)sizeof(sdpa_args) && bytes != (int)offsetof(sdpa_args, more)) fail("geometry.args_bytes is %d", shape.args_bytes);
+  if (!sdpa_is_argument(shape.args_bytes)) fail("geometry.args_bytes is %d", shape.args_bytes);
   if (shape.rows < 1 || shape.split < 1 || shape.cluster < 1) fail("geometry: rows, split and cluster are at least 1");
   if (shape.cluster > 16) fail("geometry.cluster is %d", shape.cluster);
   if (shape.tma_rows > 256) fail("geometry.tma_rows is %d", shape.tma_rows);

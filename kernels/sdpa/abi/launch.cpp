@@ -2,8 +2,6 @@
 // toolchain and linked with every such variant.
 #include "sdpa_maps.h"
 
-#include <stddef.h>
-
 namespace {
 
 at::Kernel kernel("variant_kernel");
@@ -27,8 +25,7 @@ extern "C" int64_t variant_workspace(const at_call *call) {
 extern "C" int variant_run(const at_call *call) {
   const at_geometry &shape = at::geometry();
   const int64_t *dim = call->dim;
-  const int32_t bytes = shape.args_bytes;
-  if ((bytes != (int32_t)sizeof(sdpa_args) && bytes != (int32_t)offsetof(sdpa_args, more)) || blocks(call) > INT32_MAX) return AT_OUTSIDE_DOMAIN;
+  if (!sdpa_is_argument(shape.args_bytes) || blocks(call) > INT32_MAX) return AT_OUTSIDE_DOMAIN;
   if (dim[SDPA_SEQ_Q] > INT32_MAX / 4 || dim[SDPA_SEQ_K] > INT32_MAX / 4) return AT_OUTSIDE_DOMAIN;
   if (dim[SDPA_HEADS] % dim[SDPA_HEADS_KV]) return AT_OUTSIDE_DOMAIN;
   if (shape.packs_groups && dim[SDPA_SEQ_Q] * dim[SDPA_HEADS] > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;

@@ -23,6 +23,8 @@
 #define AT_GEOMETRY_OP                                                                                            \
   int32_t head_dim, tma_rows, fixed_seq_q, fixed_seq_k, strided_maps, packs_groups, block_workspace, l2_bytes;
 
+#include <stddef.h>
+
 #include "geometry.h"
 #include "sdpa.h"
 
@@ -73,6 +75,13 @@ typedef struct sdpa_args {
   sdpa_strides bias_stride;                /* of the last of these */
 #endif
 } sdpa_args;
+
+#if MORE_INPUTS
+/* Whether a kernel's argument has as many bytes, with those fields or without. */
+static inline int sdpa_is_argument(int32_t bytes) {
+  return bytes == (int32_t)sizeof(sdpa_args) || bytes == (int32_t)offsetof(sdpa_args, more);
+}
+#endif
 
 /* What scores are multiplied by before they are capped, and what makes powers of two of them. */
 static inline float sdpa_scale(const at_call *call) {

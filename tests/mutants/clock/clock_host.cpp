@@ -216,7 +216,7 @@ extern "C" int64_t variant_workspace(const at_call *call) {
 }
 
 extern "C" int variant_run(const at_call *call) {
-  if (at::geometry().args_bytes != (int32_t)sizeof(sdpa_args)) return AT_OUTSIDE_DOMAIN;
+  if (!sdpa_is_argument(at::geometry().args_bytes)) return AT_OUTSIDE_DOMAIN;
   if (!at::Driver::get().found) return at::status(CUDA_ERROR_NO_DEVICE);
   const CUstream stream = (CUstream)call->stream;
   const int64_t blocks = blocks_of(call);

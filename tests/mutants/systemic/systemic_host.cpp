@@ -99,7 +99,7 @@ extern "C" int64_t variant_workspace(const at_call *) {
 }
 
 extern "C" int variant_run(const at_call *call) {
-  if (at::geometry().args_bytes != (int32_t)sizeof(sdpa_args)) return AT_OUTSIDE_DOMAIN;
+  if (!sdpa_is_argument(at::geometry().args_bytes)) return AT_OUTSIDE_DOMAIN;
   if (!at::Driver::get().found) return at::status(CUDA_ERROR_NO_DEVICE);
   const CUstream stream = (CUstream)call->stream;
   switch (fault()) {
