@@ -7,14 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from autotuner.gate.cases import Matrix, measured
 from autotuner.gate.tolerance import Truths, judge
-from autotuner.ops import op_of
+from autotuner.ops import ahead, op_of
 from autotuner.ops.tensors import Tensors, on_threads
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Say
 from autotuner.values.problem import Problem
-
-MAKING_S, MAKING_SHARE = 30.0, 0.25
-"""Seconds that a compiler needs for a baseline, about, and the share of a run's time that they may have, 0..1."""
 
 
 def names(problem: Problem, torch_device: str) -> tuple[str, ...]:
@@ -29,9 +26,10 @@ def too_slow(
     """Those of the baselines that would have to be made first, which takes too much of a run of so many seconds; why
     each is left out, in words."""
     known = op_of(problems[0]).baselines
-    if seconds is None or seconds >= MAKING_S / MAKING_SHARE:
+    if seconds is None or not ahead.is_too_long(torch_device, seconds):
         return {}
-    why = f"making it takes about {MAKING_S:.0f} s once, and there are {seconds:.0f}: a run of two minutes times it"
+    making_s = ahead.MAKING_S[torch_device]
+    why = f"making it takes about {making_s:.0f} s once, and there are {seconds:.0f}: a run of two minutes times it"
     missing = {
         name
         for name in baselines

@@ -14,6 +14,8 @@ from autotuner.ops import op_of
 from autotuner.values import config
 from autotuner.values.problem import Problem
 
+MAKING_S, MAKING_SHARE = {"cpu": 30.0, "cuda": 10.0}, 0.25
+"""Seconds that it needs for a baseline, about, by torch device, and the share of a run's time that they may have."""
 _begun: list[subprocess.Popen[bytes]] = []
 
 
@@ -24,9 +26,17 @@ def imports(device: str, problems: Sequence[Problem], functions: bool = False) -
     return ("autotuner.ops.compiler",) if made and device == "cuda" else ()
 
 
-def begin(device: str, problems: Sequence[Problem]) -> None:
-    """Has it make what it makes of the problems, in processes of their own; whoever asks for one waits for it there.
-    They end with what they made, with an interrupt, or after a deadline."""
+def is_too_long(device: str, seconds: float | None) -> bool:
+    """Whether a run of so many seconds, None where nothing limits it, has no time for what it makes."""
+    return seconds is not None and seconds < MAKING_S[device] / MAKING_SHARE
+
+
+def begin(device: str, problems: Sequence[Problem], seconds: float | None = None) -> None:
+    """Has it make what it makes of the problems, in processes of their own, where a run of so many seconds has the time
+    for it; whoever asks for one waits for it there. They end with what they made, with an interrupt, or after a
+    deadline."""
+    if is_too_long(device, seconds):
+        return
     _begun[:] = [each for each in _begun if each.poll() is None]
     folder = config.cache_dir().absolute() / "compiled"
     for problem in problems:

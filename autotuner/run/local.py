@@ -16,7 +16,7 @@ import signal
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -35,11 +35,11 @@ from autotuner.run.line import MakeLine
 from autotuner.run.messages import Message
 from autotuner.run.scratch import Scratch
 from autotuner.values import config
+from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DiskFullError, InfrastructureError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Heat, Outcome
-from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, SystemFault, Verdict
 
 ROUNDS = 4
@@ -93,7 +93,7 @@ class LocalExecutor:
         devices: tuple[str | None, ...] = (None,),
         cage: CageParts | None = None,
         who_disturbs: Callable[[], str] = lambda: "",
-        before_calibration: Callable[[Sequence[Problem]], None] = lambda problems: None,
+        before_calibration: Callable[[Conditions], None] = lambda conditions: None,
     ) -> None:
         """`factory` makes the line in each process and must be picklable. `devices`, one a lane, say
         which device its process sees, such as a UUID; None leaves it what the driver sees. `cage`: what the processes
@@ -135,7 +135,7 @@ class LocalExecutor:
         if not 0 <= lane < self.lanes:
             raise ValueError(f"no lane {lane}")
         if isinstance(job, CalibrationJob):
-            self._before_calibration(job.conditions.problems)
+            self._before_calibration(job.conditions)
         number = self._next
         self._next += 1
         wanted = None if isinstance(job, BuildJob) else lane

@@ -455,7 +455,7 @@ def executor_for(
         devices=chosen.lanes,
         cage=CageParts.of(kind.cage, reads=(family.folder, *family.include_dirs, *_sources(family, kind.name))),
         who_disturbs=lambda: kind.who_disturbs(chosen),
-        before_calibration=partial(ahead.begin, kind.name),
+        before_calibration=lambda conditions: ahead.begin(kind.name, conditions.problems, conditions.seconds),
     )
     try:
         require_compilers(toolchain)  # while the executor's server imports torch
