@@ -272,7 +272,12 @@ def test_a_driver_that_is_stopped_in_good_order_blames_nobody(store: Store) -> N
     assert standings.summary(store, study).by_fault == {}
 
 
-def test_calibration_counts_towards_the_minutes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("at_most_s", "judged"), [(80, 0), (1000, 1)])
+def test_calibration_counts_towards_the_minutes(
+    store: Store, monkeypatch: pytest.MonkeyPatch, at_most_s: float, judged: int
+) -> None:
+    """Where it takes all of the search's, that of the finals is there for a first variant."""
+
     class Slow(FakeLine):
         def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
             now = time.monotonic()
@@ -280,5 +285,5 @@ def test_calibration_counts_towards_the_minutes(store: Store, monkeypatch: pytes
             return super().calibrate(conditions, say)
 
     sweep = driver(store, Slow(simulated.truth))
-    sweep.run(Budget(trials=5, seconds=50))
-    assert standings.summary(store, sweep.name).judged == 0
+    sweep.run(Budget(trials=5, seconds=50, at_most_s=at_most_s))
+    assert standings.summary(store, sweep.name).judged == judged

@@ -48,7 +48,8 @@ class Budget(Model):
         " rest of them, by the pace so far; what is in flight then is given up once something has a latency",
     )
     at_most_s: float = Field(
-        default=float("inf"), description="of this run, where nothing has a latency by then: all is given up after that"
+        default=float("inf"),
+        description="of this run where nothing has a latency: so long it goes on, and all is given up after that",
     )
     until_converged: bool = Field(default=False, description="also when the search has converged")
     quiet_within_s: float = Field(default=0.0, description="for so long a quiet machine is waited for at the start")
@@ -123,7 +124,7 @@ class Driver:
             run = _Run(self._store, self._executor, self._plan, self._listen, renew)
             try:
                 run.begin(budget)
-                run.loop(budget, until)
+                run.loop(budget, over)
             except OutOfTimeError:
                 return False
             finally:
@@ -188,20 +189,20 @@ class _Run:
         """Whether something has a latency."""
         return self._outcomes.best is not None
 
-    def loop(self, budget: Budget, until: float) -> None:
-        """Judges variants until the budget is spent, at `until` on the monotonic clock, and nothing is in flight, nor
-        left by an earlier driver."""
+    def loop(self, budget: Budget, until: Callable[[], float]) -> None:
+        """Judges variants until the budget is spent, at the moment `until` on the monotonic clock, and nothing is in
+        flight, nor left by an earlier driver."""
         self._since = time.monotonic()
         for trial, variant in self._study.settle():
             assert variant is not None  # its parameters are whole
             self._record(Landed(trial, deadly(variant), self._lanes.first))
         while True:
-            has_time = self._all_judged_at() < until
+            has_time = self._all_judged_at() < until()
             for duplicate in self._flights.feed():
                 self._record(duplicate)
             while (has_time or self._study.has_left) and self._has_room(budget):
                 self._propose()
-                has_time = self._all_judged_at() < until
+                has_time = self._all_judged_at() < until()
             if self._flights.are_under_way or self._lanes.is_racing:
                 self._wait()
             elif not len(self._flights):
