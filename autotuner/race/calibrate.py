@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from statistics import median
 
@@ -15,16 +14,12 @@ LONGEST = 160
 """Characters of what a baseline says, at most."""
 
 
-FEWEST, LATE_S = 3, 5.0
-"""Rounds that are enough from so many seconds on: where something holds samples up, each is taken several times."""
-
-
 def time_baselines(track: Track, baselines: Sequence[str], rounds: int) -> tuple[list[BackendTiming], dict[str, str]]:
     """Every baseline that takes the track's problem, interleaved: what disturbs one disturbs the others. And in their
     own words why the others do not: some say so only when they are launched once more.
 
-    Where samples take long there are fewer than `rounds`. Raises InfrastructureError when none takes it, or the device
-    has no memory left for one: a slower one would be pinned.
+    Raises InfrastructureError when none takes it, or the device has no memory left for one: a slower one would be
+    pinned.
     """
     arms: dict[str, Arm] = {}
     refused: dict[str, str] = {}
@@ -34,10 +29,7 @@ def time_baselines(track: Track, baselines: Sequence[str], rounds: int) -> tuple
         except (RuntimeError, ArmError) as error:
             refused[name] = _first_line(error)
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
-    late = time.monotonic() + LATE_S
-    for count in range(rounds):
-        if count >= FEWEST and time.monotonic() > late:
-            break
+    for _ in range(rounds):
         for name, arm in list(arms.items()):
             try:
                 samples[name].append((arm(), arm.waited))

@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-from autotuner.race import calibrate, rules
+from autotuner.race import rules
 from autotuner.race.arms import ArmError
 from autotuner.race.blocks import MOST_DISCARDED, Bounded, Throttled, take_clean
 from autotuner.race.calibrate import time_baselines
@@ -416,22 +416,6 @@ def test_a_baseline_that_cannot_be_launched_is_left_out_with_its_words(monkeypat
     assert refused == {"flash": "CUDA error: invalid configuration argument", "efficient": "not at this size"}
     with pytest.raises(InfrastructureError, match="efficient: not at this size"):
         time_baselines(of, ["flash", "efficient"], rounds=3)
-
-
-@pytest.mark.parametrize(("late_s", "rounds"), [(0.0, calibrate.FEWEST), (1e9, 9)])
-def test_the_baselines_have_fewer_rounds_where_their_samples_take_long(
-    monkeypatch: pytest.MonkeyPatch, late_s: float, rounds: int
-) -> None:
-    taken, sampled = list[str](), FakeArm.__call__
-
-    def counted(self: FakeArm) -> float:
-        taken.append("")
-        return sampled(self)
-
-    monkeypatch.setattr(FakeArm, "__call__", counted)
-    monkeypatch.setattr(calibrate, "LATE_S", late_s)
-    time_baselines(track(), ["flash", "math"], rounds=9)
-    assert len(taken) == 2 * rounds
 
 
 class Failing:
