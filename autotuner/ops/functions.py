@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from autotuner.ops import op_of
 from autotuner.ops.op import OWN, Baseline, shape_of
-from autotuner.ops.tensors import Tensors, end_threads, moved, on_threads
+from autotuner.ops.tensors import Tensors, end_threads, full_of, moved, on_threads
+from autotuner.values.errors import InputError
 from autotuner.values.problem import Problem
 
 if TYPE_CHECKING:
@@ -87,7 +88,10 @@ def baseline(function: Function) -> Baseline:
             try:
                 with torch.no_grad():
                     found = function(*arguments, **options)
-            except RuntimeError:
+                if not judged and inputs[0].is_cuda and not torch.cuda.is_current_stream_capturing():
+                    torch.cuda.synchronize()
+            except RuntimeError as error:
+                _require_device(function, problem, error)
                 raise
             except Exception as error:  # whatever the function raises
                 raise RuntimeError(f"it raised {type(error).__name__}: {error}") from error
@@ -101,6 +105,13 @@ def baseline(function: Function) -> Baseline:
         return call
 
     return Baseline(forward, frozenset({"cpu", "cuda"}), own=function)
+
+
+def _require_device(function: Function, problem: Problem, error: Exception) -> None:
+    """Raises InputError, which names the function, where it has broken the device: nothing goes on in this process."""
+    if isinstance(error, torch.AcceleratorError) and full_of(error) is None:
+        name, said = f"{function.__module__}:{function.__name__}", str(error).partition("\n")[0]
+        raise InputError(f"{name} breaks the device on {problem} ({said}): mend it, or leave it out") from None
 
 
 def take(functions: Mapping[str, Function]) -> None:
@@ -121,8 +132,12 @@ def compile_first(calls: Iterable[Call], tuned: Problems, rest: Problems, device
         with on_threads(count), torch.no_grad(), _one_program_each(place < len(wanted)):
             for function, parameters in known:
                 arguments, options = called(function, problem, inputs)
-                with suppress(Exception):
+                try:
                     function(*arguments, **options, **parameters)
+                    if device == "cuda":
+                        torch.cuda.synchronize()
+                except Exception as error:  # it is raised once more where it is judged
+                    _require_device(function, problem, error)
     if device == "cpu":
         end_threads()
 

@@ -213,7 +213,7 @@ class GatedLine:
             return
         from autotuner.ops import functions
 
-        say(f"start: calling functions of Python on {len(conditions.problems)} problems before the process is caged")
+        say("build")  # with its deadline; what breaks here is a function's doing
         self._device.prepare(conditions)
         where, threads = self._device.torch_device, conditions.threads
         op = op_of(conditions.compiled_for)

@@ -1,6 +1,8 @@
 """Functions that a user names as baselines: judged as the op's own, pinned by identity, refused in one line."""
 
 import importlib
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -116,3 +118,10 @@ def test_a_library_is_called_as_it_wants_and_refuses_what_it_masks_otherwise(
     assert torch.allclose(found.double(), exact, atol=1e-5)
     with pytest.raises(RuntimeError, match="bottom right"):
         called.answer(PROBLEM, tensors.inputs(PROBLEM, "randn", 3))
+
+
+@pytest.mark.gpu
+def test_one_that_breaks_the_device_is_named() -> None:
+    broken = "import sys; sys.path.insert(0, sys.argv[1]); import breaks; breaks.main()"
+    said = subprocess.run([sys.executable, "-c", broken, str(HERE)], capture_output=True, text=True, timeout=120)
+    assert "breaks:reads_far breaks the device on (1,2,33,64) bfloat16 full" in said.stdout, said.stderr
