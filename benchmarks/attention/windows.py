@@ -1,5 +1,5 @@
-"""Times attention in windows on this GPU beside torch's compiled flex_attention and its SDPA with a mask, and writes
-what it found.
+"""Times attention in windows, with capped scores, sinks and biases on this GPU beside torch's compiled flex_attention
+and its SDPA with a mask, and writes what it found.
 
     python -m benchmarks.attention.windows [--json docs/results/windows_attention.json] [--shapes 1,2] [--rounds 21]
         [--points 12]
@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from autotuner.gate.cases import Matrix
 from autotuner.gate.tolerance import compute_truth
 from autotuner.ops import op_of
+from autotuner.ops.sdpa.flex import module
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, moved
 from autotuner.tuning.workbench import Workbench, load_space
@@ -50,8 +50,15 @@ SHAPES = (
     ("wgmma", "(1,64:8,4096,64) bfloat16 causal window=128"),
     ("mma", "(2,16:8,2048,256) bfloat16 causal window=512"),
     ("decode", "(8,32:8,1x8192,128) bfloat16 causal window=1024 bottom_right"),
+    ("wgmma", "(1,32:8,8192,128) bfloat16 causal softcap=50"),
+    ("wgmma", "(1,32:8,8192,128) bfloat16 causal bias=alibi"),
+    ("wgmma", "(4,32:8,2048,128) bfloat16 causal bias=alibi"),
+    ("wgmma", "(4,32:8,2048,128) bfloat16 full bias=full"),
+    ("wgmma", "(4,32:8,2048,128) bfloat16 full bias=heads"),
+    ("wgmma", "(1,64:8,4096,64) bfloat16 causal window=128 sinks"),
 )
-"""The first two are of the goal; the others were chosen before anything was tuned for them."""
+"""The first two and those of caps and biases are of the goal; the others were chosen before anything was tuned for
+them."""
 WANTED: Mapping[str, Mapping[str, tuple[Value, ...]]] = {
     "wgmma": {
         "CONSUMERS": (2, 3),
@@ -79,21 +86,13 @@ def drawn(workbench: Workbench, impl: str, most: int) -> list[int]:
 
 def flex_forward(problem: SdpaProblem, inputs: Tensors) -> Forward:
     """flex_attention as torch's compiler makes it, with its mask of blocks, which is made once."""
-
-    def seen(_batch: Any, _head: Any, row: Any, key: Any) -> Any:
-        place = row + problem.offset
-        return (key >= place - problem.window_left) & (key <= place + problem.window_right)
-
-    sizes = (problem.seq_q, problem.seq_k)
-    blocks = create_block_mask(seen, None, None, *sizes, device="cuda", _compile=True)
-    compiled: Any = torch.compile(flex_attention, dynamic=False)
-    options: dict[str, Any] = {"block_mask": blocks, "enable_gqa": problem.grouped}
+    compiled: Any = torch.compile(module(problem, "cuda"), dynamic=False)
     for _ in range(3):
-        compiled(*inputs, **options)
+        compiled(*inputs)
     kept: list[Any] = []
 
     def forward(_: int) -> object:
-        kept[:] = [compiled(*inputs, **options)]
+        kept[:] = [compiled(*inputs)]
         return kept
 
     return forward
