@@ -104,12 +104,12 @@ def test_where_a_tensor_begins_counts_where_it_is_part_of_what_another_is_part_o
 
 @pytest.mark.parametrize("by_name", [True, False])
 def test_it_keeps_no_tensor_alive(by_name: bool) -> None:
-    given, mask = qkv(), torch.zeros(16, 16)
+    given, mask = qkv(), torch.zeros(16, 16, dtype=torch.bool)
     known = before(*given, attn_mask=mask) if by_name else before(*given, mask)
     seen = [weakref.ref(given[0]), weakref.ref(mask)]
     del given, mask
     assert [each() for each in seen] == [None, None]
-    other = torch.zeros(16, 16)
+    other = torch.zeros(16, 16, dtype=torch.bool)
     assert known.comes_again(*(call(*qkv(), attn_mask=other) if by_name else call(*qkv(), other)))
 
 

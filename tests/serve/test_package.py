@@ -93,7 +93,6 @@ assert ours.served == 0.6 and sum(ours.counters.values()) == 5
 ours.reset_counters()
 assert not ours.counters and ours.served == 0.0
 
-<<<<<<< HEAD
 given, lengths = qkv(32), torch.tensor([20], dtype=torch.int32)
 close(ours(*given, key_lengths=lengths), sdpa(*given, (torch.arange(32) < 20).expand(32, 32)))
 try:
@@ -102,46 +101,6 @@ except demo.NotServed as error:
     assert str(error).startswith("no variant serves this call: no variant was tuned with lengths of keys"), error
 else:
     raise AssertionError
-=======
-for args, options, why in [
-    (qkv(32, 3), {}, "was not tuned"), (qkv(32), {"is_causal": True}, "was not tuned"),
-    (qkv(32), {"attn_mask": torch.ones(32, 32).bool()}, "attn_mask"), (qkv(32), {"scale": 0.3}, "scale"),
-    (qkv(32), {"scale": -0.125}, "scale"), (qkv(100), {"scale": -0.125}, "scale"),
-    (qkv(32), {"key_lengths": torch.tensor([20], dtype=torch.int32)}, "no variant was tuned with lengths of keys"),
-    (qkv(32, dtype=torch.float64), {}, "float32, bfloat16 and float16"), (strided(32), {}, "was not tuned"),
-    (tuple(t[0] for t in qkv(32)), {}, "(batch, heads, length, head_dim)"),
-    ((*qkv(32)[:2], qkv(32)[2][..., :32].contiguous()), {}, "V has another head dimension than Q and K"),
-]:
-    same = {"attn_mask": (torch.arange(32) < 20).expand(32, 32)} if "key_lengths" in options else options
-    close(ours(*args, **options), sdpa(*args, **same))
-    assert why in ours.explain(*args, **options).why, ours.explain(*args, **options)
-    try:
-        demo.load(strict=True)(*args, **options)
-    except demo.NotServed as error:
-        assert str(error).startswith("no variant serves this call: ") and why in str(error)
-    else:
-        raise AssertionError(why)
-for heads in [(8, 2, 2), (8, 8, 2)]:
-    for outer in [(), (1,), (1, 1)]:
-        q, k, v = (torch.randn(*outer, each, 32, 64) for each in heads)
-        close(ours(q, k, v, enable_gqa=True), sdpa(q, k, v, enable_gqa=True))
-        close(ours(q, k, v, scale=0.3, enable_gqa=True), sdpa(q, k, v, scale=0.3, enable_gqa=True))
-assert ours.served == 0.0
-q, k, v = qkv(32)
-assert ours.explain(q, k, v, scale=0.125, enable_gqa=True).served  # both say what is so anyway
-odd = torch.empty(q.numel() + 1)[1:].view(q.shape).copy_(q)
-close(ours(odd, k, v), sdpa(odd, k, v))
-assert "a tensor is not aligned to 16 bytes" in ours.counters
-copies = demo.load(copies=True)
-close(copies(*strided(32)) * 0, torch.zeros(1, 2, 32, 64))
-inputs = strided(32)
-close(copies(*inputs), sdpa(*inputs))
-assert copies.explain(*inputs).served and copies(*inputs).stride() == inputs[0].stride()
-threads = torch.get_num_threads()
-torch.set_num_threads(threads + 1)
-assert f"THREADS_ALLOWED is {threads}" in ours.explain(*qkv(32)).why
-torch.set_num_threads(threads)
->>>>>>> bbb6baac (Far parts and symmetric sets lie as rows must)
 
 inputs = qkv(32, requires_grad=True)
 demo.load(gradients="torch")(*inputs).sum().backward()
