@@ -198,8 +198,10 @@ class Family(Model):
     def load(cls, folder: Path) -> Family:
         """Reads folder/kernel.toml. Raises KernelError naming the file and the key."""
         path = folder / "kernel.toml"
+        written = read_toml(path, KernelError)
+        OPS.look_beside(str(written.get("op")), folder.resolve())
         try:
-            document = FamilyDocument.model_validate(read_toml(path, KernelError))
+            document = FamilyDocument.model_validate(written)
         except ValidationError as error:
             raise KernelError(f"{path}: {_explained(error)}") from None
         if document.abi != ABI_VERSION:
@@ -219,7 +221,10 @@ class Family(Model):
     @property
     def op(self) -> Op | None:
         """What the family computes; None for the harness's own instruments."""
-        return OPS[self.document.op] if self.document.op is not None else None
+        if self.document.op is None:
+            return None
+        OPS.look_beside(self.document.op, self.folder)
+        return OPS[self.document.op]
 
     @property
     def facts(self) -> tuple[str, ...]:

@@ -270,15 +270,23 @@ class Op(NamedTuple):
     """What a user may name as a baseline: functions of the package's module `libraries`, and what pip calls each."""
     call: OpCall | None = None
     """None: models are not asked for calls of it (`record`, `load`, `tune_like`), and it is exported as json alone."""
+    made: OpTensors | None = None
+    """In the place of the package's `tensors`: made from a formula (ops/derived.py)."""
+    source: Path | None = None
+    """The file of that formula."""
 
     @property
     def digest(self) -> str:
         """Of the op's sources: what is remembered of its references is keyed by it."""
-        return digest_of_folder(Path(str(import_module(self.package).__file__)).parent)
+        own = "" if self.source is None else digest_of_file(self.source)
+        return own + digest_of_folder(Path(str(import_module(self.package).__file__)).parent)
 
     def tensors(self) -> OpTensors:
         """The op in tensors. Imports torch."""
-        return cast(OpTensors, import_module(f"{self.package}.tensors"))
+        if self.made is not None:
+            return self.made
+        found = import_module(f"{self.package}.tensors")
+        return cast(OpTensors, getattr(found, "TENSORS", found))
 
     @property
     def baselines(self) -> Mapping[str, Baseline]:
@@ -314,6 +322,12 @@ class Op(NamedTuple):
     def place(self, index: tuple[int, ...]) -> str:
         """Where an element, a row or a slice of an output is, in words."""
         return ", ".join(f"{name} {i}" for name, i in zip(self.words.axes, index, strict=False))
+
+
+@cache
+def digest_of_file(path: Path) -> str:
+    """As it was when it was first asked for: where a process is caged it cannot be read."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @cache

@@ -11,6 +11,7 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -194,6 +195,12 @@ def full_of(error: RuntimeError) -> DeviceFullError | None:
     if not accelerator and not isinstance(error, torch.OutOfMemoryError):
         return None
     return DeviceFullError(f"the memory of the device is full: {said}")
+
+
+def sums_in_order(terms: Tensor) -> Tensor:
+    """The sum of each row, one float32 after the other: the last dimension becomes 1."""
+    last = np.add.accumulate(terms.detach().cpu().numpy(), axis=-1)[..., -1:]
+    return torch.from_numpy(np.ascontiguousarray(last)).to(terms.device)
 
 
 def plain_product(a: Tensor, b: Tensor, order: Sequence[int] | None = None) -> Tensor:

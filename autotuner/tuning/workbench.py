@@ -285,7 +285,9 @@ class Workbench:
         self.family = Family.find(file.family, near=Path(file.path).resolve().parent)
         self.toolchain = toolchain_for(self.device)
         admit_every_implementation(self.space, self.family)
-        self.built_from = digest_of([built_from(self.family, file.backend, self.toolchain), version_of("torch")])
+        formula = [made.digest] if (made := self.family.op) is not None and made.source is not None else []
+        parts = [built_from(self.family, file.backend, self.toolchain), version_of("torch"), *formula]
+        self.built_from = digest_of(parts)
         threads = int(self.device.facts.get("THREADS_ALLOWED", 1))
         self.conditions = Conditions(
             problems=file.problems, cache=file.cache, objective=file.objective, threads=threads, seeds=fresh_seeds()

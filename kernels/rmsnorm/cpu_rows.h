@@ -4,15 +4,8 @@
 
 #include "rmsnorm.h"
 
+#include "cpu_element.h"
 #include "cpu_pool.h"
-
-#if DTYPE == AT_FLOAT32
-typedef float element;
-#elif DTYPE == AT_BFLOAT16 || DTYPE == AT_FLOAT16
-typedef uint16_t element;
-#else
-#error "float32, bfloat16 and float16 only"
-#endif
 
 struct Rows {
   const element *x, *w;

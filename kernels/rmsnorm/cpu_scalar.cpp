@@ -3,36 +3,6 @@
 //   THREADS, SYNC_POLICY  how many threads, and how they meet: cpu_pool.h
 #include "cpu_rows.h"
 
-#if DTYPE == AT_FLOAT32
-static inline float to_float(element x) { return x; }
-static inline element from_float(float x) { return x; }
-#elif DTYPE == AT_BFLOAT16
-static inline float to_float(element x) {
-  const uint32_t bits = (uint32_t)x << 16;
-  float value;
-  __builtin_memcpy(&value, &bits, 4);
-  return value;
-}
-// Rounds to nearest even.
-static inline element from_float(float x) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &x, 4);
-  return (element)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-#else
-static inline float to_float(element x) {
-  _Float16 value;
-  __builtin_memcpy(&value, &x, 2);
-  return (float)value;
-}
-static inline element from_float(float x) {
-  const _Float16 value = (_Float16)x;
-  element bits;
-  __builtin_memcpy(&bits, &value, 2);
-  return bits;
-}
-#endif
-
 static float sum_of_squares(const element *x, int64_t columns) {
   float sums[UNROLL] = {};
   int64_t column = 0;

@@ -2,51 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from autotuner.ops.op import Input, Op, Output
+from autotuner.ops.op import Invariant, OpCase, Relation
 from autotuner.ops.rmsnorm.call import CALL
-from autotuner.ops.rmsnorm.cases import CASES
-from autotuner.ops.rmsnorm.invariants import INVARIANTS
-from autotuner.ops.rmsnorm.problem import RmsNormProblem, distance
-from autotuner.ops.rmsnorm.words import WORDS
+from autotuner.ops.rmsnorm.problem import RmsNormProblem
+from autotuner.ops.rows import INVARIANT, row_op, scaled_by
 from autotuner.values import config
 from autotuner.values.problem import Problem
 
-USUAL_TOKENS, USUAL_HIDDEN_SIZE = 512, 4096
-"""Of the problem that a library is judged on that was built for any sizes."""
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from autotuner.ops.tensors import Tensors
+
+DISTRIBUTIONS = {
+    "randn": "standard normal",
+    "magnitudes": "normal, each row times a power of two of its own: the sum of another row shows at full size",
+    "giant": "normal, with one element a row that outweighs the rest",
+    "eps": "normal, times the square root of eps: half of what is under the root",
+    "zeros": "normal, but every second row is zero",
+    "huge": "normal, X times 2^50, in float16 2^13: squares overflow an element type that sums them itself",
+    "tiny": "normal, X times 2^-50, in float16 2^-12",
+    "equal": "each row holds one number",
+}
+QUICK = (
+    OpCase((37, 1000), "magnitudes", "Q1 "),
+    OpCase((12, 4097), "giant", "Q2 "),
+    OpCase((19, 509), "eps", "Q3 "),
+    OpCase((200, 203), "randn", "Q4 "),
+    OpCase((16, 1024), "zeros", "Q5 "),
+)
+FULL = tuple(
+    OpCase(shape, distribution)
+    for distribution, shapes in {
+        "randn": ((512, 64), (33, 4096), (3, 16384), (1, 8192), (5, 1), (1, 1), (2, 63)),
+        "giant": ((3, 16384), (40, 320)),
+        "huge": ((129, 768),),
+        "tiny": ((65, 515),),
+        "equal": ((65, 515),),
+        "eps": ((31, 2048),),
+        "magnitudes": ((7, 1536),),
+    }.items()
+    for shape in shapes
+)
 
 
-def _inputs(problem: Problem) -> tuple[Input, ...]:
-    dtype = problem.dtype
-    return Input("X", dtype, ("tokens", "hidden_size")), Input("W", dtype, ("hidden_size",))
+def _equal(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    import torch
+
+    x, w = inputs
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        return other[0], other[0][:, :1].expand_as(other[0])
+
+    same = x[:, :1].expand_as(x).contiguous()
+    yield Relation((same, torch.ones_like(w)), compared, "a row of equal numbers gives numbers that differ")
 
 
-def _outputs(problem: Problem) -> tuple[Output, ...]:
-    return (Output("Y", problem.dtype, ("tokens", "hidden_size"), row=1, slice=1),)
-
-
-def _usual(macros: Mapping[str, str]) -> Problem:
-    hidden_size = int(macros.get("HIDDEN_SIZE", USUAL_HIDDEN_SIZE))
-    return RmsNormProblem.model_validate(
-        {"tokens": USUAL_TOKENS, "hidden_size": hidden_size, "dtype": macros["DTYPE"]}, strict=True
-    )
-
-
-OP = Op(
-    name="rmsnorm",
+EQUAL = Invariant(
+    "G3.equal",
+    "a row of equal numbers under W = 1 gives equal numbers",
+    "a part of the row, such as its tail, is rounded differently or takes another sum",
+    _equal,
+    INVARIANT,
+)
+OP = row_op(
+    RmsNormProblem,
+    "rms_norm",
+    DISTRIBUTIONS,
+    QUICK,
+    FULL,
+    "magnitudes",
+    own=(scaled_by("W", 1), EQUAL),
     package=__name__,
-    problem=RmsNormProblem,
-    inputs=_inputs,
-    outputs=_outputs,
-    ordinary="randn",
-    cases=CASES,
-    invariants=INVARIANTS,
-    distance=distance,
-    usual=_usual,
-    words=WORDS,
     abi=lambda: config.kernels_dir() / "rmsnorm" / "abi",
     default_spaces={"cpu": "rmsnorm_cpu", "cuda": "rmsnorm_cuda"},
     call=CALL,
-    compiled=lambda problem: True,
 )

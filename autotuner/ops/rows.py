@@ -1,0 +1,302 @@
+"""Ops of rows. Their tensors are (rows, columns), or (columns,) for all rows, and a row of the output follows from that
+row of the inputs alone: what such ops have in common.
+
+torch is imported where it is used: what reads a report wants the words alone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from autotuner.ops.op import Cases, Input, Invariant, Op, OpCase, Output, Relation, Words
+from autotuner.values.problem import ITEM_BYTES, Problem, Shape, doublings
+from autotuner.values.validation import show
+from autotuner.values.variant import Value
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from autotuner.ops.tensors import Tensors
+
+SIZES = re.compile(r"\(\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\)(.*)")
+COPIED: Shape = (1031, 4093)
+"""Large: rounded to 16 bits, an answer differs from another right one in one element of some hundred thousand."""
+INVARIANT: Shape = (21, 1003)
+"""Ragged in both sizes."""
+LONGEST_ROW, MOST_ROWS = 16500, 300
+"""No shape around a tile is above these."""
+
+
+class RowProblem(Problem):
+    """Rows of numbers. DIMS are the rows and the columns; SCALARS are fields with a usual value."""
+
+    TENSORS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Of each input, then of the output, by name: the names of its sizes."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """As `str` writes it; a number that is not said has its usual value."""
+        found = SIZES.fullmatch(text.strip())
+        if found is None:
+            example = " ".join(["(512,4096) float32", *(f"{name}={cls._usual(name):g}" for name in cls.SCALARS)])
+            raise ValueError(f"found {show(text)}, expected {cls.FORM}, such as {show(example)}")
+        *sizes, rest = found.groups()
+
+        def read(word: str) -> dict[str, object]:
+            name, _, value = word.lower().partition("=")
+            try:
+                return {name: float(value)} if name in cls.SCALARS else {}
+            except ValueError:
+                said = f"{show(text)}: {name}: found {show(value)}, expected a number such as 1e-05"
+                raise ValueError(said) from None
+
+        return cls.of_words(text, dict(zip(cls.DIMS, map(int, sizes), strict=True)), rest, read, cls.SCALARS)
+
+    @classmethod
+    def _usual(cls, name: str) -> float:
+        return float(cls.model_fields[name].default)
+
+    @property
+    def scalars(self) -> tuple[float, ...]:
+        return tuple(getattr(self, name) for name in self.SCALARS)
+
+    @property
+    def flops(self) -> int:
+        """One for each number of the largest tensor, at least."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        numbers = [math.prod(int(getattr(self, size)) for size in sizes) for sizes in self.TENSORS.values()]
+        return sum(numbers) * ITEM_BYTES[self.dtype]
+
+    def facts(self) -> dict[str, Value | bool]:
+        """Without the scalars: constraints are over whole numbers and words."""
+        left_out = {name.upper() for name in self.SCALARS}
+        return {name: value for name, value in super().facts().items() if name not in left_out}
+
+    def __str__(self) -> str:
+        unusual = [f"{n}={getattr(self, n):g}" for n in self.SCALARS if getattr(self, n) != self._usual(n)]
+        return " ".join([f"({','.join(map(str, self.shape))})", self.dtype, *unusual])
+
+
+def row_op(
+    kind: type[RowProblem],
+    baseline: str,
+    distributions: Mapping[str, str],
+    quick: Sequence[OpCase],
+    full: Sequence[OpCase],
+    scaled: str,
+    own: tuple[Invariant, ...] = (),
+    **more: Any,
+) -> Op:
+    """The op of such problems. `scaled`: the distribution in which each row has a size of its own. `own`: invariants
+    that not every such op has. `more` are other parts of `Op`."""
+    *read, written = kind.TENSORS
+    sizes = kind.TENSORS
+    usual = {"compiled": lambda problem: True, "default_spaces": {}, **more}
+    return Op(
+        name=kind.model_fields["op"].default,
+        problem=kind,
+        inputs=lambda problem: tuple(Input(name, problem.dtype, sizes[name]) for name in read),
+        outputs=lambda problem: (Output(written, problem.dtype, sizes[written], row=1, slice=1),),
+        ordinary="randn",
+        cases=_cases(quick, full, scaled),
+        invariants=(*own, *(INVARIANTS if len(read) > 1 else INVARIANTS[:-1])),
+        distance=_distance,
+        usual=lambda macros: _like(kind, macros),
+        words=Words(
+            baseline=baseline,
+            axes=("row", "column")[: len(sizes[written])],
+            distributions=distributions,
+            case=lambda shape, macros: f"{shape[0]} rows of {shape[1]}{', ' * bool(macros)}{macros.get('DTYPE', '')}",
+            nonfinite="a sum or a power that overflowed the type it was computed in, or memory that was read unwritten",
+            every_row="something that they share: a scalar, a divisor, an input that all rows have in common",
+            some_columns="a part of the row, such as its tail, or of an input that all rows share, is wrong",
+        ),
+        **usual,
+    )
+
+
+def _like(kind: type[RowProblem], macros: Mapping[str, str]) -> Problem:
+    """A problem to judge a variant on that is compiled with these macros."""
+    rows, columns = kind.DIMS
+    sizes = {rows: 512, columns: int(macros.get(columns.upper(), 4096))}
+    return kind.model_validate({**sizes, "dtype": macros["DTYPE"]}, strict=True)
+
+
+def _distance(one: Problem, other: Problem) -> float:
+    """In doublings and changes. Rows are only more of the same work until they fill the machine; the row's length
+    changes what fits into registers and caches. No kernel is chosen by a scalar."""
+    (rows, columns), (other_rows, other_columns) = one.shape, other.shape
+    item = doublings(ITEM_BYTES[one.dtype], ITEM_BYTES[other.dtype])
+    return (
+        0.5 * doublings(rows, other_rows)
+        + doublings(columns, other_columns)
+        + 0.5 * (one.dtype != other.dtype)
+        + 2.0 * item
+    )
+
+
+def _cases(quick: Sequence[OpCase], full: Sequence[OpCase], scaled: str) -> Cases:
+    def with_tile(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
+        yield from full
+        rows, columns = tile
+        for length in sorted({columns - 1, columns, columns + 1, 2 * columns + columns // 2 + 1}):
+            if 1 <= length <= LONGEST_ROW:
+                yield OpCase((5, length), "randn", "tile ")
+        for count in sorted({rows - 1, rows + 1, 2 * rows + rows // 2}):
+            if 1 <= count <= MOST_ROWS:
+                yield OpCase((count, 331), scaled, "tile ")
+
+    return Cases(
+        smoke=(5, 65),
+        quick=lambda problem: tuple(quick),
+        full=with_tile,
+        tuned=lambda problem: (min(problem.shape[0], 67), problem.shape[1]),
+        copied=COPIED,
+        invariant=INVARIANT,
+        repeated=(96, 517),
+        soak=(32, 257),
+        between=(7, 91),
+        between_large=(300, 3000),
+        between_distribution=scaled,
+        # a tool may slow a kernel down a hundred times
+        sanitized=lambda tile: ((3, 67), (1, 1), (min(tile[0], MOST_ROWS) + 1, min(tile[1], 4096) + 3)),
+        tile=_tile,
+    )
+
+
+def _tile(parameters: Mapping[str, Value], resources: Mapping[str, int]) -> tuple[int, ...]:
+    """(rows, columns): the rows of a block, as the variant is launched or its parameter ROWS; and the columns that the
+    threads of a row take in one step, or hold in registers, by the parameters that say so."""
+
+    def number(name: str, usual: int) -> int:
+        return int(parameters.get(name, usual))
+
+    rows = resources.get("rows", number("ROWS", 4))
+    columns = number("VEC_WIDTH", 1) * number("LANES", 1) * max(1, number("HOLD", number("UNROLL", 1)))
+    return (rows, columns if columns > 1 else 256)
+
+
+# What must hold exactly, without a reference (G3) --------------------------------------------------------------------
+
+
+def _on_rows(inputs: Tensors, change: Callable[[Tensor], Tensor]) -> Tensors:
+    """The inputs, those with rows changed."""
+    return tuple(change(each) if each.dim() > 1 else each for each in inputs)
+
+
+def _permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    import torch
+
+    order = torch.randperm(problem.shape[0], generator=torch.Generator().manual_seed(seed))
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        return other[0], plain[0][order]
+
+    changed = _on_rows(inputs, lambda each: each[order])
+    yield Relation(changed, compared, "permuting the rows of the inputs does not permute those of the output")
+
+
+def _other_rows(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    def change(each: Tensor) -> Tensor:
+        changed = each.clone()
+        changed[1::2] *= 100
+        return changed
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        return other[0][::2], plain[0][::2]
+
+    yield Relation(_on_rows(inputs, change), compared, "changing every second row changes the rows between")
+
+
+def _spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """NaN in one number of an input comes out where the reference has it, and infinity in one of the first."""
+    import torch
+
+    from autotuner.ops import op_of
+    from autotuner.ops.tensors import where_lost
+
+    op, generator = op_of(problem), torch.Generator().manual_seed(seed)
+    detail = "{} in one number of {} does not come out where it must, or changes another row"
+    for value, place in ((math.nan, 0), (math.inf, 0), *((math.nan, place) for place in range(1, len(inputs)))):
+        changed = [each.clone() for each in inputs]
+        at = [int(torch.randint(size, (1,), generator=generator)) for size in changed[place].shape]
+        changed[place][tuple(at)] = value
+        (exact,) = op.tensors().reference(problem, tuple(changed))
+        due = ~exact.isfinite()
+        touched = due.clone()
+        if len(at) > 1:
+            touched[at[0]] = True
+        yield Relation(tuple(changed), where_lost(due, touched), detail.format(value, op.inputs(problem)[place].name))
+
+
+def _overlap(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    from autotuner.ops.tensors import first_outputs
+
+    first, *others = inputs
+    memory = first.flatten().repeat(2)
+    for begin in (0, 8):  # aligned to 16 bytes
+        views = (memory[begin : begin + each.numel()].view(each.shape) for each in others)
+        within = (memory[: first.numel()].view(first.shape), *views)
+        copies = tuple(each.clone() for each in within)
+        detail = "inputs that lie within another give another result than copies"
+        yield Relation(within, first_outputs, detail, before=copies)
+
+
+def scaled_by(name: str, place: int) -> Invariant:
+    """-4 times that input gives exactly -4 times the output: only sign and exponent change, but for outputs so small
+    that they lose digits."""
+
+    def relations(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+        import torch
+
+        def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+            got, want = other[0], -4 * plain[0]
+            numbers = torch.finfo(want.dtype)
+            close = (got - want).abs() <= 4 * numbers.smallest_normal * numbers.eps
+            return torch.where((want.abs() <= 4 * numbers.tiny) & close, want, got), want
+
+        changed = tuple(-4 * each if at == place else each for at, each in enumerate(inputs))
+        yield Relation(changed, compared, f"-4 {name} does not give exactly -4 times the output")
+
+    cause = "a constant in the arithmetic (a clamp, something added), or a result that does not come from it"
+    asserts = f"-4 {name} gives exactly -4 times the output"
+    return Invariant(f"G3.scale_{name.lower()}", asserts, cause, relations, INVARIANT)
+
+
+INVARIANTS = (
+    Invariant(
+        "G3.permute",
+        "permuting the rows of the inputs permutes the output, nothing else",
+        "the addressing of rows, or a sum whose order depends on the row's place",
+        _permute,
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.other_rows",
+        "what every second row holds does not reach the others",
+        "a sum that is not cleared between rows, or that is shared by several",
+        _other_rows,
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.spread",
+        "a number that is NaN or infinite comes out where the definition has it, and changes no other row",
+        "a clamp that drops NaN, or numbers that are cleaned before they are used",
+        _spread,
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.overlap",
+        "the other inputs may lie within the first",
+        "an input is written to, or what is read of one is taken for the other's",
+        _overlap,
+        INVARIANT,
+    ),
+)
+"""Of every op of rows; the last one of those with several inputs."""
