@@ -14,7 +14,6 @@ from autotuner.gate.references import answers, names, too_slow, without_nan
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops import OPS
 from autotuner.ops.op import Baseline
-from autotuner.ops.rmsnorm.problem import RmsNormProblem
 from autotuner.ops.sdpa import tensors
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, reference
@@ -22,6 +21,7 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Calibration
+from autotuner.values.problem import Problem
 from tests.helpers.lines import cpu_line
 from tests.helpers.recorded import case_errors
 
@@ -101,7 +101,7 @@ def test_a_baseline_that_would_have_to_be_compiled_is_left_out_of_a_short_run(
     toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path))
-    problem = RmsNormProblem(tokens=8, hidden_size=96, dtype="float32")
+    problem = OPS["rmsnorm"].problem.parse("(8,96) float32")
     conditions = Conditions(problems=(problem,), seeds=(1, 2, 3, 4), seconds=48.0)
     found = cpu_line(toolchain, Family.find("rmsnorm"))().calibrate(conditions, print)
     assert found.left_out == {
@@ -113,9 +113,9 @@ def test_a_baseline_that_would_have_to_be_compiled_is_left_out_of_a_short_run(
 
 
 def test_a_baseline_that_was_compiled_is_in_short_runs_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, known = set[RmsNormProblem](), OPS["rmsnorm"].tensors().BASELINES
+    made, known = set[Problem](), OPS["rmsnorm"].tensors().BASELINES
     monkeypatch.setitem(known, "compiled", known["compiled"]._replace(is_made=lambda problem, device: problem in made))
-    small, large = (RmsNormProblem(tokens=8, hidden_size=size, dtype="float32") for size in (96, 192))
+    small, large = (OPS["rmsnorm"].problem.parse(f"(8,{size}) float32") for size in (96, 192))
     every = names(small, "cpu")
     made.add(small)
     assert too_slow([small], every, "cpu", 48.0) == {}
