@@ -41,6 +41,8 @@ from tests.mutants.warpgroups import Mutant, mutants
 PROBLEMS = (
     "(1,32,2048,128) float16 full",
     "(4,16,1024,64) float16 causal",
+    "(2,8,777,256) bfloat16 causal",
+    "(2,8,777,96) bfloat16 full",
 )
 LAUNCHES = 1000
 COMPARED = 50
