@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 LEAST_S = 5.0
 """Seconds without which no finals are begun."""
-PROOF_S = 8.0
+PROOF_S = 11.0
 """Seconds over the time that finals may take to end what they have begun: the judging of the variant to use comes last,
 and without it the races before it confirm nothing."""
 SUSPICIOUS = 4

@@ -10,7 +10,7 @@ from torch import Tensor
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.family import Family
 from autotuner.gate.cases import Matrix
-from autotuner.gate.references import answers, names, too_slow, without_nan
+from autotuner.gate.references import answers, names, sound, too_slow, without_nan
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops import OPS
 from autotuner.ops.op import Baseline
@@ -178,3 +178,10 @@ def test_a_row_that_sees_no_key_is_not_what_a_baseline_is_judged_by(monkeypatch:
     assert answer is not None
     for found, expected in zip(answer, reference(problem, given), strict=True):
         torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_baseline_that_takes_no_case_does_not_stand_for_those_that_break_their_tolerance() -> None:
+    of = {"none": None, "wrong": case_errors(2.0), "right": case_errors(0.5)}
+    none, wrong, right = (ReferenceCheck(backend=name, case="c", errors=errors) for name, errors in of.items())
+    assert sound([none, wrong]) == ("none", "wrong")
+    assert sound([none, wrong, right]) == ("none", "right")
