@@ -114,12 +114,15 @@ class RowTensors:
         if problem.dtype != "float32" or self._orders_columns:
             return
         device = inputs[0].device
-        where = torch.linspace(0, len(inputs[0]) - 1, min(ROWS, len(inputs[0])), device=device).long()
+        whole = exact[0].dim() == 1  # a number a row: these are one row of the output
+        rows = len(inputs[0])
+        where = torch.arange(rows) if whole else torch.linspace(0, rows - 1, min(ROWS, rows)).long()
+        where = where.to(device)
         some = tuple(each[where] if each.dim() > 1 else each for each in inputs)
         for order in range(1, ORDERS):
             columns = torch.randperm(problem.shape[1], generator=torch.Generator().manual_seed(order)).to(device)
             (found,) = self.emulation(problem, tuple(each[..., columns] for each in some))
-            yield 0, (where,), found[..., columns.argsort()] if found.dim() > 1 else found
+            yield 0, () if whole else (where,), found if whole else found[..., columns.argsort()]
 
     # What is known of the formula, by trying it in float64 ----------------------------------------------------------
 
