@@ -26,3 +26,13 @@ def measured(found: Iterable[str], what: str, asked: Sequence[str] = ()) -> None
     there = set(found)
     lacking = [f"{what} {each}: there is none to measure" for each in asked if each not in there]
     require(lacking or ([] if there else [f"no {what} was measured"]))
+
+
+def share_interval(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
+    """The exact two-sided confidence interval of a share that was seen `count` times of so many (Clopper and Pearson,
+    Biometrika 26, 1934); 0 to 1 where nothing was looked at."""
+    from scipy.special import betaincinv
+
+    tail = (1 - level) / 2
+    low = float(betaincinv(count, of - count + 1, tail)) if count else 0.0
+    return low, float(betaincinv(count + 1, of - count, 1 - tail)) if count < of else 1.0

@@ -171,7 +171,7 @@ def shares(rows: Sequence[Row]) -> dict[str, Any]:
     found = {}
     for gain in GAINS:
         count = sum(each[gain] for each in judged)
-        low, high = share_interval(count, len(judged))
+        low, high = holds.share_interval(count, len(judged))
         found[gain] = {"count": count, "of": len(judged), "low": low, "high": high}
     return found
 
@@ -258,16 +258,6 @@ def summed(rows: list[Row]) -> Row:
     """The rows, and what they come to."""
     endings = Counter(each["code"] or each["verdict"] for each in rows if each["judged"])
     return {"shares": shares(rows), "endings": endings, "rows": rows}
-
-
-def share_interval(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
-    """The exact two-sided confidence interval of a share that was seen `count` times of so many (Clopper and Pearson,
-    Biometrika 26, 1934); 0 to 1 where nothing was looked at."""
-    from scipy.special import betaincinv
-
-    tail = (1 - level) / 2
-    low = float(betaincinv(count, of - count + 1, tail)) if count else 0.0
-    return low, float(betaincinv(count + 1, of - count, 1 - tail)) if count < of else 1.0
 
 
 if __name__ == "__main__":
