@@ -1,11 +1,12 @@
 """Runs long proofs in parts side by side, each on two CPUs of its own, and makes one result of a proof's parts.
 
     python -m benchmarks.shards attacks|accusations|busy ... --into FOLDER [--cpus 0-31] [--minutes M] [--hold]
+    python -m benchmarks.shards attacks_cuda|accusations_cuda ... --gpu N --into FOLDER [...]
 
 A part is the proof's own command on some of its cases, in a process group bound to two CPUs, which are of one core
-where the machine says so, with a cache and a folder for temporary files of its own. No part begins that would
-not end within M minutes; FOLDER/PROOF.json is written after each, and the same command later goes on with the parts
-that it lacks.
+where the machine says so, with a cache and a folder for temporary files of its own. On a GPU parts run one after
+another, with all the CPUs. No part begins that would not end within M minutes; FOLDER/PROOF.json is written after each,
+and the same command later goes on with the parts that it lacks.
 """
 
 from __future__ import annotations
@@ -32,8 +33,12 @@ from benchmarks.attacks import catalogue, judged
 from benchmarks.gate import accusations
 from benchmarks.provenance import command_line
 from benchmarks.timing import busy
+from tests.mutants.expectations import Backend
 
-EACH = 6
+EACH = {"cpu": 6, "cuda": 24}
+"""Attacks of a part. On CUDA more of them: what a sweep builds before its first trial takes longer there."""
+CUDA_MINUTES = 4
+"""For the sweep of a part there."""
 TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
@@ -45,18 +50,21 @@ class Proof(NamedTuple):
     """Arguments of the proof's command, a part each; the first are the longest."""
     minutes: float
     """A part begins only where so many are left."""
+    needs_gpu: bool = False
 
 
-def attacks() -> list[tuple[str, ...]]:
+def attacks(device: Backend) -> list[tuple[str, ...]]:
     """At most EACH attacks of a group at a time: more take longer, fewer have the honest one judged more often."""
-    groups = catalogue.groups("cpu")
+    groups = catalogue.groups(device)
     flags, cut = [group.name for group in groups if group.flags], []
     for group in groups:
         if not group.flags:
             names = [f"{group.name}/{each.name}" for each in group.attacks]
-            count = math.ceil(len(names) / EACH)
+            count = math.ceil(len(names) / EACH[device])
             cut += [names[first::count] for first in range(count)]
-    return [("--only", *names) for names in sorted([*cut, flags], key=len, reverse=True)]
+    more = ("--device", device, "--minutes", str(CUDA_MINUTES)) if device == "cuda" else ()
+    parts = [names for names in sorted([*cut, flags], key=len, reverse=True) if names]
+    return [(*more, "--only", *names) for names in parts]
 
 
 def seeds(count: int, *arguments: str) -> list[tuple[str, ...]]:
@@ -64,8 +72,10 @@ def seeds(count: int, *arguments: str) -> list[tuple[str, ...]]:
 
 
 PROOFS = {
-    "attacks": Proof(judged, attacks, 6.0),
-    "accusations": Proof(accusations, lambda: seeds(25, "cpu", "--points", "6"), 6.0),
+    "attacks": Proof(judged, lambda: attacks("cpu"), 6.0),
+    "attacks_cuda": Proof(judged, lambda: attacks("cuda"), 3.0, needs_gpu=True),
+    "accusations": Proof(accusations, lambda: seeds(25, "cpu", "--points", "6"), 3.0),
+    "accusations_cuda": Proof(accusations, lambda: seeds(5, "cuda", "--points", "12"), 2.0, needs_gpu=True),
     "busy": Proof(busy, lambda: seeds(busy.RUNS, "--runs", "1"), 7.6),
 }
 
@@ -91,11 +101,11 @@ def numbers(text: str) -> list[int]:
     return found
 
 
-def run(proof: Proof, arguments: tuple[str, ...], limit_s: float) -> Any:
+def run(proof: Proof, arguments: tuple[str, ...], limit_s: float, gpu: str) -> Any:
     """The document of one part, on the CPUs of this thread; None where it did not end."""
     with tempfile.TemporaryDirectory(prefix="shard_") as name:
         folder = Path(name)
-        around = {"TMPDIR": name, "AUTOTUNER_CACHE": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""}
+        around = {"TMPDIR": name, "AUTOTUNER_CACHE": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": gpu}
         words = [sys.executable, "-m", proof.module.__name__, *arguments, "--json", str(folder / "part.json")]
         with (folder / "log").open("w+") as log:
             process = subprocess.Popen(words, env=os.environ | around, stdout=log, stderr=log, start_new_session=True)
@@ -115,9 +125,9 @@ def run(proof: Proof, arguments: tuple[str, ...], limit_s: float) -> Any:
 
 
 def done(
-    waiting: list[tuple[str, tuple[str, ...]]], cpus: Sequence[int], until: float
+    waiting: list[tuple[str, tuple[str, ...]]], places: Sequence[tuple[int, ...]], gpu: str, until: float
 ) -> Iterator[tuple[str, str, Any]]:
-    """Each part that ended: its proof, its arguments, its document."""
+    """Each part that ended, `places` being CPUs for one at a time: its proof, its arguments, its document."""
     ended: queue.SimpleQueue[tuple[str, str, Any] | None] = queue.SimpleQueue()
     taking = threading.Lock()
 
@@ -130,18 +140,18 @@ def done(
                 waiting.remove(found)
             return found
 
-    def work(pair: tuple[int, ...]) -> None:
-        os.sched_setaffinity(0, pair)  # of this thread, and of all that it starts
+    def work(place: tuple[int, ...]) -> None:
+        os.sched_setaffinity(0, place)  # of this thread, and of all that it starts
         while (part := take()) is not None:
             began, (name, arguments) = time.monotonic(), part
-            document = run(PROOFS[name], arguments, until - began)
+            document = run(PROOFS[name], arguments, until - began, gpu)
             said = "is done" if document is not None else "did not end"
-            print(f"{name} {' '.join(arguments)} {said}: {time.monotonic() - began:.0f} s on CPUs {pair}", flush=True)
+            print(f"{name} {' '.join(arguments)} {said}: {time.monotonic() - began:.0f} s on CPUs {place}", flush=True)
             if document is not None:
                 ended.put((name, " ".join(arguments), document))
         ended.put(None)
 
-    workers = [threading.Thread(target=work, args=(pair,)) for pair in pairs(cpus)]
+    workers = [threading.Thread(target=work, args=(place,)) for place in places]
     for worker in workers:
         worker.start()
     left = len(workers)
@@ -156,17 +166,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("proofs", nargs="+", choices=PROOFS, help="the first has the first CPUs that are free")
     parser.add_argument("--cpus", type=numbers, default=sorted(os.sched_getaffinity(0)), help="such as 0-7,16")
+    parser.add_argument("--gpu", default="", metavar="N", help="the one for proofs on CUDA")
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--into", type=Path, required=True, metavar="FOLDER")
     holds.add_option(parser)
     given = parser.parse_args()
+    if any(PROOFS[name].needs_gpu != bool(given.gpu) for name in given.proofs):
+        parser.error("name --gpu for proofs on CUDA, and for them alone")
+    places = [tuple(given.cpus)] if given.gpu else pairs(given.cpus)
     given.into.mkdir(parents=True, exist_ok=True)
     files = {name: given.into / f"{name}.json" for name in given.proofs}
     whole = {name: json.loads(file.read_text()) if file.exists() else {"parts": []} for name, file in files.items()}
     waiting = [
         (name, part) for name in files for part in PROOFS[name].parts() if " ".join(part) not in whole[name]["parts"]
     ]
-    for name, part, document in done(waiting, given.cpus, time.monotonic() + 60 * given.minutes):
+    for name, part, document in done(waiting, places, given.gpu, time.monotonic() + 60 * given.minutes):
         before, proof = whole[name], PROOFS[name]
         parts = [*before["parts"], part]
         missing = [each for each in map(" ".join, proof.parts()) if each not in parts]

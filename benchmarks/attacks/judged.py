@@ -33,7 +33,8 @@ from tests.mutants.expectations import Backend
 
 EACH_S = 25.0
 """Seconds that an attack is given in a sweep of many."""
-FINALS_MINUTES = 2
+FINALS_MINUTES = {"cpu": 2, "cuda": 1}
+"""A heat is shorter on CUDA, where a process holds many."""
 LEAST = 60
 """Attacks that must have been judged for the aim to be met."""
 GAINS = ("latency", "paid", "crown", "export")
@@ -120,7 +121,8 @@ def judged_together(here: Commands, group: Group, minutes: float | None) -> Iter
     points = [group.honest, *(attack.parameters for attack in group.attacks)]
     code, said = here.tuned(group, points, minutes or (60 + EACH_S * len(points)) / 60, "--no-finals")
     last_words = (said.strip().splitlines() or [""])[-1]
-    finals_code, finals = here.run("finals", "--minutes", str(FINALS_MINUTES), limit_s=120 * FINALS_MINUTES + 120)
+    allowed = FINALS_MINUTES[group.device]
+    finals_code, finals = here.run("finals", "--minutes", str(allowed), limit_s=120 * allowed + 120)
     export_code, exported = here.run("export", "--out", "-", limit_s=120)
     trials = here.trials()
     honest = max((each["speedup"] or 0 for each in trials if fits(group.plain, each["parameters"])), default=0)
