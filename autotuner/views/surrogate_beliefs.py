@@ -91,23 +91,6 @@ class Trust(Model):
     within: float = Field(description="the share of the measured that lay within the believed 95 % interval")
 
 
-class BeliefMap(Model):
-    """The two parameters that matter most in the fastest quarter, against each other.
-
-    Tables are [y][x]; a value None is where the parameter does not exist.
-    """
-
-    x: str
-    y: str
-    x_values: tuple[Value | None, ...]
-    y_values: tuple[Value | None, ...]
-    speedup: tuple[tuple[float | None, ...], ...] = Field(
-        description="of the point believed to be the fastest; None: there is no valid point"
-    )
-    judged: tuple[tuple[int, ...], ...]
-    rejected: tuple[tuple[int, ...], ...]
-
-
 class Beliefs(Model):
     """What the surrogate believes after all trials of the study."""
 
@@ -120,7 +103,6 @@ class Beliefs(Model):
     gain: float = Field(description="the largest expected improvement, of ln(t_variant / t_baseline); 0: none is left")
     converged: bool = Field(description="it is below the tie band: what is left is not expected to be told apart")
     trust: Trust | None = Field(description="None: too few were measured in the later part of the study")
-    map: BeliefMap | None = Field(description="None: fewer than two parameters vary")
 
 
 def surrogate_beliefs(space: Space, trials: JudgedPoints, seed: int, tie: float) -> Beliefs | None:
@@ -151,7 +133,6 @@ def surrogate_beliefs(space: Space, trials: JudgedPoints, seed: int, tie: float)
         for one, other in combinations(varying, 2)
     ]
     parameters.sort(key=lambda each: -each.share)
-    fast = [each.parameter for each in sorted(parameters, key=lambda each: -each.fast_share)]
     best, promising = _candidates(space, surrogates, trials, points)
     gain = promising[0].gain if promising else None
     return Beliefs(
@@ -163,7 +144,6 @@ def surrogate_beliefs(space: Space, trials: JudgedPoints, seed: int, tie: float)
         gain=gain or 0.0,
         converged=(gain or 0.0) < math.log1p(tie),
         trust=_trust(space, trials, seed),
-        map=_map(space, fast[:2], points, mean, trials),
     )
 
 
@@ -289,32 +269,3 @@ def _rank_correlation(one: Floats, other: Floats) -> float | None:
     from scipy.stats import spearmanr  # 0.3 s to import, and only this command needs it
 
     return float(spearmanr(one, other).statistic)
-
-
-def _map(space: Space, names: list[str], points: Indices, mean: Floats, trials: JudgedPoints) -> BeliefMap | None:
-    if len(names) < 2:
-        return None
-    x, y = (space.parameters.index(name) for name in names)
-    rows, tried = space.rows[points], space.rows[trials.points]
-    xs, ys = (np.unique(rows[:, column]).tolist() for column in (x, y))
-    rejected, every = ~trials.measured, np.ones(len(tried), dtype=np.bool_)
-
-    def value(name: str, place: int) -> Value | None:
-        return space.values[name][place] if place >= 0 else None
-
-    def best_in(a: int, b: int) -> float | None:
-        cell = mean[(rows[:, x] == a) & (rows[:, y] == b)]
-        return speedup_of(float(cell.min())) if len(cell) else None
-
-    def count(a: int, b: int, among: NDArray[np.bool_]) -> int:
-        return int((among & (tried[:, x] == a) & (tried[:, y] == b)).sum())
-
-    return BeliefMap(
-        x=names[0],
-        y=names[1],
-        x_values=tuple(value(names[0], a) for a in xs),
-        y_values=tuple(value(names[1], b) for b in ys),
-        speedup=tuple(tuple(best_in(a, b) for a in xs) for b in ys),
-        judged=tuple(tuple(count(a, b, every) for a in xs) for b in ys),
-        rejected=tuple(tuple(count(a, b, rejected) for a in xs) for b in ys),
-    )

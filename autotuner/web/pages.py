@@ -12,14 +12,16 @@ from fastapi import APIRouter, Form, HTTPException, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from autotuner.tuning.compared import comparison
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.drawings import beliefs, compare, scatter
-from autotuner.views.drawings.figure import Lead
+from autotuner.views.drawings import beliefs, scatter
+from autotuner.views.drawings.figure import Lead, Panel
 from autotuner.views.drawings.links import LINKS
 from autotuner.views.drawings.sections import SECTIONS, TABS, Overview
 from autotuner.views.drawings.trial import trial_page
+from autotuner.views.figure_tables import comparison_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.studies_table import studies_table
 from autotuner.web import tags, whole_page
@@ -113,6 +115,18 @@ def overview(request: Request, study: str) -> Response:
     )
 
 
+@router.get("/studies/{study}/variants")
+def variants(request: Request, study: str) -> Response:
+    """Every variant, drawn by a script, and the fastest."""
+
+    def values(snapshot: Snapshot) -> dict[str, Any]:
+        levels = {name: tuple(map(str, values)) for name, values in scatter.parameters(snapshot).items()}
+        shown = {"parameters": levels, "quantities": scatter.QUANTITIES}
+        return {**shown, "fastest": scatter.fastest(snapshot, LINKS), "live": False}
+
+    return study_page(request, study, "variants.html", "variants", values)
+
+
 @router.get("/studies/{study}/variants.json")
 def variants_data(request: Request, study: str) -> Response:
     """What the page's canvas draws."""
@@ -187,14 +201,9 @@ def section(request: Request, study: str, tab: str) -> Response:
     if found is None:
         raise HTTPException(404, f"a study has no page {tab!r}")
 
-    def values(snapshot: Snapshot) -> dict[str, Any]:
-        shown: dict[str, Any] = {"parts": found.parts(snapshot, LINKS, asked)}
-        if tab == "variants":
-            levels = {name: tuple(map(str, values)) for name, values in scatter.parameters(snapshot).items()}
-            shown |= {"choice": scatter.Choice.of(asked, snapshot), "parameters": levels, "live": False}
-        return {**shown, "quantities": scatter.QUANTITIES}
-
-    return study_page(request, study, "variants.html" if tab == "variants" else "section.html", tab, values)
+    return study_page(
+        request, study, "section.html", tab, lambda snapshot: {"parts": found.parts(snapshot, LINKS, asked)}
+    )
 
 
 @router.get("/compare")
@@ -206,15 +215,18 @@ def compared(
     """Two studies side by side."""
     server = server_of(request)
     names = [each.name for each in server.reader.studies()]
-    sides = [server.study(each) if each else None for each in (a, b)]
-    one, other = sides
-    tags = "-".join(each.revision.tag for each in sides if each is not None)
+    sides = [server.study(each) for each in (a, b) if each]
 
     def values() -> dict[str, Any]:
-        both = None if one is None or other is None else compare.compare(one, other, LINKS)
-        return {"names": names, "a": a, "b": b, "comparison": both, "live": False}
+        parts: list[Panel] = []
+        if len(sides) == 2:
+            one, other = sides
+            found = comparison(one.store, one.name, other.name)
+            parts.append(Panel("Both", studies_table([each.summary for each in sides], LINKS)))
+            parts.append(Panel("B over A", comparison_table((one.name, other.name), found).in_full))
+        return {"names": names, "a": a, "b": b, "parts": parts, "live": False}
 
-    return page(request, "compare.html", f"{len(names)}-{tags}", values)
+    return page(request, "compare.html", f"{len(names)}-{'-'.join(each.revision.tag for each in sides)}", values)
 
 
 @router.get("/api")
@@ -263,7 +275,7 @@ def _common(request: Request) -> dict[str, Any]:
     """What the head of every page needs."""
     server = server_of(request)
     form, writes = server.access.form_of(request), server.settings.writes
-    return {"links": LINKS, "tabs": TABS, "form": form, "writes": writes}
+    return {"links": LINKS, "tabs": (("", "Overview"), *TABS), "form": form, "writes": writes}
 
 
 def refused(request: Request, error: HTTPException) -> Response:

@@ -12,7 +12,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from autotuner.views import words
-from autotuner.views.drawings.lanes import STAGES
 
 STATIC = "static"
 
@@ -29,8 +28,7 @@ def environment() -> Environment:
     )
     made.filters |= {"kind": lambda value: type(value).__name__, "commands": commands, "when": when}
     made.tests["a_moment"] = lambda value: isinstance(value, datetime)
-    made.globals |= {"kinds": words.KINDS, "stages": {f"stage {name}": (name, label) for name, label in STAGES.items()}}
-    made.globals["static"] = static_url
+    made.globals |= {"kinds": words.KINDS, "static": static_url}
     return made
 
 

@@ -52,7 +52,7 @@ def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str, roots: 
         policy=POLICY,
         style=Markup(templates.static_text(STYLE)),
         script=Markup(_script()),
-        tabs=TABS[1:],
+        tabs=[each for each in TABS if each[0] != "variants"],
         cards=answer.cards(snapshot, store),
         sections=[*((each.key, each.parts(snapshot, links, ())) for each in SECTIONS), ("beliefs", said)],
         trials=[trial_page(snapshot, number, store, roots) for number in numbers],

@@ -33,7 +33,6 @@ PAGES = {
     "leaderboard": "/studies/{study}/leaderboard",
     "problems": "/studies/{study}/problems",
     "coverage": "/studies/{study}/coverage",
-    "timeline": "/studies/{study}/timeline",
     "costs": "/studies/{study}/costs",
     "beliefs": "/studies/{study}/beliefs",
     "trial": "/studies/{study}/trials/3",

@@ -45,7 +45,7 @@ A_SECOND = 2.0
 """Requests a second of one reader."""
 ALLOWED_MS = 10.0
 """By how much recording a trial may take longer beside readers."""
-TABS = ("", "/rejects", "/variants", "/leaderboard", "/timeline", "/costs")
+TABS = ("", "/rejects", "/variants", "/leaderboard", "/costs")
 LIST, OTHERS = "/api/v1/studies", ("/", "/queue", "/metrics")
 
 

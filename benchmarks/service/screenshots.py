@@ -35,7 +35,6 @@ STUDY = {
     "leaderboard": "/leaderboard",
     "problems": "/problems",
     "coverage": "/coverage",
-    "timeline": "/timeline",
     "costs": "/costs",
     "beliefs": "/beliefs",
     "trial": "/trials/{best}",
@@ -57,7 +56,7 @@ LOOK = [ImageColor.getrgb(each) for each in re.findall(r"#[0-9a-f]{6}\b", static
 """The colours that the pages are drawn in."""
 
 
-UNSHOWN = {"login", "refused"}
+UNSHOWN = {"login", "refused", "problems", "coverage", "costs", "compare"}
 """Pages that docs/ does not show."""
 
 

@@ -23,9 +23,6 @@ from autotuner.values.outcome import Calibration
 from autotuner.values.ratio import Speedup
 from autotuner.views import beliefs_text, figure_tables, gate_tables, sweep_tables
 from autotuner.views.again_tables import race_table
-from autotuner.views.drawings.figure import Figure
-from autotuner.views.drawings.links import Links
-from autotuner.views.drawings.sections import SECTIONS
 from autotuner.views.finals_table import finals_table
 from autotuner.views.leaderboard import leaderboard
 from autotuner.views.space_tables import space_tables
@@ -62,7 +59,6 @@ BELIEFS = Beliefs(
     gain=0.0123,
     converged=False,
     trust=None,
-    map=None,
 )
 REFERENCES = Calibration(
     baselines=("flash",),
@@ -127,13 +123,6 @@ AGAIN = Race(
 )
 
 
-def on_pages(store: Store) -> dict[str, Table]:
-    """The tables of the figures that a study's pages have."""
-    snapshot = Reader(store).study(STUDY)
-    parts = [part for each in SECTIONS for part in each.parts(snapshot, Links(), ())]
-    return {part.id: part.table for part in parts if isinstance(part, Figure)}
-
-
 VIEWS: Mapping[str, tuple[Callable[[Store], Table], type[BaseModel] | None]] = {
     "leaderboard": (lambda store: leaderboard(standings.leaderboard(store, STUDY, 10), study_record()), wire.Ranked),
     "trials": (lambda store: trials_of(store, STUDY), wire.Trial),
@@ -164,8 +153,7 @@ VIEWS: Mapping[str, tuple[Callable[[Store], Table], type[BaseModel] | None]] = {
     "constraints": (lambda _: space_tables(simulated.space())["constraints"], None),
     "devices": (served, wire.Device),
     "blocks": (lambda _: blocks_table(measured(16, 48.0).measurement.timings[0]), None),
-    "problems": (lambda store: on_pages(store)["problems"], None),
-    "lanes": (lambda store: on_pages(store)["timeline"], None),
+    "problems": (lambda store: figure_tables.problems_table(Reader(store).study(STUDY)), None),
     "again": (lambda _: race_table(AGAIN), None),
 }
 

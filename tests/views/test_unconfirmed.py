@@ -129,7 +129,7 @@ def test_a_command_says_it(known: Known, command: str, words: tuple[str, ...], m
 # Pages and documents --------------------------------------------------------------------------------------------------
 
 
-TABS = ("rejects", "variants", "leaderboard", "problems", "coverage", "timeline", "costs")
+TABS = ("rejects", "variants", "leaderboard", "problems", "coverage", "costs")
 
 
 class Places(HTMLParser):

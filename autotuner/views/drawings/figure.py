@@ -19,7 +19,7 @@ class Figure(NamedTuple):
     svg: Markup | None
     table: Table
     key: tuple[str, ...] = ()
-    """The kinds of outcomes, or the stages, whose looks are told above it."""
+    """The kinds of outcomes whose looks are told above it."""
     open: bool = False
     """Whether the table is shown at once."""
 
@@ -29,8 +29,6 @@ class Panel(NamedTuple):
 
     title: str
     table: Table
-    steps: tuple[tuple[str, str | None, bool], ...] = ()
-    """What leads to another drawing of the page: its text, its address, and whether it is the one that is shown."""
 
 
 class Passage(NamedTuple):
@@ -41,7 +39,8 @@ class Passage(NamedTuple):
     lines: tuple[str, ...]
     number: int | None = None
     """The trial that they are about, which has a page."""
-    steps: tuple[tuple[str, str | None, bool], ...] = ()
+    steps: tuple[tuple[str, str], ...] = ()
+    """What leads to another one: its text and its address."""
 
 
 class Lead(NamedTuple):

@@ -8,13 +8,12 @@ from typing import Literal, NamedTuple
 
 from autotuner.store import ListedTrial
 from autotuner.store.figures import Improvement
-from autotuner.values.ratio import BIASED, UNCONFIRMED, quoted, speedup_of
+from autotuner.values.ratio import UNCONFIRMED, quoted, speedup_of
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
-from autotuner.views.drawings.svg import Plot, around
+from autotuner.views.drawings.svg import Plot
 from autotuner.views.figure_tables import history_table
 from autotuner.views.snapshot import Snapshot
-from autotuner.views.table import Cell, Table, linked
 from autotuner.views.words import clock, kind, ratio
 
 SIZE, HALF = (860.0, 320.0), (600.0, 280.0)
@@ -115,24 +114,3 @@ def _dots(plot: Plot, trials: Sequence[ListedTrial], places: Sequence[float]) ->
     strokes = "".join(f"M{at} {plot.y.start + 1:.0f}v5" for at in sorted(rejected))
     if strokes:
         plot.svg.add("path", d=strokes, class_="strokes wrong")
-
-
-def overlaid(snapshots: Sequence[Snapshot], links: Links) -> Figure:
-    """The best so far of two studies in one plot, by trials."""
-    every = [steps(each) for each in snapshots]
-    speedups = [step.speedup for found in every for _, step in found]
-    reach = max([len(each.trials) for each in snapshots] + [1])
-    plot = Plot.of(SIZE, "Best so far of both studies", (0, reach), around([1.0, *speedups]))
-    plot.axes("variants tried", "speedup over the baseline", across="counts")
-    plot.svg.line(plot.x.start, plot.y(1), plot.x.end, plot.y(1), "baseline")
-    rows: list[tuple[str | Cell, ...]] = []
-    for letter, snapshot, found in zip("AB", snapshots, every, strict=False):
-        end = plot.x(len(snapshot.trials))
-        staircase(plot, [(place + 1, each.speedup) for place, each in found], end, f"best side-{letter.lower()}")
-        if found:
-            plot.svg.text(min(end + 4, plot.x.end - 12), plot.y(found[-1][1].speedup) - 6, letter, "label strong")
-        for place, each in found:
-            trial = linked(str(each.number), links.trial(snapshot.name, each.number))
-            rows.append((letter, trial, f"{place + 1:,}", ratio(each.speedup)))
-    titles = "study", "trial", "tried until then", f"speedup, {UNCONFIRMED}"
-    return Figure("best-both", "Best so far", BIASED, plot.svg.render(), Table.plain(titles, rows, (1, 2, 3)))

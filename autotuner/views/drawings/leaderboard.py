@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 
-from autotuner.values.ratio import quoted
-from autotuner.views.drawings.charts import WIDTH, Strips
+from markupsafe import Markup
+
+from autotuner.values.ratio import Speedup, quoted
+from autotuner.views.drawings.charts import WIDTH
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
-from autotuner.views.drawings.svg import around
+from autotuner.views.drawings.svg import Scale, Svg, around
 from autotuner.views.leaderboard import leaderboard as leaderboard_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.words import compared, cut, ratio
 
-LEFT = 330
+LEFT, ROW = 330, 30
 HALF, HALF_LEFT = 600, 240
 """For half a page: pixels of the drawing, and of the names in it."""
 
@@ -24,22 +26,25 @@ def leaderboard(snapshot: Snapshot, links: Links, most: int = 30, narrow: bool =
     note = f"Speedup over {snapshot.baseline} with its 95 % interval. Filled: confirmed in the finals. Hollow: the"
     note += " search's own estimate, unconfirmed. Shaded: they tie for the lead."
     table = leaderboard_table(entries, snapshot.record, links)
-    drawing = _forest(snapshot, links, most, narrow).plot.svg.render() if entries else None
+    drawing = _forest(snapshot, links, most, narrow) if entries else None
     return Figure("leaderboard", "Leaderboard", note, drawing, table, open=not narrow)
 
 
-def _forest(snapshot: Snapshot, links: Links, most: int, narrow: bool) -> Strips:
+def _forest(snapshot: Snapshot, links: Links, most: int, narrow: bool) -> Markup:
     entries, (width, left) = snapshot.board[:most], (HALF, HALF_LEFT) if narrow else (WIDTH, LEFT)
     found = [each for entry in entries for each in (entry.speedup, entry.confirmed) if each is not None]
     ends = [end for each in found for end in (each.low, each.mid, each.high) if 0 < end < math.inf]
-    label = f"The {len(entries)} fastest variants against {snapshot.baseline}"
-    names, tick = [""] * len(entries), "{:.4g}\N{MULTIPLICATION SIGN}"
-    shaded = [row for row, entry in enumerate(entries) if entry.tied or entry.crowned]
-    reach, below = around([1.0, *ends]), f"speedup over {snapshot.baseline}"
-    forest = Strips.of(label, names, reach, tick, left, width, rule=1, below=below, shaded=shaded)
-    svg = forest.plot.svg
+    svg, bottom = Svg(width, ROW * len(entries) + 52, f"The {len(entries)} fastest variants"), ROW * len(entries) + 8
+    x = Scale(*around([1.0, *ends]), left, width - 24)
+    for row in (row for row, entry in enumerate(entries) if entry.tied or entry.crowned):
+        svg.add("rect", x=0, y=6 + ROW * row, width=width, height=ROW, class_="tied")
+    for at in x.ticks(7):
+        svg.line(x(at), 6, x(at), bottom, "grid")
+        svg.text(x(at), bottom + 16, f"{at:.4g}\N{MULTIPLICATION SIGN}", "tick", "middle")
+    svg.line(x(1), 6, x(1), bottom, "baseline")
+    svg.text((x.start + x.end) / 2, svg.height - 8, f"speedup over {snapshot.baseline}", "name", "middle")
     for row, (entry, point) in enumerate(zip(entries, compared([e.variant.point for e in entries]).rows, strict=True)):
-        y = forest.middles[row]
+        y = 6 + ROW * (row + 0.5)
         svg.text(34, y + 4, f"{entry.rank}{'=' if entry.tied else ''}", "label strong", "end")
 
         def name(number: int = entry.number, point: str = point, y: float = y) -> None:
@@ -47,12 +52,16 @@ def _forest(snapshot: Snapshot, links: Links, most: int, narrow: bool) -> Strips
             svg.text(96, y + 4, cut(point, 24 if narrow else 38), "tick")
 
         svg.link(links.trial(snapshot.name, entry.number), name)
-        lower = 6 if entry.confirmed else 0
-        forest.interval(row, entry.speedup.low, entry.speedup.high, "estimate", lower)
-        title = f"trial {entry.number}, by the search {quoted(entry.speedup.mid, False)}"
-        forest.dot(row, entry.speedup.mid, "estimate", title, 4.5, lower)
+        said = f"trial {entry.number}, by the search {quoted(entry.speedup.mid, False)}"
+        _interval(svg, x, y + (6 if entry.confirmed else 0), entry.speedup, ("estimate", "estimate", 4.5), said)
         if entry.confirmed is not None:
-            forest.interval(row, entry.confirmed.low, entry.confirmed.high, "interval", -5)
-            title = f"trial {entry.number}, confirmed {ratio(entry.confirmed.mid)}"
-            forest.dot(row, entry.confirmed.mid, "confirmed", title, 5, -5)
-    return forest
+            said = f"trial {entry.number}, confirmed {ratio(entry.confirmed.mid)}"
+            _interval(svg, x, y - 5, entry.confirmed, ("interval", "confirmed", 5.0), said)
+    return svg.render()
+
+
+def _interval(svg: Svg, x: Scale, y: float, found: Speedup, look: tuple[str, str, float], title: str) -> None:
+    """A mark with the interval around it, where that has ends. `look`: of the line, of the mark, and its size."""
+    if found.bounded:
+        svg.line(x(found.low), y, x(found.high), y, look[0])
+    svg.mark(look[1], x(found.mid), y, look[2], title)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from autotuner.values.errors import InputError
-from autotuner.views.drawings import answer, costs, history, leaderboard, maps, rejects, scatter, timeline
+from autotuner.views.drawings import answer, history, leaderboard, rejects
 from autotuner.views.drawings.answer import Card
-from autotuner.views.drawings.figure import Figure, Lead, Part
+from autotuner.views.drawings.figure import Figure, Lead, Panel, Part
 from autotuner.views.drawings.links import Links
+from autotuner.views.figure_tables import FIGURES, problems_table
 from autotuner.views.snapshot import Snapshot
 
 Asked = Sequence[tuple[str, str]]
@@ -37,14 +38,14 @@ def number(asked: Asked, name: str) -> int | None:
 
 def _tried(snapshot: Snapshot) -> Part:
     try:
-        return maps.coverage(snapshot.coverage)
+        return Panel("What was tried", FIGURES["coverage"](snapshot))
     except InputError as error:
         return Lead(str(error))
 
 
 def _spent(snapshot: Snapshot) -> tuple[Part, ...]:
-    found = (*costs.costs(snapshot.costs), *costs.baselines(snapshot.baselines))
-    return found or (Lead("No trial was recorded yet."),)
+    shown = (("What it cost", "costs"), ("Baselines at each start", "baselines"))
+    return tuple(Panel(title, FIGURES[name](snapshot)) for title, name in shown)
 
 
 SECTIONS = (
@@ -53,16 +54,14 @@ SECTIONS = (
         "Why rejected",
         lambda of, to, asked: rejects.rejects(of, to, word(asked, "cause"), number(asked, "trial")),
     ),
-    Section("variants", "Variants", lambda of, to, asked: (scatter.scatter(of, to, scatter.Choice.of(asked, of)),)),
     Section("best", "Best so far", lambda of, to, _: history.history(of, to) or (Lead("No trial was recorded yet."),)),
     Section("leaderboard", "Leaderboard", lambda of, to, _: (leaderboard.leaderboard(of, to),)),
-    Section("problems", "Problems", lambda of, to, _: (maps.problems(of, to),)),
+    Section("problems", "Problems", lambda of, *_: (Panel("Problems by variants", problems_table(of)),)),
     Section("coverage", "Coverage", lambda of, to, _: (_tried(of),)),
-    Section("timeline", "Timeline", lambda of, to, asked: timeline.timeline(of, to, number(asked, "run"))),
     Section("costs", "Costs", lambda of, *_: _spent(of)),
 )
-TABS = (("", "Overview"), *((each.key, each.title) for each in SECTIONS), ("beliefs", "Beliefs"))
-"""What leads to each page of a study, those included that are not made of its trials alone."""
+TABS = (("variants", "Variants"), *((each.key, each.title) for each in SECTIONS), ("beliefs", "Beliefs"))
+"""What leads to each page of a study but the first, those included that a script draws or that take long to find."""
 
 
 class Overview(NamedTuple):

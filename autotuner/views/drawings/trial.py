@@ -3,7 +3,6 @@ source, and the commands that build, gate and time it again."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -17,7 +16,6 @@ from autotuner.values.errors import InputError
 from autotuner.values.outcome import Outcome, Timing
 from autotuner.values.ratio import quoted
 from autotuner.views.drawings.answer import command
-from autotuner.views.drawings.charts import Strips
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.rejects import words
 from autotuner.views.drawings.svg import Plot, around
@@ -27,7 +25,7 @@ from autotuner.views.table import Table
 from autotuner.views.trials_table import blocks_table
 from autotuner.views.words import kind_of, micros
 
-WIDTH, LEFT = 860, 130
+WIDTH = 860
 LONGEST_SOURCE = 200_000
 """Characters of a source that a page shows."""
 
@@ -49,7 +47,7 @@ class TrialPage(NamedTuple):
     facts: Table
     parameters: Table
     built: Table
-    gate: Figure | None
+    gate: Table | None
     cases: Table
     races: tuple[Figure, ...]
     source: ShownSource | None
@@ -69,7 +67,7 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
         facts=_facts(snapshot, record, outcome),
         parameters=_parameters(snapshot, outcome),
         built=_built(outcome),
-        gate=_gate(snapshot, number, outcome),
+        gate=None if outcome.gate is None else checks_table(outcome.gate.checks, snapshot.op),
         cases=cases_table(() if outcome.gate is None else outcome.gate.checks),
         races=tuple(_race(f"race-{number}-{place}", timing) for place, timing in enumerate(timings)),
         source=source_of(outcome, roots),
@@ -103,30 +101,6 @@ def _built(outcome: Outcome) -> Table:
     if outcome.original is not None:
         rows.append(("measured as", outcome.original))
     return Table.plain(("what", "value"), tuple(rows))
-
-
-def _gate(snapshot: Snapshot, number: int, outcome: Outcome) -> Figure | None:
-    report = outcome.gate
-    if report is None:
-        return None
-    checked = [check for check in report.checks if check.cases]
-    places = [_place(case.errors.worst_ratio) for check in checked for case in check.cases]
-    ticks = [(_place(10.0**power), f"{10.0**power:g}" if power else "tolerance") for power in range(-3, 3)]
-    reach, label = (min([-2.0, *places]), max([0.4, *places])), "The largest error of each check in its tolerances"
-    drawing = Strips.of(label, [check.code for check in checked], reach, ticks, LEFT, rule=0)
-    for row, check in enumerate(checked):
-        for case in check.cases:
-            title = f"{case.case}, seed {case.seed_index}: {case.errors.worst_ratio:.3g} of its tolerance"
-            look = "wrong" if case.errors.failed_rule else "measured"
-            drawing.dot(row, _place(case.errors.worst_ratio), look, title, 3.2)
-    note = "A dot a case: its largest error in units of its tolerance. Right of the line it is out of tolerance."
-    drawn, table = drawing.plot.svg.render() if checked else None, checks_table(report.checks, snapshot.op)
-    return Figure(f"gate-{number}", "The gate, case by case", note, drawn, table, open=True)
-
-
-def _place(value: float) -> float:
-    """The decimal logarithm, of what is too small or too large to draw the edge."""
-    return math.log10(min(max(value, 1e-3), 1e3)) if not math.isnan(value) else 3.0
 
 
 def _race(id: str, timing: Timing) -> Figure:

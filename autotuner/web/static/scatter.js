@@ -186,19 +186,12 @@
     choose(drawn.byX[Math.max(0, Math.min(shown.length - 1, here + step))]);
   });
 
-  // The table, and the drawing that is printed, follow the choice too: the server makes them.
-  let asked = 0;
-  async function follow() {
-    const mine = ++asked;
-    await new Promise((go) => setTimeout(go, 300));
-    if (mine !== asked) return;
-    const answer = await fetch(location.href);
-    const text = answer.ok ? await answer.text() : null;
-    if (text === null || mine !== asked) return;
-    const made = new DOMParser().parseFromString(text, "text/html");
-    for (const id of ["scatter-plain", "scatter-table"]) {
-      const fresh = made.getElementById(id);
-      if (fresh) document.getElementById(id).replaceChildren(...fresh.childNodes);
+  // An address leads to what was chosen.
+  for (const [name, chosenValue] of new URLSearchParams(location.search)) {
+    for (const field of form.elements) {
+      if (field.name !== name) continue;
+      if (field.type !== "checkbox") { if ([...field.options].some((each) => each.value === chosenValue)) field.value = chosenValue; }
+      else if (field.value === chosenValue) { field.checked = true; document.getElementById("filters").open = true; }
     }
   }
 
@@ -208,9 +201,7 @@
     const query = new URLSearchParams(new FormData(form));
     history.replaceState(null, "", `${location.pathname}?${query}`);
     again();
-    follow().catch(() => {}); // a server that is gone: the canvas has what it needs
   });
-  form.addEventListener("submit", (event) => { event.preventDefault(); again(); });
   document.getElementById("clear").addEventListener("click", () => {
     for (const each of form.querySelectorAll("input[type=checkbox]")) each.checked = false;
     form.dispatchEvent(new Event("change"));
@@ -221,9 +212,7 @@
 
   fetch(box.dataset.source).then((answer) => (answer.ok ? answer.json() : Promise.reject(answer.status))).then((found) => {
     data = found;
-    box.hidden = false;
-    document.getElementById("scatter-plain").hidden = true;
     draw();
     box.dataset.ready = "yes";
-  }).catch((why) => { document.getElementById("status").textContent = `The drawing below is a still one: ${why}`; });
+  }).catch((why) => { document.getElementById("status").textContent = `The variants could not be read: ${why}`; });
 })();
