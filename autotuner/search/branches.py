@@ -44,16 +44,14 @@ class Arm(NamedTuple):
     exhausted: bool = False
     """Whether every point was asked for."""
     hoped: float = math.inf
-    """The lowest objective that another study has measured in it, which says where to begin."""
-    rank: int = 0
-    """Where to begin without that: its place by how fast its first points are, 0 for the fastest."""
+    """An objective that was measured in it elsewhere: by another study, or of a first point at a near problem."""
     bound: float = -math.inf
     """The lowest objective that a right point can have on this device."""
 
     @property
-    def turn(self) -> tuple[float, ...]:
-        """Sorts the branches of a rung that is not full: the smallest is drawn from next."""
-        return self.asked, self.best, self.hoped, self.rank
+    def likely(self) -> float:
+        """Its best, or what is hoped for while nothing of it was judged: draws are asked for long before that."""
+        return self.best if self.judged else self.hoped
 
 
 class Dropped(NamedTuple):
@@ -78,35 +76,36 @@ def chosen(arms: Sequence[Arm]) -> int:
     """The branch that the next point is drawn from: the one with the fewest draws among those that are in at the first
     rung that is not full. Not every arm may be exhausted."""
     fresh = [place for place, arm in enumerate(arms) if not arm.exhausted]
-    inside = [place for place in fresh if place not in hopeless(arms)] or fresh
+    best = min(arm.best for arm in arms)
+    known = best if math.isfinite(best) else min(arm.likely for arm in arms)
+    inside = [place for place in fresh if place not in hopeless(arms, known)] or fresh
     for rung in rungs():
         short = [place for place in inside if arms[place].asked < rung.draws]
         if short:
-            return min(short, key=lambda place: arms[place].turn)
+            return min(short, key=lambda place: (arms[place].asked, arms[place].likely))
         inside = kept(arms, inside, rung) or inside  # the best of all may be exhausted
     raise AssertionError("there is always another rung")
 
 
 def kept(arms: Sequence[Arm], inside: Sequence[int], rung: Rung) -> list[int]:
-    """The branches that go on after a rung. One of which nothing was measured is judged by the second rung."""
-    best = min(arm.best for arm in arms)
-    ranked = sorted(inside, key=lambda place: arms[place].best)
+    """The branches that go on after a rung. One of which nothing is known is judged by the second rung."""
+    best = min(arm.likely for arm in arms)
+    ranked = sorted(inside, key=lambda place: arms[place].likely)
     half = {*ranked[: math.ceil(len(ranked) / 2)]} if rung.half else set()
-    unknown = {place for place in inside if not rung.half and not math.isfinite(arms[place].best)}
-    near = {place for place in inside if arms[place].best <= best + math.log(rung.behind)}
+    unknown = {place for place in inside if not rung.half and not math.isfinite(arms[place].likely)}
+    near = {place for place in inside if arms[place].likely <= best + math.log(rung.behind)}
     return [place for place in inside if place in half | unknown | near]
 
 
-def hopeless(arms: Sequence[Arm]) -> list[int]:
-    """The branches of which no point can be as fast as the best of all is."""
-    best = min((arm.best for arm in arms), default=math.inf)
+def hopeless(arms: Sequence[Arm], best: float) -> list[int]:
+    """The branches of which no point can be as fast as the best of all."""
     return [place for place, arm in enumerate(arms) if arm.bound > best]
 
 
 def dropped(arms: Sequence[Arm]) -> dict[int, Dropped]:
     """The branches that the search has left, by the draws so far."""
     best = min((arm.best for arm in arms), default=math.inf)
-    found = {place: Dropped(0, math.exp(arms[place].bound - best)) for place in hopeless(arms)}
+    found = {place: Dropped(0, math.exp(arms[place].bound - best)) for place in hopeless(arms, best)}
     inside = [place for place in range(len(arms)) if place not in found]
     for rung in rungs():
         if len(inside) < 2 or any(arms[place].judged < rung.draws and not arms[place].exhausted for place in inside):

@@ -33,10 +33,10 @@ class Drawn(NamedTuple):
     objectives: NDArray[np.float64]
     completed: Indices
 
-    def arm(self, exhausted: bool = False, hoped: float = np.inf, rank: int = 0, bound: float = -np.inf) -> Arm:
+    def arm(self, exhausted: bool = False, hoped: float = np.inf, bound: float = -np.inf) -> Arm:
         """The branch as an arm of the bandit."""
         best = float(np.nanmin(self.objectives[self.completed], initial=np.inf))
-        return Arm(len(self.indices), len(self.completed), best, exhausted, hoped, rank, bound)
+        return Arm(len(self.indices), len(self.completed), best, exhausted, hoped, bound)
 
 
 def drawn_by_branch(space: Space, seen: Seen) -> list[Drawn]:
@@ -69,17 +69,11 @@ class EvolutionarySampler(PointSampler):
     def bound(self, bounds: Sequence[float]) -> None:
         self._bounds = list(bounds)
 
-    def opened(self, study: Study, asked: Mask) -> bool:
-        return self._knows_more(study) or super().opened(study, asked)
-
     def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: Mask) -> int:
-        self._knows_more(study)
         first = self._space.first
         drawn = drawn_by_branch(self._space, seen)
         arms = [
-            draws.arm(
-                bool(asked[first[place] : first[place + 1]].all()), search.hoped, search.rank, self._bounds[place]
-            )
+            draws.arm(bool(asked[first[place] : first[place + 1]].all()), search.hoped, self._bounds[place])
             for place, (draws, search) in enumerate(zip(drawn, self._searches, strict=True))
         ]
         place = chosen(arms)
@@ -92,21 +86,20 @@ class EvolutionarySampler(PointSampler):
         self.promise = None if None in promises else max(filter(None, promises), default=0.0)
         return first[place] + found
 
-    def _knows_more(self, study: Study) -> bool:
-        """Whether points of another study are known, or first points. The branches are told of them at the first
+    def opened(self, study: Study, asked: Mask) -> bool:
+        """Also where points of another study are known, or first points: the branches are told of them at the first
         call."""
         if self._more is None:
-            found, hints = study.user_attrs.get(KNOWN_POINTS), np.array(study.user_attrs.get(HINTS, ()), dtype=np.int64)
+            found, hints = study.user_attrs.get(KNOWN_POINTS), study.user_attrs.get(HINTS, ())
             self._more = found is not None or len(hints) > 0
-            default = self._space.default_index
-            for (place, mine, inside), search in zip(self._space.parts(hints), self._searches, strict=True):
+            points = np.array([point for point, _ in hints], dtype=np.int64)
+            for (place, mine, inside), search in zip(self._space.parts(points), self._searches, strict=True):
                 search.hints = inside
-                begins = self._space.first[place] <= default < self._space.first[place + 1]
-                search.rank = int(mine.argmax()) if mine.any() else len(hints) + (not begins)
+                search.hoped = hints[int(mine.argmax())][1] if mine.any() else np.inf
                 if found is not None:
                     first = self._space.first[place : place + 2]
                     search.learn_of(KnownPoints.model_validate(found).of_range(*first))
-        return self._more
+        return self._more or super().opened(study, asked)
 
 
 class BranchSearch:
@@ -124,9 +117,7 @@ class BranchSearch:
         self._surrogate = Surrogate.of(space, seed, whole=self._small, settings=settings)
         self._warm = False
         self.hoped = np.inf
-        """The lowest objective that is known of another study."""
-        self.rank = 0
-        """Its place among the branches by what is known before anything was judged."""
+        """An objective that is known from elsewhere: the lowest of another study, or that of the first hint."""
         self.hints: Indices = np.empty(0, dtype=np.int64)
         """Points that were the fastest at similar problems, the most similar first."""
         self._near: dict[int, Indices] = {}

@@ -191,25 +191,25 @@ def _moved(points: Sequence[Mapping[str, Value]], space: Space) -> Iterator[dict
 # First points -----------------------------------------------------------------------------------------------------
 
 
-def first_points(space: Space, folder: Path, others: bool = False) -> tuple[int, ...]:
-    """The places in `space` of what the kernel family in a folder ships for the problems that are nearest to its own:
-    HINTED of each branch, the nearest first, and the branch first whose are the fastest; with `others` none of the
-    class of its own problems. What cannot be moved onto the space is left out. Raises KernelError for a file that is
-    wrong.
+def first_points(space: Space, folder: Path, others: bool = False) -> dict[int, float]:
+    """The places in `space` of what the kernel family in a folder ships for the problems that are nearest to its own,
+    with ln(t_variant / t_baseline) there: HINTED of each branch, the nearest first, and the branch first whose nearest
+    is the fastest; with `others` none of the class of its own problems. What cannot be moved onto the space is left
+    out. Raises KernelError for a file that is wrong.
     """
     shipped = read_first_points(folder, space.file.backend, space.file.problems[0].op)
-    found: list[dict[int, float]] = []
+    by_branch: list[dict[int, float]] = []
     for branch in space.branches:
-        speedups: dict[int, float] = {}
+        hints: dict[int, float] = {}
         for each in nearest(shipped.get(branch.impl, ()), space.file.problems, others):
             place = mapped({**each.on(space.facts), "IMPL": branch.impl}, space)
             if place is not None:
-                speedups.setdefault(place, each.speedup)
-            if len(speedups) == HINTED:
+                hints.setdefault(place, -math.log(each.speedup))
+            if len(hints) == HINTED:
                 break
-        found.append(speedups)
-    found.sort(key=lambda speedups: -max(speedups.values(), default=0.0))
-    return tuple(place for speedups in found for place in speedups)
+        by_branch.append(hints)
+    by_branch.sort(key=lambda hints: next(iter(hints.values()), math.inf))
+    return {place: objective for hints in by_branch for place, objective in hints.items()}
 
 
 # Points ----------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def mapped(point: Mapping[str, Value], space: Space) -> int | None:
 
     A number that the space does not have becomes the nearest that it has, any other value that of the default point,
     and what is not valid so becomes the nearest valid point of the same IMPL. None where there is no such point, and
-    where more than CHANGED of the parameters would not be what they were.
+    where more than CHANGED of the parameters would not be what they were; those that the point lacks were nothing.
     """
     known = space.branch_of(point["IMPL"])
     if known is None:
@@ -244,9 +244,8 @@ def mapped(point: Mapping[str, Value], space: Space) -> int | None:
     }
     place = branch.nearest(branch.row_of(wished))
     found = branch.point(place)
-    names = {*point, *found} - {"IMPL"}
-    changed = sum(point.get(name) != found.get(name) for name in names)
-    return first + place if changed <= CHANGED * len(names) else None
+    changed = sum(found.get(name) != value for name, value in point.items())
+    return first + place if changed <= CHANGED * (len(point) - 1) else None
 
 
 def _nearest_value(value: Value, values: Sequence[Value], default: Value) -> Value:

@@ -376,7 +376,7 @@ class Workbench:
                 raise InputError(f"--start {text!r}: no valid point of {self.space.name} here; `space show` says why")
         learns = not request.cold and (request.like is not None or request.sampler == LEARNS)
         found = start(store, self.plan().record, self.space, request.like) if learns else Start()
-        hints: tuple[int, ...] = ()
+        hints: dict[int, float] = {}
         if request.sampler == LEARNS and request.first_points != "none":
             hints = first_points(self.space, self.family.folder, request.first_points == "others")
         return found._replace(first=[*points, *found.first], hints=hints)

@@ -11,7 +11,7 @@ KNOWN_POINTS = "autotuner:known_points"
 
 
 HINTS = "autotuner:first_points"
-"""The attribute of a study that holds the places of its first points."""
+"""The attribute of a study that holds its first points: places, and the objectives that were measured elsewhere."""
 
 
 class KnownPoints(Model):

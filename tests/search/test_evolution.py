@@ -170,3 +170,7 @@ def test_a_branch_that_cannot_be_as_fast_as_the_best_of_all_is_drawn_from_no_mor
     first = Arm(0, 0, NEVER, bound=math.log(0.2))
     assert chosen([slow, first]) == 0  # nothing is known yet
     assert chosen([slow, fast._replace(exhausted=True)]) == 0  # nothing else is left
+    hopes = [first._replace(asked=3, hoped=math.log(each)) for each in (0.8, 1.7, 9.0)]
+    assert chosen([slow, *hopes]) == 1  # what was measured elsewhere counts while nothing is judged
+    assert chosen([slow._replace(asked=3), *(each._replace(asked=5) for each in hopes[:2]), hopes[2]]) == 1
+    assert chosen([hopes[0]._replace(asked=2, judged=1, best=math.log(3.0)), hopes[1]._replace(asked=2)]) == 1

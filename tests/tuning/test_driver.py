@@ -295,7 +295,7 @@ def test_the_first_points_of_a_new_study_are_built_while_the_devices_are_calibra
         def builders(self) -> int:
             return 2
 
-    first, hints = SPACE.point(100), (101, 102)
+    first, hints = SPACE.point(100), {101: 0.0, 102: 0.0}
     plan: dict[str, Any] = {"start": Start([first], hints=hints), "builds_ahead": ahead}
     executor = Told(simulated.backend(), 4)
     study = swept(store, executor, 6, **plan)

@@ -17,7 +17,7 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.finals import Finals, due
-from autotuner.tuning.finals.plan import contenders, searched
+from autotuner.tuning.finals.plan import by_merit, contenders, searched
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.run.driver import Event, Judged
 from autotuner.values.conditions import Conditions
@@ -49,11 +49,15 @@ def outcomes(store: Store, study: str) -> dict[int, Outcome]:
 def test_the_best_eight_those_that_overlap_and_the_default_are_in(store: Store) -> None:
     study = swept(store, simulated.truth)
     found = outcomes(store, study)
-    numbers = contenders(searched(found.items()), DEFAULT)
+    known = searched(found.items())
+    numbers = contenders(known, DEFAULT)
     right = sorted((o.objective, n) for n, o in found.items() if o.measurement is not None and o.original is None)
     assert set(numbers) >= {number for _, number in right[:8]}
     assert [n for n in numbers if found[n].variant.digest == DEFAULT]
     assert list(numbers) == sorted(numbers, key=lambda n: (found[n].objective, n))
+    assert by_merit(numbers, known, {}) == numbers
+    lucky = {known[numbers[0]].artifact or "": [found[numbers[1]].objective + 1.0] * 3}
+    assert by_merit(numbers, known, lucky)[0] == numbers[1]  # others' races have shown the first one slower
 
 
 def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: Store) -> None:

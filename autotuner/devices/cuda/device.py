@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from functools import cached_property, lru_cache
-from itertools import product
 
 import torch
 
@@ -32,8 +31,6 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Ceilings, Say
 from autotuner.values.problem import Problem
 
-TILE_SIZES = (16, 32, 64, 128)
-
 PRODUCT_SIZES = (4096, 8192)
 COPY_BYTES = 1 << 30
 """Of the products and the copies that the ceilings are measured by."""
@@ -41,8 +38,9 @@ COPY_BYTES = 1 << 30
 ROOM = 8
 """Another load of all arms is made where the device has room for its inputs that often."""
 
-LARGE_BYTES = 64 << 20
-"""Truths above this size are computed anew: a float64 reference and its tolerances are quick on the device."""
+LARGE_BYTES, FEW, SHARE = 64 << 20, 4, 1 / 32
+"""Of truths above this size, those of the tuned problems, the last FEW are kept, if one has at most this share of the
+device's memory: every race asks for two, and their inputs alone take the host some tenths of a second to draw."""
 
 SHARED = 1.5
 """How many times as long as in its shortest sample a forward takes in a row, from which on the device is shared.
@@ -124,7 +122,7 @@ class CudaProcess:
             require_working_device()
             _ = self._instruments  # built now, as nothing can be kept once variants run here
         torch.set_num_threads(1)  # what is small enough for the host is slower on threads that builds keep from running
-        self._truths = lru_cache(maxsize=512)(self._compute)
+        self._truths, self._large = lru_cache(maxsize=512)(self._compute), lru_cache(maxsize=FEW)(self._compute)
 
     @cached_property
     def _arena(self) -> Arena:
@@ -146,8 +144,10 @@ class CudaProcess:
         return compute_truth(case, seed, "cuda")
 
     def truth(self, case: Case, seed: int) -> Truth:
-        small = 8 * case.problem.bytes <= LARGE_BYTES
-        return self._truths(case, seed) if small else self._compute(case, seed)
+        if 8 * case.problem.bytes <= LARGE_BYTES:
+            return self._truths(case, seed)
+        most = SHARE * torch.cuda.get_device_properties(0).total_memory
+        return self._large(case, seed) if case.problem.bytes <= most else self._compute(case, seed)
 
     def bench(self, variant: LoadedVariant, matrix: Matrix) -> CudaBench:
         between = matrix.neighbours(matrix.op.cases.between_large)
@@ -172,14 +172,12 @@ class CudaProcess:
         return Ceilings(flops=flops, bytes=copied)
 
     def draw(self, conditions: Conditions, say: Say) -> None:
-        """Remembers the truths of usual tiles, now that nothing else is to be done: of a shape the first one takes ten
-        times as long as another, as the libraries load what they need for it."""
+        """Remembers the truths that a variant of the usual tile is asked for, while the first ones are built: of a
+        shape the first one takes ten times as long as another, as the libraries load what they need for it."""
         say("drawing the inputs of the gate")
-        _ = self._instruments  # they are built now, while no build of a variant is
         matrix = Matrix(conditions.compiled_for)
-        for tile in product(TILE_SIZES, repeat=len(matrix.op.cases.tile({}, {}))):
-            for case, seed in product((*matrix.quick(), *matrix.full(tile)), conditions.seeds):
-                self.truth(case, seed)
+        for case, place in matrix.asked(matrix.op.cases.tile({}, {}), conditions.problems):
+            self.truth(case, conditions.seeds[place % len(conditions.seeds)])
 
     def sanitizer(self, family: Family) -> CudaSanitizer:
         return CudaSanitizer()

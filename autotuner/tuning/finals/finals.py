@@ -21,6 +21,7 @@ from autotuner.tuning.finals.plan import PROVING, Number, Searched, contenders, 
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.finals.rounds import Entrant, FinalRounds, lineup_of
 from autotuner.values.errors import InputError
+from autotuner.values.ratio import combine
 
 Right = Mapping[Number, Searched]
 
@@ -43,16 +44,18 @@ class Finals:
             if not numbers:
                 raise InputError(f"{self._study} has no right variant yet; run `autotuner tune` first")
             trials = trials.calibrated()
-            entrants = self._built(self._invited(numbers, found, until), trials)
+            baselines, objective = trials.conditions.baselines, trials.conditions.objective
+            incumbents = plan.incumbents(queries.races(self._store, self._study, plan.RACES))
+            raced = {digest: races for (digest, beside), races in incumbents.items() if beside == baselines}
+            shown = {digest: [*map(combine(objective), races)] for digest, races in raced.items()}
+            entrants = self._built(self._invited(numbers, found, shown, until), trials)
             if not entrants:
                 raise InputError(f"no finalist of {self._study} can be built here; `autotuner gate` says why")
-            baselines = trials.conditions.baselines
-            raced = plan.incumbents(queries.races(self._store, self._study, plan.RACES))
-            aa, objective = queries.aa_heats(self._store, self._study), trials.conditions.objective
+            aa = queries.aa_heats(self._store, self._study)
             lineup = Lineup(
                 finalists=lineup_of(entrants, plan.slower_than(found)),
                 baselines=baselines,
-                raced=tuple(tuple(races) for (_, beside), races in raced.items() if beside == baselines),
+                raced=tuple(map(tuple, raced.values())),
                 tie=tie_band(aa, objective),
                 aa_races=len(aa),
                 objective=objective,
@@ -65,10 +68,12 @@ class Finals:
         assert record is not None  # it was just recorded
         return record
 
-    def _invited(self, numbers: Sequence[Number], right: Right, until: float) -> tuple[Number, ...]:
-        """As many of those who deserve it as there is time for."""
+    def _invited(
+        self, numbers: Sequence[Number], right: Right, beside: Mapping[str, Sequence[float]], until: float
+    ) -> tuple[Number, ...]:
+        """As many of those who deserve it as there is time for. `beside`: as `plan.by_merit` has it."""
         costs = {number: right[number].costs for number in numbers}
-        ranked = plan.by_merit(numbers, right)
+        ranked = plan.by_merit(numbers, right, beside)
         found = plan.as_many_as_fit(ranked, costs, until - time.monotonic() - PROVING * self._trials.seconds)
         of = "" if len(found) == len(numbers) else f" of {len(numbers)} that deserve it, as many as there is time for"
         self._trials.say(f"{len(found)} finalists{of}: building them")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES
@@ -145,13 +146,10 @@ def costs(outcome: Outcome) -> FinalistCosts:
     took, blocks = outcome.seconds, _blocks(outcome.measurement)
     heat = START_S + took.get("measure", 0.0) * min(FINAL_BLOCKS / blocks, MOST_SCALED)
     check = took.get("check", 0.0)
-    audit = took.get("measure", 0.0) * AUDIT_SAMPLES / _samples(outcome.measurement)
+    first = outcome.measurement.timings[0]
+    samples = len(first.variant_us) + len(first.baseline_us) + len(first.incumbent_us)
+    audit = took.get("measure", 0.0) * AUDIT_SAMPLES / samples
     return FinalistCosts(heat + audit, START_S + check + LONGER_SOAK * took.get("soak", check))
-
-
-def _samples(measured: Measurement) -> int:
-    first = measured.timings[0]
-    return len(first.variant_us) + len(first.baseline_us) + len(first.incumbent_us)
 
 
 def _blocks(measured: Measurement) -> int:
@@ -175,8 +173,15 @@ def needed_s(all_of_them: Sequence[FinalistCosts]) -> float:
     return math.fsum(FIRST * one.heat for one in all_of_them) + rest
 
 
-def by_merit(numbers: Sequence[Number], right: Mapping[Number, Searched]) -> tuple[Number, ...]:
-    """In the order in which they get a place: what no other of them has beaten in a race of the search comes first;
-    the order of `numbers` among those."""
-    known = slower_than(right)
-    return tuple(sorted(numbers, key=lambda number: bool(known[number] & set(numbers))))
+def by_merit(
+    numbers: Sequence[Number], right: Mapping[Number, Searched], beside: Mapping[str, Sequence[float]]
+) -> tuple[Number, ...]:
+    """In the order in which they get a place: the fastest first, by the mean over all races that one was in. `beside`:
+    the objective of incumbents, by artifact, in the races of others. What has beaten one of many races may only have
+    been lucky in its own."""
+
+    def estimate(number: Number) -> float:
+        each = right[number]
+        return fmean([each.log_ratio.mid, *beside.get(each.artifact or "", ())])
+
+    return tuple(sorted(numbers, key=estimate))

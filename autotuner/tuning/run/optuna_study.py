@@ -98,7 +98,7 @@ class OptunaStudy:
             if plan.start.known_points is not None:
                 self._study.set_user_attr(KNOWN_POINTS, plan.start.known_points.model_dump(mode="json"))
             if plan.start.hints:
-                self._study.set_user_attr(HINTS, list(plan.start.hints))
+                self._study.set_user_attr(HINTS, list(plan.start.hints.items()))
             # last: a study with seeds has what it starts from
             self._study.set_user_attr(SEEDS, list(plan.conditions.seeds))
         optuna_marks.describe(self._study, plan.record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from autotuner.spaces.space import Space
@@ -24,8 +25,9 @@ class Start(NamedTuple):
     """Valid points that are judged before others, in their order."""
     known_points: KnownPoints | None = None
     """What another study has measured; the sampler may learn from it."""
-    hints: Sequence[int] = ()
-    """Places of points that were the fastest of their implementation at similar problems, the most similar first."""
+    hints: Mapping[int, float] = MappingProxyType({})
+    """Places of points that were the fastest of their implementation at similar problems, the most similar first, with
+    ln(t_variant / t_baseline) there."""
 
 
 class Plan(NamedTuple):
