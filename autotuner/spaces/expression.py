@@ -14,8 +14,8 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from typing import Any
+from functools import partial, reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +94,7 @@ class Expression:
     text: str
     names: frozenset[str] = field(compare=False)
     string_tests: frozenset[tuple[str, str]] = field(compare=False, repr=False)
-    _tree: ast.expr = field(compare=False, repr=False)
+    _run: Callable[[_Given], _Result] = field(compare=False, repr=False)
     _amounts: Mapping[str, Expression] = field(compare=False, repr=False)
 
     @classmethod
@@ -104,12 +104,14 @@ class Expression:
         Raises ExpressionError for whatever the grammar does not allow.
         """
         text = " ".join(text.splitlines()).strip()
-        tree = _syntax_tree(text)
-        check = _Check(text)
-        named = check.visit(tree, 0)
-        used = {name: amount for name, amount in (amounts or {}).items() if name in named}
-        names = (named - used.keys()).union(*(amount.names for amount in used.values()))
-        return cls(text, names, frozenset(check.string_tests), tree, used)
+        reader = _Reader(text, amounts or {})
+        term = reader.term(_syntax_tree(text))
+        used = {name: amount for name, amount in reader.amounts.items() if name in term.names}
+        names = (term.names - used.keys()).union(*(amount.names for amount in used.values()))
+        return cls(text, names, frozenset(reader.string_tests), term.run, used)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expression.parse, (self.text, self._amounts)
 
     def evaluate(self, values: Mapping[str, object]) -> bool | int | str:
         """The value at one point: `values` maps each name to an int, bool or str. Raises ExpressionError."""
@@ -124,15 +126,11 @@ class Expression:
         strings and integers are mixed, and when an element divides by zero or leaves 64 bits.
         """
         used = {name: _column(name, columns[name], self.text) for name in sorted(self.names & columns.keys())}
-        result = self._result(used)
+        result = self._run(_Given(used, {}))
         shape = np.broadcast_shapes(*(column.shape for column in used.values()))
         if result.fault is not None and result.fault.any():
             raise ExpressionError(_describe_fault(result.fault, used, shape), self.text)
         return np.array(np.broadcast_to(result.data, shape))
-
-    def _result(self, columns: Mapping[str, Array], known: dict[str, _Result] | None = None) -> _Result:
-        """`known`: the amounts that were evaluated already; each is evaluated once, however often it is named."""
-        return _Evaluation(self.text, columns, self._amounts, {} if known is None else known).visit(self._tree)
 
     def holds(
         self, values: Mapping[str, Array], indices: Mapping[str, Array], facts: Sequence[Mapping[str, Any]]
@@ -187,59 +185,123 @@ def _syntax_tree(text: str) -> ast.expr:
         raise ExpressionError("the expression is nested too deeply or holds too long a number", text) from None
 
 
-class _Check:
-    """Walks a syntax tree and refuses all that is not in the grammar; constants are worked out at once."""
+@dataclass(frozen=True)
+class _Result:
+    """An array and, where an element has no value, the code of its fault (an index into _FAULTS, else 0)."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    data: Array
+    fault: Array | None = None
+
+
+class _Given(NamedTuple):
+    """What an expression is evaluated over."""
+
+    columns: Mapping[str, Array]
+    known: dict[str, _Result]
+    """The amounts that were evaluated already; each is evaluated once, however often it is named."""
+
+
+class _Term(NamedTuple):
+    """An allowed part of an expression."""
+
+    names: frozenset[str]
+    run: Callable[[_Given], _Result]
+
+    @classmethod
+    def of(cls, parts: Sequence[_Term], join: Callable[..., _Result]) -> _Term:
+        """What `join` makes of the results of the parts. Faults travel with them, so that and/or can drop unreached
+        ones."""
+        names = frozenset[str]().union(*(part.names for part in parts))
+        return cls(names, lambda given: join(*(part.run(given) for part in parts)))
+
+    @classmethod
+    def constant(cls, value: object) -> _Term:
+        """That value everywhere."""
+        found = _Result(np.asarray(value))
+        return cls(frozenset(), lambda _: found)
+
+
+class _Reader:
+    """Walks a syntax tree, refuses all that is not in the grammar, and says how the rest is evaluated."""
+
+    def __init__(self, text: str, amounts: Mapping[str, Expression]) -> None:
+        self.text, self.amounts = text, amounts
         self.string_tests: set[tuple[str, str]] = set()
 
     def refuse(self, what: str, node: ast.expr) -> ExpressionError:
-        reason = f"{what} is not allowed (column {node.col_offset + 1})"
-        return ExpressionError(reason, self.text, node.col_offset)
+        return self.error(f"{what} is not allowed", node)
 
-    def visit(self, node: ast.expr, depth: int) -> frozenset[str]:
-        """The names in the tree under `node`."""
+    def error(self, reason: str, node: ast.expr) -> ExpressionError:
+        return ExpressionError(f"{reason} (column {node.col_offset + 1})", self.text, node.col_offset)
+
+    def term(self, node: ast.expr, depth: int = 0) -> _Term:
+        """The tree under `node`. Refuses `2 ** 9999`, `1 // 0` or `"a" < 3` where it is written, not where it is
+        used."""
         if depth > MAX_DEPTH:
             raise ExpressionError(f"the expression is nested deeper than {MAX_DEPTH}", self.text, node.col_offset)
-        parts = self.parts(node)
-        names = frozenset[str]().union(*(self.visit(part, depth + 1) for part in parts))
-        if isinstance(node, ast.Name):
-            return frozenset([node.id])
-        if parts and not names:
-            self.work_out(node)
-        return names
+        found = self.read(node, depth + 1)
+        if not found.names and not isinstance(node, ast.Constant):
+            fault = found.run(_Given({}, {})).fault
+            if fault is not None and fault.any():
+                raise self.refuse(_FAULTS[int(fault)], node)
+        return found
 
-    def work_out(self, node: ast.expr) -> None:
-        """Refuses `2 ** 9999`, `1 // 0` or `"a" < 3` where it is written, not where it is used."""
-        fault = _Evaluation(self.text, {}, {}, {}).visit(node).fault
-        if fault is not None and fault.any():
-            raise self.refuse(_FAULTS[int(fault)], node)
-
-    def parts(self, node: ast.expr) -> Sequence[ast.expr]:
-        """The operands of an allowed node."""
+    def read(self, node: ast.expr, depth: int) -> _Term:
+        """The same but for faults of constants."""
         match node:
             case ast.Constant():
-                self.constant(node)
-                return ()
+                return _Term.constant(self.constant(node))
             case ast.Name(id=name):
                 if name in _FUNCTIONS or name.startswith("_"):
                     raise self.refuse(f"the name {name}", node)
-                return ()
-            case ast.BoolOp(values=values):
-                return values
-            case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
-                return (operand,)
+                return _Term(frozenset([name]), partial(self.named, node, name))
+            case ast.BoolOp(op=operation, values=values):
+                join = _either if isinstance(operation, ast.Or) else _both
+                return _Term.of([self.truth(each, depth) for each in values], lambda *truths: reduce(join, truths))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                truth = self.truth(operand, depth)
+                return _Term.of([truth], lambda found: _Result(np.asarray(~found.data), found.fault))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return _Term.of([_Term.constant(0), self.number(operand, "-", depth)], partial(_arithmetic, ast.Sub))
             case ast.BinOp(op=operation, left=left, right=right) if type(operation) in _ARITHMETIC:
-                return (left, right)
+                sides = [self.number(side, _ARITHMETIC[type(operation)][0], depth) for side in (left, right)]
+                return _Term.of(sides, partial(_arithmetic, type(operation)))
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                return (test, body, orelse)
+                parts = [self.truth(test, depth), self.term(body, depth), self.term(orelse, depth)]
+                return _Term.of(parts, partial(self.choice, node))
             case ast.Compare():
-                return self.comparison(node)
+                return self.comparison(node, depth)
             case ast.Call():
-                return self.call(node)
+                name = self.function(node)
+                return _Term.of([self.number(each, f"{name}()", depth) for each in node.args], partial(_call, name))
         culprit = node.op if isinstance(node, ast.BinOp | ast.UnaryOp) else node
         raise self.refuse(_REFUSED.get(type(culprit), type(culprit).__name__), node)
+
+    def named(self, node: ast.expr, name: str, given: _Given) -> _Result:
+        """What a name stands for: an amount, or a column."""
+        if name in self.amounts:
+            if name not in given.known:
+                given.known[name] = self.amounts[name]._run(given)
+            return given.known[name]
+        if name not in given.columns:
+            raise ExpressionError(f"{name} has no value", self.text, node.col_offset)
+        return _Result(given.columns[name])
+
+    def number(self, node: ast.expr, use: str, depth: int) -> _Term:
+        """An int64 operand; True and False count as 1 and 0."""
+        return self.typed(node, np.int64, f"{use} needs an integer", depth)
+
+    def truth(self, node: ast.expr, depth: int) -> _Term:
+        """A bool operand; an integer is true unless it is 0."""
+        return self.typed(node, np.bool_, "not true or false", depth)
+
+    def typed(self, node: ast.expr, kind: type[np.generic], wanted: str, depth: int) -> _Term:
+        def join(found: _Result) -> _Result:
+            if found.data.dtype.kind == "U":
+                raise self.error(f"{ast.unparse(node)} is a string, {wanted}", node)
+            return _Result(found.data.astype(kind, copy=False), found.fault)
+
+        return _Term.of([self.term(node, depth)], join)
 
     def constant(self, node: ast.expr) -> int | str:
         value = ast.literal_eval(node) if _is_constant(node) else None
@@ -249,22 +311,36 @@ class _Check:
             raise self.refuse("an integer beyond 64 bits", node)
         return value
 
-    def comparison(self, node: ast.Compare) -> Sequence[ast.expr]:
+    def comparison(self, node: ast.Compare, depth: int) -> _Term:
         operands = [node.left, *node.comparators]
-        plain = [node.left]
+        within: dict[ast.expr, _Term] = {}
         for left, comparison, right in zip(operands, node.ops, node.comparators, strict=False):
             if type(comparison) not in _COMPARISONS:
                 raise self.refuse(_REFUSED[type(comparison)], left)
             members = [right]
             if isinstance(comparison, ast.In | ast.NotIn):
                 members = self.members(right)
-            else:
-                plain.append(right)
+                within[right] = _Term.constant([ast.literal_eval(element) for element in members])
             if isinstance(comparison, ast.In | ast.NotIn | ast.Eq | ast.NotEq):
                 self.note_strings(left, members)
-        if len(plain) < len(operands) and len(operands) > 2:
+        if within and len(operands) > 2:
             raise self.refuse("`in` within a chain of comparisons", node)
-        return plain
+        terms = [within.get(each) or self.term(each, depth) for each in operands]
+
+        def join(*found: _Result) -> _Result:
+            pairs = zip(node.ops, found, found[1:], strict=False)
+            return reduce(_both, [self.pair(sign, left, right, node) for sign, left, right in pairs])
+
+        return _Term.of(terms, join)
+
+    def pair(self, comparison: ast.cmpop, left: _Result, right: _Result, node: ast.Compare) -> _Result:
+        sign, compare = _COMPARISONS[type(comparison)]
+        strings = [side.data.dtype.kind == "U" for side in (left, right)]
+        if strings[0] != strings[1]:
+            raise self.error(f"a string and an integer cannot be compared with {sign}", node)
+        if all(strings) and sign in ("<", "<=", ">", ">="):
+            raise self.error(f"strings cannot be compared with {sign}", node)
+        return _Result(np.asarray(compare(left.data, right.data)), _first_fault(left.fault, right.fault))
 
     def members(self, node: ast.expr) -> list[ast.expr]:
         if not isinstance(node, ast.Tuple | ast.List) or not node.elts:
@@ -278,14 +354,21 @@ class _Check:
             if isinstance(first, ast.Name) and isinstance(second, ast.Constant) and isinstance(second.value, str):
                 self.string_tests.add((first.id, second.value))
 
-    def call(self, node: ast.Call) -> Sequence[ast.expr]:
+    def function(self, node: ast.Call) -> str:
         if not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS:
             raise self.refuse(f"a call of anything but {', '.join(_FUNCTIONS)}", node)
         fewest, most = _FUNCTIONS[node.func.id]
         if node.keywords or not fewest <= len(node.args) <= (most or len(node.args)):
             wanted = f"{fewest}" if fewest == most else f"{fewest} or more"
             raise self.refuse(f"{node.func.id}() with other than {wanted} plain arguments", node)
-        return node.args
+        return node.func.id
+
+    def choice(self, node: ast.expr, test: _Result, body: _Result, orelse: _Result) -> _Result:
+        if (body.data.dtype.kind == "U") != (orelse.data.dtype.kind == "U"):
+            raise self.error("the two sides of if/else are a string and an integer", node)
+        fault = _first_fault(test.fault, body.fault, test.data)
+        fault = _first_fault(fault, orelse.fault, ~test.data)
+        return _Result(np.asarray(np.where(test.data, body.data, orelse.data)), fault)
 
 
 def _is_constant(node: ast.expr) -> bool:
@@ -294,102 +377,6 @@ def _is_constant(node: ast.expr) -> bool:
         node = node.operand
         return isinstance(node, ast.Constant) and type(node.value) is int
     return isinstance(node, ast.Constant)
-
-
-@dataclass(frozen=True)
-class _Result:
-    """An array and, where an element has no value, the code of its fault (an index into _FAULTS, else 0)."""
-
-    data: Array
-    fault: Array | None = None
-
-
-class _Evaluation:
-    """Evaluates a checked tree over columns. Faults travel with the results, so that and/or can drop unreached ones."""
-
-    def __init__(
-        self, text: str, columns: Mapping[str, Array], amounts: Mapping[str, Expression], known: dict[str, _Result]
-    ) -> None:
-        self.text = text
-        self.columns = columns
-        self.amounts = amounts
-        self.known = known
-
-    def visit(self, node: ast.expr) -> _Result:
-        match node:
-            case ast.Constant(value=value):
-                return _Result(np.asarray(value))
-            case ast.Name(id=name) if name in self.amounts:
-                if name not in self.known:
-                    self.known[name] = self.amounts[name]._result(self.columns, self.known)
-                return self.known[name]
-            case ast.Name(id=name):
-                if name not in self.columns:
-                    raise ExpressionError(f"{name} has no value", self.text, node.col_offset)
-                return _Result(self.columns[name])
-            case ast.BoolOp(op=operation, values=values):
-                truths = (self.truth(value) for value in values)
-                return reduce(_either if isinstance(operation, ast.Or) else _both, truths)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                result = self.truth(operand)
-                return _Result(np.asarray(~result.data), result.fault)
-            case ast.UnaryOp(operand=operand):
-                return _arithmetic(ast.Sub, _Result(np.asarray(0)), self.number(operand, "-"))
-            case ast.BinOp(op=operation, left=left, right=right):
-                sign = _ARITHMETIC[type(operation)][0]
-                return _arithmetic(type(operation), self.number(left, sign), self.number(right, sign))
-            case ast.Compare():
-                return self.comparison(node)
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self.choice(self.truth(test), self.visit(body), self.visit(orelse), node)
-            case ast.Call(func=ast.Name(id=name), args=arguments):
-                return _call(name, [self.number(argument, f"{name}()") for argument in arguments])
-        raise AssertionError(f"unchecked node {ast.dump(node)}")
-
-    def number(self, node: ast.expr, use: str) -> _Result:
-        """An int64 operand; True and False count as 1 and 0."""
-        result = self.visit(node)
-        if result.data.dtype.kind == "U":
-            raise self.mix(f"{ast.unparse(node)} is a string, {use} needs an integer", node)
-        return _Result(result.data.astype(np.int64, copy=False), result.fault)
-
-    def truth(self, node: ast.expr) -> _Result:
-        """A bool operand; an integer is true unless it is 0."""
-        result = self.visit(node)
-        if result.data.dtype.kind == "U":
-            raise self.mix(f"{ast.unparse(node)} is a string, not true or false", node)
-        return _Result(result.data.astype(np.bool_, copy=False), result.fault)
-
-    def mix(self, reason: str, node: ast.expr) -> ExpressionError:
-        return ExpressionError(f"{reason} (column {node.col_offset + 1})", self.text, node.col_offset)
-
-    def comparison(self, node: ast.Compare) -> _Result:
-        left = self.visit(node.left)
-        pairs = []
-        for comparison, right_node in zip(node.ops, node.comparators, strict=True):
-            if isinstance(right_node, ast.Tuple | ast.List):
-                right = _Result(np.asarray([ast.literal_eval(element) for element in right_node.elts]))
-            else:
-                right = self.visit(right_node)
-            pairs.append(self.pair(comparison, left, right, node))
-            left = right
-        return reduce(_both, pairs)
-
-    def pair(self, comparison: ast.cmpop, left: _Result, right: _Result, node: ast.Compare) -> _Result:
-        sign, compare = _COMPARISONS[type(comparison)]
-        strings = [side.data.dtype.kind == "U" for side in (left, right)]
-        if strings[0] != strings[1]:
-            raise self.mix(f"a string and an integer cannot be compared with {sign}", node)
-        if all(strings) and sign in ("<", "<=", ">", ">="):
-            raise self.mix(f"strings cannot be compared with {sign}", node)
-        return _Result(np.asarray(compare(left.data, right.data)), _first_fault(left.fault, right.fault))
-
-    def choice(self, test: _Result, body: _Result, orelse: _Result, node: ast.IfExp) -> _Result:
-        if (body.data.dtype.kind == "U") != (orelse.data.dtype.kind == "U"):
-            raise self.mix("the two sides of if/else are a string and an integer", node)
-        fault = _first_fault(test.fault, body.fault, test.data)
-        fault = _first_fault(fault, orelse.fault, ~test.data)
-        return _Result(np.asarray(np.where(test.data, body.data, orelse.data)), fault)
 
 
 def _first_fault(first: Array | None, second: Array | None, reached: Array | bool = True) -> Array | None:
@@ -440,7 +427,7 @@ def _bound(operation: type[ast.operator], a: int, b: int) -> int:
     return a + b
 
 
-def _call(name: str, arguments: list[_Result]) -> _Result:
+def _call(name: str, *arguments: _Result) -> _Result:
     fault = reduce(_first_fault, (argument.fault for argument in arguments), None)
     if name == "ceil_div":
         zero = _Result(np.asarray(0))

@@ -52,7 +52,7 @@ class Space:
         try:
             return cls._enumerate(file, facts)
         except PydanticCustomError as error:
-            raise SpaceError(f"{file.where}: {(error.context or {})['key']}: {error.message()}") from None
+            raise SpaceError(f"{file.path}: {(error.context or {})['key']}: {error.message()}") from None
 
     @classmethod
     def _enumerate(cls, file: SpaceFile, facts: Facts) -> Space:

@@ -16,11 +16,9 @@ from autotuner.ops import DEFAULT_OP
 from autotuner.spaces.branch import Branch, completed, union
 from autotuner.spaces.expression import Expression
 from autotuner.spaces.fields import (
-    EXPECTED,
     KINDS,
     PARAMETERS,
     Constraint,
-    ExpressionText,
     ParameterValue,
     Rule,
     Values,
@@ -31,7 +29,6 @@ from autotuner.spaces.fields import (
 )
 from autotuner.spaces.limits import FindLimits, Limits
 from autotuner.spaces.problem_files import Asked, Problems, explained
-from autotuner.values import config
 from autotuner.values.errors import KernelError, SpaceError
 from autotuner.values.model import Model
 from autotuner.values.outcome import NamedFunction
@@ -63,50 +60,9 @@ def _about(document: Document, asked: Asked, path: str | Path) -> Document:
     return {**kept, "problems": problems, "title": f"{Path(path).stem} for problems of the caller", **weights}
 
 
-def _complete(document: Document, path: str | Path) -> tuple[Document, frozenset[str]]:
-    """The document on top of the one that it is `like`, and the parameters that it has from there.
-
-    A key that it has replaces the other's, and in the tables `parameters` and `default` a name does. A default with an
-    IMPL of its own replaces the other's whole. Raises SpaceError where the other file cannot be read or is like a
-    third.
-    """
-    if "like" not in document:
-        return document, frozenset()
-    base_path = _find(document["like"], path)
-    base = read_toml(base_path, SpaceError)
-    if "like" in base:
-        where = f"{path}: like: {base_path}"
-        raise SpaceError(f"{where} is itself like {base['like']!r}; name a file that is like no other")
-    result = {**base, **document, "like": str(base_path)}
-    for table in (PARAMETERS, "default"):
-        theirs, own = base.get(table), document.get(table, {})
-        afresh = table == "default" and isinstance(own, dict) and "IMPL" in own
-        if isinstance(theirs, dict) and isinstance(own, dict) and not afresh:
-            result[table] = {**theirs, **own}
-    theirs, own = base.get(PARAMETERS, {}), document.get(PARAMETERS, {})
-    inherited = {*theirs} - {*own} if isinstance(theirs, dict) and isinstance(own, dict) else set()
-    return result, frozenset(inherited)
-
-
-def _find(like: object, path: str | Path) -> Path:
-    """A file by its path from the folder of `path`; by name one beside it, or one that is shipped."""
-    if not isinstance(like, str) or not like:
-        raise SpaceError(f"{path}: like: found {like!r}, expected the name of a space or the path of its file")
-    folder = Path(path).parent
-    if like.endswith(".toml"):
-        places = [folder / like]
-    else:
-        places = [folder / f"{like}.toml", config.spaces_dir() / f"{like}.toml"]
-    for place in places:
-        if place.is_file():
-            return place
-    raise SpaceError(f"{path}: like: there is no {' and no '.join(map(str, places))}")
-
-
 class _Common(Model):
     """What a space file says and a space keeps."""
 
-    like: str | None = Field(default=None, description="the space file that it takes over what it does not say from")
     title: str = ""
     family: str = Field(pattern="^[A-Za-z][A-Za-z0-9_]{0,63}$")
     backend: str = Field(pattern="^[a-z][a-z0-9_]{0,63}$")
@@ -136,10 +92,7 @@ class SpaceDocument(_Common):
 
     parameters: dict[str, Values] = Field(default_factory=dict)
     of_branches: dict[str, dict[str, Values]] = Field(default_factory=dict, description="[parameters.IMPL]")
-    amounts: dict[str, ExpressionText] = Field(default_factory=dict)
     constraints: Annotated[tuple[Rule, ...], BeforeValidator(as_tuple)] = ()
-    derived: dict[str, ExpressionText] = Field(default_factory=dict)
-    expected_latency: dict[str, ExpressionText] = Field(default_factory=dict)
     default: dict[str, ParameterValue] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -151,16 +104,15 @@ class SpaceDocument(_Common):
         own = {name: each for name, each in said.items() if isinstance(each, dict)}
         return {**document, PARAMETERS: {n: v for n, v in said.items() if n not in own}, OF_BRANCHES: own}
 
-    def branches(self, limits: Limits | None, inherited: frozenset[str]) -> tuple[Branch, ...]:
+    def branches(self, limits: Limits | None) -> tuple[Branch, ...]:
         """A branch for each implementation that the file names, else for each of the family; that of the default point
-        first. Parameters that are `inherited` from another file and that none of these reads are left out. Refuses what
-        does not go together."""
+        first. Refuses what does not go together."""
         self.check_problems()
         if limits is not None:
             self._check_op(limits)
         implementations = self._implementations(limits)
         lists = {impl: self._lists(impl, limits) for impl in implementations}
-        self._check_written(implementations, lists, inherited if limits is not None else None)
+        self._check_written(implementations, lists, limits is not None)
         chosen = self.default.get("IMPL", implementations[0])
         if chosen not in implementations:
             known = ", ".join(map(repr, implementations))
@@ -210,17 +162,14 @@ class SpaceDocument(_Common):
                 raise refuse(message, f"parameters.{name}")
         return found
 
-    def _check_written(
-        self, implementations: list[str], lists: Mapping[str, Lists], unread: frozenset[str] | None
-    ) -> None:
-        """Refuses names, parameters that nobody reads but those that may be `unread` (None: all), and strings that no
-        value is, in what the file itself says."""
-        facts = self.problems[0].facts()
+    def _check_written(self, implementations: list[str], lists: Mapping[str, Lists], are_read: bool) -> None:
+        """Refuses names, parameters that nobody reads where it is known which `are_read`, and strings that no value is,
+        in what the file itself says."""
         all_lists = union([*lists.values()])
         said = {**self.parameters, **{name: each for own in self.of_branches.values() for name, each in own.items()}}
-        check_names({PARAMETERS: said, **{kind: getattr(self, kind) for kind in KINDS}}, facts)
-        if unread is not None:
-            idle = [name for name in self.parameters if name not in {"IMPL", *all_lists, *unread}]
+        check_names({PARAMETERS: said}, self.problems[0].facts())
+        if are_read:
+            idle = [name for name in self.parameters if name not in {"IMPL", *all_lists}]
             for impl, own in self.of_branches.items():
                 idle += [f"{impl}.{name}" for name in own if name not in lists[impl]]
             for key in idle:
@@ -228,9 +177,8 @@ class SpaceDocument(_Common):
                 hint = suggestion(name, all_lists) or "; leave it out"
                 raise refuse(f"no implementation of it reads {name}{hint}", f"parameters.{key}")
         known = {**all_lists, "IMPL": tuple(implementations)}
-        amounts = parsed_amounts(self.amounts)
-        for key, text in self._texts().items():
-            expression = Expression.parse(text, amounts)
+        for index, rule in enumerate(self.constraints):
+            key, expression = f"constraints[{index}].expression", Expression.parse(rule.expression)
             for name in sorted(expression.names):
                 require_capitals(name, key, known)
             for name, string in sorted(expression.string_tests):
@@ -239,30 +187,15 @@ class SpaceDocument(_Common):
                     hint = suggestion(string, map(str, values))
                     raise refuse(f"compares {name} with {string!r}, expected one of its values{hint}", key)
 
-    def _texts(self) -> dict[str, str]:
-        """Its expressions by their keys."""
-        named = {f"{kind}.{name}": text for kind in KINDS for name, text in getattr(self, kind).items()}
-        return {
-            **named,
-            **{f"constraints[{i}].expression": rule.expression for i, rule in enumerate(self.constraints)},
-        }
-
     def _branch(self, impl: str, lists: Lists, everywhere: set[str], is_default: bool, limits: Limits | None) -> Branch:
         """The branch of an implementation. What the file says of a parameter that others alone have is not for it."""
         known = limits is not None and impl in limits.parameters
         constraints, named = limits.part(impl) if limits is not None and known else ([], {kind: {} for kind in KINDS})
-        for kind in KINDS:
-            if twice := next((name for name in getattr(self, kind) if name in named[kind] and kind != EXPECTED), None):
-                assert limits is not None  # who else named it
-                raise refuse(f"{limits.path} has one of this name; expected another", f"{kind}.{twice}")
-        texts = {**named["amounts"], **self.amounts}
-        amounts = parsed_amounts(texts)
+        amounts = parsed_amounts(named["amounts"])
 
         def here(text: str) -> bool:
             return not Expression.parse(text, amounts).names & (everywhere - lists.keys())
 
-        said = {kind: {name: text for name, text in getattr(self, kind).items() if here(text)} for kind in KINDS}
-        expected = said[EXPECTED] if self.expected_latency and said[EXPECTED] == self.expected_latency else None
         own = [
             Constraint(expression=rule.expression, reason=rule.reason, place=f"constraints[{index}]", limit=False)
             for index, rule in enumerate(self.constraints)
@@ -274,18 +207,14 @@ class SpaceDocument(_Common):
         for others in (shipped, {} if is_default else own_default):  # what fits; the file's own is for its IMPL first
             fitting = {name: value for name, value in others.items() if value in lists.get(name, ())}
             default = {**fitting, **default}
-        check_names(
-            {PARAMETERS: lists, **{kind: {**named[kind], **said[kind]} for kind in KINDS}}, self.problems[0].facts()
-        )
+        check_names({PARAMETERS: lists, **named}, self.problems[0].facts())
         return Branch(
             impl=impl,
             peak_percent=limits.peak_percent(impl) if limits is not None and known else "100",
             parameters=dict(lists),
             default=completed(default, lists),
-            amounts={**named["amounts"], **said["amounts"]},
             constraints=(*own, *constraints),
-            derived={**named["derived"], **said["derived"]},
-            expected_latency=named[EXPECTED] if expected is None else expected,
+            **named,
         )
 
 
@@ -318,8 +247,6 @@ class SpaceFile(_Common):
         try:
             return cls.model_validate_json(document)
         except (ValueError, PydanticCustomError, RecursionError) as error:
-            if '"when":' in document and '"branches":' not in document:
-                raise SpaceError("the study's space was recorded by an earlier version: use that one") from None
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise SpaceError(f"the record of the study's space cannot be read ({first}): restore the store") from None
 
@@ -327,9 +254,7 @@ class SpaceFile(_Common):
     def _read(
         cls, written: Document, path: str | Path, find: FindLimits | None, problems: Asked | None = None
     ) -> SpaceFile:
-        document, inherited = _complete(written, path)
-        if problems is not None:
-            document = _about(document, problems, path)
+        document = written if problems is None else _about(written, problems, path)
         family, device = document.get("family"), document.get("backend")
         if find is None or not isinstance(family, str) or not isinstance(device, str):
             return cls.of(document, path)
@@ -338,36 +263,23 @@ class SpaceFile(_Common):
         except KernelError:
             cls.of(document, path)  # what is wrong with the file itself comes first
             raise
-        return cls.of(document, path, limits, inherited)
+        return cls.of(document, path, limits)
 
     @classmethod
-    def of(
-        cls,
-        document: Document,
-        path: str | Path = "space.toml",
-        limits: Limits | None = None,
-        inherited: frozenset[str] = frozenset(),
-    ) -> SpaceFile:
-        """The space that a document says; `inherited` are its parameters from another file. Raises SpaceError, one
-        line."""
-        where = f"{path} (like {document['like']})" if "like" in document else f"{path}"
+    def of(cls, document: Document, path: str | Path = "space.toml", limits: Limits | None = None) -> SpaceFile:
+        """The space that a document says. Raises SpaceError, one line."""
         if OF_BRANCHES in document:
-            raise SpaceError(f"{where}: {OF_BRANCHES}: unknown key")
+            raise SpaceError(f"{path}: {OF_BRANCHES}: unknown key")
         op = limits.op if limits is not None else DEFAULT_OP
         try:
             read = SpaceDocument.model_validate(document, strict=True, context={"op": op})
             kept = {name: getattr(read, name) for name in _Common.model_fields}
-            return cls(path=str(path), branches=read.branches(limits, inherited), **kept)
+            return cls(path=str(path), branches=read.branches(limits), **kept)
         except ValidationError as error:
             said = explained(error, document, SpaceDocument, op).replace(f"{OF_BRANCHES}.", f"{PARAMETERS}.")
-            raise SpaceError(f"{where}: {said}") from None
+            raise SpaceError(f"{path}: {said}") from None
         except PydanticCustomError as error:
-            raise SpaceError(f"{where}: {refusal(error)}") from None
-
-    @property
-    def where(self) -> str:
-        """The file for a message, with the one that it is like."""
-        return self.path if self.like is None else f"{self.path} (like {self.like})"
+            raise SpaceError(f"{path}: {refusal(error)}") from None
 
     @property
     def name(self) -> str:

@@ -39,7 +39,9 @@ from tests.helpers.chaos import require_whole
 
 SPACE = """
 title = "Attention by mma: a part that is swept in a minute"
-like = "sdpa_cuda"
+family = "sdpa"
+backend = "cuda"
+problems = [{ batch = 1, heads = 8, seq_q = 512, seq_k = 512, head_dim = 64, dtype = "float16", causal = false }]
 
 [parameters]
 IMPL = ["mma"]

@@ -183,7 +183,7 @@ def landscape(outcomes: Sequence[Outcome], space: Space, device: Device, command
 
 def carried(file: SpaceFile, name: str) -> SpaceFile:
     """A space file as a landscape keeps it: complete, with no path of the machine it was on."""
-    return file.model_copy(update={"path": name, "like": None})
+    return file.model_copy(update={"path": name})
 
 
 def with_derived(measured: Landscape, file: SpaceFile) -> Landscape:

@@ -1,8 +1,11 @@
 """A small space with a known landscape, for tests of samplers and of the driver on the fake backend."""
 
 import math
+import tomllib
 from pathlib import Path
 
+from autotuner.ops import OPS
+from autotuner.spaces.limits import Limits, LimitTable
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device
@@ -19,6 +22,21 @@ DEVICE = Device(backend="cpu", name="simulated", facts={"THREADS_ALLOWED": 1}, e
 def space() -> Space:
     """516 or so valid points, with conditional parameters."""
     return Space.enumerate(SpaceFile.parse(TOML, Path("simulated.toml")), DEVICE.facts)
+
+
+def limited(tables: str, impl: str = "") -> Space:
+    """The space, with these tables of limits for one of its implementations, or for all."""
+    reads = dict.fromkeys(("BLOCK", "UNROLL", "STAGES"), ())
+    limits = Limits(
+        family="sdpa",
+        device="cpu",
+        op="sdpa",
+        path="limits.toml",
+        parameters={"plain": reads, "fancy": {**reads, "WIDTH": (), "MODE": ()}},
+        tables={impl: LimitTable.model_validate(tomllib.loads(tables), strict=True)},
+    )
+    limits.check(frozenset(name.upper() for name in OPS["sdpa"].problem.fact_names()))
+    return Space.enumerate(SpaceFile.parse(TOML, Path("simulated.toml"), lambda *_: limits), DEVICE.facts)
 
 
 def alone(impl: str, text: str = TOML) -> Space:

@@ -17,7 +17,7 @@ from autotuner.forge.family import find_limits
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.checks import broken_effect
 from autotuner.spaces.space import SpaceFile
-from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.tuning.workbench import Workbench, find_space_file, load_space
 from autotuner.values import config
 from autotuner.values.errors import KernelError, SpaceError, ToolchainError
 from autotuner.values.outcome import Artifact
@@ -162,7 +162,7 @@ def test_random_points_of_warpgroup_products_are_built(head_dim: int, causal: bo
 def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, update: dict[str, int]) -> None:
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
-    text = f'title = "lengths"\nlike = "sdpa_cuda"\n[parameters]\nFIXED = {fixed}\n'
+    text = f"{find_space_file('sdpa_cuda').read_text()}\n[parameters]\nFIXED = {fixed}\n"
     file = SpaceFile.parse(text, "lengths.toml", find_limits)
     problems = (*file.problems, file.problems[0].model_copy(update=update))
     file = file.model_copy(update={"problems": problems})

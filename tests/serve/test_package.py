@@ -11,6 +11,7 @@ import torch
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.serve.folder import Source
 from autotuner.serve.package import write_folder
+from autotuner.tuning.workbench import find_space_file
 from tests.helpers.command_line import autotuner
 from tests.helpers.tables import FOLDER, between, built, problem, served, table
 
@@ -42,7 +43,7 @@ def close(found, expected):
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 """
 
-WARM = 'title = "the shipped space"\nlike = "sdpa_cpu"\ncache = "warm"\n'
+WARM = find_space_file("sdpa_cpu").read_text().replace('backend = "cpu"', 'backend = "cpu"\ncache = "warm"')
 """With a cold cache a race of so short a kernel takes several times as long, and nothing here is about that."""
 
 

@@ -2,14 +2,13 @@
 
 import math
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from autotuner.spaces.space import BranchPoints, Space, SpaceFile
+from autotuner.spaces.space import BranchPoints, Space
 from autotuner.tuning.workbench import choose_device, load_space
-from autotuner.values.errors import SpaceError
+from autotuner.values.errors import KernelError, SpaceError
 from tests.helpers import simulated
 from tests.helpers.files import refusals
 
@@ -18,19 +17,9 @@ DERIVED = """
 BLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"
 VECTORS = "BLOCK // WIDTH"
 """
-TEXT = simulated.TOML.replace("[default]", f"{DERIVED}\n[default]")
-
-
-def space_of(text: str = TEXT) -> Space:
-    return Space.enumerate(SpaceFile.parse(text, Path("derived.toml")), simulated.DEVICE.facts)
-
-
-def branch_of(text: str = TEXT) -> BranchPoints:
-    """The branch that has every quantity."""
-    return space_of(text).branches[1]
-
-
-SPACE, BRANCH = space_of(), branch_of()
+SPACE = simulated.limited(DERIVED)
+BRANCH = SPACE.branches[1]
+"""That has every quantity."""
 
 
 def amounts(space: BranchPoints, quantity: int, seq_q: int = 64) -> list[float]:
@@ -45,33 +34,29 @@ def test_quantities_of_every_point() -> None:
     for quantity in range(2):
         np.testing.assert_allclose(BRANCH.derived[:, quantity], amounts(BRANCH, quantity))
     assert list(SPACE.branches[0].branch.derived) == ["BLOCKS"], "what names WIDTH is of the branch that has it"
-    assert branch_of(simulated.TOML).derived.shape == (len(BRANCH), 0)
+    assert simulated.space().branches[1].derived.shape == (len(BRANCH), 0)
 
 
 @pytest.mark.parametrize(("line", "message"), refusals("quantity"))
 def test_bad_quantities_are_refused_in_one_line(line: str, message: str) -> None:
-    with pytest.raises(SpaceError, match=rf"derived\.toml: {message}") as caught:
-        space_of(simulated.TOML.replace("[default]", f"[derived]\n{line}\n\n[default]"))
+    with pytest.raises((SpaceError, KernelError), match=rf"toml: (cpu\.)?{message}") as caught:
+        simulated.limited(f"[derived]\n{line}\n")
     assert "\n" not in str(caught.value)
 
 
-# The latency that a space file expects --------------------------------------------------------------------------------
+# The latency that a family expects -----------------------------------------------------------------------------------
 
 
 BLOCKS_OF_HEADS = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\n'
 STEPS = 'WAVES = "ceil_div(BLOCKS, 4)"\nNANOSECONDS = "1000 * WAVES * (BLOCK + 16) // UNROLL"\n'
 
 
-def text_of(steps: str = STEPS, derived: str = BLOCKS_OF_HEADS) -> str:
-    return simulated.TOML.replace("[default]", f"{derived}\n[expected_latency]\n{steps}\n[default]")
-
-
-def expecting_space(text: str) -> Space:
-    return Space.enumerate(SpaceFile.parse(text, Path("expected.toml")), simulated.DEVICE.facts)
+def expecting_space(steps: str = STEPS, impl: str = "") -> Space:
+    return simulated.limited(f"{BLOCKS_OF_HEADS}\n[expected_latency]\n{steps}\n", impl)
 
 
 def test_nothing_is_expected_where_a_parameter_does_not_exist_or_a_step_is_not_positive() -> None:
-    plain, space = expecting_space(text_of('STEP = "WIDTH - 4"\nALL = "100 + STEP"\n')).branches
+    plain, space = expecting_space('STEP = "WIDTH - 4"\nALL = "100 + STEP"', "fancy").branches
     assert plain.expected is None
     assert space.expected is not None
     widths = [space.point(index)["WIDTH"] for index in range(len(space))]
@@ -81,8 +66,8 @@ def test_nothing_is_expected_where_a_parameter_does_not_exist_or_a_step_is_not_p
 
 @pytest.mark.parametrize(("steps", "message"), refusals("steps"))
 def test_bad_steps_are_refused_in_one_line(steps: str, message: str) -> None:
-    with pytest.raises(SpaceError, match=rf"expected\.toml: {message}") as caught:
-        expecting_space(text_of(steps + "\n"))
+    with pytest.raises((SpaceError, KernelError), match=rf"toml: (cpu\.)?{message}") as caught:
+        expecting_space(steps)
     assert "\n" not in str(caught.value)
 
 

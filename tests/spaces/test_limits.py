@@ -32,9 +32,6 @@ def test_a_space_with_limits_is_that_with_everything_written_out() -> None:
     found, written = space_of(), Space.enumerate(SpaceFile.parse(WRITTEN), FACTS)
     assert found.digest == written.digest
     np.testing.assert_array_equal(found.rows, written.rows)
-    np.testing.assert_array_equal(found.branches[1].derived, written.branches[1].derived)
-    assert found.branches[2].expected is not None
-    np.testing.assert_array_equal(found.branches[2].expected, written.branches[2].expected)
 
 
 def test_a_limit_binds_where_its_implementation_is_chosen() -> None:

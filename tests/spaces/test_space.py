@@ -6,7 +6,7 @@ import pytest
 
 from autotuner.spaces import enumeration
 from autotuner.spaces.space import Space, SpaceFile
-from autotuner.tuning.workbench import load_space
+from autotuner.tuning.workbench import find_space_file, load_space
 from autotuner.values.errors import SpaceError
 from autotuner.values.variant import Value
 from tests.helpers.files import refusals
@@ -60,8 +60,9 @@ def test_what_a_file_may_not_say(old: str, new: str, message: str) -> None:
     ],
 )
 def test_what_its_kind_of_device_does_not_have(tmp_path: Path, key: str, message: str) -> None:
-    path = tmp_path / "x.toml"
-    path.write_text(f'title = "x"\nlike = "sdpa_cuda"\n{key}\n')
+    path, text = tmp_path / "x.toml", find_space_file("sdpa_cuda").read_text().partition("[default]")[0]
+    text = text.replace('backend = "cuda"', "") if key.startswith("backend") else text
+    path.write_text(f"{text}{key}\n")
     with pytest.raises(SpaceError) as caught:
         load_space(str(path))
     assert str(caught.value).startswith(str(path))
