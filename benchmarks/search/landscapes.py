@@ -211,11 +211,18 @@ def _baseline_us(measurement: Measurement) -> float:
     return math.exp(fmean(math.log(median(timing.baseline_us)) for timing in measurement.timings))
 
 
+def space_of(options: argparse.Namespace) -> SpaceFile:
+    """The space that is meant: of a file, for its problem or another one, or of a landscape."""
+    if options.space.endswith(".json.gz"):
+        return Landscape.read(Path(options.space)).space
+    return load_space(options.space, problems=options.problem)
+
+
 def measure_here(options: argparse.Namespace) -> int:
     """The step `measure`."""
     if not options.out.resolve().parent.is_dir():
         raise InputError(f"{options.out}: its folder does not exist; make it, or choose another")
-    here = Workbench(load_space(options.space), devices=options.devices)
+    here = Workbench(space_of(options), devices=options.devices)
     here.conditions = here.conditions.model_copy(update={"min_blocks": MIN_BLOCKS})
     # not the study that a sweep of this space has: its races end by other rules
     here.built_from = digest_of([here.built_from, "landscape", MIN_BLOCKS, NEAR])
@@ -351,16 +358,18 @@ def arguments(line: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     steps = parser.add_subparsers(dest="step", required=True)
     step = steps.add_parser("measure", help="judge every valid point of a space, or go on with it")
-    step.add_argument("space", help="a space file, or the name of one that is shipped")
+    step.add_argument("space", help="a space file, the name of one that is shipped, or a landscape to measure again")
     step.add_argument("out", type=Path, help="the landscape; gzipped if the name ends in .gz")
     step.add_argument("--store", help="what was judged so far: path or URL; as for `autotuner tune` if left out")
     step.add_argument("--devices", help="GPUs of one model: cuda:0,cuda:1 or all")
     step.add_argument("--minutes", type=float, default=math.inf, help="start no more variants after this time")
+    step.add_argument("--problem", action="append", default=[], help="in the place of the file's own")
     step = steps.add_parser("summary", help="what landscapes are, in a table")
     step.add_argument("files", type=Path, nargs="+")
     step = steps.add_parser("derive", help="give a landscape what its space file derives and expects by now")
     step.add_argument("space", help="the space file")
     step.add_argument("landscape", type=Path)
+    step.add_argument("--problem", action="append", default=[], help="in the place of the file's own")
     step = steps.add_parser("t4", help="a recorded space as T4 results")
     step.add_argument("source", type=Path)
     step.add_argument("out", type=Path)
@@ -381,7 +390,7 @@ def perform(options: argparse.Namespace) -> int:
     if options.step == "hold":
         return hold(options.json)
     if options.step == "derive":
-        with_derived(Landscape.read(options.landscape), load_space(options.space)).write(options.landscape)
+        with_derived(Landscape.read(options.landscape), space_of(options)).write(options.landscape)
     elif options.step == "t4":
         write_t4(read(options.source), options.out)
     elif options.step == "summary":
