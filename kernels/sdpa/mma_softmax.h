@@ -167,6 +167,7 @@ AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &s
   if (__builtin_expect(__any_sync(~0u, !fuses(shift[0]) || !fuses(shift[1])), 0)) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
+      if (fuses(shift[half])) continue;  // the bits of a row do not depend on those beside it, which another head may have
       partial.sum[half] += shift[half] - shift[half];  // 0, or no number where the shift is none
 #pragma unroll
       for (int j = 0; j < BLOCK_N / 8; j++)

@@ -2,11 +2,14 @@
 no number where the definition has none."""
 
 import math
+from typing import cast
 
 import pytest
 import torch
 from torch import Tensor
 
+from autotuner.gate.cases import Case
+from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values import config
 from tests.emulator.emulator import cuda_include, emulate
@@ -82,3 +85,29 @@ def test_what_is_no_number_comes_out_where_the_definition_has_it(name: str, bad:
     found = computed(name, on, *inputs)
     assert torch.equal(found.isnan(), right.isnan())
     assert torch.equal(found.isinf(), right.isinf())
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_row_that_is_no_number_changes_no_bit_of_those_beside_it(bad: float) -> None:
+    """With PACK_GQA they are rows of other heads."""
+    on = SdpaProblem.parse("(1,4:1,8x70,64) float16")
+    decode: Point = {**SMALL, "WARPS_M": 1, "PACK_GQA": 1, "MERGE": "device", "L2_FETCH": 1, "Q_FROM": "registers"}
+    source, q = config.kernels_dir() / "sdpa" / "mma.cu", drawn(1, 4, 8, 64).half()
+    k, v = drawn(2, 1, 1, 70, 64).half().unbind()
+    planted = q.clone()
+    planted[0, 3, 3, 5] = bad
+    plain, other = (emulate(source, decode, on, (each, k, v), 1)[0] for each in (q, planted))
+    assert (plain != other).any(-1).nonzero().tolist() == [[0, 3, 3]]
+
+
+@pytest.mark.parametrize("distribution", ["one_hot", "outlier_row"])
+def test_weights_that_are_not_one_are_within_tolerance(distribution: str) -> None:
+    """The key that has all the weight comes after the first tile, whose maximum is what guesses subtract."""
+    case = Case.model_validate(
+        {"name": "late", "problem": SdpaProblem.parse("(1,2,70x203,64) bfloat16"), "distribution": distribution}
+    )
+    on, truth = cast(SdpaProblem, case.problem), compute_truth(case, 1)
+    point: Point = {**WGMMA, "SOFTMAX": "spec"}
+    found = emulate(config.kernels_dir() / "sdpa" / "wgmma.cu", point, on, truth.inputs, 1)[0]
+    assert judge(found, truth.outputs[0]).failed_rule is None
+    assert judge(found * (1 + 2.0**-7), truth.outputs[0]).failed_rule is not None
