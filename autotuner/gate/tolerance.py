@@ -11,8 +11,8 @@ float32 the error is that of the sums, which differs with their order. In the ro
 several orders and the worst counts, because that of one is a matter of luck. f = 4 leaves room for roundings that no
 order has, such as those of a base-2 softmax; floor1 covers rows that see one key, where P is exact.
 
-u is the unit roundoff. Where one key has all the weight P is exact, as its weight is 1; a right kernel whose shift is not
-quite the maximum rounds weight and output, each by 0.42 u in the root mean square of significands spread evenly.
+u is the unit roundoff. Where one key has all the weight P is exact, as its weight is 1; a right kernel whose shift is
+not the maximum rounds weight and output, each by 0.42 u in the root mean square of significands spread evenly.
 """
 
 from __future__ import annotations
