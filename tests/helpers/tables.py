@@ -1,7 +1,7 @@
 """Tables of variants that are built, for tests of what serves them."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,14 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.serve.c_source import write_c_folder
+from autotuner.serve.folder import Source
+from autotuner.serve.package import write_folder
 from autotuner.tuning.workbench import Workbench, load_space, load_spaces
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.table import DispatchTable, Proven, Range, Ratio, TableEntry, TableVariant, Validated
-from autotuner.values.variant import Variant, digest_of
+from autotuner.values.variant import Value, Variant, digest_of
 from tests.helpers.builds import artifact_of, default_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -34,6 +37,22 @@ def built(like: SdpaProblem, block: int = 16) -> Artifact:
         family="rows", backend="cpu", impl="plain", parameters={"BLOCK_N": block, "EXP": "libm", "ROWS": 4}
     )
     return artifact_of(build(Family.load(FOLDER / "rows"), variant, like, CpuToolchain.discover()))
+
+
+def one(like: SdpaProblem, torchs: Sequence[Problem] = ()) -> DispatchTable:
+    """Such a variant serves that problem, and torch these."""
+    made = built(like)
+    return table([served(made)], [(like, made.digest), *((each, None) for each in torchs)])
+
+
+def packed(of: DispatchTable, folder: Path) -> str:
+    """Writes the package of variants of that family; what is said of it."""
+    return write_folder(of, Source(CpuToolchain.discover(), FOLDER), folder)
+
+
+def in_c(of: DispatchTable, folder: Path) -> None:
+    """The same as C."""
+    write_c_folder(of, Source(CpuToolchain.discover(), FOLDER), folder)
 
 
 def shipped(like: SdpaProblem) -> Artifact:
@@ -63,10 +82,11 @@ def table(
     entries: Sequence[tuple[Problem, str | None]],
     ranges: Sequence[Range] = (),
     device: str = "cpu",
+    facts: Mapping[str, Value | bool] | None = None,
 ) -> DispatchTable:
-    """Where what is here is what was proven."""
+    """Where what is here is what was proven, or a device of those facts."""
     kind = DEVICES[device]
-    here = kind.facts_in_torch()
+    here = facts or kind.facts_in_torch()
     assert here is not None
     return DispatchTable(
         op=entries[0][0].op,

@@ -10,20 +10,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-import autotuner
 from autotuner.ops.sdpa.signature import arguments
 from autotuner.serve.runtime.before import Before
 from autotuner.serve.runtime.surroundings import unseen_by_guards
 from autotuner.values.outcome import Artifact
-from tests.helpers.tables import built, problem, served, table, write
+from tests.helpers.calls import close, loaded, qkv
+from tests.helpers.tables import problem, served, table, write
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 SAID = {"attn_mask": None, "is_causal": False, "scale": 0.125}
-
-
-def qkv(length: int = 16, **options: Any) -> tuple[Tensor, ...]:
-    return tuple(torch.randn(1, 2, length, 64, **options) for _ in range(3))
 
 
 def within(each: Tensor) -> Tensor:
@@ -41,9 +37,9 @@ def before(*args: Any, **kwargs: Any) -> Before:
 
 @pytest.mark.parametrize("said", [{}, SAID, {"key_lengths": torch.tensor([9], dtype=torch.int32)}])
 def test_a_call_of_the_same_kind_comes_again(said: dict[str, Any]) -> None:
-    known = before(*qkv(), **said)
+    known = before(*qkv(16), **said)
     others = {name: value.clone() if isinstance(value, Tensor) else value for name, value in said.items()}
-    given = qkv()
+    given = qkv(16)
     assert known.comes_again(given, others)
     lengths = tuple(each for each in others.values() if isinstance(each, Tensor))
     assert all(one is other for one, other in zip(known.tensors(given, others), (*given, *lengths), strict=True))
@@ -73,8 +69,8 @@ def test_a_call_of_the_same_kind_comes_again(said: dict[str, Any]) -> None:
     ],
 )
 def test_a_call_that_differs_is_not_taken_for_it(other: Callable[..., Call]) -> None:
-    assert before(*qkv(), **SAID).comes_again(qkv(), SAID)
-    assert not before(*qkv(), **SAID).comes_again(*other(*qkv()))
+    assert before(*qkv(16), **SAID).comes_again(qkv(16), SAID)
+    assert not before(*qkv(16), **SAID).comes_again(*other(*qkv(16)))
 
 
 def parts(start: int) -> tuple[Tensor, ...]:
@@ -94,7 +90,7 @@ def unpacked() -> tuple[Tensor, ...]:
 
 def test_where_a_tensor_begins_counts_where_it_is_part_of_what_another_is_part_of() -> None:
     assert before(*parts(0)).comes_again(parts(16), {})
-    assert before(*qkv()).comes_again(tuple(map(within, qkv())), {})  # none of these is
+    assert before(*qkv(16)).comes_again(tuple(map(within, qkv(16))), {})  # none of these is
     assert before(*packed()).comes_again(packed(), {})
     assert not before(*packed()).comes_again(unpacked(), {})
     assert not before(*unpacked()).comes_again(packed(), {})
@@ -104,17 +100,17 @@ def test_where_a_tensor_begins_counts_where_it_is_part_of_what_another_is_part_o
 
 @pytest.mark.parametrize("by_name", [True, False])
 def test_it_keeps_no_tensor_alive(by_name: bool) -> None:
-    given, mask = qkv(), torch.zeros(16, 16, dtype=torch.bool)
+    given, mask = qkv(16), torch.zeros(16, 16, dtype=torch.bool)
     known = before(*given, attn_mask=mask) if by_name else before(*given, mask)
     seen = [weakref.ref(given[0]), weakref.ref(mask)]
     del given, mask
     assert [each() for each in seen] == [None, None]
     other = torch.zeros(16, 16, dtype=torch.bool)
-    assert known.comes_again(*(call(*qkv(), attn_mask=other) if by_name else call(*qkv(), other)))
+    assert known.comes_again(*(call(*qkv(16), attn_mask=other) if by_name else call(*qkv(16), other)))
 
 
 def test_what_is_around_a_call_counts() -> None:
-    given = qkv()
+    given = qkv(16)
     known, found = before(*given), []
 
     def look(*_: Tensor) -> Tensor:
@@ -133,20 +129,13 @@ def test_what_is_around_a_call_counts() -> None:
     assert found == [True, False, True, False, False, False]
 
 
-@pytest.fixture(scope="module")
-def artifact() -> Artifact:
-    return built(problem(32))
-
-
 @pytest.fixture(params=[True, False], ids=["guards", "no guards"])
 def ours(request: pytest.FixtureRequest, tmp_path: Path, artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Length 32 is a variant's, all others are torch's; with and without what torch has no public name for."""
     if not request.param:
         monkeypatch.delattr(torch._C._dynamo.guards, "TensorGuards")
     entries = [(problem(32), artifact.digest), (problem(16), None)]
-    found = autotuner.load(write(table([served(artifact)], entries, []), tmp_path / "best.json"))
-    found.reset_counters()
-    return found
+    return loaded(write(table([served(artifact)], entries, []), tmp_path / "best.json"))
 
 
 @pytest.mark.parametrize("length", [16, 32])
@@ -165,7 +154,5 @@ def test_calls_are_answered_as_each_alone_would_be(ours: Any, length: int, said:
     for args, kwargs in calls:
         said_of = ours.explain(*args, **kwargs)
         expected[said_of.variant or said_of.why] = expected.get(said_of.variant or said_of.why, 0) + 1
-        torch.testing.assert_close(
-            ours(*args, **kwargs), scaled_dot_product_attention(*args, **kwargs), atol=1e-5, rtol=1e-4
-        )
+        close(ours(*args, **kwargs), scaled_dot_product_attention(*args, **kwargs))
     assert dict(ours.counters) == expected

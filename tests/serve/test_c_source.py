@@ -1,55 +1,29 @@
 """The C format in a program of its own, without Python and torch."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.serve.c_source import write_c_folder
-from autotuner.serve.folder import Source
 from tests.helpers.files import text
-from tests.helpers.tables import FOLDER, between, built, problem, served, shipped, table
+from tests.helpers.in_c import STRICT, printed, run
+from tests.helpers.tables import between, built, in_c, one, problem, served, shipped, table
 
 LENGTHS = "(1,2,32,64) float32 full lengths"
-PROGRAM = text("attention.c")
-TWO = text("two_exports.c")
-OUTPUTS = text("outputs.c")
-STRICT = ("-Wall", "-Wextra", "-Werror")
-
-
-def run(folder: Path, *command: str) -> str:
-    """What a command prints that must succeed."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def printed(folder: Path) -> str:
-    """What the program main.c in the folder prints, linked with the export `demo` beside it."""
-    run(folder, "gcc", "-std=gnu11", *STRICT, "-O1", "-Idemo", "-c", "main.c")
-    run(folder, "g++", "-std=c++17", *STRICT, "-O2", "-c", "demo/autotuner_demo.cpp")
-    objects = ["main.o", "autotuner_demo.o", "demo/autotuner_demo_variants.o"]
-    run(folder, "g++", *objects, "-pthread", "-ldl", "-o", "it")
-    return run(folder, "./it")
 
 
 @pytest.mark.slow
 def test_a_program_is_linked_with_two_exports_as_objects_and_as_archives(tmp_path: Path) -> None:
     objects, archives = [], []
     for name in ("full", "causal"):
-        like = problem(32, causal=name == "causal")
-        made = built(like)
-        of = table([served(made)], [(like, made.digest)])
-        write_c_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / name)
+        in_c(one(problem(32, causal=name == "causal")), tmp_path / name)
         run(tmp_path, "g++", "-std=c++17", "-c", f"{name}/autotuner_{name}.cpp")
         parts = [f"autotuner_{name}.o", f"{name}/autotuner_{name}_variants.o"]
         run(tmp_path, "ar", "rcs", f"lib{name}.a", *parts)
         objects += parts
         archives.append(f"lib{name}.a")
-    (tmp_path / "main.c").write_text(TWO)
+    (tmp_path / "main.c").write_text(text("two_exports.c"))
     run(tmp_path, "gcc", "-std=gnu11", *STRICT, "-c", "main.c")
     for linked in (objects, archives):
         run(tmp_path, "g++", "main.o", *linked, "-pthread", "-ldl", "-o", "it")
@@ -64,9 +38,8 @@ def test_a_program_without_python_and_torch_computes_attention(tmp_path: Path) -
     entries.append((with_lengths, masked.digest))
     of = table([served(short), served(long, 1), served(masked, 2)], entries, [between(short, problem(32), problem(64))])
     folder = tmp_path / "demo"
-    write_c_folder(of, Source(CpuToolchain.discover(), FOLDER), folder)
-    (tmp_path / "main.c").write_text(PROGRAM)
-    tuned, causal, unaligned, strides, baseline, *rest = printed(tmp_path).splitlines()
+    in_c(of, folder)
+    tuned, causal, unaligned, strides, baseline, *rest = printed(tmp_path, text("attention.c")).splitlines()
     assert tuned == causal == "it was not tuned, and no variant is proven and timed around it"
     assert unaligned == "a tensor is not aligned to 16 bytes"
     assert strides.startswith("rows must be dense")
@@ -79,10 +52,6 @@ def test_a_program_without_python_and_torch_computes_attention(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_an_output_whose_elements_share_a_place_is_refused(tmp_path: Path) -> None:
-    like = SdpaProblem.parse("(2,2,32,64) float32 full bshd")
-    made = built(like)
-    of = table([served(made)], [(like, made.digest)])
-    write_c_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "demo")
-    (tmp_path / "main.c").write_text(OUTPUTS)
-    refused = [line.startswith("rows must be dense") for line in printed(tmp_path).splitlines()]
+    in_c(one(SdpaProblem.parse("(2,2,32,64) float32 full bshd")), tmp_path / "demo")
+    refused = [line.startswith("rows must be dense") for line in printed(tmp_path, text("outputs.c")).splitlines()]
     assert refused == [False, False, True, True, True, True]

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from autotuner.devices import DEVICES
 from autotuner.devices.cuda import triton
 from autotuner.forge.family import Family
-from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.serve.c_source import write_c_folder
 from autotuner.serve.folder import Source, require_nothing
 from autotuner.serve.package import write_folder
@@ -18,14 +18,15 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.ratio import BIASED
-from autotuner.values.table import DispatchTable, TableEntry, TableVariant
+from autotuner.values.table import DispatchTable
+from autotuner.values.variant import Value
 from tests.helpers.builds import default_of
 from tests.helpers.files import text
+from tests.helpers.in_c import printed
 from tests.helpers.points import alone
-from tests.helpers.tables import RATIO, served, table
+from tests.helpers.tables import served, table
 
 TRITON = Path(__file__).parent.parent / "mutants" / "of_triton.toml"
-PROGRAM = text("no_device.c")
 
 
 @pytest.fixture(scope="module")
@@ -41,26 +42,8 @@ def workbenches() -> list[Workbench]:
 
 @pytest.fixture(scope="module")
 def exported(workbenches: list[Workbench]) -> tuple[DispatchTable, Source]:
-    """Each default variant serves the first problem of its space."""
-    variants, entries = [], []
-    for place, each in enumerate(workbenches):
-        artifact = default_of(each)
-        variants.append(served(artifact, place))
-        problem = each.conditions.compiled_for
-        entries.append(
-            TableEntry(problem=problem, use=artifact.digest, why="its own best", speedup=RATIO, baseline="flash")
-        )
-    table = DispatchTable(
-        op="sdpa",
-        device="cuda",
-        proven_on={"SM": 90, "MULTIPROCESSORS": 132},
-        environment={},
-        allowed_loss=0.03,
-        estimates=True,
-        variants=tuple(variants),
-        entries=tuple(entries),
-    )
-    return table, Source(workbenches[0].toolchain, config.spaces_dir())
+    found, source = exported_of(workbenches, {"SM": 90, "MULTIPROCESSORS": 132})
+    return found.model_copy(update={"estimates": True}), source
 
 
 @pytest.mark.slow
@@ -97,17 +80,9 @@ assert (attention(*inputs) == sdpa(*inputs)).all()
 def test_a_program_with_the_c_file_links_and_says_that_there_is_no_such_device(
     exported: tuple[DispatchTable, Source], tmp_path: Path
 ) -> None:
-    folder = tmp_path / "demo"
-    write_c_folder(*exported, folder)
-    (tmp_path / "main.c").write_text(PROGRAM)
-    flags = ["-Wall", "-Wextra", "-Werror", f"-I{folder}"]
-    sources = [[*flags, "-c", "main.c"], [*flags, "-std=c++17", "-c", str(folder / "autotuner_demo.cpp")]]
-    for compiler, words in zip(("gcc", "g++"), sources, strict=True):
-        subprocess.run([compiler, *words], cwd=tmp_path, check=True)
-    objects = ["main.o", "autotuner_demo.o", str(folder / "autotuner_demo_variants.o")]
-    subprocess.run(["g++", *objects, "-pthread", "-ldl", "-o", "it"], cwd=tmp_path, check=True)
-    done = subprocess.run([tmp_path / "it"], capture_output=True, text=True)
-    assert done.stdout.strip().startswith("proven on a device with SM 90, MULTIPROCESSORS 132")
+    write_c_folder(*exported, tmp_path / "demo")
+    found = printed(tmp_path, text("no_device.c"))
+    assert found.strip().startswith("proven on a device with SM 90, MULTIPROCESSORS 132")
 
 
 def test_a_variant_that_needs_cublas_is_refused() -> None:
@@ -254,26 +229,22 @@ for seed, (gap, shared) in enumerate([(0, False), (1, False), (3, True)]):
     torch.testing.assert_close(found, expected, atol=2e-3, rtol=2e-2)
 """
 """Of views, with gaps and without, and of K and V that the batches share."""
-ATTENTION = text("attention.cu")
 
 
 @pytest.fixture(scope="module")
 def on_this_gpu() -> tuple[DispatchTable, Source]:
-    return exported_of(*IMPLEMENTATIONS)
+    return exported_of([Workbench(alone(impl)) for impl in IMPLEMENTATIONS])
 
 
-def exported_of(*impls: str, problem: str = "") -> tuple[DispatchTable, Source]:
-    """Each implementation's default variant serves a problem that it is made for, or that one, on this device."""
-    made = [Workbench(alone(impl, problem)) for impl in impls]
-    variants: list[TableVariant] = []
-    entries: list[tuple[SdpaProblem, str | None]] = []
-    for place, each in enumerate(made):
-        artifact = default_of(each)
-        variants.append(served(artifact, place))
-        served_here = each.conditions.compiled_for
-        assert isinstance(served_here, SdpaProblem)
-        entries.append((served_here, artifact.digest))
-    return table(variants, entries, device="cuda"), Source(made[0].toolchain, config.spaces_dir())
+def exported_of(
+    made: Sequence[Workbench], facts: Mapping[str, Value | bool] | None = None
+) -> tuple[DispatchTable, Source]:
+    """Each default variant serves the first problem of its space."""
+    artifacts = [default_of(each) for each in made]
+    variants = [served(artifact, place) for place, artifact in enumerate(artifacts)]
+    entries = [(one.conditions.compiled_for, artifact.digest) for one, artifact in zip(made, artifacts, strict=True)]
+    found = table(variants, entries, device="cuda", facts=facts)
+    return found, Source(made[0].toolchain, config.spaces_dir())
 
 
 @pytest.mark.gpu
@@ -285,12 +256,13 @@ def test_a_package_serves_graphs_streams_threads_and_compiled_models(
 
 @pytest.mark.gpu
 def test_blocks_that_merge_through_the_workspace_may_overlap_with_those_of_another_stream(tmp_path: Path) -> None:
-    tried_with_torch(exported_of("decode"), DECODE, tmp_path)
+    tried_with_torch(exported_of([Workbench(alone("decode"))]), DECODE, tmp_path)
 
 
 @pytest.mark.gpu
 def test_a_package_serves_views_and_groups_by_warpgroup_products(tmp_path: Path) -> None:
-    tried_with_torch(exported_of("wgmma", problem="(2,8:2,256,64) float16 causal bshd"), VIEWS, tmp_path)
+    of_views = Workbench(alone("wgmma", "(2,8:2,256,64) float16 causal bshd"))
+    tried_with_torch(exported_of([of_views]), VIEWS, tmp_path)
 
 
 def tried_with_torch(on_this_gpu: tuple[DispatchTable, Source], script: str, folder: Path) -> None:
@@ -309,7 +281,7 @@ def test_a_program_without_python_and_torch_computes_attention(
     folder, nvcc = tmp_path / "demo", config.nvcc()
     write_c_folder(*on_this_gpu, folder)
     assert nvcc is not None
-    (tmp_path / "main.cu").write_text(ATTENTION)
+    (tmp_path / "main.cu").write_text(text("attention.cu"))
     parts = ["main.cu", str(folder / "autotuner_demo.cpp"), str(folder / "autotuner_demo_variants.o")]
     command = [str(nvcc), "-std=c++17", f"-I{folder}", *parts, "-Xcompiler", "-pthread", "-ldl", "-o", "it"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

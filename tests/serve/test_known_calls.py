@@ -12,24 +12,20 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
-from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.build_inputs import abi_dir
-from autotuner.serve.folder import Source
-from autotuner.serve.package import write_folder
 from autotuner.values.errors import InputError
+from tests.helpers.calls import close, qkv
 from tests.helpers.files import text
-from tests.helpers.tables import FOLDER, built, problem, served, table
+from tests.helpers.tables import one, packed, problem
 
 
 def test_a_package_is_loaded_from_its_folder_and_a_damaged_one_refused(tmp_path: Path) -> None:
-    artifact = built(problem(32))
-    of = table([served(artifact)], [(problem(32), artifact.digest)])
     folder = tmp_path / "folder"
-    write_folder(of, Source(CpuToolchain.discover(), FOLDER), folder)
+    packed(of := one(problem(32)), folder)
     ours = autotuner.load(folder)
-    q, k, v = inputs = tuple(torch.randn(1, 2, 32, 64) for _ in range(3))
-    torch.testing.assert_close(ours(q, k, v), scaled_dot_product_attention(q, k, v), atol=1e-5, rtol=1e-4)
-    assert ours.explain(*inputs).variant == str(artifact.variant)
+    inputs = qkv()
+    close(ours(*inputs), scaled_dot_product_attention(*inputs))
+    assert ours.explain(*inputs).variant == str(of.variants[0].variant)
     assert ours.served == 1.0
     ours.reset_counters()
     (metadata,) = folder.glob("build/*/metadata.json")
@@ -50,14 +46,9 @@ def test_a_package_is_loaded_from_its_folder_and_a_damaged_one_refused(tmp_path:
 
 
 def test_calls_alike_are_served_without_being_looked_up(tmp_path: Path) -> None:
-    artifact = built(problem(32))
-    of = table([served(artifact)], [(problem(32), artifact.digest), (problem(16), None)])
-    write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "alike")
+    packed(one(problem(32), [problem(16)]), tmp_path / "alike")
     ours: Any = autotuner.load(tmp_path / "alike")
     other = autotuner.load(tmp_path / "alike")
-
-    def qkv(length: int, **options: Any) -> list[Any]:
-        return [torch.randn(1, 2, length, 64, **options) for _ in range(3)]
 
     given = qkv(16)
     for length, causal in ((16, True), (16, True), (32, False), (32, False), (16, False), (16, False)):
@@ -76,17 +67,12 @@ def test_calls_alike_are_served_without_being_looked_up(tmp_path: Path) -> None:
 
 
 def test_calls_alike_are_launched_without_the_library_and_what_is_unlike_is_not(tmp_path: Path) -> None:
-    artifact = built(problem(32))
-    of = table([served(artifact)], [(problem(32), artifact.digest)])
-    write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "launched")
+    packed(one(problem(32)), tmp_path / "launched")
     ours: Any = autotuner.load(tmp_path / "launched")
-
-    def qkv() -> list[Any]:
-        return [torch.randn(1, 2, 32, 64) for _ in range(3)]
 
     def right(*given: Any) -> torch.Tensor:
         found: torch.Tensor = ours(*given)
-        torch.testing.assert_close(found, scaled_dot_product_attention(*given), atol=1e-5, rtol=1e-4)
+        close(found, scaled_dot_product_attention(*given))
         return found
 
     for _ in range(2):
@@ -137,16 +123,11 @@ def test_a_launch_says_what_became_of_it(tmp_path: Path) -> None:
         launch((0, 0))
 
 
-WITHOUT_PYTHON = text("without_python.c")
-
-
 @pytest.mark.slow
 def test_its_library_is_loaded_where_there_is_no_python(tmp_path: Path) -> None:
-    artifact = built(problem(32))
-    of = table([served(artifact)], [(problem(32), artifact.digest)])
-    write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "alone")
+    packed(one(problem(32)), tmp_path / "alone")
     (library,) = (tmp_path / "alone").rglob("*.so")
-    (tmp_path / "main.c").write_text(WITHOUT_PYTHON)
+    (tmp_path / "main.c").write_text(text("without_python.c"))
     subprocess.run(["gcc", str(tmp_path / "main.c"), "-ldl", "-o", str(tmp_path / "main")], check=True)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(Path(torch.__file__).parent / "lib")}
     done = subprocess.run([tmp_path / "main", str(library)], env=environment, capture_output=True, text=True)

@@ -19,12 +19,8 @@ from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import digest_of
+from tests.helpers.calls import close, loaded, qkv
 from tests.helpers.tables import FOLDER, between, built, problem, served, table, write
-
-
-@pytest.fixture(scope="module")
-def artifact() -> Artifact:
-    return built(problem(32))
 
 
 @pytest.fixture
@@ -33,21 +29,6 @@ def export(tmp_path: Path, artifact: Artifact) -> Path:
     entries = [(problem(32), artifact.digest), (problem(64), artifact.digest), (problem(16), None)]
     found = table([served(artifact)], entries, [between(artifact, problem(32), problem(64))])
     return write(found, tmp_path / "best.json")
-
-
-def loaded(path: Path, **options: Any) -> Any:
-    """The counters are of the process, whichever test has made the calls."""
-    found = autotuner.load(path, **options)
-    found.reset_counters()
-    return found
-
-
-def qkv(length: int, heads: int = 2, **options: object) -> tuple[Tensor, Tensor, Tensor]:
-    return tuple(torch.randn(1, heads, length, 64, **options) for _ in range(3))  # type: ignore[call-overload]
-
-
-def close(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
 def grouped(*outer: int) -> tuple[Tensor, Tensor, Tensor]:

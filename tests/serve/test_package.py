@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.serve.folder import Source
-from autotuner.serve.package import write_folder
 from autotuner.tuning.workbench import find_space_file
 from tests.helpers.command_line import autotuner
-from tests.helpers.tables import FOLDER, between, built, problem, served, table
+from tests.helpers.tables import between, built, packed, problem, served, table
 
 PRELUDE = """
 import importlib.util, shutil, sys, threading
@@ -54,7 +51,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     entries = [(problem(32), short.digest), (problem(64), long.digest), (problem(16), None)]
     of = table([served(short), served(long, 1)], entries, [between(short, problem(32), problem(64))])
     target = tmp_path_factory.mktemp("package") / "demo"
-    said = write_folder(of, Source(CpuToolchain.discover(), FOLDER), target)
+    said = packed(of, target)
     assert said == f"pip install {target}, then: from autotuner_demo import attention"
     return target
 

@@ -1,6 +1,5 @@
 """The second op recorded, loaded and written as C by the same code."""
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,12 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.table import DispatchTable
 from tests.helpers.builds import default_of
+from tests.helpers.calls import loaded
 from tests.helpers.files import text
+from tests.helpers.in_c import printed
 from tests.helpers.tables import served, table, write
 
 PROBLEM = RmsNormProblem.parse("(6,256) float32 eps=1e-05")
-PROGRAM = text("rms_norm.c")
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +34,7 @@ def tuned() -> DispatchTable:
 
 @pytest.fixture
 def ours(tuned: DispatchTable, tmp_path: Path) -> Any:
-    found = autotuner.load(write(tuned, tmp_path / "best.json"))
-    found.reset_counters()
-    return found
+    return loaded(write(tuned, tmp_path / "best.json"))
 
 
 def drawn(*tokens: int) -> tuple[Tensor, torch.nn.Parameter]:
@@ -104,16 +102,9 @@ def test_it_is_recorded() -> None:
 
 @pytest.mark.slow
 def test_a_program_without_python_and_torch_computes_it(tuned: DispatchTable, tmp_path: Path) -> None:
-    folder = tmp_path / "demo"
-    write_c_folder(tuned, Source(CpuToolchain.discover(), config.spaces_dir()), folder)
-    (tmp_path / "main.c").write_text(PROGRAM)
-    strict = ["-Wall", "-Wextra", "-Werror", f"-I{folder}"]
-    subprocess.run(["gcc", "-std=gnu11", *strict, "-c", "main.c"], cwd=tmp_path, check=True)
-    subprocess.run(["g++", "-std=c++17", *strict, "-c", str(folder / "autotuner_demo.cpp")], cwd=tmp_path, check=True)
-    objects = ["main.o", "autotuner_demo.o", str(folder / "autotuner_demo_variants.o")]
-    subprocess.run(["g++", *objects, "-pthread", "-ldl", "-lm", "-o", "it"], cwd=tmp_path, check=True)
-    done = subprocess.run([tmp_path / "it"], capture_output=True, text=True)
-    assert done.stdout.strip() == "it was not tuned, and no variant is proven and timed around it"
+    write_c_folder(tuned, Source(CpuToolchain.discover(), config.spaces_dir()), tmp_path / "demo")
+    found = printed(tmp_path, text("rms_norm.c"))
+    assert found.strip() == "it was not tuned, and no variant is proven and timed around it"
 
 
 @pytest.mark.slow

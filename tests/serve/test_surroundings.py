@@ -18,7 +18,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.testing._internal.two_tensor import TwoTensor
 
 import autotuner
-from tests.helpers.tables import built, problem, served, table, write
+from tests.helpers.calls import close, loaded, qkv
+from tests.helpers.tables import one, problem, write
 
 Attention = Callable[..., Tensor]
 pytestmark = [
@@ -31,25 +32,12 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Length 32 is a variant's. What is loaded of it is a package's function."""
-    artifact = built(problem(32))
-    of = table([served(artifact)], [(problem(32), artifact.digest)])
-    return write(of, tmp_path_factory.mktemp("surroundings") / "best.json")
+    return write(one(problem(32)), tmp_path_factory.mktemp("surroundings") / "best.json")
 
 
 @pytest.fixture
 def ours(export: Path) -> Any:
-    found = autotuner.load(export)
-    found.reset_counters()
-    return found
-
-
-def qkv(length: int = 32, **options: Any) -> tuple[Tensor, Tensor, Tensor]:
-    q, k, v = (torch.randn(1, 2, length, 64, **options) for _ in range(3))
-    return q, k, v
-
-
-def close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
-    torch.testing.assert_close(found, expected, atol=atol, rtol=1e-4)
+    return loaded(export)
 
 
 @pytest.mark.parametrize("length", [32, 20])

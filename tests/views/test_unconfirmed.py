@@ -16,11 +16,7 @@ from starlette.testclient import TestClient
 import autotuner
 from autotuner.cli import app as command_line
 from autotuner.cli.output import out
-from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.jobs import queue
-from autotuner.serve.c_source import write_c_folder
-from autotuner.serve.folder import Source
-from autotuner.serve.package import write_folder
 from autotuner.serve.table import table_of
 from autotuner.store import Store, sweeps, trials
 from autotuner.tuning.finals import standings
@@ -233,16 +229,14 @@ def test_what_is_carried_away_says_it(tmp_path: Path) -> None:
         tuned(store, record())
         (entry,) = table_of(store, ["scalar-abc"], estimates=True).entries
     assert UNCONFIRMED in entry.why
-    made = tables.built(tables.problem(32))
-    plain = tables.table([tables.served(made)], [(tables.problem(32), made.digest)])
+    plain = tables.one(tables.problem(32))
     entries = tuple(each.model_copy(update={"why": entry.why}) for each in plain.entries)
     of = plain.model_copy(update={"estimates": True, "entries": entries})
-    source = Source(CpuToolchain.discover(), tables.FOLDER)
-    write_c_folder(of, source, tmp_path / "in-c")
-    write_folder(of, source, tmp_path / "packed")
+    tables.in_c(of, tmp_path / "in-c")
+    tables.packed(of, tmp_path / "packed")
     for name in ("in-c/autotuner_in_c.h", "in-c/export.json", "packed/README.md"):
         assert UNCONFIRMED in (tmp_path / name).read_text().lower(), name
     inputs = [torch.randn(1, 2, 32, 64) for _ in range(3)]
     said = autotuner.load(tables.write(of, tmp_path / "best.json")).explain(*inputs)
-    assert said.variant == str(made.variant)
+    assert said.variant == str(of.variants[0].variant)
     assert UNCONFIRMED in said.why
