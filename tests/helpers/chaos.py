@@ -27,9 +27,10 @@ from autotuner.store.records import SweepRecord
 from autotuner.values.sweep import State
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
+from tests.helpers.command_line import SCRIPT
 from tests.helpers.postgresql import Server
+from tests.helpers.processes import marked, wait_for_the_rest
 
-SCRIPT = Path(sys.executable).parent / "autotuner"
 COMPILERS = {"g++", "cc1plus", "as", "ld", "collect2", "nvcc", "cicc", "ptxas"}
 GRACE_S = 10.0
 """Seconds after which what was asked to go has to be gone: what Slurm and Kubernetes give."""
@@ -205,7 +206,7 @@ class Chaos:
     def _victims(self, kind: str) -> list[int]:
         """The worker's fork server, that one's children, or compilers."""
         assert self._worker is not None
-        found = self._family()
+        found = marked(self._mark)
         servers = [pid for pid, (parent, name) in found.items() if parent == self._worker.pid and "python" in name]
         if kind == "fork server":
             return servers
@@ -213,24 +214,9 @@ class Chaos:
             return [pid for pid, (parent, name) in found.items() if parent in servers and name not in COMPILERS]
         return [pid for pid, (_, name) in found.items() if name in COMPILERS]
 
-    def _family(self) -> dict[int, tuple[int, str]]:
-        """Parent and name of what the worker has started, and that again, by process."""
-        found = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if self._mark.encode() in (folder / "environ").read_bytes():
-                    text = (folder / "stat").read_text()
-                    name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
-                    if rest[0] not in "ZX":
-                        found[int(folder.name)] = int(rest[1]), name
-        return found
-
-    def wait_for_the_rest(self, seconds: float = 30) -> None:
+    def wait_for_the_rest(self) -> None:
         """Until nothing that the worker started is left. Raises AssertionError where something is."""
-        until = time.monotonic() + seconds
-        while (left := self._family()) and time.monotonic() < until:
-            time.sleep(0.2)
-        assert not left, f"still running: {left}"
+        wait_for_the_rest(self._mark)
 
 
 def recorded(store: Store, study: str) -> dict[int, tuple[str, str]]:
@@ -240,10 +226,14 @@ def recorded(store: Store, study: str) -> dict[int, tuple[str, str]]:
 
 
 def require_whole(store: Store, sweep: SweepRecord, before: Sequence[dict[int, tuple[str, str]]]) -> int:
+    """It is done, and its study is whole."""
+    assert sweep.state == State.DONE, f"{sweep.state}: {sweep.detail}"
+    return require_whole_study(store, str(sweep.study), before)
+
+
+def require_whole_study(store: Store, study: str, before: Sequence[dict[int, tuple[str, str]]]) -> int:
     """After its end: each variant is judged once, none is lost, none left running; how many were judged. Raises
     AssertionError."""
-    assert sweep.state == State.DONE, f"{sweep.state}: {sweep.detail}"
-    study = str(sweep.study)
     final = recorded(store, study)
     for each in before:
         lost = [number for number, (variant, _) in each.items() if final.get(number, ("", ""))[0] != variant]

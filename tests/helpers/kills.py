@@ -1,54 +1,30 @@
 """Sweeps that are killed with kill -9, and what is left of them."""
 
-import contextlib
 import os
 import random
 import signal
 import subprocess
-import sys
 import time
 import tomllib
 import uuid
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import optuna
 import pytest
-from optuna.trial import TrialState
 
 from autotuner.store import Store, queries
-from autotuner.tuning.finals import standings
-from autotuner.values.verdict import Verdict
-from tests.helpers.command_line import MUTANTS, PATIENCE, SPACE, in_vain, lay_out
+from tests.helpers import chaos
+from tests.helpers.command_line import MUTANTS, PATIENCE, SCRIPT, SPACE, in_vain, lay_out
+from tests.helpers.processes import marked, wait_for_the_rest
 
-SCRIPT = Path(sys.executable).parent / "autotuner"
 MARK = f"MARK_OF_A_TEST={uuid.uuid4()}"
 """In the environment of what `kill` starts, and so of what that starts."""
 
 
-def recorded(store: Store) -> dict[int, tuple[str, str, str]]:
-    """What is recorded of each trial: variant, verdict, when."""
-    with contextlib.suppress(LookupError):
-        (study,) = standings.studies(store)
-        found = {}
-        for number in store.judged_numbers(study.name):
-            record = queries.trial(store, study.name, number)
-            outcome = record.outcome
-            found[number] = (outcome.variant.digest, str(outcome.verdict), record.recorded_at.isoformat())
-        return found
-    return {}
-
-
-def marked() -> list[str]:
-    """Command lines of the living processes that `kill` has started, and of those that they have."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if MARK.encode() in (folder / "environ").read_bytes():
-                found.append((folder / "cmdline").read_text())
-    return found
+def recorded(store: Store) -> dict[int, tuple[str, str]]:
+    """Variant and verdict of each trial of the only study, where there is one."""
+    return next((chaos.recorded(store, study) for study in queries.names(store)), {})
 
 
 def kill(command: Sequence[str], folder: Path, after: str, seconds: float) -> None:
@@ -74,7 +50,7 @@ def kill(command: Sequence[str], folder: Path, after: str, seconds: float) -> No
                     skip_in_vain(said)
                     raise AssertionError(f"it never said {after}")
         time.sleep(seconds)
-        assert marked(), "the mark is not seen"
+        assert marked(MARK), "the mark is not seen"
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
@@ -84,14 +60,6 @@ def skip_in_vain(said: str) -> None:
     """Skips the test where a sweep says that its finals found no calm machine: they cannot be killed then."""
     if in_vain(said):
         pytest.skip("finals waited for a calm machine in vain")
-
-
-def wait_for_the_rest(seconds: float = 20) -> None:
-    """Until nothing is left of what was killed."""
-    until = time.monotonic() + seconds
-    while marked() and time.monotonic() < until:
-        time.sleep(0.2)
-    assert not marked(), f"what was killed left these running: {marked()}"
 
 
 class Survived(NamedTuple):
@@ -123,7 +91,7 @@ def killed(command: Sequence[str], folder: Path, kills: int, trials: int, longes
     """The same of any command that prints a line a trial and keeps the study in this folder; `longest_s`: seconds after
     such a line in which a kill comes."""
     draw = random.Random(20)
-    before: dict[int, tuple[str, str, str]] = {}
+    before: dict[int, tuple[str, str]] = {}
     for turn in range(kills):
         if turn % 2:  # at any moment of the start
             kill(command, folder, "", draw.uniform(0.2, 4.0))
@@ -137,8 +105,11 @@ def killed(command: Sequence[str], folder: Path, kills: int, trials: int, longes
         before = now
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"exit code {done.returncode}: {done.stdout[-500:]}{done.stderr}"
-    require_whole(folder, before, trials)
-    wait_for_the_rest()
+    with Store.open(str(folder / "studies.db"), create=False) as store:
+        assert before.items() <= recorded(store).items(), "what was recorded is not as it was"
+        (study,) = queries.names(store)
+        assert chaos.require_whole_study(store, study, [before]) == trials
+    wait_for_the_rest(MARK)
     return Survived(kills, trials, len(before))
 
 
@@ -147,19 +118,3 @@ def space_of_mutants() -> str:
     names = {entry["name"] for entry in tomllib.loads((MUTANTS / "expected.toml").read_text())["numeric"]}
     quoted = ", ".join(f'"{name}"' for name in sorted(names))
     return SPACE.split("MUTANT = [")[0] + f'MUTANT = [{quoted}]\n\n[default]\nIMPL = "mutant"\nMUTANT = "none"\n'
-
-
-def require_whole(folder: Path, before: dict[int, tuple[str, str, str]], trials: int) -> None:
-    """After its end the sweep has judged `trials`, each once, and what was recorded before is as it was."""
-    with Store.open(str(folder / "studies.db"), create=False) as store:
-        final = recorded(store)
-        (study,) = standings.studies(store)
-        told = optuna.load_study(study_name=study.name, storage=store.optuna_storage()).get_trials()
-    assert before.items() <= final.items(), "what was recorded is not there any more"
-    judged = {number: variant for number, (variant, verdict, _) in final.items() if Verdict(verdict).judges}
-    assert len(judged) == trials, f"{len(judged)} judged, not {trials}"
-    assert len(set(judged.values())) == trials, "a variant was judged twice"
-    states = Counter(trial.state for trial in told)
-    assert states[TrialState.RUNNING] == 0, "a trial never ended"
-    complete = {trial.number for trial in told if trial.state == TrialState.COMPLETE}
-    assert complete == judged.keys(), f"of Optuna's trials and ours only one side has {complete ^ judged.keys()}"

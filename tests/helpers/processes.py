@@ -1,4 +1,4 @@
-"""Which processes a test left behind, told by the files they use; and waiting for what processes do."""
+"""Which processes a test left behind, told by the files they use or by a mark; and waiting for what processes do."""
 
 import contextlib
 import subprocess
@@ -35,6 +35,27 @@ def using(folder: Path) -> list[int]:
             if process != own and _alive(process) and _uses(process, str(folder)):
                 found.append(int(process.name))
     return found
+
+
+def marked(mark: str) -> dict[int, tuple[int, str]]:
+    """Parent and name of the living processes that have the mark in their environment."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (folder / "environ").read_bytes():
+                text = (folder / "stat").read_text()
+                name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
+                if rest[0] not in "ZX":
+                    found[int(folder.name)] = int(rest[1]), name
+    return found
+
+
+def wait_for_the_rest(mark: str, seconds: float = 30) -> None:
+    """Until nothing that has the mark is left. Raises AssertionError where something is."""
+    until = time.monotonic() + seconds
+    while (left := marked(mark)) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert not left, f"still running: {left}"
 
 
 def gone(folder: Path, within: float = 5.0) -> bool:

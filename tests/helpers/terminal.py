@@ -6,10 +6,11 @@ import pty
 import re
 import select
 import struct
-import sys
 import termios
 import time
 from pathlib import Path
+
+from tests.helpers.command_line import SCRIPT
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 """What moves the cursor, clears lines or sets colours."""
@@ -19,13 +20,12 @@ class Terminal:
     """The console script in a folder, on a terminal of its own."""
 
     def __init__(self, folder: Path, *arguments: str, columns: int = 80, rows: int = 24) -> None:
-        script = str(Path(sys.executable).parent / "autotuner")
         self._pid, self._end = pty.fork()
         if self._pid == 0:
             os.chdir(folder)
             os.environ.update(TERM="xterm-256color", COLUMNS=str(columns))
             os.environ.pop("NO_COLOR", None)
-            os.execv(script, [script, *arguments])
+            os.execv(SCRIPT, [str(SCRIPT), *arguments])
         fcntl.ioctl(self._end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._seen = ""
 

@@ -9,8 +9,9 @@ from autotuner.race.confirm import PROCESSES
 from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.verdict import Verdict
-from tests.helpers.command_line import PATIENCE, autotuner, lay_out
-from tests.helpers.kills import SCRIPT, kill, killed_sweep, recorded, skip_in_vain, wait_for_the_rest
+from tests.helpers.command_line import PATIENCE, SCRIPT, autotuner, lay_out
+from tests.helpers.kills import MARK, kill, killed_sweep, recorded, skip_in_vain
+from tests.helpers.processes import wait_for_the_rest
 
 pytestmark = pytest.mark.timed
 
@@ -34,14 +35,14 @@ def test_kills_amid_the_finals_lose_nothing(tmp_path: Path) -> None:
     draw = random.Random(21)
     raced = 0
     """Heats that are in the store at least."""
-    before: dict[int, tuple[str, str, str]] = {}
+    before: dict[int, tuple[str, str]] = {}
     for after, heats in (("finals: process 2 of", 2), ("finals: judging", 4)):
         kill(command, tmp_path, after, draw.uniform(0.0, 1.0))
         raced += heats
         with Store.open(str(tmp_path / "studies.db"), create=False) as store:
             (study,) = standings.studies(store)
             found = recorded(store)
-            assert [verdict for _, verdict, _ in found.values() if Verdict(verdict).judges] == ["measured"]
+            assert [verdict for _, verdict in found.values() if Verdict(verdict).judges] == ["measured"]
             assert found == before or not before, "the trial was judged, so a driver that goes on asks for no other"
             before = found
             assert standings.finals(store, study.name) is None, "finals that did not end say nothing"
@@ -60,4 +61,4 @@ def test_kills_amid_the_finals_lose_nothing(tmp_path: Path) -> None:
     assert [each.finished_at for each in killed] == [None] * len(killed)
     assert sum(len(each.heats) for each in killed) >= raced
     assert (tmp_path / "best.json").exists()
-    wait_for_the_rest()
+    wait_for_the_rest(MARK)

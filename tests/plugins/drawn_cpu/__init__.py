@@ -6,8 +6,7 @@ import math
 import zlib
 from typing import TYPE_CHECKING
 
-from autotuner.devices import Chosen, DeviceKind, Wishes
-from autotuner.devices.cpu import choose
+from autotuner.devices import Chosen, DeviceKind, Wishes, cpu
 from autotuner.forge.toolchain import Toolchain
 from autotuner.values.outcome import Device
 from autotuner.values.variant import Variant
@@ -35,14 +34,8 @@ def microseconds(variant: Variant) -> float:
 
 
 def _choose(wishes: Wishes) -> Chosen:
-    device = choose(wishes).device
+    device = cpu.choose(wishes).device
     return Chosen(device.model_copy(update={"backend": "drawn_cpu", "name": "a CPU whose times are drawn"}))
-
-
-def _toolchain(device: Device) -> Toolchain:
-    from autotuner.devices.cpu.toolchain import CpuToolchain
-
-    return CpuToolchain.discover()
 
 
 def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
@@ -59,7 +52,7 @@ DEVICE = DeviceKind(
     choices=frozenset({"threads"}),
     missing=lambda: None,
     choose=_choose,
-    toolchain=_toolchain,
+    toolchain=cpu.DEVICE.toolchain,
     module="drawn_cpu.device",
     open=_open,
     builders=lambda lanes: 2,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from autotuner.devices import Chosen, DeviceKind, Wishes
+from autotuner.devices import Chosen, DeviceKind, Wishes, cpu
 from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.environment import environment
 from autotuner.devices.process import DeviceProcess
@@ -19,12 +19,6 @@ SICK = "OTHER_CPU_IS_SICK"
 def _choose(wishes: Wishes) -> Chosen:
     facts = {"THREADS_ALLOWED": 1, "LANES_OF_MINE": 8}
     return Chosen(Device(backend="other_cpu", name="another CPU", facts=facts, environment=environment()))
-
-
-def _toolchain(device: Device) -> Toolchain:
-    from autotuner.devices.cpu.toolchain import CpuToolchain
-
-    return CpuToolchain.discover()
 
 
 def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
@@ -43,7 +37,7 @@ DEVICE = DeviceKind(
     choices=frozenset({"threads"}),
     missing=lambda: None,
     choose=_choose,
-    toolchain=_toolchain,
+    toolchain=cpu.DEVICE.toolchain,
     module=__name__,
     open=_open,
     builders=lambda lanes: 2,
