@@ -119,7 +119,7 @@ class Study:
         from autotuner.serve import table as tables
         from autotuner.store import queries
         from autotuner.tuning import workbench
-        from autotuner.tuning.finals.validation import Validator
+        from autotuner.tuning.finals import validation
 
         hear, patience_s = _told(callbacks), 60 * patience_minutes
         with _main_is_not_imported(), _opened(self.store) as opened:
@@ -127,7 +127,7 @@ class Study:
             here = workbench.of_study(queries.study(opened, self.name))
             with here.held(patience_s, hear), closing(here.executor()) as executor:
                 trials = here.retrials(opened, self.name, executor, hear, 60 * minutes)
-                Validator(trials).run(wanted)
+                validation.validate(trials, wanted)
             return tables.table_of(opened, [self.name]).ranges
 
     def export(self, path: str | Path = "best.json", format: str = "json") -> Path:

@@ -29,7 +29,6 @@ from autotuner.values.ratio import BIASED
 
 if TYPE_CHECKING:
     from autotuner.store import Store
-    from autotuner.tuning.finals.retrials import Step
     from autotuner.views.beliefs import StudyBeliefs
 
 LossOption = Annotated[
@@ -58,24 +57,19 @@ def validate(
     `autotuner export` writes ranges of lengths by what is found here.
     """
     from autotuner.serve import table as tables
-    from autotuner.serve.ranges import lengths_of
     from autotuner.store import queries
     from autotuner.tuning import workbench
-    from autotuner.tuning.finals.validation import Validator
+    from autotuner.tuning.finals import validation
     from autotuner.views.table_words import ranges_words
 
-    asked = None if lengths is None else lengths_of(lengths)
+    asked = None if lengths is None else validation.lengths_of(lengths)
     with of as (opened, name):
         wanted = tables.to_validate(opened, name, asked, vary or (), loss)
         here = workbench.of_study(queries.study(opened, name))
         heard = err if as_json else out
-
-        def listen(step: Step) -> None:
-            heard.print(step.text)
-
         with here.held(60 * patience, say_waiting), closing(here.executor()) as executor:
-            trials = here.retrials(opened, name, executor, listen, 60 * minutes)
-            Validator(trials).run(wanted)
+            trials = here.retrials(opened, name, executor, lambda step: heard.print(step.text), 60 * minutes)
+            validation.validate(trials, wanted)
         table = tables.table_of(opened, [name], loss)
     if as_json:
         print_json(json_of(table))

@@ -12,12 +12,12 @@ from autotuner.devices import DEVICES
 from autotuner.forge.build_inputs import BuildInputs
 from autotuner.forge.family import Family
 from autotuner.race.confirm import Confirmed
-from autotuner.serve.ranges import Lengths, proven_of, ranges_of, ratio_of, to_try
+from autotuner.serve.ranges import proven_of, ranges_of, ratio_of
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import FinalsRecord, Store, StudyRecord, queries
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.serving import LOSS, Assigned, confirmed_on_each, proven_of_finals, servers
-from autotuner.tuning.finals.validation import Trying
+from autotuner.tuning.finals.validation import Lengths, Trying, to_try
 from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.outcome import Artifact

@@ -350,12 +350,9 @@ class Store:
             )
         return False
 
-    def judged_numbers(self, study: str) -> Mapping[int, Outcome]:
-        """The outcomes of all recorded trials, faults of ours included, by number. A revoked one has no latency."""
-        return dict(self.outcomes(study))
-
     def outcomes(self, study: str) -> Iterator[tuple[int, Outcome]]:
-        """The same one by one: of many trials they do not fit into memory."""
+        """The outcomes of all recorded trials, faults of ours included, by number: one by one, as those of many do not
+        fit into memory. A revoked one has no latency."""
         after = -1
         while found := self._outcomes_after(study, after):
             yield from found

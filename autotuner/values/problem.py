@@ -126,6 +126,11 @@ class Problem(Model):
         return tuple(getattr(self, name) for name in self.DIMS)
 
     @property
+    def growing(self) -> tuple[str, ...]:
+        """The lengths that are others at each call: what serves this problem is to serve all that are shorter."""
+        return ()
+
+    @property
     def short_shape(self) -> Shape:
         """The sizes that DIMS names, without those at the end that SAME implies."""
         shape = self.shape

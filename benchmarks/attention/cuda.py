@@ -113,7 +113,7 @@ def restricted(workbench: Workbench, impl: str) -> Workbench:
 
 def right_ones(store: Store, study: str) -> dict[str, list[Outcome]]:
     """The outcomes with a latency of each implementation, the fastest first."""
-    outcomes = [o for o in store.judged_numbers(study).values() if o.verdict.has_latency and o.measurement]
+    outcomes = [o for o in dict(store.outcomes(study)).values() if o.verdict.has_latency and o.measurement]
     outcomes.sort(key=lambda outcome: outcome.objective)
     return {impl: [o for o in outcomes if o.variant.impl == impl] for impl in IMPLS}
 
@@ -224,7 +224,7 @@ def planted(store: Store) -> dict[str, Any]:
     workbench = Workbench(load_space(str(ROOT / "tests" / "mutants" / "planted.toml")))
     figures = sweep(store, workbench, "planted", len(workbench.space))
     modes: dict[str, list[str]] = {}
-    for outcome in store.judged_numbers(figures["study"]).values():
+    for outcome in dict(store.outcomes(figures["study"])).values():
         code = f"{outcome.verdict} {outcome.fault.code}" if outcome.fault else str(outcome.verdict)
         modes.setdefault(str(outcome.variant.parameters["MUTANT"]), []).append(code)
     return {**figures, "modes": modes}

@@ -112,7 +112,7 @@ def swept(nodes: Nodes, store: Store, file: Path, trials: int, kill_at: int) -> 
             plan = Plan(simulated.space(), simulated.DEVICE, simulated.conditions(), sampler="random")
             driver = Driver(store, executor, plan, hear)
             driver.run(Budget(trials=trials))
-        outcomes = store.judged_numbers(driver.name).values()
+        outcomes = dict(store.outcomes(driver.name)).values()
     lines = _notes(file)
     begun = {what: Counter(digest for each, digest, *_ in lines if each == what) for what in ("build", "judge")}
     return Swept(

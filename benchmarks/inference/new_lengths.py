@@ -84,9 +84,9 @@ def served_us(ours: Any, device: str) -> dict[str, float]:
 class Decoder:
     """The GPT, whose attention calls the function that has the turn."""
 
-    def __init__(self, layers: int, device: str, dtype: torch.dtype) -> None:
+    def __init__(self, layers: int, device: str, dtype: torch.dtype, heads: int = 12) -> None:
         self.function: Call = torch.nn.functional.scaled_dot_product_attention
-        self.model: Any = gpt(layers).to(device, dtype)
+        self.model: Any = gpt(layers, heads).to(device, dtype)
         AttentionInterface.register(NAME, self._attention)
         AttentionMaskInterface.register(NAME, lambda **_: None)
         self.model.set_attn_implementation(NAME)

@@ -150,14 +150,14 @@ def measure(store: Store, driver: Driver, space: Space, device: Device, out: Pat
 
 def judged(store: Store, study: str, space: Space) -> list[Outcome]:
     """The outcome of each point that has one, in the order of the space; what was lost on the way is none."""
-    outcomes = store.judged_numbers(study).values()
+    outcomes = dict(store.outcomes(study)).values()
     found = {space.index_of(each.variant.point): each for each in outcomes if each.verdict.judges}
     return [found[place] for place in range(len(space)) if place in found]
 
 
 def _lost(store: Store, study: str) -> str:
     """What to know where a point was lost: the driver gives it up after some tries, and goes on giving it up."""
-    lost = sum(not each.verdict.judges for each in store.judged_numbers(study).values())
+    lost = sum(not each.verdict.judges for each in dict(store.outcomes(study)).values())
     if not lost:
         return ""
     return f" {lost} times one was lost to a fault of ours; if their number stays the same, begin with another --store."

@@ -32,7 +32,7 @@ PARTS: tuple[tuple[str, type, tuple[str, ...]], ...] = (
     (
         "store",
         Store,
-        ("ensure_study", "start_session", "finish_session", "record", "record_heat", "flush", "judged_numbers"),
+        ("ensure_study", "start_session", "finish_session", "record", "record_heat", "flush"),
     ),
     ("store", Lease, ("beat",)),
     ("optuna", optuna.Study, ("ask", "tell", "get_trials", "enqueue_trial")),

@@ -164,7 +164,7 @@ def sweep(workbench: Workbench, store: Store, executor: Executor, trials: int, s
     environment = workbench.device.environment
     again = Retrials(store, driver.name, workbench.conditions, executor, environment)
     finals = Finals(again, workbench.default_digest).run()
-    measured = [o.measurement for o in store.judged_numbers(driver.name).values() if o.measurement is not None]
+    measured = [o.measurement for o in dict(store.outcomes(driver.name)).values() if o.measurement is not None]
     return {**searched(measured, ties), **confirmed(finals)}
 
 

@@ -1,6 +1,7 @@
 // Attention with vectors: queries across the lanes, keys in blocks, online softmax.
 //
-// A work item is a block of BLOCK_M queries of one head. It goes through the keys in blocks of BLOCK_N:
+// A work item is a block of BLOCK_M queries of one head; where there is one query, heads that share K and V take the place
+// of queries. It goes through the keys in blocks of BLOCK_N:
 //   scores   S^T = K Q^T, and the largest score of every query            (score_tile)
 //   softmax  P^T = 2^(S^T - max), its sum, and how far the max has moved  (here)
 //   output   O = O * decay + P V                                          (value_tile)
@@ -79,9 +80,17 @@ struct Scratch {
   }
 };
 
+// Whether the rows of an item are the one query of heads that share K and V, which are read once for all of these. A bias
+// would tell such rows apart, and so would masks by their places.
+static bool packs_heads(const Attention &call) {
+  return GROUPED && !WINDOWED && !HAS_BIAS && !(CAUSAL && CORNER == AT_TOP_LEFT) && call.seq_q == 1;
+}
+
 struct Job {
   const Attention *call;
-  int64_t items, blocks;  // blocks of queries a head
+  bool packed;
+  int64_t rows, heads;    // rows that a head, or those that share K and V, have; and how many such there are
+  int64_t items, blocks;  // blocks of rows of each
   float scale;            // for powers of two
   float *workspace;
   int64_t next;  // SCHEDULE = 2: the first item nobody has taken
@@ -291,8 +300,9 @@ static void reciprocals(const Scratch &s, int rows) {
 
 // The same with a sink beside the scores, which is in powers of two: maxima and sums take it in. `scale` makes powers of
 // two of maxima.
-static void take_in(const Scratch &s, int rows, float sink, float scale) {
+static void take_in(const Scratch &s, int rows, const Attention &call, int64_t h, bool packed, float scale) {
   for (int m = 0; m < rows; ++m) {
+    const float sink = call.sink(packed ? h + m : h) * 1.44269504f;
     const bool blind = s.decay[m] == 0;
     const float largest = s.row_max[m] * scale, most = blind || sink > largest ? sink : largest;
     const float decay = blind ? 0 : exp2f(largest - most), sum = decay / s.decay[m] + exp2f(sink - most);
@@ -327,28 +337,30 @@ static void store_lse(const Scratch &s, float *lse, int rows, float scale) {
   }
 }
 
-static void store_nothing(const Attention &call, int64_t b, int64_t h, int64_t q0, int rows) {
+static void store_nothing(const Attention &call, int64_t b, int64_t h, int64_t q0, int rows, bool packed) {
   for (int m = 0; m < rows; ++m) {
-    __builtin_memset(call.o.at(b, h, q0 + m), 0, HEAD_DIM * sizeof(element));
-    if (LSE) *call.lse_at(b, h, q0 + m) = call.sink(h);
+    const int64_t head = packed ? h + m : h, query = packed ? q0 : q0 + m;
+    __builtin_memset(call.o.at(b, head, query), 0, HEAD_DIM * sizeof(element));
+    if (LSE) *call.lse_at(b, head, query) = call.sink(head);
   }
 }
 
 static void run_item(const Job &job, Head &head, int64_t item) {
   const Attention &call = *job.call;
-  const int64_t index = item / job.blocks, block = item % job.blocks, b = index / call.heads, h = index % call.heads;
+  const int64_t index = item / job.blocks, block = item % job.blocks, b = index / job.heads;
   // Causal: the last block sees the most keys, so it goes first and the threads end together.
-  const int64_t q0 = (CAUSAL ? job.blocks - 1 - block : block) * BLOCK_M;
-  const int rows = (int)least(BLOCK_M, call.seq_q - q0);
+  const int64_t first = (CAUSAL ? job.blocks - 1 - block : block) * BLOCK_M;
+  const int rows = (int)least(BLOCK_M, job.rows - first);
+  const int64_t q0 = job.packed ? 0 : first, h = index % job.heads * (job.packed ? job.rows : 1) + first - q0;
   head.keys = call.keys(b);
   head.offset = call.offset(head.keys) + call.right;
   head.reach = call.left + call.right;
   head.k = call.k.at(b, h / call.group, 0);
   head.v = call.v.at(b, h / call.group, 0);
-  const int64_t end = call.seen(q0 + rows - 1, head.keys), seen = call.begin(q0, head.keys);
-  if (AT_MAY_BE_BLIND && end <= seen) return store_nothing(call, b, h, q0, rows);
+  const int64_t end = call.seen(job.packed ? q0 : q0 + rows - 1, head.keys), seen = call.begin(q0, head.keys);
+  if (AT_MAY_BE_BLIND && end <= seen) return store_nothing(call, b, h, q0, rows, job.packed);
   pack_head(head, b * (call.heads / call.group) + h / call.group);
-  pack_queries(head.scratch.queries, call.q.at(b, h, q0), call.q.row, rows, job.scale);
+  pack_queries(head.scratch.queries, call.q.at(b, h, q0), job.packed ? call.q.head : call.q.row, rows, job.scale);
   const int64_t begin = seen / BLOCK_N * BLOCK_N;  // panels and pairs of keys begin there
   for (int64_t n0 = begin; n0 < end; n0 += BLOCK_N) {
     const int keys = (int)least(BLOCK_N, end - n0);
@@ -362,8 +374,8 @@ static void run_item(const Job &job, Head &head, int64_t item) {
     value_block(head, n0, keys, q0, rows, n0 == begin);
   }
   reciprocals(head.scratch, rows);
-  if (HAS_SINKS) take_in(head.scratch, rows, call.sink(h) * 1.44269504f, BF16_DOT ? job.scale : 1.0f);
-  store_output(head.scratch, call.o.at(b, h, q0), call.o.row, rows);
+  if (HAS_SINKS) take_in(head.scratch, rows, call, h, job.packed, BF16_DOT ? job.scale : 1.0f);
+  store_output(head.scratch, call.o.at(b, h, q0), job.packed ? call.o.head : call.o.row, rows);
   if (LSE) store_lse(head.scratch, call.lse_at(b, h, q0), rows, job.scale);
 }
 
@@ -396,8 +408,11 @@ extern "C" int variant_run(const at_call *call) {
   const Attention attention(call);
   Job job;
   job.call = &attention;
-  job.blocks = (attention.seq_q + BLOCK_M - 1) / BLOCK_M;
-  job.items = attention.batch * attention.heads * job.blocks;
+  job.packed = packs_heads(attention);
+  job.rows = job.packed ? attention.group : attention.seq_q;
+  job.heads = job.packed ? attention.heads / attention.group : attention.heads;
+  job.blocks = (job.rows + BLOCK_M - 1) / BLOCK_M;
+  job.items = attention.batch * job.heads * job.blocks;
   job.scale = (float)(call->scalar[SDPA_SCALE] * 1.4426950408889634);
   job.workspace = (float *)call->workspace;
   job.next = 0;

@@ -16,7 +16,8 @@
 //   WARPS_N      warps along the keys
 //   BLOCK_N      keys of a tile: what a warp handles at once
 //   STAGES       tiles in a group's ring: how many are in flight
-//   SPLIT        blocks of a cluster that divide the keys; > 1 needs sm_90
+//   SPLIT        blocks of a cluster that divide the keys; > 1 needs sm_90. With MERGE = device as many of them work as the
+//                keys of a call are enough for
 //   LOAD         cp_async: 16 bytes a thread and copy; tma: bulk tensor copies by one thread a group, needs sm_90
 //   MERGE        cluster: these blocks are one; device: they are any, on as many multiprocessors as there are. Each leaves what
 //                it has found in the workspace, and the last one merges it
@@ -136,6 +137,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   extern __shared__ __align__(SWIZZLE_BYTES) unsigned char shared[];
   constexpr bool own_loads_only = MULTICAST == 1, fill_first = BULK_LOADS && own_loads_only;
   const Place at = locate(args);
+  if (DEVICE_MERGE && blockIdx.x % SPLIT >= at.splits) return;
   Ring ring(at, args, shared);
   ring.prepare();
   if (fill_first) ring.fill();

@@ -215,17 +215,17 @@ AT_DEVICE void merge_some(Merged &found, const float2 (&state)[BLOCKS_AT_ONCE], 
   }
 }
 
-// Places of rows, each of four numbers, from what the SPLIT blocks from `block` on have found.
-AT_DEVICE void merge_blocks(const sdpa_args &args, unsigned block, const int (&places)[PLACES_AT_ONCE],
+// Places of rows, each of four numbers, from what `splits` blocks from `block` on have found.
+AT_DEVICE void merge_blocks(const sdpa_args &args, unsigned block, int splits, const int (&places)[PLACES_AT_ONCE],
                             Merged (&found)[PLACES_AT_ONCE]) {
-  for (int first = 0; first < SPLIT; first += BLOCKS_AT_ONCE) {
+  for (int first = 0; first < splits; first += BLOCKS_AT_ONCE) {
     float2 state[PLACES_AT_ONCE][BLOCKS_AT_ONCE];
     float4 piece[PLACES_AT_ONCE][BLOCKS_AT_ONCE];
 #pragma unroll
     for (int at = 0; at < PLACES_AT_ONCE; at++)
 #pragma unroll
       for (int i = 0; i < BLOCKS_AT_ONCE; i++) {
-        const bool exists = SPLIT % BLOCKS_AT_ONCE == 0 || first + i < SPLIT;
+        const bool exists = first + i < splits;
         const unsigned char *from = block_workspace(args, block + (exists ? first + i : 0));
         state[at][i] = __ldcg((const float2 *)(from + STATE_OFFSET) + places[at] / (HEAD_DIM / 4));
         piece[at][i] = __ldcg((const float4 *)from + places[at]);
@@ -249,13 +249,13 @@ AT_DEVICE void store_merged(const Place &at, const sdpa_args &args, int first_ro
 #endif
 }
 
-// The last of the SPLIT blocks to come merges what all have found, in their order: the result does not depend on who is
+// The last of the blocks that work to come merges what all have found, in their order: the result does not depend on who is
 // last. It leaves the counter as a graph that launches with the same number again wants it.
 AT_DEVICE void merge_on_device(const Place &at, const sdpa_args &args, unsigned char *shared) {
   int *last = (int *)shared;
   __syncthreads();
   if (threadIdx.x == 0) {
-    *last = add_in_order(arrivals(args), 1) == nobody_has_come(args) + SPLIT - 1;
+    *last = add_in_order(arrivals(args), 1) == nobody_has_come(args) + at.splits - 1;
     if (*last) *arrivals(args) = nobody_has_come(args);
   }
   __syncthreads();
@@ -267,7 +267,7 @@ AT_DEVICE void merge_on_device(const Place &at, const sdpa_args &args, unsigned 
     Merged found[PLACES_AT_ONCE];
 #pragma unroll
     for (int i = 0; i < PLACES_AT_ONCE; i++) places[i] = least(first + i * THREADS, count - 1);
-    merge_blocks(args, blockIdx.x / SPLIT * SPLIT, places, found);
+    merge_blocks(args, blockIdx.x / SPLIT * SPLIT, at.splits, places, found);
 #pragma unroll
     for (int i = 0; i < PLACES_AT_ONCE; i++)
       if (first + i * THREADS < count) store_merged(at, args, first_row, places[i], found[i]);

@@ -95,6 +95,7 @@ struct Place : Slice {
   int keys;      // that any row of the cluster sees
   int warp_end;  // keys that any row of the warp sees
   int trips;     // tiles of a group, or one more than it has
+  int splits;    // blocks that have any of these keys, at least one: few keys leave some of the SPLIT without
 #if WINDOWED
   int first_tile;  // of the keys that any row of the cluster sees
   int warp_begin;  // the first key that any row of the warp sees
@@ -134,10 +135,12 @@ AT_DEVICE Place locate(const sdpa_args &args) {
 #if WINDOWED
   at.first_tile = least(at.begin_of(cluster_row), at.keys) / BLOCK_N;
   at.warp_begin = at.begin_of(at.row);
-  at.trips = (at.keys - at.first_tile * BLOCK_N + PARTS * BLOCK_N - 1) / (PARTS * BLOCK_N);
+  const int keys = at.keys - at.first_tile * BLOCK_N;
 #else
-  at.trips = (at.keys + PARTS * BLOCK_N - 1) / (PARTS * BLOCK_N);
+  const int keys = at.keys;
 #endif
+  at.trips = (keys + PARTS * BLOCK_N - 1) / (PARTS * BLOCK_N);
+  at.splits = keys == 0 ? 1 : least(SPLIT, (keys + WARPS_N * BLOCK_N - 1) / (WARPS_N * BLOCK_N));
   return at;
 }
 

@@ -221,7 +221,7 @@ class Chaos:
 
 def recorded(store: Store, study: str) -> dict[int, tuple[str, str]]:
     """Variant and verdict of each trial in the store."""
-    found = store.judged_numbers(study)
+    found = dict(store.outcomes(study))
     return {number: (outcome.variant.digest, str(outcome.verdict)) for number, outcome in found.items()}
 
 

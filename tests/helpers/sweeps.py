@@ -109,7 +109,7 @@ def sweep(store: Store, regime: str, better: bool, seed: int) -> Sweep:
     driver.run(Budget(trials=CANDIDATES))
     trials = Retrials(store, driver.name, conditions, executor, {})
     finals = Finals(trials, Variant.of("sdpa", "cpu", DEFAULT).digest).run()
-    outcomes = store.judged_numbers(driver.name).values()
+    outcomes = dict(store.outcomes(driver.name)).values()
     truths = {o.artifact.digest: land.truth(o.variant) for o in outcomes if o.artifact is not None}
     raced = [(land.truth(o.variant), o.measurement) for o in outcomes if o.measurement is not None]
     return Sweep(truths, [Trial(truth, truths.get(m.incumbent or ""), m) for truth, m in raced], finals)

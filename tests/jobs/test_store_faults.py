@@ -36,7 +36,7 @@ def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def judged(store: Store, name: str) -> list[tuple[int, str, str]]:
-    found = store.judged_numbers(name)
+    found = dict(store.outcomes(name))
     return [(number, outcome.variant.digest, str(outcome.verdict)) for number, outcome in found.items()]
 
 
@@ -100,7 +100,7 @@ def test_an_outcome_outlives_its_process_where_the_store_is_locked(store: Store,
         store.record("scalar-abc", session, 0, measured(16, 80.0))
     assert [each.outcome for each in unwritten.of(store.label, "scalar-abc")] == [measured(16, 80.0)]
     assert store.record_unwritten("scalar-abc") == 1
-    assert store.judged_numbers("scalar-abc") == {0: measured(16, 80.0)}
+    assert dict(store.outcomes("scalar-abc")) == {0: measured(16, 80.0)}
     assert list(unwritten.of(store.label, "scalar-abc")) == []
 
 
@@ -121,7 +121,7 @@ def test_a_kept_outcome_stays_kept_until_the_store_takes_it(store: Store, sessio
     assert len(list(unwritten.of(store.label, "scalar-abc"))) == 2
     store.record("scalar-abc", session, 1, measured(18, 80.0))
     assert store.record_unwritten("scalar-abc") == 1
-    assert store.judged_numbers("scalar-abc") == {0: measured(16, 80.0), 1: measured(18, 80.0)}
+    assert dict(store.outcomes("scalar-abc")) == {0: measured(16, 80.0), 1: measured(18, 80.0)}
     assert list(unwritten.of(store.label, "scalar-abc")) == []
 
 
@@ -139,7 +139,7 @@ def test_an_outcome_of_another_store_is_dropped(store: Store, session: int, path
         for _ in range(sessions):
             assert anew.start_session("scalar-abc", CALIBRATION, {}) == session
         assert anew.record_unwritten("scalar-abc") == 0
-        assert anew.judged_numbers("scalar-abc") == {}
+        assert dict(anew.outcomes("scalar-abc")) == {}
         assert list(unwritten.of(anew.label, "scalar-abc")) == []
 
 
@@ -150,7 +150,7 @@ def test_a_kept_outcome_is_recorded_with_patience(store: Store, session: int, pa
     store.database.patience.seconds = float("inf")
     hold_for_some_attempts(store, path, 1)()
     assert store.record_unwritten("scalar-abc") == 1
-    assert store.judged_numbers("scalar-abc") == {0: measured(16, 80.0)}
+    assert dict(store.outcomes("scalar-abc")) == {0: measured(16, 80.0)}
 
 
 def test_a_full_disk_is_waited_for(path: Path, undisturbed: list[tuple[int, str, str]]) -> None:

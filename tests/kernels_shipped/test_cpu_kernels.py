@@ -164,6 +164,8 @@ WINDOWS = [
         ("70x203", "bfloat16", "causal bottom_right lengths bias=alibi"),
         ("113x203", "float32", "full bias=full"),
         ("70x91", "float16", "causal softcap=20 bias=heads sinks bshd"),
+        ("1x203", "float32", "causal bottom_right lengths sinks"),
+        ("1x515", "bfloat16", "full softcap=20 bshd"),
     )
     for impl in ("scalar", "simd")
 ]

@@ -175,7 +175,7 @@ def test_a_sweep_judges_it_again_and_gives_it_up_at_last(
     with closing(Store.open(str(path))) as store:
         study = swept(store, InlineExecutor(HogsAPoint(times)), 10**6, space=SMALL)
         judged = standings.summary(store, study).judged
-        found = list(store.judged_numbers(study).values())
+        found = list(dict(store.outcomes(study)).values())
     full = [each.fault.code for each in found if each.fault is not None]
     assert full == ["measure.full"] * min(times, 4)
     assert judged == len(SMALL) - (times > 4)

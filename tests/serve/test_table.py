@@ -10,10 +10,10 @@ import pytest
 
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.serve.best import export_json
-from autotuner.serve.ranges import lines_of, tried
 from autotuner.serve.table import digest_of_table, table_of, to_validate
 from autotuner.store import Store, Validation, queries
 from autotuner.tuning.finals import standings
+from autotuner.tuning.finals.validation import lines_of, tried
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Heat

@@ -171,7 +171,7 @@ def test_a_kill_in_the_middle_of_records_leaves_only_whole_trials(place: str, st
     whole = [int(line) for line in rest.split("\n")[:-1]]
     confirmed = max([confirmed, *whole])
     with Store.open(place, create=False) as after, after.lease("scalar-abc"):
-        numbers = list(after.judged_numbers("scalar-abc"))
+        numbers = list(dict(after.outcomes("scalar-abc")))
         assert numbers == list(range(len(numbers)))
         assert len(numbers) in (confirmed + 1, confirmed + 2)
         with transaction(after) as session:

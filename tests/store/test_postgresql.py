@@ -19,7 +19,7 @@ def test_a_sweep_judges_what_it_does_on_sqlite(url: str, tmp_path: Path) -> None
         with Store.open(place) as store:
             (study,) = standings.studies(store)
             trials = trials_of(store, study.name)
-            outcomes = store.judged_numbers(study.name)
+            outcomes = dict(store.outcomes(study.name))
         found.append(
             [(each.number, each.params, each.state, each.value, outcomes[each.number].verdict) for each in trials]
         )

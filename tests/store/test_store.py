@@ -60,13 +60,13 @@ def test_a_variant_is_judged_once(store: Store, session: int) -> None:
             store.record("scalar-abc", session, number + 3, outcome)
         with pytest.raises(StoreError, match=f"trial {(number + 1) % 3} is recorded with another variant"):
             store.record("scalar-abc", session, (number + 1) % 3, outcome)
-    assert list(store.judged_numbers("scalar-abc")) == [0, 1, 2]
+    assert list(dict(store.outcomes("scalar-abc"))) == [0, 1, 2]
 
 
 def test_a_fault_of_ours_is_recorded_but_the_variant_is_not_judged(store: Store, session: int) -> None:
     store.record("scalar-abc", session, 0, rejected(16, Verdict.INFRA_ERROR, "worker.lost"))
     store.record("scalar-abc", session, 1, measured(16, 80.0))
-    assert [o.verdict for o in store.judged_numbers("scalar-abc").values()] == [Verdict.INFRA_ERROR, Verdict.MEASURED]
+    assert [o.verdict for o in dict(store.outcomes("scalar-abc")).values()] == [Verdict.INFRA_ERROR, Verdict.MEASURED]
     assert standings.summary(store, "scalar-abc").judged == 1
 
 
@@ -87,7 +87,7 @@ def test_a_fault_of_ours_is_recorded_but_the_variant_is_not_judged(store: Store,
 def test_no_latency_without_a_pass(store: Store, session: int, outcome: Outcome) -> None:
     with pytest.raises(ValueError, match="outcome"):
         store.record("scalar-abc", session, 0, outcome)
-    assert not store.judged_numbers("scalar-abc")
+    assert not dict(store.outcomes("scalar-abc"))
 
 
 def test_the_database_itself_refuses_an_objective_for_a_reject(store: Store, session: int, path: Path) -> None:
@@ -117,7 +117,7 @@ def test_an_optuna_study_lives_in_the_same_file(store: Store, session: int, path
     store.record("scalar-abc", session, trial.number, measured(tile, 80.0))
     study.tell(trial, math.log(0.8))
     with Store.open(str(path), create=False) as again:
-        assert again.judged_numbers("scalar-abc")[0].variant == variant(tile)
+        assert dict(again.outcomes("scalar-abc"))[0].variant == variant(tile)
         loaded = optuna.load_study(study_name="scalar-abc", storage=again.optuna_storage())
         assert loaded.best_value == pytest.approx(math.log(0.8))
         optuna.delete_study(study_name="scalar-abc", storage=again.optuna_storage())
@@ -212,7 +212,7 @@ def test_a_full_disk_is_told_and_leaves_no_half(path: Path, monkeypatch: pytest.
             fill_with_optuna_studies(full)
     monkeypatch.undo()
     with Store.open(str(path)) as store, transaction(store) as session:
-        trials = len(store.judged_numbers("scalar-abc"))
+        trials = len(dict(store.outcomes("scalar-abc")))
         assert session.connection().exec_driver_sql("SELECT count(*) FROM at_block").scalar() == 3 * trials
 
 

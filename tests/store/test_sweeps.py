@@ -221,7 +221,7 @@ def test_a_driver_whose_study_was_taken_over_records_nothing(place: str, opened:
             with pytest.raises(LeaseLostError, match="taken over by process"):
                 opened.record("scalar-abc", session, 1, measured(32, 70.0))
             other.record("scalar-abc", session, 1, measured(32, 75.0))
-        assert len(other.judged_numbers("scalar-abc")) == 2
+        assert len(dict(other.outcomes("scalar-abc"))) == 2
 
 
 class Clock(type):

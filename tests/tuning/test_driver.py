@@ -221,7 +221,7 @@ def test_drivers_of_two_processes_take_turns(path: Path, width: int) -> None:
             with pytest.raises(KeyboardInterrupt):
                 driver(store, simulated.backend(), hear, width=width).run(Budget(trials=99))
         study = swept(other, simulated.backend(), 31, width=width)
-        found = other.judged_numbers(study)
+        found = dict(other.outcomes(study))
         assert len({outcome.variant.digest for outcome in found.values()}) == len(found) >= 31
         assert TrialState.RUNNING not in {trial.state for trial in trials_of(other, study)}
 
@@ -265,7 +265,7 @@ def test_a_run_without_time_ends_what_an_earlier_one_left(store: Store) -> None:
         after = 0
 
         def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
-            if len(store.judged_numbers(name)) >= self.after:
+            if len(dict(store.outcomes(name))) >= self.after:
                 raise Killed
             return super().wait(timeout)
 

@@ -72,7 +72,7 @@ def test_a_kill_before_the_judging_judges_the_same_trials(store: Store, width: i
     sweep = driver(store, dying)
     with pytest.raises(Killed):
         sweep.run(Budget(trials=14))
-    before = {number: outcome.variant for number, outcome in store.judged_numbers(sweep.name).items()}
+    before = {number: outcome.variant for number, outcome in dict(store.outcomes(sweep.name)).items()}
     asked = {trial.number: trial.params for trial in trials_of(store, sweep.name)}
     assert 1 <= len(asked) - len(before) <= width
     backend = simulated.backend()
@@ -81,7 +81,7 @@ def test_a_kill_before_the_judging_judges_the_same_trials(store: Store, width: i
     assert [trial.number for trial in trials] == list(range(14))
     assert {trial.state for trial in trials} == {TrialState.COMPLETE}
     assert {number: trials[number].params for number in asked} == asked
-    after = store.judged_numbers(sweep.name)
+    after = dict(store.outcomes(sweep.name))
     assert {number: outcome.variant.point for number, outcome in after.items()} == {t.number: t.params for t in trials}
     assert not {variant.digest for variant in backend.built} & {variant.digest for variant in before.values()}
     assert len(backend.built) == 14 - len(before)

@@ -43,7 +43,7 @@ dtype = "float32"
 
 
 def outcomes(store: Store, study: str) -> dict[int, Outcome]:
-    return dict(store.judged_numbers(study))
+    return dict(dict(store.outcomes(study)))
 
 
 def test_the_best_eight_those_that_overlap_and_the_default_are_in(store: Store) -> None:
@@ -237,6 +237,18 @@ def test_who_serves_a_problem_beside_the_one_to_use_has_a_proof_too(store: Store
     best = standings.best(store, study)
     assert best.proof is not None
     assert best.entry.variant.point["BLOCK"] == 8
+
+
+def test_the_one_to_use_is_tried_on_the_shorter_lengths_of_a_cache_that_grows(store: Store) -> None:
+    text = simulated.TOML.replace("seq_q = 64", "seq_q = 1", 1)
+    space = Space.enumerate(SpaceFile.parse(text, Path("grows.toml")), simulated.DEVICE.facts)
+    (problem,) = space.file.problems
+    conditions = simulated.conditions().model_copy(update={"problems": (problem,)})
+    study = driven.swept(store, executor(simulated.truth), 12, space=space, conditions=conditions)
+    Finals(Retrials(store, study, conditions, executor(simulated.truth), {"os": "none"}), DEFAULT).run()
+    (found,) = queries.validations(store, study)
+    assert (found.number, found.vary) == (standings.best(store, study).record.number, ("seq_k",))
+    assert [each.shape[2:4] for each in found.problems] == [(1, 1), (1, 5), (1, 17)]
 
 
 def test_finals_without_a_proof_of_the_one_to_use_are_due_again(store: Store) -> None:

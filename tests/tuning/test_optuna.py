@@ -25,7 +25,7 @@ def test_optuna_loads_what_became_of_each_trial(store: Store, path: Path) -> Non
     during = optuna.load_study(study_name=name, storage=f"sqlite:///{path}").trials
     confirmed(store, name, executor(simulated.truth))
     optuna_marks.mark(store, name)  # a second time changes nothing
-    raced, outcomes = standings.every_confirmed(store, name), store.judged_numbers(name)
+    raced, outcomes = standings.every_confirmed(store, name), dict(store.outcomes(name))
     study = optuna.load_study(study_name=name, storage=f"sqlite:///{path}")
     assert study.metric_names == ["ln(t_variant / t_baseline)"]
     assert study.user_attrs["device"] == simulated.DEVICE.name

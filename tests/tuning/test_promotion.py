@@ -49,7 +49,7 @@ class Lanes(InlineExecutor):
 
 
 def outcomes(store: Store, name: str) -> dict[int, Outcome]:
-    return dict(store.judged_numbers(name))
+    return dict(dict(store.outcomes(name)))
 
 
 def run(

@@ -39,7 +39,7 @@ def test_a_revoked_trial_loses_its_latency_everywhere(store: Store, session: int
     assert [entry.number for entry in standings.leaderboard(store, "scalar-abc")] == [1]
     best = standings.best(store, "scalar-abc")
     assert best.entry.number == 1
-    found = store.judged_numbers("scalar-abc")[0]
+    found = dict(store.outcomes("scalar-abc"))[0]
     assert (found.verdict, found.measurement) == (Verdict.INCORRECT, None)
     assert found.fault.detail == "racecheck found a race"
     assert math.isinf(found.objective)

@@ -11,7 +11,7 @@ from autotuner.race.confirm import FINAL_BLOCKS
 from autotuner.store import Store, ValidationRecord, queries
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.finals.serving import smallest_set
-from autotuner.tuning.finals.validation import LEAST, Trying, Validator, confirmed_at
+from autotuner.tuning.finals.validation import LEAST, Trying, confirmed_at, validate
 from autotuner.values.errors import InputError
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
@@ -37,7 +37,7 @@ def validated(store: Store, study: str, by: InlineExecutor, seconds: float = 60.
     trying = Trying((0,), OTHERS, ("seq_q", "seq_k"))
     said: list[str] = []
     where = (store, study, simulated.conditions(), by, {"os": "none"})
-    Validator(Retrials(*where, lambda step: said.append(step.text), seconds)).run([trying])
+    validate(Retrials(*where, lambda step: said.append(step.text), seconds), [trying])
     assert any("judging trial 0" in each for each in said)
     return queries.validations(store, study)[-1]
 

@@ -16,8 +16,6 @@ USUAL: Mapping[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "scale": None}
 """What the options must be, as far as they are not served otherwise."""
 OURS = ("corner", "key_lengths", "lse", "window_left", "window_right", "softcap", "sinks", "bias")
 """Fields of the problem that torch's function has no argument for, and may be given all the same."""
-
-
 MORE = ("key_lengths", "sinks", "alibi_slopes", "bias")
 """Tensors behind Q, K and V, as the signature names them."""
 NUMBERS = ("window_left", "window_right")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from autotuner.ops.op import Cases, OpCase
-from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.sdpa.problem import FEW, SdpaProblem
 from autotuner.values.problem import Problem, Shape
 from autotuner.values.variant import Value
 
@@ -71,8 +71,6 @@ BIAS = (OpCase((2, 2, 113, 203), "hiding", "Q18 "), OpCase((3, 2, 70, 91), "shar
 MORE_BIAS = (OpCase((2, 2, 203, 60), "hiding"), OpCase((1, 2, 65, 1), "hiding"), OpCase((1, 3, 33, 515), "shared"))
 BLIND = (OpCase((2, 2, 203, 113), "randn", "Q10 "),)
 """The first rows see no key where the last one sees all."""
-FEW = 16
-"""Rows of Q up to which a problem is one of few queries, whose keys are divided among many blocks."""
 FEW_QUERIES = (OpCase((2, 2, 1, 1000), "one_hot", "Q11 "), OpCase((1, 2, 5, 2049), "sink", "Q12 "))
 MORE_FEW_QUERIES = (
     OpCase((1, 1, 1, 15), "randn"),

@@ -32,6 +32,8 @@ WORDS: Mapping[str, tuple[str, object]] = {
     "bias=full": ("bias", "full"),
 }
 """What each word of the form says, but the element types: a field and its value."""
+FEW = 16
+"""Rows of Q up to which a problem is one of few queries, whose keys are divided among many blocks."""
 WINDOW = re.compile(r"([1-9]\d{0,8})(?:,(\d{1,9}))?")
 EXAMPLE = '"(2,6,197,64) float32 causal" or "(1,32:8,1x4096,128) float16 bshd lse"'
 
@@ -90,33 +92,12 @@ class SdpaProblem(Problem):
     DIMS: ClassVar[tuple[str, ...]] = ("batch", "heads", "seq_q", "seq_k", "heads_kv")
     SAME: ClassVar[Mapping[str, str]] = {"heads_kv": "heads"}
     ADDED: ClassVar[tuple[str, ...]] = (
-        *(
-            "heads_kv",
-            "corner",
-            "window_left",
-            "window_right",
-            "softcap",
-            "key_lengths",
-            "layout",
-            "sinks",
-            "bias",
-            "lse",
-        ),
+        *("heads_kv", "corner", "window_left", "window_right", "softcap"),
+        *("key_lengths", "layout", "sinks", "bias", "lse"),
     )
     COMPILED: ClassVar[tuple[str, ...]] = (
-        *(
-            "head_dim",
-            "causal",
-            "corner",
-            "key_lengths",
-            "layout",
-            "lse",
-            "grouped",
-            "windowed",
-            "softcapped",
-            "sinks",
-            "bias",
-        ),
+        *("head_dim", "causal", "corner", "key_lengths", "layout", "lse"),
+        *("grouped", "windowed", "softcapped", "sinks", "bias"),
     )
     LENGTHS: ClassVar[tuple[str, ...]] = ("seq_q", "seq_k")
     SCALARS: ClassVar[tuple[str, ...]] = ("scale", "window_left", "window_right", "softcap")
@@ -164,6 +145,11 @@ class SdpaProblem(Problem):
         """Whether flex_attention serves it better than SDPA: windows, capped scores and a bias, without lengths and a
         second output."""
         return (self.windowed or self.softcapped or self.bias != "none") and not self.key_lengths and not self.lse
+
+    @property
+    def growing(self) -> tuple[str, ...]:
+        """The keys of few queries: a cache has one more of them at each step, where no lengths are given."""
+        return ("seq_k",) if self.seq_q <= FEW and self.seq_q < self.seq_k and not self.key_lengths else ()
 
     @property
     def grouped(self) -> bool:

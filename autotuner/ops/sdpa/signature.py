@@ -63,13 +63,8 @@ def arguments(
             raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")
     options: dict[str, Any] = {}
     beside: dict[str, Any] = {}
-    if (
-        attn_mask is not None
-        and bias is None
-        and key_lengths is None
-        and window is None
-        and _is_added(attn_mask, query)
-    ):
+    is_alone = bias is None and key_lengths is None and window is None
+    if attn_mask is not None and is_alone and _is_added(attn_mask, query):
         attn_mask, bias = None, attn_mask
     if attn_mask is not None:
         described = key_lengths is not None or window is not None or (is_causal and corner != "top_left")

@@ -74,12 +74,7 @@ class Before:
                 return self._alike.are(*self._given(args, kwargs)) and self._is_said(args) and kwargs == self._scalars
             named = {name: value for name, value in kwargs.items() if name not in self._names}
             return named == self._scalars and self._alike.are(*self._given(args, kwargs)) and self._is_said(args)
-        except (
-            TypeError,
-            RuntimeError,
-            ValueError,
-            IndexError,
-        ):  # one that cannot be compared, or is not there
+        except (TypeError, RuntimeError, ValueError, IndexError):  # one that cannot be compared, or is not there
             return False
 
     def _is_said(self, args: Sequence[Any]) -> bool:

@@ -185,11 +185,7 @@ class Served:
         return self._compute(*self._arguments(*args, **kwargs))  # type: ignore[no-any-return]
 
     def _failed(
-        self,
-        error: RuntimeError,
-        tensors: tuple[Tensor, ...],
-        options: Mapping[str, Any],
-        beside: Mapping[str, Any],
+        self, error: RuntimeError, tensors: tuple[Tensor, ...], options: Mapping[str, Any], beside: Mapping[str, Any]
     ) -> Tensor:
         """Raises NotServed where no variant serves a strict call. What torch has failed in it is asked for once more:
         only torch says what is wrong, and to the library it does not."""
@@ -258,9 +254,7 @@ class Served:
         if not torch.compiler.is_compiling():
             self._library.tallies[why].calls += 1
         if why is FOREIGN and len(tensors) == self._required and not beside:  # it knows torch's own function
-            args, kwargs = self._library.signature.called(tensors, options)
-            if self._stated.added.isdisjoint(kwargs):
-                return self._function(*args, **kwargs)  # type: ignore[no-any-return]
+            return self._torch(*self._library.signature.called(tensors, options))
         return self._compute(tensors, options, beside)  # type: ignore[no-any-return]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from autotuner.race.tie import tie_band
 from autotuner.run.executor import ask_all
@@ -20,10 +21,13 @@ from autotuner.tuning.finals import plan, standings
 from autotuner.tuning.finals.plan import PROVING, Number, Searched, contenders, searched
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.finals.rounds import Entrant, FinalRounds, lineup_of
-from autotuner.values.errors import InputError
+from autotuner.tuning.finals.validation import grown, validate
+from autotuner.values.errors import AutotunerError, InputError, LeaseLostError
 from autotuner.values.ratio import combine
 
 Right = Mapping[Number, Searched]
+SHORTER = 1 / 3
+"""The share of the seconds of finals in which the variant to use is tried on shorter lengths, where one grows, 0..1."""
 
 
 class Finals:
@@ -37,8 +41,10 @@ class Finals:
 
     def run(self) -> FinalsRecord:
         """Raises InputError when there is nothing to confirm, OracleError or InfrastructureError when it cannot be."""
-        until = time.monotonic() + self._trials.seconds
-        with self._trials.leased() as trials:
+        grows = any(problem.growing for problem in self._trials.conditions.problems)
+        shorter_s = SHORTER * self._trials.seconds if grows else 0.0
+        with replace(self._trials, seconds=self._trials.seconds - shorter_s).leased() as trials:
+            until = time.monotonic() + trials.seconds
             found = searched(self._store.outcomes(self._study))
             numbers = contenders(found, self._default)
             if not numbers:
@@ -66,7 +72,22 @@ class Finals:
             optuna_marks.mark(self._store, self._study)
         record = standings.finals(self._store, self._study)
         assert record is not None  # it was just recorded
+        if grows:
+            self._try_shorter(shorter_s)
         return record
+
+    def _try_shorter(self, seconds: float) -> None:
+        """The variant to use on shorter lengths than the tuned ones, so that it serves them too."""
+        best = standings.best(self._store, self._study)
+        if best is None or best.confirmed is None or (best.confirmed.low or 0) <= 1:
+            return
+        try:
+            wanted = grown(self._trials.conditions.problems, best.record.number)
+            validate(replace(self._trials, seconds=seconds), wanted)
+        except LeaseLostError:
+            raise
+        except AutotunerError as error:
+            self._trials.say(f"shorter lengths were not tried to the end: {error}; `autotuner validate` tries them")
 
     def _invited(
         self, numbers: Sequence[Number], right: Right, beside: Mapping[str, Sequence[float]], until: float

@@ -1,13 +1,17 @@
-"""Variants on problems that were not tuned: judged by the whole gate there, and timed in fresh processes as in finals.
+"""Variants on problems that were not tuned: which ones, and what is found there. They are judged by the whole gate and
+timed in fresh processes as in finals.
 
-What serves lengths between tuned ones is taken from these (serve/ranges.py). Nothing here is chosen by its figures, so
-there is no winner's curse; a variant that the gate finds wrong is revoked, as in finals.
+A line is tuned problems that differ in nothing but lengths that go together. What serves lengths between tuned ones is
+taken from what is found (serve/ranges.py). Nothing here is chosen by its figures, so there is no winner's curse; a
+variant that the gate finds wrong is revoked, as in finals.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from operator import itemgetter
 from statistics import median
 from typing import NamedTuple
@@ -18,12 +22,19 @@ from autotuner.store import Validation, queries
 from autotuner.tuning.finals.heats import FinalHeats
 from autotuner.tuning.finals.retrials import Retrials, rebuilt
 from autotuner.values.conditions import TIE, fresh_seeds
+from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact, Heat
-from autotuner.values.problem import Problem
+from autotuner.values.problem import LONGEST, Problem
 from autotuner.values.verdict import Fault
 
 LEAST = 3
 """Processes of a variant, at least: two bound nothing."""
+PER_DOUBLING, PER_DOUBLING_GROWN = 2, 0.5
+"""Steps between two tried lengths, as parts of a doubling; below one that grows."""
+TILE = 32
+"""Every second length is a multiple of this where there is one; the others are odd, so that every tile ends ragged."""
+
+Lengths = tuple[int, int]
 
 
 class Trying(NamedTuple):
@@ -35,24 +46,21 @@ class Trying(NamedTuple):
     """The lengths that differ, and are one number in each of them."""
 
 
-class Validator:
-    """Tries variants of a study on problems that were not tuned, and records what it finds."""
+def validate(trials: Retrials, wanted: Sequence[Trying]) -> None:
+    """Tries variants of a study on problems that were not tuned, and records what it finds. After `trials.seconds`
+    nothing is timed that is not needed.
 
-    def __init__(self, trials: Retrials) -> None:
-        """After `trials.seconds` nothing is timed that is not needed."""
-        self._trials = trials
-
-    def run(self, wanted: Sequence[Trying]) -> None:
-        """Raises InputError where a variant cannot be built as it was, OracleError or InfrastructureError where the
-        machine does not let it be judged. What was recorded until then stays."""
-        until = time.monotonic() + self._trials.seconds
-        with self._trials.leased() as leased:
-            for trying in wanted:
-                leased.say(f"calibrating on {', '.join(map(str, trying.problems))}")
-                trials = leased.calibrated(problems=trying.problems, objective="mean")
-                for number in trying.numbers:
-                    found = _tried(number, trying, trials, until)
-                    trials.store.record_validation(trials.study, found, trials.environment)
+    Raises InputError where a variant cannot be built as it was, OracleError or InfrastructureError where the machine
+    does not let it be judged. What was recorded until then stays.
+    """
+    until = time.monotonic() + trials.seconds
+    with trials.leased() as leased:
+        for trying in wanted:
+            leased.say(f"calibrating on {', '.join(map(str, trying.problems))}")
+            calibrated = leased.calibrated(problems=trying.problems, objective="mean")
+            for number in trying.numbers:
+                found = _tried(number, trying, calibrated, until)
+                calibrated.store.record_validation(calibrated.study, found, calibrated.environment)
 
 
 def _tried(number: int, trying: Trying, trials: Retrials, until: float) -> Validation:
@@ -109,3 +117,122 @@ def _open(heats: Sequence[Heat], digest: str) -> bool:
     count = len(heats[0].baselines)
     found = [confirmed_at(heats, digest, place) for place in range(count)]
     return any(each is not None and each.log_ratio.low < 0 < each.log_ratio.high for each in found)
+
+
+# Which problems -------------------------------------------------------------------------------------------------------
+
+
+class LengthSeries(NamedTuple):
+    """Problems of a study that differ in the lengths `vary` alone, which are one number in each."""
+
+    like: Problem
+    """With these lengths at 1."""
+    vary: tuple[str, ...]
+    tuned: tuple[tuple[int, int], ...]
+    """Lengths, and of each the place among the study's problems."""
+
+    def at(self, length: int) -> Problem:
+        """The problem of this line with that length. Raises InputError where there is none."""
+        update = dict.fromkeys(self.vary, length)
+        try:
+            return type(self.like).model_validate({**self.like.model_dump(), **update}, strict=True)
+        except ValueError as error:
+            raise InputError(f"length {length}: {' '.join(str(error).split())}") from None
+
+    def length_of(self, problem: Problem) -> int | None:
+        """Of a problem of this line; None of another one."""
+        on = _on_a_line(problem, self.vary)
+        return on[1] if on is not None and on[0] == self.like else None
+
+
+def lines_of(problems: Sequence[Problem], vary: Sequence[str] = ()) -> tuple[LengthSeries, ...]:
+    """The lines on which problems lie. Without `vary` all lengths of a problem go together where they are equal, and
+    else one of them varies where another problem differs in it alone. Raises InputError for an unknown length."""
+    known = problems[0].LENGTHS
+    for name in vary:
+        if name not in known:
+            raise InputError(f"--vary {name}: the lengths of {problems[0].op} are {', '.join(known)}")
+    found: dict[tuple[Problem, tuple[str, ...]], dict[int, int]] = {}
+    for place, problem in enumerate(problems):
+        names = tuple(vary) or _varies(problem, problems)
+        on = _on_a_line(problem, names)
+        if on is not None:
+            found.setdefault((on[0], names), {})[on[1]] = place
+    return tuple(LengthSeries(like, names, tuple(sorted(tuned.items()))) for (like, names), tuned in found.items())
+
+
+def _on_a_line(problem: Problem, vary: Sequence[str]) -> tuple[Problem, int] | None:
+    """The problem with these lengths at 1, and what they are; None where they are not one number."""
+    sizes = {getattr(problem, name) for name in vary}
+    return (problem.model_copy(update=dict.fromkeys(vary, 1)), sizes.pop()) if len(sizes) == 1 else None
+
+
+def _varies(problem: Problem, others: Sequence[Problem]) -> tuple[str, ...]:
+    if len({getattr(problem, name) for name in problem.LENGTHS}) == 1:
+        return problem.LENGTHS
+    for name in problem.LENGTHS:
+        if any(
+            each != problem and each.model_copy(update={name: getattr(problem, name)}) == problem for each in others
+        ):
+            return (name,)
+    return ()
+
+
+def lengths_of(text: str) -> Lengths:
+    """The least and the largest of "128-2048". Raises InputError."""
+    low, _, high = text.partition("-")
+    if not (low.strip().isdecimal() and high.strip().isdecimal() and 0 < int(low) < int(high) <= LONGEST):
+        raise InputError(f"--lengths {text}: expected the least and the largest length, such as 128-2048")
+    return int(low), int(high)
+
+
+def tried(line: LengthSeries, lengths: Lengths | None, per_doubling: float = PER_DOUBLING) -> tuple[int, ...]:
+    """Lengths of the line to be tried: between each two tuned ones and, with `lengths`, its ends and what lies between
+    these and the tuned ones. None of them was tuned."""
+    tuned = [each for each, _ in line.tuned if lengths is None or lengths[0] <= each <= lengths[1]]
+    ends = sorted({*tuned, *(lengths or ())})
+    found = {each for low, high in pairwise(ends) for each in _between(low, high, per_doubling)} | set(ends)
+    return tuple(sorted(found - {each for each, _ in line.tuned}))
+
+
+def _between(low: int, high: int, per_doubling: float) -> Iterator[int]:
+    """Lengths between two, evenly in proportion: odd ones and multiples of a tile by turns, no powers of two."""
+    steps = max(2, math.ceil(per_doubling * math.log2(high / low)))
+    for step in range(1, steps):
+        length = round(low * (high / low) ** (step / steps))
+        odd, even = length | 1, TILE * round(length / TILE)
+        wanted = odd if step % 2 or even & (even - 1) == 0 else even
+        yield from [each for each in (wanted, odd, length, low + 1) if low < each < high][:1]
+
+
+def grown(problems: Sequence[Problem], number: int) -> tuple[Trying, ...]:
+    """What a trial is to be tried on so that it serves each length that grows, from 1 on."""
+    found: list[Trying] = []
+    for vary in dict.fromkeys(each.growing for each in problems if each.growing):
+        others: list[Problem] = []
+        for line in lines_of([each for each in problems if each.growing == vary], vary):
+            points = tried(line._replace(tuned=line.tuned[-1:]), (1, line.tuned[-1][0]), PER_DOUBLING_GROWN)
+            others += map(line.at, points)
+        found.append(Trying((number,), tuple(each for each in others if each not in problems), vary))
+    return tuple(found)
+
+
+def to_try(
+    problems: Sequence[Problem], used: Sequence[int | None], lengths: Lengths | None, vary: Sequence[str]
+) -> tuple[Trying, ...]:
+    """What is to be tried: on each line the trials that serve one of its tuned problems (`used`, by place; None: the
+    baseline), on lengths that had no part in tuning. Raises InputError where there is nothing to try."""
+    found: list[Trying] = []
+    lines = lines_of(problems, vary)
+    for line in lines:
+        numbers = tuple(dict.fromkeys(number for _, place in line.tuned if (number := used[place]) is not None))
+        points = tried(line, lengths)
+        if numbers and points:
+            found.append(Trying(numbers, tuple(line.at(each) for each in points), line.vary))
+    if found:
+        return tuple(found)
+    if not any(number is not None for number in used):
+        raise InputError("the baseline serves every problem of the study: there is no variant to try")
+    if not lines:
+        raise InputError(f"no length varies: name one with --vary, of {', '.join(problems[0].LENGTHS)}")
+    raise InputError("one length was tuned: say between which ones it shall serve, such as --lengths 128-2048")

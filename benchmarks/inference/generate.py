@@ -1,0 +1,127 @@
+"""How much faster a decoder generates whose attention a table serves: its cache grows by one a step.
+
+    python -m benchmarks.inference.generate best.json --batch 1 8 --out docs/results/generate_cpu.json
+
+The GPT of the examples goes on behind a text of random keys and values, eagerly, with torch's function, with ours, and
+with an attention that computes nothing and gives back Q: no attention makes the loop faster than that. The arms take
+turns at each step, in random order, each with a cache of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import DynamicCache
+
+import autotuner
+from autotuner.devices import DEVICES, Wishes
+from benchmarks.inference.new_lengths import Call, Decoder
+from benchmarks.provenance import provenance
+
+NAMES = ("whole", "low", "median", "high")
+WARM = 3
+"""First steps of a loop, which do not count."""
+
+
+def nothing(query: Tensor, *_: Any, **__: Any) -> Tensor:
+    """Attention that computes nothing."""
+    return query
+
+
+def cache_of(decoder: Decoder, batch: int, length: int) -> Any:
+    """A cache of random keys and values."""
+    config, weight = decoder.model.config, decoder.model.lm_head.weight
+    heads, head_dim = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
+    found = DynamicCache()
+    for layer in range(config.num_hidden_layers):
+        pair = torch.randn(2, batch, heads, length, head_dim, device=weight.device, dtype=weight.dtype)
+        found.update(*pair.unbind(), layer)
+    return found
+
+
+def generated(decoder: Decoder, arms: dict[str, Call], batch: int, until: int, steps: int) -> dict[str, Any]:
+    """Seconds of the steps of each arm, and how many times as long torch's take as those of the others: over all, and
+    of each step the quartiles."""
+    caches = {name: cache_of(decoder, batch, until - steps) for name in arms}
+    token = torch.ones(batch, 1, dtype=torch.int64, device=decoder.model.device)
+    taken: dict[str, list[float]] = {name: [] for name in arms}
+    for _ in range(steps):
+        for name in random.sample(list(arms), len(arms)):
+            taken[name].append(decoder.step(arms[name], token, caches[name]))
+    kept = {name: each[WARM:] for name, each in taken.items()}
+    times = {}
+    for name in ("ours", "nothing"):
+        low, middle, high = quantiles([one / other for one, other in zip(kept["torch"], kept[name], strict=True)], n=4)
+        whole = sum(kept["torch"]) / sum(kept[name])
+        times[name] = {name: round(x, 4) for name, x in zip(NAMES, (whole, low, middle, high), strict=True)}
+    seconds = {name: round(sum(each), 4) for name, each in kept.items()}
+    return {"batch": batch, "until": until, "steps": steps, "seconds": seconds, "times_as_fast": times}
+
+
+def table(found: dict[str, Any]) -> str:
+    """The result as rows of a page."""
+    lines = [
+        "| device | batch | keys | of torch's loop | a step's quartiles | without attention | served |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for each in found["loops"]:
+        ours, most = each["times_as_fast"]["ours"], each["times_as_fast"]["nothing"]["whole"]
+        keys = f"{each['until'] - each['steps']:,} to {each['until']:,}"
+        lines.append(
+            f"| {found['device']}, {found['dtype']} | {each['batch']} | {keys} | {ours['whole']:.3f}x |"
+            f" {ours['low']:.3f} to {ours['high']:.3f} | {most:.3f}x | {100 * each['served']:.0f} % |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("export", type=Path)
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--until", type=int, default=2048, help="keys of the cache after the last step")
+    parser.add_argument("--steps", type=int, default=256, help="tokens that the decoder generates")
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
+    parser.add_argument("--out", type=Path)
+    said = parser.parse_args()
+    ours = autotuner.load(said.export)
+    device = ours.table.device
+    arms: dict[str, Call] = {
+        "torch": torch.nn.functional.scaled_dot_product_attention,
+        "ours": ours,
+        "nothing": nothing,
+    }
+    loops = []
+    with torch.no_grad():
+        decoder = Decoder(said.layers, device, getattr(torch, said.dtype), said.heads)
+        for batch in said.batch:
+            ours.reset_counters()
+            found = generated(decoder, arms, batch, said.until, said.steps)
+            loops.append({**found, "served": ours.served, "counters": dict(ours.counters)})
+    document = {
+        **provenance([said.export]),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "device": DEVICES[device].choose(Wishes()).device.name,
+        "dtype": said.dtype,
+        "layers": said.layers,
+        "heads": said.heads,
+        "ranges": [f"{each.low} to {each.high}" for each in ours.table.ranges],
+        "loops": loops,
+    }
+    if said.out is not None:
+        said.out.write_text(json.dumps(document, indent=1) + "\n")
+    print(table(document))
+
+
+if __name__ == "__main__":
+    main()
