@@ -66,6 +66,7 @@ def tune(
     if len(files) > 1:
         out.print(f"{len(files)} studies, one for each set of problems that one variant can serve")
     requests = [wanted.request(file, share=len(files)) for file in files]
+    workbench.begin_imports(files[0])
     studies: list[str] = []
     with closing(Store.open(store or config.store_url())) as opened:
         for place, (file, request) in enumerate(zip(files, requests, strict=True)):

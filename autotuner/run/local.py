@@ -16,7 +16,7 @@ import signal
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -74,6 +74,11 @@ class Deadlines(Model):
         return Deadlines(**{name: each + seconds * (name != "build") for name, each in self})
 
 
+def fork_server(preload: Sequence[str]) -> ForkServer:
+    """What forks all processes: it begins to import these modules now, if it does not run yet."""
+    return ForkServer([inside.__name__, *preload, zygote.__name__])
+
+
 class LocalExecutor:
     """Builds in up to `builders` processes; one process for each device, which is a lane.
 
@@ -85,7 +90,7 @@ class LocalExecutor:
     def __init__(
         self,
         factory: MakeLine,
-        preload: tuple[str, ...] = (),
+        preload: Sequence[str] = (),
         deadlines: Deadlines | None = None,
         builders: int = 1,
         overlap: bool = False,
@@ -113,7 +118,7 @@ class LocalExecutor:
         self.width = builders + 2 * self.lanes if overlap else turn
         self._deadlines, self._who_disturbs = deadlines or Deadlines(), who_disturbs
         self._before_calibration = before_calibration
-        self._server = ForkServer([inside.__name__, *preload, zygote.__name__])
+        self._server = fork_server(preload)
         self._restarts = 0
         """Processes that were lost with the fork server, since a job came to its end."""
         self._stamps = False

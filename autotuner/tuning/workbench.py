@@ -26,7 +26,7 @@ from autotuner.run import cage
 from autotuner.run.cage import CageParts
 from autotuner.run.executor import Beat, Executor
 from autotuner.run.line import LineFactory
-from autotuner.run.local import LocalExecutor
+from autotuner.run.local import LocalExecutor, fork_server
 from autotuner.spaces.branch import Branch
 from autotuner.spaces.problem_files import Asked, asked, parsed_problem, problems_in
 from autotuner.spaces.space import Space, SpaceFile
@@ -429,12 +429,6 @@ def toolchain_for(device: Device) -> Toolchain:
     return DEVICES[device.backend].toolchain(device)
 
 
-def builders_beside(device: Device, lanes: int) -> int:
-    """How many builders run beside that many lanes; none where building and judging take turns."""
-    kind = DEVICES[device.backend]
-    return kind.builders(lanes) if kind.overlap else 0
-
-
 def executor_for(
     chosen: Chosen,
     toolchain: Toolchain,
@@ -446,10 +440,9 @@ def executor_for(
     can be kept, and ToolchainError where the compilers refuse what is nearly nothing."""
     require_cache()
     kind = DEVICES[chosen.device.backend]
-    named = bool(baselines) or any(each.python is not None for each in family.table(kind.name).values())
     executor = LocalExecutor(
         LineFactory(chosen.device, toolchain, family, baselines=baselines),
-        preload=(kind.module, *program.modules(), *ahead.imports(kind.name, problems, named), STATISTICS),
+        preload=_imports(kind, family, problems, baselines),
         deadlines=deadlines(problems, kind),
         builders=kind.builders(len(chosen.lanes)),
         overlap=kind.overlap,
@@ -465,6 +458,20 @@ def executor_for(
         executor.close()
         raise
     return executor
+
+
+def begin_imports(file: SpaceFile) -> None:
+    """Has what forks the processes import torch, while all else is made ready."""
+    family = Family.find(file.family, near=Path(file.path).resolve().parent)
+    fork_server(_imports(kind_of(file), family, file.problems, file.baselines))
+
+
+def _imports(
+    kind: DeviceKind, family: Family, problems: Sequence[Problem], baselines: tuple[NamedFunction, ...]
+) -> list[str]:
+    """What processes import before they are forked."""
+    named = bool(baselines) or any(each.python is not None for each in family.table(kind.name).values())
+    return [kind.module, *program.modules(), *ahead.imports(kind.name, problems, named), STATISTICS]
 
 
 def _sources(family: Family, device: str) -> list[Path]:

@@ -22,7 +22,6 @@ from autotuner.tuning.run.driver import Converged, Event, Judged, Started, Under
 from autotuner.tuning.run.plan import Start
 from autotuner.tuning.run.quiet import Waited, Waiting
 from autotuner.tuning.run.time_left import TimeLeft
-from autotuner.tuning.workbench import builders_beside
 from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.ratio import quoted, speedup_of
@@ -185,8 +184,7 @@ class Progress(TwoLines):
             self.say(f"converged: {said} (--until-converged stops here)")
 
     def _started(self, event: Started) -> None:
-        beside = builders_beside(self._device, event.lanes)
-        self._time_left = TimeLeft(self._trials, time.monotonic(), event.judged, event.lanes, beside)
+        self._time_left = TimeLeft(self._trials, time.monotonic(), event.judged)
         self.study, self.judged = event.study, event.judged
         self.say(f"study {event.study}: {event.judged} judged already" if event.judged else f"study {event.study}")
         op, pinned = op_of(self._protocol.compiled_for), event.calibration.baselines
@@ -214,7 +212,7 @@ class Progress(TwoLines):
         outcome = event.outcome
         if event.judged > self.judged and self._time_left is not None:
             self.judged = event.judged
-            self._time_left.judged(time.monotonic(), *costs(outcome))
+            self._time_left.judged(time.monotonic(), promoted(outcome))
         if not outcome.verdict.has_latency:
             (self._rejected if outcome.verdict.judges else self._failed)[outcome.verdict] += 1
         best = math.inf if event.best is None else event.best
@@ -288,11 +286,9 @@ def _counts(causes: Counter[Verdict]) -> str:
     return counts_words({cause.words: count for cause, count in causes.most_common()})
 
 
-def costs(outcome: Outcome) -> tuple[float, float, bool]:
-    """What TimeLeft takes in of a judged variant: seconds on a device and of its build, and if it was promoted."""
-    busy = sum(seconds for stage, seconds in outcome.seconds.items() if stage != "build")
-    promoted = outcome.verdict == Verdict.MEASURED and outcome.measurement is not None and outcome.measurement.promoted
-    return busy, outcome.seconds.get("build", 0.0), promoted
+def promoted(outcome: Outcome) -> bool:
+    """Whether a judged variant was promoted, which takes many times as long."""
+    return outcome.verdict == Verdict.MEASURED and outcome.measurement is not None and outcome.measurement.promoted
 
 
 class FinalsProgress(TwoLines):

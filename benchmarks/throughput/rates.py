@@ -123,13 +123,9 @@ def sweep(
     trials: int,
     executor: Executor,
     driver: Callable[[Store, Executor, Ear], Driver],
-    beside: int = 0,
 ) -> Document:
-    """Runs a sweep to its end and describes it. The driver's executor and listener are the ones it is given.
-
-    `beside`: how many builders run beside the devices; 0 where they take turns.
-    """
-    watch, ear = Stopwatch(), Ear(trials, beside)
+    """Runs a sweep to its end and describes it. The driver's executor and listener are the ones it is given."""
+    watch, ear = Stopwatch(), Ear(trials)
     watched = WatchedExecutor(executor, watch)
     started = time.monotonic()
     with Store.open(str(store_path)) as store, closing(watched), watch.watching():
@@ -172,8 +168,7 @@ def session_sweep(here: Workbench, folder: Path, trials: int, seed: int, sampler
     def make(store: Store, watched: Executor, ear: Ear) -> Driver:
         return here.driver(store, watched, sampler=sampler, seed=seed, listen=ear)
 
-    beside = executor.width - 2 * executor.lanes if here.device.backend == "cuda" else 0
-    return sweep(folder / "studies.db", trials, executor, make, beside)
+    return sweep(folder / "studies.db", trials, executor, make)
 
 
 # The steps ----------------------------------------------------------------------------------------------------------

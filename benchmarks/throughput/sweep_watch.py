@@ -22,6 +22,7 @@ from autotuner.tuning.run.driver import Event, Judged, Started
 from autotuner.tuning.run.time_left import TimeLeft
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
+from autotuner.views.progress import promoted
 
 ON_DEVICE = ("check", "measure", "soak")
 """The stages of Outcome.seconds that the device is there for."""
@@ -176,40 +177,38 @@ def _seconds(result: object, stages: Sequence[str]) -> float:
 class Ear:
     """Hears a sweep: its outcomes, when each came, and what was thought of the time left at a quarter of the budget."""
 
-    def __init__(self, trials: int, beside: int = 0) -> None:
-        """`beside`: how many builders run beside the devices; 0 where they take turns."""
-        self._trials, self._beside = trials, beside
+    def __init__(self, trials: int) -> None:
+        self._trials = trials
         self._pace: TimeLeft | None = None
         self.outcomes: list[Outcome] = []
         self.at: list[float] = []
         self.cpu_at: list[float] = []
         """CPU seconds of the driver's thread when each came."""
         self.answers: list[tuple[float, float, float, bool]] = []
-        """What the estimate was told: when, seconds on a device, seconds of the build, whether it was promoted."""
+        """When, seconds on a device, seconds of the build, whether it was promoted."""
         self.left_at_quarter: tuple[float, float] | None = None
         """When, and how many seconds were thought to be left."""
 
     def __call__(self, event: Event) -> None:
         now = time.monotonic()
         if isinstance(event, Started):
-            self._pace = self._pace or TimeLeft(self._trials, now, event.judged, event.lanes, self._beside)
+            self._pace = self._pace or TimeLeft(self._trials, now, event.judged)
         if not isinstance(event, Judged) or self._pace is None:
             return
         self.outcomes.append(event.outcome)
         self.at.append(now)
         self.cpu_at.append(time.thread_time())
-        measured = event.outcome.measurement
-        promoted = event.outcome.verdict == Verdict.MEASURED and measured is not None and measured.promoted
+        is_promoted = promoted(event.outcome)
         busy, build = _seconds(event.outcome, ON_DEVICE), _seconds(event.outcome, ("build",))
-        self.answers.append((now, busy, build, promoted))
-        self._pace.judged(now, busy, build, promoted)
+        self.answers.append((now, busy, build, is_promoted))
+        self._pace.judged(now, is_promoted)
         if self.left_at_quarter is None and event.judged >= QUARTER * self._trials:
             self.left_at_quarter = (now, self._pace.left_s(now))
 
     def columns(self, since: float) -> dict[str, list[float] | list[bool]]:
         """`answers` by column, times counted from `since`: enough to make the estimates again."""
-        at, busy, build, promoted = (list(column) for column in zip(*self.answers, strict=True))
-        return {"at_s": [each - since for each in at], "busy_s": busy, "build_s": build, "promoted": promoted}
+        at, busy, build, led = (list(column) for column in zip(*self.answers, strict=True))
+        return {"at_s": [each - since for each in at], "busy_s": busy, "build_s": build, "promoted": led}
 
     def estimate(self) -> dict[str, float] | None:
         """The time left as it was estimated at a quarter of the budget, against what it took."""

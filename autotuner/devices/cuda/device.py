@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
 
 import torch
@@ -119,8 +120,10 @@ class CudaProcess:
         """
         self._toolchain = toolchain
         if not config.is_empty(SHOWN_BY):
-            require_working_device()
-            _ = self._instruments  # built now, as nothing can be kept once variants run here
+            with ThreadPoolExecutor(1) as beside:  # built now, as nothing can be kept once variants run here
+                built = beside.submit(lambda: self._instruments)
+                require_working_device()
+            built.result()
         torch.set_num_threads(1)  # what is small enough for the host is slower on threads that builds keep from running
         self._truths, self._large = lru_cache(maxsize=512)(self._compute), lru_cache(maxsize=FEW)(self._compute)
 

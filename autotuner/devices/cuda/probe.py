@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import uuid
+from functools import cache
 
 from pydantic import TypeAdapter
 
@@ -41,7 +42,16 @@ def probe() -> CudaFacts | str:
 
 
 def probe_all() -> tuple[CudaFacts, ...] | str:
-    """The CUDA devices, at least one, in the order in which a process sees them; or in words why there is none."""
+    """The CUDA devices, at least one, in the order in which a process sees them; or in words why there is none. What
+    there is, is asked once: the driver may take seconds to start."""
+    found = _asked()
+    if isinstance(found, str):
+        _asked.cache_clear()
+    return found
+
+
+@cache
+def _asked() -> tuple[CudaFacts, ...] | str:
     command = [sys.executable, "-c", "from autotuner.devices.cuda import probe; probe.tell()"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, check=True)
