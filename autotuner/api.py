@@ -96,7 +96,7 @@ class Study:
         return DataFrame(self.rows())
 
     def beliefs(self) -> StudyBeliefs:
-        """What the study has shown: what matters, what is dead, what is rejected where, what is left."""
+        """What the study has shown: what matters, what is rejected where, what is left."""
         from autotuner.views.beliefs import kept_beliefs
 
         with _opened(self.store) as opened:

@@ -43,9 +43,6 @@ def serve(
         Path | None,
         typer.Option(help=f"file with the token for changes [${config.TOKEN}]; made if it is not there"),
     ] = None,
-    families: Annotated[
-        Path | None, typer.Option(help="folder of kernel families that POST /gate may judge, with the token")
-    ] = None,
     spaces: Annotated[
         Path | None, typer.Option(help="folder of spaces that sweeps may be asked for, beside those that are shipped")
     ] = None,
@@ -64,9 +61,8 @@ def serve(
         raise InputError(f"{MISSING} ({error.name} is not here)") from None
     from autotuner.web.access import LOOPBACK, Settings
 
-    for option, folder in (("--families", families), ("--spaces", spaces)):
-        if folder is not None and not folder.is_dir():
-            raise InputError(f"{option}: {folder} is not a folder")
+    if spaces is not None and not spaces.is_dir():
+        raise InputError(f"--spaces: {spaces} is not a folder")
     if workers and read_only:
         raise InputError("--workers writes to the store, and --read-only does not: leave one of them out")
     settings = Settings(
@@ -75,7 +71,6 @@ def serve(
         token=None if read_only else _token(token_file),
         hosts=(*LOOPBACK, *(each.lower() for each in name or ())),
         spaces=None if spaces is None else spaces.resolve(),
-        families=None if families is None else families.resolve(),
     )
     with _beside(workers, settings.store):
         listen(create_app(settings), port, lambda bound: _say(bound, settings))

@@ -97,7 +97,6 @@ def print_leaderboard(store: Store, study: str, limit: int) -> None:
 def trials(
     of: OneStudy,
     as_csv: Annotated[bool, typer.Option("--csv", help="print comma-separated values instead of a table")] = False,
-    as_parquet: Annotated[bool, typer.Option("--parquet", help="write a Parquet file, which needs --out")] = False,
     output: Annotated[Path | None, typer.Option("--out", help="a file instead of standard output")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -105,31 +104,23 @@ def trials(
     from autotuner.views import trial_files
     from autotuner.views.trials_table import trials_of
 
-    if as_csv + as_json + as_parquet > 1:
-        raise InputError("--csv, --json and --parquet are three formats: give one of them")
-    if as_parquet and output is None:
-        raise InputError("a Parquet file is not for a terminal: name one with --out FILE")
+    if as_csv and as_json:
+        raise InputError("--csv and --json are two formats: give one of them")
     if output is not None:
         regular_target(output, "--out")
-        if not (as_csv or as_json or as_parquet):
-            raise InputError("--out needs a format: --csv, --json or --parquet")
+        if not (as_csv or as_json):
+            raise InputError("--out needs a format: --csv or --json")
     with of as (store, study):
         table = trials_of(store, study)
-    content: str | bytes
-    if as_parquet:
-        content = trial_files.as_parquet(table)
-    elif as_csv:
-        content = trial_files.as_csv(table)
-    elif as_json:
-        content = f"{json_text(table.json())}\n"
-    else:
+    if not (as_csv or as_json):
         print_table(table, as_json)
         return
-    if output is not None:
+    content = trial_files.as_csv(table) if as_csv else f"{json_text(table.json())}\n"
+    if output is None:
+        typer.echo(content, nl=False)
+    else:
         write_atomically(output, content)
         out.print(f"{len(table.rows)} trials of {study} written to {output}.")
-    elif isinstance(content, str):
-        typer.echo(content, nl=False)
 
 
 def show(
@@ -176,7 +167,7 @@ def show(
 
 @takes(one_study)
 def explain(of: OneStudy, as_json: JsonOption = False) -> None:
-    """What a study has shown: what matters, what changes nothing, what is rejected where, what is left.
+    """What a study has shown: what matters, what is rejected where, what is left.
 
     It builds nothing.
     """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from autotuner.devices import DEVICES, Chosen, Wishes
 from autotuner.forge.build import build, built, cached_builds
@@ -19,10 +19,8 @@ from autotuner.gate.checks import EFFECT, broken_effect
 from autotuner.ops import OPS
 from autotuner.run.executor import ask, calibration, sound_calibration
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
-from autotuner.spaces.fields import ParameterValue
 from autotuner.spaces.space import SpaceFile
 from autotuner.tuning.device_lock import held
-from autotuner.tuning.possible import require_possible
 from autotuner.tuning.run.quiet import Waiting
 from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.tuning.workbench import (
@@ -41,7 +39,6 @@ from autotuner.values.files import read_regular
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
 from autotuner.values.problem import Problem
-from autotuner.values.validation import no_such
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 
@@ -84,47 +81,6 @@ def subject(target: str, space: str | None, store: str, study: str | None, arch:
     if target.isdecimal() and len(target) < 6:
         return _by_trial(int(target), store, study, arch)
     return _described(_by_build_id(target), space, arch)
-
-
-def of_family(
-    folder: Path,
-    name: str,
-    device: str,
-    impl: str,
-    parameters: Mapping[str, Value],
-    problem: Problem,
-    threads: int | None = None,
-) -> Judgeable:
-    """A variant of a family that lies in a folder, built; no space is asked for.
-
-    What a caller from elsewhere says becomes no path: the family is found by listing the folder, and every value has
-    the form that a space file's values have. Raises InputError where there is no such family, implementation or device,
-    the values are not those of the implementation, the problem is not its own, or the variant cannot be built.
-    """
-    families = {each.name: each for each in sorted(folder.iterdir()) if (each / "kernel.toml").is_file()}
-    if name not in families:
-        raise InputError(no_such("family", name, families))
-    if device not in DEVICES:
-        raise InputError(no_such("device", device, DEVICES))
-    try:
-        values = TypeAdapter(dict[str, ParameterValue]).validate_python(dict(parameters))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"parameters.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    family = Family.load(families[name])
-    if family.document.op != problem.op:
-        raise InputError(f"{name} computes {family.document.op or 'no op'}, the problem is one of {problem.op}")
-    wanted = family.implementation(device, impl).parameters
-    if {*wanted} != {*values}:
-        raise InputError(f"{name}, {impl}: expected a value for each of {', '.join(wanted) or 'no parameters'}")
-    require_possible(problem, DEVICES[device])
-    if threads is not None and "threads" not in DEVICES[device].choices:
-        raise InputError(f"{device} has no threads to choose: leave them out")
-    chosen = DEVICES[device].choose(Wishes(threads=threads))
-    toolchain = toolchain_for(chosen.device)
-    variant = Variant.of(family.document.family, device, {"IMPL": impl, **values})
-    family.admit(variant, problem)
-    return _built(variant, family, (problem,), chosen, toolchain)
 
 
 def judge(

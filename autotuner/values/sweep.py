@@ -48,33 +48,43 @@ class Found(Model):
     best_confirmed: bool = Field(default=False, description="by finals; else it is the estimate of the search")
 
 
-class SweepRequest(Model):
+class SweepOptions(Model):
+    """What may be said of any sweep, by whoever asks for it."""
+
+    trials: int = Field(default=60, ge=1, le=MOST, description="judged variants, those of earlier runs included")
+    minutes: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="wall time over all runs, finals and waiting included; only pauses do not count",
+    )
+    sampler: str = Field(default="evolution", max_length=300)
+    seed: int = Field(default=0, ge=0, le=MOST)
+    cold: bool = Field(default=False, description="starts without what related studies know")
+    first_points: Literal["all", "others", "none"] = Field(
+        default="all", description="of those that a kernel family ships; others: without those of similar problems"
+    )
+    until_converged: bool = False
+    finals: bool = True
+    finals_minutes: float | None = Field(
+        default=None, gt=0, le=1e6, description="of the minutes; null: two, and a third of the minutes at most"
+    )
+    patience_minutes: float = Field(default=10.0, ge=0, le=1e6, description="of a wait for a device that another times")
+    quiet_within_minutes: float = Field(
+        default=0.0, ge=0, le=1e6, description="of the wait for a quiet machine, at the start"
+    )
+
+
+class SweepRequest(SweepOptions):
     """All that a worker has to know. A change of the space's file after this was made does not touch it."""
 
     name: str = Field(description="for people; the space's name unless they said another")
     backend: str = Field(description="the kind of device")
     space_document: str = Field(description="the whole space file as JSON, its limits and problems included")
     problems: tuple[str, ...] = Field(description="as tables write them")
-    trials: int = Field(default=60, ge=1, le=MOST, description="judged variants, those of earlier runs included")
-    minutes: float | None = Field(
-        default=None, gt=0, description="wall time over all runs, finals and waiting included; only pauses do not count"
-    )
-    sampler: str = "evolution"
-    seed: int = Field(default=0, ge=0, le=MOST)
     like: str | None = Field(default=None, description="the study to start from")
-    cold: bool = Field(default=False, description="starts without what related studies know")
-    first_points: Literal["all", "others", "none"] = Field(
-        default="all", description="of those that a kernel family ships; others: without those of similar problems"
-    )
     start: tuple[str, ...] = Field(default=(), description="points that a new study judges first, as NAME=VALUE ...")
     devices: str | None = Field(default=None, description="such as cuda:0; None: whatever the worker serves")
-    until_converged: bool = False
-    finals: bool = True
-    finals_minutes: float | None = Field(
-        default=None, gt=0, description="of the minutes; None: two, and a third of the minutes at most"
-    )
-    patience_minutes: float = Field(default=10.0, ge=0, description="of a wait for a device that another run times")
-    quiet_within_minutes: float = Field(default=0.0, ge=0, description="of the wait for a quiet machine, at the start")
 
     @property
     def finals_s(self) -> float:

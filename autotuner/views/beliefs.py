@@ -1,4 +1,4 @@
-"""What a study has shown: which parameters matter, which reach no program, what is rejected where, what is left.
+"""What a study has shown: which parameters matter, what is rejected where, what is left.
 
 Everything is read from the store; nothing is built. The space is the one of the study's device, wherever this runs. The
 beliefs are those of the evolutionary sampler after the study's trials, whichever sampler proposed them.
@@ -31,7 +31,7 @@ from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
 from autotuner.values.variant import digest_of
 from autotuner.values.versions import version_of
-from autotuner.views.judged_points import BuiltKnob, JudgedPoints, RejectedWhere, built_knobs, rejected_where
+from autotuner.views.judged_points import JudgedPoints, RejectedWhere, rejected_where
 from autotuner.views.surrogate_beliefs import Beliefs, surrogate_beliefs
 
 DECIDE = ("views", "search", "spaces")
@@ -66,7 +66,6 @@ class StudyBeliefs(Model):
     tie: float = Field(description="how wide a tie is, relative")
     enough: int = Field(default=ENOUGH, description="measured trials that are needed for beliefs")
     branches: tuple[BranchStanding, ...]
-    knobs: tuple[BuiltKnob, ...]
     rejects: tuple[RejectedWhere, ...] = Field(description="where all or most variants were rejected")
     rejected: dict[str, int] = Field(description="all rejected trials by the code of the failure")
     elsewhere: dict[str, int] = Field(description="those of them that are in none of `rejects`")
@@ -95,7 +94,6 @@ def study_beliefs(store: Store, study: str) -> StudyBeliefs:
         left=len(space) - len(judged),
         tie=tie,
         branches=branch_standings(space, judged, _last_calibration(store, study)),
-        knobs=built_knobs(space, judged),
         rejects=regions,
         rejected=dict(Counter(code for code in judged.codes if code is not None).most_common()),
         elsewhere=elsewhere,

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from autotuner.values.ratio import UNCONFIRMED, quoted
 from autotuner.views.beliefs import BranchStanding, Room, StudyBeliefs
-from autotuner.views.judged_points import BuiltKnob
 from autotuner.views.surrogate_beliefs import Belief, Beliefs, ParameterEffect, Trust, ValueEffect
 from autotuner.views.table import Column, Table, points_column
 from autotuner.views.words import counts_words, micros, percent, point, ratio
@@ -118,7 +117,7 @@ def lines(study: StudyBeliefs) -> list[str]:
         f"{study.study}: {study.judged} of {study.points:,} valid points judged: {study.measured} measured,"
         f" {sum(study.rejected.values())} rejected."
     )
-    built = [*_dead(study.knobs), *_rejects(study)]
+    built = _rejects(study)
     if (beliefs := study.beliefs) is not None:
         return [head, *branch_lines(study.branches), *built, *_left(study, beliefs), _trust(beliefs.trust)]
     remedy = "go on with `autotuner tune`" if study.left else "the space has no more"
@@ -153,33 +152,6 @@ def room_lines(rooms: Sequence[Room]) -> list[str]:
         " implementation, or other values in a space of your own."
         for each in rooms
     ]
-
-
-def _dead(knobs: tuple[BuiltKnob, ...]) -> list[str]:
-    dead = [line for knob in knobs for line in _dead_lines(knob)]
-    seen = sum(knob.state != "not seen" for knob in knobs)
-    if dead:
-        head = f"What did not change the program, of {seen} parameters that two trials differ in alone:"
-    elif not seen:
-        return ["Whether a parameter never changes the program is not known yet: no two trials differ in one alone."]
-    else:
-        head = f"No parameter is dead: each of the {seen} that two trials differ in alone changed the program."
-    unseen: dict[str, list[str]] = {}
-    for knob in knobs:
-        if knob.state == "not seen":
-            unseen.setdefault(knob.impl, []).append(knob.parameter)
-    return [head, *dead, *(f"  not seen at IMPL={impl}: {', '.join(names)}" for impl, names in unseen.items())]
-
-
-def _dead_lines(knob: BuiltKnob) -> list[str]:
-    if knob.state == "dead":
-        said = f"dead so far, the same program in all {knob.same} pairs"
-    elif knob.state == "same values":
-        pairs = ", ".join(f"{one} and {other} ({count} pairs)" for one, other, count in knob.alike)
-        said = f"the same program wherever both were built: {pairs}"
-    else:
-        return []
-    return [f"  {knob.parameter} at IMPL={knob.impl}: {said}"]
 
 
 def _rejects(study: StudyBeliefs) -> list[str]:

@@ -1,5 +1,5 @@
-"""The judged trials of a study as points of its space: which parameters reached the program, and where variants were
-rejected: the values, and pairs of values, that say it in the fewest words."""
+"""The judged trials of a study as points of its space: where variants were rejected: the values, and pairs of values,
+that say it in the fewest words."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, combinations
 from types import MappingProxyType
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from autotuner.spaces.space import BranchPoints, Space
+from autotuner.spaces.space import Space
 from autotuner.store import JudgedTrial
 from autotuner.values.errors import StoreError
 from autotuner.values.model import Model
@@ -45,64 +44,9 @@ class JudgedPoints:
         self.confirmed = np.array([each.number in corrections for each in trials], dtype=bool)
         """Those whose objective is no estimate of the search."""
         self.codes = [each.code for each in trials]
-        self.programs = {
-            int(point): each.program for point, each in zip(self.points, trials, strict=True) if each.program
-        }
-        """The hash of the program of each point for which one was built."""
 
     def __len__(self) -> int:
         return len(self.points)
-
-
-class BuiltKnob(Model):
-    """Whether a parameter of an implementation reached the program, by what the study built.
-
-    A pair: two trials that differ in this parameter alone.
-    """
-
-    impl: str
-    parameter: str
-    state: Literal["alive", "dead", "same values", "not seen"]
-    same: int = Field(description="pairs that were the same program")
-    different: int
-    alike: tuple[tuple[Value, Value, int], ...] = Field(
-        description="two values that were the same program in each of a number of pairs, and never another"
-    )
-
-
-def built_knobs(space: Space, trials: JudgedPoints) -> tuple[BuiltKnob, ...]:
-    """Each parameter of each implementation that has several values there."""
-    found = []
-    for place, branch in enumerate(space.branches):
-        programs = {point - space.first[place]: program for point, program in trials.programs.items()}
-        here = {point: program for point, program in programs.items() if 0 <= point < len(branch)}
-        found += [
-            _knob(branch, column, here)
-            for column in range(len(branch.parameters))
-            if len(np.unique(branch.rows[:, column])) > 1
-        ]
-    return tuple(found)
-
-
-def _knob(branch: BranchPoints, column: int, programs: dict[int, str]) -> BuiltKnob:
-    alike: Counter[tuple[int, int]] = Counter()
-    apart: Counter[tuple[int, int]] = Counter()
-    groups: dict[bytes, list[int]] = {}
-    for point in programs:
-        groups.setdefault(np.delete(branch.rows[point], column).tobytes(), []).append(point)
-    for group in groups.values():
-        for one, other in combinations(sorted(group), 2):
-            pair = int(branch.rows[one, column]), int(branch.rows[other, column])
-            (alike if programs[one] == programs[other] else apart)[pair] += 1
-    name = branch.parameters[column]
-    values = branch.values[name]
-    never_apart = tuple((values[a], values[b], n) for (a, b), n in sorted(alike.items()) if not apart[a, b])
-    state: Literal["alive", "dead", "same values", "not seen"] = "same values" if never_apart else "alive"
-    if not apart:
-        state = "dead" if alike else "not seen"
-    return BuiltKnob(
-        impl=branch.impl, parameter=name, state=state, same=alike.total(), different=apart.total(), alike=never_apart
-    )
 
 
 Indices = NDArray[np.int64]

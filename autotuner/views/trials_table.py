@@ -1,5 +1,5 @@
 """Every trial of a study: what was tried, what came of it, what finals confirmed. The same columns for people, CSV,
-JSON, Parquet and data frames."""
+JSON and data frames."""
 
 from __future__ import annotations
 

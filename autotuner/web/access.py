@@ -28,7 +28,6 @@ class Settings(Model):
     spaces: Path | None = Field(
         default=None, description="folder of spaces that sweeps may be asked for, beside the shipped ones"
     )
-    families: Path | None = Field(default=None, description="folder of the kernel families that POST /gate may judge")
 
     @property
     def writes(self) -> bool:

@@ -1,4 +1,4 @@
-"""The API under /api/v1: studies and their figures, devices and the gate, for programs that are elsewhere. sweep_api.py
+"""The API under /api/v1: studies, their figures and devices, for programs that are elsewhere. sweep_api.py
 has the queue. The name of a function here is the call's operation id."""
 
 from __future__ import annotations
@@ -246,15 +246,3 @@ def clear_devices(request: Request, asked: wire.ClearRequest) -> Response:
     """Ends the quarantine of devices: they get sweeps again."""
     server_of(request).clear(asked.names)
     return list_devices(request)
-
-
-@changes.post(
-    "/gate",
-    response_model=TrialReport,
-    responses=refusals(_400="The variant cannot be built or judged.", _429="Another variant is being judged."),
-    openapi_extra=SECURED,
-    tags=["gate"],
-)
-async def judge_variant(request: Request, asked: wire.GateRequest) -> Response:
-    """Puts one variant through the whole gate, and answers with its report. It takes up to some minutes."""
-    return answer(await server_of(request).gate.judge(asked))

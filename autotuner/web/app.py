@@ -22,7 +22,6 @@ from autotuner.values.errors import AutotunerError, InputError, StoreError, Stor
 from autotuner.values.versions import version_of
 from autotuner.web import api, metrics, pages, queue_pages, sweep_api
 from autotuner.web.access import Settings
-from autotuner.web.gate_service import GateBusy
 from autotuner.web.guard import SAFE, Guard
 from autotuner.web.server import Server, server_of
 
@@ -154,8 +153,6 @@ def _not_done(request: Request, error: Exception) -> Response:
     """What one of the package's own errors is in HTTP: a question finds nothing, a change cannot be as it is asked or
     as things are now, or it is ours or the store's and may pass."""
     asks = request.method in SAFE
-    if isinstance(error, GateBusy):
-        return _refused(request, HTTPException(429, str(error), {"Retry-After": "10"}))
     if isinstance(error, StoreError):
         status = 503 if asks or isinstance(error, StoreUnavailableError) else 409
     elif isinstance(error, InputError):

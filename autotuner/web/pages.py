@@ -166,11 +166,8 @@ def trial(request: Request, study: str, number: Number) -> Response:
     server = server_of(request)
     server.require_trial(server.study(study), number)
 
-    own = server.settings.families
-    roots = (config.kernels_dir(), *([own] if own is not None else []))
-
     def values(snapshot: Snapshot) -> dict[str, Any]:
-        return {"trial": trial_page(snapshot, number, server.label, roots), "live": False}
+        return {"trial": trial_page(snapshot, number, server.label, (config.kernels_dir(),)), "live": False}
 
     return study_page(request, study, "trial.html", "trial", values)
 

@@ -19,7 +19,6 @@ from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates
 from autotuner.web.access import Access, Settings
 from autotuner.web.beliefs_process import BeliefsFinder
-from autotuner.web.gate_service import GateService
 from autotuner.web.reader import QueueReader, Reader
 from autotuner.web.wire import NewSweep
 
@@ -47,11 +46,8 @@ class Server:
         self.writer = None if settings.read_only else Store.open(settings.store, create=settings.writes)
         self.reader = Reader(Store.open(settings.store, read_only=True))
         self.queue = QueueReader(self.reader, settings.spaces)
-        self.streams = 0
-        """Readers of events that are connected now."""
         self.beliefs = BeliefsFinder(settings.store)
         self.access = Access(settings)
-        self.gate = GateService(settings.families)
 
     def close(self) -> None:
         """Ends what runs beside it."""

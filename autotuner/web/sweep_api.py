@@ -1,32 +1,25 @@
-"""The API of sweeps: the queue, its events as they come, and what may be asked of it."""
+"""The API of sweeps: the queue, what has happened, and what may be asked of it."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, HTTPException, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from autotuner.jobs.outlook import RESTING
 from autotuner.store import sweeps
-from autotuner.views.sweep_tables import EVENTS, SWEEPS, sweeps_table
+from autotuner.views.sweep_tables import SWEEPS, events_table, sweeps_table
 from autotuner.views.table import row_of
 from autotuner.web import wire
-from autotuner.web.api import MOST, REFUSALS, SECURED, answer, changing, refusals
+from autotuner.web.api import MOST, REFUSALS, SECURED, answer, changing
 from autotuner.web.server import VERBS, Server, server_of
 
 LONGEST_WAIT_S = 60
 """Seconds that a caller may wait for a change."""
 POLL_S = 0.5
-STREAMS = 64
-"""Readers of events at a time; each holds a connection open, and nothing else."""
-BEAT_S = 15.0
-"""Seconds after which a quiet stream says that it lives."""
 
 Number = Annotated[int, Path(ge=1, le=MOST, description="a sweep's number")]
 AGAIN: dict[int | str, dict[str, Any]] = {
@@ -108,55 +101,17 @@ async def _wait(request: Request, number: int, after: int, wait: float) -> None:
             return
 
 
-@router.get(
-    "/sweeps/{number}/events",
-    response_class=StreamingResponse,
-    responses={
-        200: {"content": {"text/event-stream": {}}, "description": "Events, each with its number and JSON."},
-        **refusals(_429="Too many readers of events."),
-    },
-)
-async def get_sweep_events(
+@router.get("/sweeps/{number}/events", response_model=wire.EventList)
+def list_sweep_events(
     request: Request,
     number: Number,
     after: Annotated[int, Query(ge=0, le=MOST, description="an event's number: those after it")] = 0,
-    last_event_id: Annotated[int | None, Header(ge=0, le=MOST)] = None,
-) -> StreamingResponse:
-    """What happens to a sweep, as server-sent events, until it is over or paused. A reader that comes back says with
-    Last-Event-ID where it was."""
-    server = server_of(request)
-    await now(server, number)
-    if server.streams >= STREAMS:
-        raise HTTPException(429, "too many readers of events", {"Retry-After": "10"})
-    start = after if last_event_id is None else last_event_id
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_stream(server, number, start), media_type="text/event-stream", headers=headers)
-
-
-async def _stream(server: Server, number: int, after: int) -> AsyncIterator[str]:
-    server.streams += 1
-    store, quiet = server.reader.store, 0.0
-    try:
-        yield "retry: 3000\n\n"
-        while True:
-            # The state first: what is written before it rests is then among the events.
-            state = (await run_in_threadpool(sweeps.one, store, number)).state
-            found = await run_in_threadpool(sweeps.events, store, number, after)
-            for event in found:
-                after, quiet = event.id, 0.0
-                word = re.sub(r"[^\w-]", "", event.kind) or "event"
-                told = json.dumps(row_of(EVENTS, event), allow_nan=False)
-                yield f"id: {event.id}\nevent: {word}\ndata: {told}\n\n"
-            if state in RESTING:
-                yield "event: end\ndata: {}\n\n"
-                return
-            await asyncio.sleep(POLL_S)
-            quiet += POLL_S
-            if quiet >= BEAT_S:
-                quiet = 0.0
-                yield ": still here\n\n"
-    finally:
-        server.streams -= 1
+) -> Response:
+    """What has happened to a sweep, the oldest first; `GET /sweeps/N` with `wait` answers once there is more."""
+    store = server_of(request).reader.store
+    if not sweeps.exists(store, number):
+        raise HTTPException(404, f"there is no sweep {number}")
+    return answer({"events": events_table(sweeps.events(store, number, after)).json()})
 
 
 def _changing(verb: str) -> Callable[[Request, Number], Coroutine[Any, Any, Response]]:

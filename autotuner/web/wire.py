@@ -11,13 +11,12 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, create_model
 
 from autotuner.values.model import Model
-from autotuner.values.problem import Problem
-from autotuner.values.sweep import MOST
+from autotuner.values.sweep import SweepOptions
 from autotuner.values.variant import Value
 from autotuner.views.figure_tables import BASELINES, COMPARISON, COVERAGE, PACE, cost_columns, history_columns
 from autotuner.views.leaderboard import leaderboard_columns
 from autotuner.views.studies_table import Finals, study_columns
-from autotuner.views.sweep_tables import DEVICES, SWEEPS
+from autotuner.views.sweep_tables import DEVICES, EVENTS, SWEEPS
 from autotuner.views.table import data, model_of
 from autotuner.views.trials_table import trial_columns
 
@@ -100,6 +99,8 @@ SweepNow = model_of(
     [*SWEEPS, data("revision", int, "number of its last event: pass it as `since` to wait for the next")],
 )
 SweepList = listed("SweepList", "The queue, in the order in which sweeps are due.", sweeps=Sweep)
+Event = model_of("Event", "Something that happened to a sweep or a device.", EVENTS)
+EventList = listed("EventList", "What happened to a sweep, the oldest first.", events=Event)
 BestVariant = listed(
     "BestVariant",
     "The variant to use. Its gate report is that of its trial; `export` has it with its proof.",
@@ -134,7 +135,7 @@ class ClearRequest(Model):
 # The queue ------------------------------------------------------------------------------------------------------------
 
 
-class NewSweep(Model):
+class NewSweep(SweepOptions):
     """A sweep that is asked for: a space that the server has, by its name, and problems; never a file."""
 
     space: Text = Field(description="name of a space; GET /spaces lists them")
@@ -142,16 +143,7 @@ class NewSweep(Model):
         default=(), max_length=64, description="as tables write them; the space's if empty"
     )
     name: Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[\w .:+-]+$")] | None = None
-    trials: int = Field(default=60, ge=1, le=MOST)
-    minutes: float | None = Field(default=None, gt=0, le=1e6)
     priority: int = Field(default=0, ge=-1000, le=1000, description="larger goes first")
-    seed: int = Field(default=0, ge=0, le=MOST)
-    sampler: Text = "evolution"
-    until_converged: bool = False
-    finals: bool = True
-    finals_minutes: float | None = Field(default=None, gt=0, le=1e6)
-    patience_minutes: float = Field(default=10.0, ge=0, le=1e6)
-    quiet_within_minutes: float = Field(default=0.0, ge=0, le=1e6, description="of the wait for a quiet machine")
 
 
 class ListedSpace(Model):
@@ -167,17 +159,3 @@ class SpaceList(Model):
     """Every space that the server has."""
 
     spaces: tuple[ListedSpace, ...]
-
-
-# The gate -------------------------------------------------------------------------------------------------------------
-
-
-class GateRequest(Model):
-    """One variant of a family in the operator's folder."""
-
-    family: str = Field(max_length=200, description="name of a folder in the operator's folder")
-    device: str = Field(max_length=50, description="kind of device, as in kernel.toml")
-    implementation: str = Field(max_length=200, description="IMPL")
-    parameters: dict[str, Value] = Field(default_factory=dict, max_length=100)
-    problem: Problem = Field(description="what it is judged on")
-    threads: int | None = Field(default=None, ge=1, le=4096, description="it may use, on a device that has them; all")

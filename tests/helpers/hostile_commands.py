@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import typer
 
 LASTING = {
-    "serve": ("--port 65536", "--families nowhere", "--spaces nowhere"),
+    "serve": ("--port 65536", "--spaces nowhere"),
     "worker": ("--devices nowhere", "--until never", "--cache much"),
 }
 """The commands that go on until they are told to end, and what ends each at once, whatever stands before it."""
@@ -36,7 +36,6 @@ MORE = (
     *("export --estimates --format package", "export --estimates --format c --out loop"),
     *(
         "trials --csv",
-        "trials --parquet",
         "trials --out out.csv",
         "sweep logs --every",
         "sweep logs --follow",

@@ -136,17 +136,13 @@ def test_trials_are_listed_as_they_end_and_from_one_of_them_on(either: Store) ->
     assert (taken.revoked, taken.revoked_reason) == (True, "wrong on other inputs")
 
 
-def test_csv_and_parquet_hold_the_same(store: Store, session: int) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
+def test_csv_has_a_column_a_parameter(store: Store, session: int) -> None:
     odd = measured(32, 50.0).model_copy(update={"variant": WORDS})
     record_all(store, session, [measured(16, 80.0), rejected(64), odd])
     table = trials_of(store, "scalar-abc")
     rows = list(csv.DictReader(io.StringIO(trial_files.as_csv(table))))
-    kept = parquet.read_table(io.BytesIO(trial_files.as_parquet(table)))
-    assert list(rows[0]) == kept.column_names == list(trial_files.columns(table))
+    assert list(rows[0]) == list(trial_files.columns(table))
     assert [row["IMPL"] for row in rows] == ["scalar"] * 3
     assert [row["MODE"] for row in rows] == ["", "", "a"]
-    assert kept.column("BIG").to_pylist() == [None, None, 2**63 - 1]
-    assert kept.column("speedup").to_pylist() == [float(row["speedup"]) if row["speedup"] else None for row in rows]
-    empty = parquet.read_table(io.BytesIO(trial_files.as_parquet(table._replace(rows=table.rows[1:2]))))
-    assert empty.schema.field("speedup").type == kept.schema.field("speedup").type
+    assert [row["BIG"] for row in rows] == ["", "", str(2**63 - 1)]
+    assert [float(row["speedup"]) if row["speedup"] else None for row in rows] == [e["speedup"] for e in table.json()]

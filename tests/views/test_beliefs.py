@@ -131,20 +131,6 @@ def test_the_best_value_of_each_parameter_is_found(told: StudyBeliefs) -> None:
     assert sum(each.judged for each in unroll.values) == told.judged
 
 
-# Dead parameters and rejects --------------------------------------------------------------------------------------
-
-
-def test_the_dead_parameter_is_found_and_no_other(empty: Store) -> None:
-    told = study_beliefs(empty, sweep(empty, 45, space=simulated.alone("plain")))
-    dead = [knob for knob in told.knobs if knob.state == "dead"]
-    assert [(knob.impl, knob.parameter) for knob in dead] == [("plain", "UNROLL")]
-    assert dead[0].same > 0
-    assert dead[0].different == 0
-    alive = {(knob.impl, knob.parameter) for knob in told.knobs if knob.state == "alive"}
-    assert alive == {("plain", "BLOCK"), ("plain", "STAGES")}
-    assert not any(knob.same for knob in told.knobs if knob.state == "alive")
-
-
 # What is left ----------------------------------------------------------------------------------------------------
 
 

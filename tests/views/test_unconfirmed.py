@@ -195,7 +195,7 @@ def paths(known: Known) -> list[str]:
     """All that the service answers, about these studies."""
     found = []
     for route in (route for room in (api, sweep_api, pages, queue_pages) for route in room.router.routes):
-        if isinstance(route, Route) and "GET" in (route.methods or ()) and not route.path.endswith("/events"):
+        if isinstance(route, Route) and "GET" in (route.methods or ()):
             number = str(known.sweep if "/sweeps" in route.path else known.best)
             path = route.path.replace("{study}", known.study).replace("{number}", number)
             found += [path.replace("{tab}", tab) for tab in (TABS if "{tab}" in path else ("",))]

@@ -98,7 +98,7 @@ def test_the_token_must_be_shown(writable: TestClient) -> None:
         assert writable.post("/api/v1/sweeps", headers=headers, json={"space": "sdpa_cpu"}).status_code == 401
 
 
-@pytest.mark.parametrize("call", ["gate", "sweeps", "devices:clear"])
+@pytest.mark.parametrize("call", ["sweeps", "devices:clear"])
 @pytest.mark.parametrize("body", [b"{", b'{"space": 1}', b"\xff"])
 def test_who_shows_no_token_hears_nothing_of_the_body(
     writable: TestClient, shown: dict[str, str], call: str, body: bytes
