@@ -81,11 +81,10 @@ class Study:
 
         What has no latency that stands has None there. Parameters that a variant does not have are left out.
         """
-        from autotuner.views import trial_files
-        from autotuner.views.trials_table import trials_of
+        from autotuner.views.trials_table import flat, trials_of
 
         with _opened(self.store) as opened:
-            return trial_files.flat(trials_of(opened, self.name))
+            return flat(trials_of(opened, self.name))
 
     def trials(self) -> DataFrame:
         """The rows as a pandas DataFrame. Raises InputError where pandas is not installed."""

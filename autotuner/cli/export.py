@@ -174,4 +174,4 @@ def page_of(store: Store, study: str, label: str) -> str:
         believed = kept_beliefs(store, snapshot.name)
     except InputError as error:
         believed = str(error)
-    return whole_page.render(snapshot, label, believed, (config.kernels_dir(),))
+    return whole_page.render(snapshot, label, believed)

@@ -101,7 +101,7 @@ def trials(
     as_json: JsonOption = False,
 ) -> None:
     """Every trial of a study: its parameters, its verdict with the reason, its figures and times."""
-    from autotuner.views import trial_files
+    from autotuner.views.trials_table import as_csv as csv_of
     from autotuner.views.trials_table import trials_of
 
     if as_csv and as_json:
@@ -115,7 +115,7 @@ def trials(
     if not (as_csv or as_json):
         print_table(table, as_json)
         return
-    content = trial_files.as_csv(table) if as_csv else f"{json_text(table.json())}\n"
+    content = csv_of(table) if as_csv else f"{json_text(table.json())}\n"
     if output is None:
         typer.echo(content, nl=False)
     else:

@@ -3,10 +3,13 @@ JSON and data frames."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
@@ -18,7 +21,7 @@ from autotuner.values.ratio import UNCONFIRMED, Speedup
 from autotuner.values.verdict import Verdict
 from autotuner.views.table import Column, Fields, Table, data, points_column
 from autotuner.views.trial_words import report_of
-from autotuner.views.words import ESTIMATE, OURS, REJECT, micros, over_words, ratio, searched
+from autotuner.views.words import ESTIMATE, OURS, POINTS, REJECT, micros, over_words, ratio, searched
 
 SIGNS = {
     ESTIMATE: "the race was stopped early: an estimate from few blocks",
@@ -151,3 +154,30 @@ def trial_document(store: Store, study: str, number: int) -> dict[str, JsonValue
         {"problem": str(each.problem), "blocks": [*blocks_table(each).json()]} for each in timings
     ]
     return {"study": study, "trial": lines[number], "races": races, "report": json_of(report)}
+
+
+def flat(trials: Table) -> list[dict[str, object]]:
+    """The rows with each parameter in a column of its own; their names alone have capitals."""
+
+    def one(line: dict[str, Any]) -> dict[str, object]:
+        parameters = line.pop(POINTS)
+        return {**line, **parameters}
+
+    return [one(line) for line in trials.lines()]
+
+
+def columns(trials: Table) -> tuple[str, ...]:
+    """What every trial has, then each parameter that any of them has, IMPL first."""
+    fixed = [each.key for each in trials.columns if each.key != POINTS]
+    parameters = {name for line in flat(trials) for name in line} - {*fixed}
+    return (*fixed, *sorted(parameters, key=lambda name: (name != "IMPL", name)))
+
+
+def as_csv(trials: Table) -> str:
+    """A line a trial below the names of the columns; what a trial does not have is empty. Times are ISO 8601, UTC."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns(trials), lineterminator="\n")
+    writer.writeheader()
+    for line in flat(trials):
+        writer.writerow({name: each.isoformat() if isinstance(each, datetime) else each for name, each in line.items()})
+    return text.getvalue()

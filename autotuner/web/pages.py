@@ -13,13 +13,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from autotuner.tuning.compared import comparison
-from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.drawings import beliefs, scatter
+from autotuner.views.drawings import answer, beliefs, scatter
 from autotuner.views.drawings.figure import Lead, Panel
 from autotuner.views.drawings.links import LINKS
-from autotuner.views.drawings.sections import SECTIONS, TABS, Overview
+from autotuner.views.drawings.sections import SECTIONS, TABS
+from autotuner.views.drawings.sections import overview as overview_parts
 from autotuner.views.drawings.trial import trial_page
 from autotuner.views.figure_tables import comparison_table
 from autotuner.views.snapshot import Snapshot
@@ -111,7 +111,11 @@ def overview(request: Request, study: str) -> Response:
     """The answers, why variants were rejected, the best so far, and the first of the leaderboard."""
     store = server_of(request).label
     return study_page(
-        request, study, "overview.html", "", lambda snapshot: {"overview": Overview.of(snapshot, LINKS, store)}
+        request,
+        study,
+        "overview.html",
+        "",
+        lambda snapshot: {"cards": answer.cards(snapshot, store), "parts": overview_parts(snapshot, LINKS)},
     )
 
 
@@ -167,7 +171,7 @@ def trial(request: Request, study: str, number: Number) -> Response:
     server.require_trial(server.study(study), number)
 
     def values(snapshot: Snapshot) -> dict[str, Any]:
-        return {"trial": trial_page(snapshot, number, server.label, (config.kernels_dir(),)), "live": False}
+        return {"trial": trial_page(snapshot, number, server.label), "live": False}
 
     return study_page(request, study, "trial.html", "trial", values)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from pathlib import Path
 
 from markupsafe import Markup
 
@@ -36,7 +35,7 @@ POLICY = (
 """Content-Security-Policy of the file, by the hashes of its own style and script."""
 
 
-def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str, roots: tuple[Path, ...] = ()) -> str:
+def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str) -> str:
     """The file's text. It holds the trial to use and the last reject of each cause in full. `believed`: what the study
     has shown of its space, or why that was not found."""
     best, causes = snapshot.best, rejects.by_cause(snapshot.trials)
@@ -55,5 +54,5 @@ def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str, roots: 
         tabs=[each for each in TABS if each[0] != "variants"],
         cards=answer.cards(snapshot, store),
         sections=[*((each.key, each.parts(snapshot, links, ())) for each in SECTIONS), ("beliefs", said)],
-        trials=[trial_page(snapshot, number, store, roots) for number in numbers],
+        trials=[trial_page(snapshot, number, store) for number in numbers],
     )

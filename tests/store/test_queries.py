@@ -12,8 +12,7 @@ import pytest
 from autotuner.store import Store, figures, queries, trials
 from autotuner.values.errors import StoreError
 from autotuner.values.variant import Variant
-from autotuner.views import trial_files
-from autotuner.views.trials_table import trials_of
+from autotuner.views.trials_table import as_csv, columns, trials_of
 from tests.helpers.recorded import CALIBRATION, deduplicated, measured, raced_out, record_all, rejected, study_record
 
 
@@ -140,8 +139,8 @@ def test_csv_has_a_column_a_parameter(store: Store, session: int) -> None:
     odd = measured(32, 50.0).model_copy(update={"variant": WORDS})
     record_all(store, session, [measured(16, 80.0), rejected(64), odd])
     table = trials_of(store, "scalar-abc")
-    rows = list(csv.DictReader(io.StringIO(trial_files.as_csv(table))))
-    assert list(rows[0]) == list(trial_files.columns(table))
+    rows = list(csv.DictReader(io.StringIO(as_csv(table))))
+    assert list(rows[0]) == list(columns(table))
     assert [row["IMPL"] for row in rows] == ["scalar"] * 3
     assert [row["MODE"] for row in rows] == ["", "", "a"]
     assert [row["BIG"] for row in rows] == ["", "", str(2**63 - 1)]

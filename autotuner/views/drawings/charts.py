@@ -33,11 +33,11 @@ class Bar(NamedTuple):
     strong: bool = False
 
 
-def bars(label: str, rows: Sequence[Bar], left: float = 190, width: float = WIDTH) -> Markup:
+def bars(label: str, rows: Sequence[Bar], left: float = 190) -> Markup:
     """The longest bar has the whole room."""
     longest = [max(each.length, each.thin[1] if each.thin else 0.0) for each in rows]
-    whole, room = max(longest, default=1.0) or 1.0, width - left - ROOM
-    svg = Svg(width, BAR * max(1, len(rows)) + 8, label)
+    whole, room = max(longest, default=1.0) or 1.0, WIDTH - left - ROOM
+    svg = Svg(WIDTH, BAR * max(1, len(rows)) + 8, label)
     for place, row in enumerate(rows):
         y = BAR * place + 6.0
 

@@ -16,8 +16,8 @@ from autotuner.views.figure_tables import history_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.words import clock, kind, ratio
 
-SIZE, HALF = (860.0, 320.0), (600.0, 280.0)
-"""Pixels of a drawing over the whole page, and over some half of it."""
+SIZE = (860.0, 320.0)
+"""Pixels of a drawing."""
 DOTS = 1500
 """Dots, at most: more would cover each other."""
 
@@ -46,8 +46,8 @@ def staircase(plot: Plot, found: Sequence[tuple[float, float]], end: float, clas
         plot.svg.add("path", d=f"M{start}H{end:.1f}", class_=class_)
 
 
-def history(snapshot: Snapshot, links: Links, narrow: bool = False) -> tuple[Figure, ...]:
-    """One figure by trials and one by time; nothing where there is no trial. `narrow`: for half a page."""
+def history(snapshot: Snapshot, links: Links) -> tuple[Figure, ...]:
+    """One figure by trials and one by time; nothing where there is no trial."""
     trials = snapshot.trials
     if not trials:
         return ()
@@ -58,10 +58,10 @@ def history(snapshot: Snapshot, links: Links, narrow: bool = False) -> tuple[Fig
         ),
         Timeline("time", "Best so far, by time", "since the first trial", by_time, clock),
     )
-    return tuple(_figure(snapshot, links, axis, HALF if narrow else SIZE) for axis in axes)
+    return tuple(_figure(snapshot, links, axis) for axis in axes)
 
 
-def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float, float]) -> Figure:
+def _figure(snapshot: Snapshot, links: Links, axis: Timeline) -> Figure:
     trials, found = snapshot.trials, steps(snapshot)
     best = snapshot.best
     confirmed = None if best is None else best.confirmed
@@ -70,7 +70,7 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float,
         high = max(each.speedup for _, each in found)
     low = min(0.9, found[0][1].speedup if found else 0.9)
     reach = 0.0, max(*axis.places, 1.0)
-    plot = Plot.of(size, f"{axis.title} against {snapshot.baseline}", reach, (low, high + 0.05 * high))
+    plot = Plot.of(SIZE, f"{axis.title} against {snapshot.baseline}", reach, (low, high + 0.05 * high))
     svg, x, y = plot.svg, plot.x, plot.y
     top, bottom = y(1 + snapshot.tie), y(1 / (1 + snapshot.tie))
     svg.add("rect", x=x.start, y=top, width=x.end - x.start, height=max(2.0, bottom - top), class_="band")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from autotuner.tuning.finals.standings import Entry
 from autotuner.values.ratio import Speedup, quoted
 from autotuner.views.drawings.charts import WIDTH
 from autotuner.views.drawings.figure import Figure
@@ -16,28 +18,26 @@ from autotuner.views.snapshot import Snapshot
 from autotuner.views.words import compared, cut, ratio
 
 LEFT, ROW = 330, 30
-HALF, HALF_LEFT = 600, 240
-"""For half a page: pixels of the drawing, and of the names in it."""
+"""Pixels of the names, and of a row."""
 
 
-def leaderboard(snapshot: Snapshot, links: Links, most: int = 30, narrow: bool = False) -> Figure:
-    """The first lines of the leaderboard. `narrow`: for half a page."""
+def leaderboard(snapshot: Snapshot, links: Links, most: int = 30) -> Figure:
+    """The first lines of the leaderboard."""
     entries = snapshot.board[:most]
     note = f"Speedup over {snapshot.baseline} with its 95 % interval. Filled: confirmed in the finals. Hollow: the"
     note += " search's own estimate, unconfirmed. Shaded: they tie for the lead."
     table = leaderboard_table(entries, snapshot.record, links)
-    drawing = _forest(snapshot, links, most, narrow) if entries else None
-    return Figure("leaderboard", "Leaderboard", note, drawing, table, open=not narrow)
+    drawing = _forest(snapshot, links, entries) if entries else None
+    return Figure("leaderboard", "Leaderboard", note, drawing, table, open=True)
 
 
-def _forest(snapshot: Snapshot, links: Links, most: int, narrow: bool) -> Markup:
-    entries, (width, left) = snapshot.board[:most], (HALF, HALF_LEFT) if narrow else (WIDTH, LEFT)
+def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry]) -> Markup:
     found = [each for entry in entries for each in (entry.speedup, entry.confirmed) if each is not None]
     ends = [end for each in found for end in (each.low, each.mid, each.high) if 0 < end < math.inf]
-    svg, bottom = Svg(width, ROW * len(entries) + 52, f"The {len(entries)} fastest variants"), ROW * len(entries) + 8
-    x = Scale(*around([1.0, *ends]), left, width - 24)
+    svg, bottom = Svg(WIDTH, ROW * len(entries) + 52, f"The {len(entries)} fastest variants"), ROW * len(entries) + 8
+    x = Scale(*around([1.0, *ends]), LEFT, WIDTH - 24)
     for row in (row for row, entry in enumerate(entries) if entry.tied or entry.crowned):
-        svg.add("rect", x=0, y=6 + ROW * row, width=width, height=ROW, class_="tied")
+        svg.add("rect", x=0, y=6 + ROW * row, width=WIDTH, height=ROW, class_="tied")
     for at in x.ticks(7):
         svg.line(x(at), 6, x(at), bottom, "grid")
         svg.text(x(at), bottom + 16, f"{at:.4g}\N{MULTIPLICATION SIGN}", "tick", "middle")
@@ -49,7 +49,7 @@ def _forest(snapshot: Snapshot, links: Links, most: int, narrow: bool) -> Markup
 
         def name(number: int = entry.number, point: str = point, y: float = y) -> None:
             svg.text(44, y + 4, f"#{number}", "label link")
-            svg.text(96, y + 4, cut(point, 24 if narrow else 38), "tick")
+            svg.text(96, y + 4, cut(point, 38), "tick")
 
         svg.link(links.trial(snapshot.name, entry.number), name)
         said = f"trial {entry.number}, by the search {quoted(entry.speedup.mid, False)}"

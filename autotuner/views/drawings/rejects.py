@@ -7,7 +7,7 @@ from typing import NamedTuple
 from autotuner.store import ListedTrial, queries
 from autotuner.tuning.finals import standings
 from autotuner.views.causes import meanings
-from autotuner.views.drawings.charts import WIDTH, Bar, bars
+from autotuner.views.drawings.charts import Bar, bars
 from autotuner.views.drawings.figure import Figure, Lead, Part, Passage
 from autotuner.views.drawings.links import Links
 from autotuner.views.snapshot import Snapshot, cause_of
@@ -17,24 +17,16 @@ from autotuner.views.words import kind, percent
 
 SHOWN = 14
 """Causes that the figure shows; the table has all."""
-NARROW = 440
 
 
 def rejects(snapshot: Snapshot, links: Links, cause: str | None = None, trial: int | None = None) -> tuple[Part, ...]:
-    """The causes and one trial in words. `cause`: that is looked at, else the most frequent; `trial`: the
-    one that is put into words, else the last."""
+    """The causes and one trial in words. `cause`: that is looked at, else the most frequent; `trial`: the one that is
+    put into words, else the last."""
     rejected = sum(snapshot.causes.values())
     lead = Lead(f"{rejected:,} of {snapshot.judged:,} judged variants were rejected.")
-    return lead, *few_rejects(snapshot, links, cause, trial, WIDTH)
-
-
-def few_rejects(
-    snapshot: Snapshot, links: Links, cause: str | None = None, trial: int | None = None, width: float = NARROW
-) -> tuple[Part, ...]:
-    """The causes and one trial in words."""
     chosen = cause if cause in snapshot.causes else next(iter(snapshot.causes), None)
     example = () if chosen is None else _example(snapshot, links, chosen, trial)
-    return _causes(snapshot, links, chosen, width), *example
+    return lead, _causes(snapshot, links, chosen), *example
 
 
 class Cause(NamedTuple):
@@ -48,7 +40,7 @@ class Cause(NamedTuple):
     usual: str
 
 
-def _causes(snapshot: Snapshot, links: Links, chosen: str | None, width: float) -> Figure:
+def _causes(snapshot: Snapshot, links: Links, chosen: str | None) -> Figure:
     known, kinds = meanings(snapshot.op), {cause_of(each): kind(each) for each in snapshot.trials}
     found = [
         Cause(code, count, count / max(1, snapshot.judged), of.asserts if of else "", (of.cause or "") if of else "")
@@ -61,7 +53,7 @@ def _causes(snapshot: Snapshot, links: Links, chosen: str | None, width: float) 
         href = links.cause(snapshot.name, each.code)
         bar = f"bar {look}", each.rejects
         rows.append(Bar(each.code, *bar, text, each.asserts, None, look, href, each.code == chosen))
-    drawing = bars(f"Causes of {sum(snapshot.causes.values())} rejects, the most frequent first", rows, width=width)
+    drawing = bars(f"Causes of {sum(snapshot.causes.values())} rejects, the most frequent first", rows)
     columns: list[Column[Cause]] = [
         Column("check", str, of=lambda e: e.code, href=lambda e: links.cause(snapshot.name, e.code)),
         Column("rejects", int),
@@ -70,7 +62,7 @@ def _causes(snapshot: Snapshot, links: Links, chosen: str | None, width: float) 
         Column("usual", str, head="what usually breaks it"),
     ]
     note, key = "The first check that failed. Choose one to see a trial.", ("wrong", "build", "died")
-    return Figure("causes", "Causes", note, drawing, Table.of(columns, found), key if width == WIDTH else ())
+    return Figure("causes", "Causes", note, drawing, Table.of(columns, found), key)
 
 
 def _example(snapshot: Snapshot, links: Links, cause: str, wanted: int | None) -> tuple[Passage, ...]:

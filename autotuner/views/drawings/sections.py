@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from autotuner.values.errors import InputError
-from autotuner.views.drawings import answer, history, leaderboard, rejects
-from autotuner.views.drawings.answer import Card
-from autotuner.views.drawings.figure import Figure, Lead, Panel, Part
+from autotuner.views.drawings import history, leaderboard, rejects
+from autotuner.views.drawings.figure import Lead, Panel, Part
 from autotuner.views.drawings.links import Links
 from autotuner.views.figure_tables import FIGURES, problems_table
 from autotuner.views.snapshot import Snapshot
@@ -64,16 +63,8 @@ TABS = (("variants", "Variants"), *((each.key, each.title) for each in SECTIONS)
 """What leads to each page of a study but the first, those included that a script draws or that take long to find."""
 
 
-class Overview(NamedTuple):
-    """The first page: the answers, the best so far and the first of the leaderboard, why variants were rejected."""
-
-    cards: tuple[Card, ...]
-    left: tuple[Figure, ...]
-    right: tuple[Part, ...]
-
-    @classmethod
-    def of(cls, snapshot: Snapshot, links: Links, store: str) -> Overview:
-        """`store`: how the command line names it."""
-        board = leaderboard.leaderboard(snapshot, links, 8, narrow=True)
-        left = (*history.history(snapshot, links, narrow=True), board)
-        return cls(answer.cards(snapshot, store), left, rejects.few_rejects(snapshot, links))
+def overview(snapshot: Snapshot, links: Links) -> tuple[Part, ...]:
+    """What the first page has beside the answers: the best so far, the first of the leaderboard, why variants were
+    rejected."""
+    board = leaderboard.leaderboard(snapshot, links, 8)
+    return (*history.history(snapshot, links)[:1], board, *rejects.rejects(snapshot, links))

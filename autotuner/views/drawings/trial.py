@@ -1,18 +1,13 @@
-"""One variant: what it achieved or why it was rejected, its parameters, the gate case by case, its raw blocks, its
-source, and the commands that build, gate and time it again."""
+"""One variant: what it achieved or why it was rejected, its parameters, the gate case by case, its raw blocks, and
+the commands that build, gate and time it again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.forge.family import Family
 from autotuner.store import TrialRecord, queries
 from autotuner.tuning.finals import standings
-from autotuner.values.errors import InputError
 from autotuner.values.outcome import Outcome, Timing
 from autotuner.values.ratio import quoted
 from autotuner.views.drawings.answer import command
@@ -26,15 +21,6 @@ from autotuner.views.trials_table import blocks_table
 from autotuner.views.words import kind_of, micros
 
 WIDTH = 860
-LONGEST_SOURCE = 200_000
-"""Characters of a source that a page shows."""
-
-
-class ShownSource(NamedTuple):
-    """A source of the variant's family, as it is on this machine now."""
-
-    name: str
-    text: str
 
 
 class TrialPage(NamedTuple):
@@ -50,12 +36,11 @@ class TrialPage(NamedTuple):
     gate: Table | None
     cases: Table
     races: tuple[Figure, ...]
-    source: ShownSource | None
     commands: tuple[tuple[str, str], ...]
 
 
-def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path]) -> TrialPage:
-    """`roots`: folders with the families whose sources may be shown. Raises StoreError: no such trial."""
+def trial_page(snapshot: Snapshot, number: int, store: str) -> TrialPage:
+    """`store`: how the command line names it. Raises StoreError: no such trial."""
     record = queries.trial(snapshot.store, snapshot.name, number)
     outcome = standings.proven(snapshot.store, record)
     timings = () if outcome.measurement is None else outcome.measurement.timings
@@ -70,7 +55,6 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
         gate=None if outcome.gate is None else checks_table(outcome.gate.checks, snapshot.op),
         cases=cases_table(() if outcome.gate is None else outcome.gate.checks),
         races=tuple(_race(f"race-{number}-{place}", timing) for place, timing in enumerate(timings)),
-        source=source_of(outcome, roots),
         commands=_commands(snapshot, number, outcome, record.revoked_at is not None, store),
     )
 
@@ -118,21 +102,6 @@ def _race(id: str, timing: Timing) -> Figure:
         f"Blue: the variant. Black: {timing.baseline}, in the same blocks. Orange: the best until then, where it raced."
     )
     return Figure(id, f"Raw blocks: {timing.problem}", note, plot.svg.render(), blocks_table(timing))
-
-
-def source_of(outcome: Outcome, roots: Sequence[Path]) -> ShownSource | None:
-    """The implementation's source, where its family is in one of these folders. The names in a store are another's: a
-    family is found by listing, never by a path made of its name, and its source lies in its own folder."""
-    with suppress(InputError, OSError):
-        folders = (folder for root in roots if root.is_dir() for folder in sorted(root.iterdir()))
-        named = (folder for folder in folders if folder.name == outcome.variant.family)
-        for folder in (each for each in named if (each / "kernel.toml").is_file()):
-            name = Family.load(folder).implementation(outcome.variant.backend, outcome.variant.impl).source
-            path = folder / name
-            if path.resolve().parent == folder.resolve():
-                return ShownSource(f"{folder.name}/{name}", path.read_text(errors="replace")[:LONGEST_SOURCE])
-            return None
-    return None
 
 
 def _commands(
