@@ -54,23 +54,29 @@ AT_ONCE = (1, 2, 4)
 """Blocks of a grid for each multiprocessor that points aim at."""
 
 
+def common(problem: SdpaProblem) -> dict[str, int | str]:
+    """What all points that are tried have alike, which their labels leave out: all rows of a group in as few blocks as
+    there can be."""
+    row_warps = min(4, math.ceil(problem.seq_q * problem.group / 16))
+    packed = int(problem.grouped)
+    return {"WARPS_M": row_warps, "ROW_TILES": 1, "PACK_GQA": packed, "Q_FROM": "registers", "LOAD": "tma"}
+
+
 def points_of(workbench: Workbench, multiprocessors: int, most: int) -> list[int]:
-    """Points of the space that fill the device, `most` of them, drawn: all rows of a group in as few blocks as there
-    can be, and splits so that there are AT_ONCE blocks a multiprocessor, about."""
+    """Points of the space that fill the device, `most` of them, drawn, with splits so that there are AT_ONCE blocks a
+    multiprocessor, about."""
     problem = workbench.conditions.problems[0]
     assert isinstance(problem, SdpaProblem)
-    rows = problem.seq_q * problem.group
-    row_warps = min(4, math.ceil(rows / 16))
-    groups = problem.batch * problem.heads_kv * math.ceil(rows / (16 * row_warps))
+    alike = common(problem)
+    groups = problem.batch * problem.heads_kv * math.ceil(problem.seq_q * problem.group / (16 * int(alike["WARPS_M"])))
     wanted = {max(1, round(multiprocessors * each / groups)) for each in AT_ONCE}
     known = [int(value) for value in workbench.space.file.parameters["SPLIT"]]
     splits = {min(known, key=lambda value: abs(value - each)) for each in wanted}
     found = []
     for index in range(len(workbench.space)):
         point = workbench.space.point(index)
-        fits = point["WARPS_M"] == row_warps and point["ROW_TILES"] == 1 and point["PACK_GQA"] == int(problem.grouped)
-        plain = point["Q_FROM"] == "registers" and point["LOAD"] == "tma" and point["L2_FETCH"] in (256, 1)
-        if fits and plain and point["SPLIT"] in splits and point["BLOCK_N"] in (32, 64):
+        fits = alike.items() <= point.items() and point["L2_FETCH"] in (256, 1)
+        if fits and point["SPLIT"] in splits and point["BLOCK_N"] in (32, 64):
             found.append(index)
     return random.Random(1).sample(found, min(most, len(found)))
 

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotuner.ops import OPS
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.first_points import FILE
 from autotuner.values import config
 from autotuner.values.problem import Problem
+from benchmarks.attention.decode import common
 from benchmarks.provenance import RESULTS
 from benchmarks.search.replay_spaces import Landscape, read
 
@@ -92,8 +94,9 @@ def _of_decode(document: dict[str, Any]) -> Iterator[Kept]:
         text = max(speedups, key=lambda each: speedups[each])
         words = dict(word.split("=") for word in text.split())
         point = {name: int(value) if value.isdecimal() else value for name, value in words.items()}
-        point |= {"IMPL": "decode", "LOAD": "tma"}
-        yield Kept("cuda", OPS["sdpa"].problem.parse(shape["problem"]), document["device"], speedups[text], point)
+        problem = SdpaProblem.parse(shape["problem"])
+        point |= {"IMPL": "decode", **common(problem)}
+        yield Kept("cuda", problem, document["device"], speedups[text], point)
 
 
 def _of_landscape(path: Path) -> Kept:
