@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import torch
 
@@ -40,8 +40,8 @@ ROOM = 8
 """Another load of all arms is made where the device has room for its inputs that often."""
 
 LARGE_BYTES, FEW, SHARE = 64 << 20, 4, 1 / 32
-"""Of truths above this size, those of the tuned problems, the last FEW are kept, if one has at most this share of the
-device's memory: every race asks for two, and their inputs alone take the host some tenths of a second to draw."""
+"""Of truths above this size the last FEW of the timed inputs are kept, if one has at most this share of the device's
+memory: every race asks for two, and to draw their inputs alone takes the host some tenths of a second."""
 
 SHARED = 1.5
 """How many times as long as in its shortest sample a forward takes in a row, from which on the device is shared.
@@ -125,7 +125,9 @@ class CudaProcess:
                 require_working_device()
             built.result()
         torch.set_num_threads(1)  # what is small enough for the host is slower on threads that builds keep from running
-        self._truths, self._large = lru_cache(maxsize=512)(self._compute), lru_cache(maxsize=FEW)(self._compute)
+        self._problems: tuple[Problem, ...] = ()
+        self._compute = partial(compute_truth, device="cuda")
+        self._truths, self._timed = lru_cache(maxsize=512)(self._compute), lru_cache(maxsize=FEW)(self._compute)
 
     @cached_property
     def _arena(self) -> Arena:
@@ -141,16 +143,16 @@ class CudaProcess:
         return Instruments(self._toolchain, count)
 
     def prepare(self, conditions: Conditions) -> None:
-        """A GPU has no threads to be given."""
-
-    def _compute(self, case: Case, seed: int) -> Truth:
-        return compute_truth(case, seed, "cuda")
+        """A GPU has no threads to be given; what is timed is noted."""
+        self._problems = conditions.problems
 
     def truth(self, case: Case, seed: int) -> Truth:
         if 8 * case.problem.bytes <= LARGE_BYTES:
             return self._truths(case, seed)
         most = SHARE * torch.cuda.get_device_properties(0).total_memory
-        return self._large(case, seed) if case.problem.bytes <= most else self._compute(case, seed)
+        timed = measured(case.problem)
+        is_kept = case.problem in self._problems and case.distribution == timed.distribution
+        return self._timed(timed, seed) if is_kept and case.problem.bytes <= most else self._compute(case, seed)
 
     def bench(self, variant: LoadedVariant, matrix: Matrix) -> CudaBench:
         between = matrix.neighbours(matrix.op.cases.between_large)

@@ -34,15 +34,12 @@ class DeviceLane:
         """What raced itself there last."""
         self.since_aa = AA_EVERY - AA_FIRST
         """Variants handed to it since the last A/A race; as if the first were due soon."""
-        self._conditions: Conditions
-
-    def calibrated(self, conditions: Conditions) -> None:
-        """Starts with these conditions."""
-        self._conditions = conditions
+        self.conditions: Conditions
+        """Once it is calibrated."""
 
     def conditions_with(self, tie: float) -> Conditions:
         """The conditions with the tie band as it is by now."""
-        return self._conditions.model_copy(update={"tie": tie})
+        return self.conditions.model_copy(update={"tie": tie})
 
 
 class DeviceLanes:
@@ -96,7 +93,7 @@ class DeviceLanes:
         """Starts the session of every lane with its calibration."""
         for lane, calibration in zip(self._lanes, found, strict=True):
             update = {"baselines": calibration.baselines, "ceilings": calibration.ceilings, "tie": self.tie}
-            lane.calibrated(self._conditions.model_copy(update=update))
+            lane.conditions = self._conditions.model_copy(update=update)
             environment, builders = self._environments[lane.number], self._executor.builders
             lane.session = self._store.start_session(self._study, calibration, environment, lane.number, builders)
 
