@@ -4,6 +4,7 @@ without a device."""
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -243,9 +244,10 @@ class SpaceFile(_Common):
 
     @classmethod
     def stored(cls, document: str) -> SpaceFile:
-        """The space of a study, from its record in a store. Raises SpaceError where that cannot be read."""
+        """The space of a study, from its record in a store, which may name a file that it was like: such keys are gone.
+        Raises SpaceError where it cannot be read."""
         try:
-            return cls.model_validate_json(document)
+            return cls.model_validate_json(re.sub(r'"like":(null|"[^"]*"),', "", document, count=1))
         except (ValueError, PydanticCustomError, RecursionError) as error:
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise SpaceError(f"the record of the study's space cannot be read ({first}): restore the store") from None

@@ -136,7 +136,8 @@ def branch_lines(branches: Sequence[BranchStanding]) -> list[str]:
     found = []
     for each in ranked:
         best = f"best {quoted(each.best, each.confirmed)}" if each.best is not None else "none measured"
-        best += f", {each.behind_bound:.2g} times its bound" if each.behind_bound is not None else ""
+        if (times := each.behind_bound) is not None:
+            best += f", {round(times, 1 if times < 10 else None)} times its bound"
         found.append(
             f"  {each.impl}: {each.judged} of {each.points:,} points judged, {best}"
             + f"; {each.left}" * bool(each.left)

@@ -10,7 +10,8 @@ def table_words(table: DispatchTable) -> str:
     trials = {each.artifact: f"trial {each.trial} of {each.study}" for each in table.variants}
     count = len(table.variants)
     problems = "a problem" if len(table.entries) == 1 else f"{len(table.entries)} problems"
-    lines = [f"The table serves {problems} with {count} variant{'' if count == 1 else 's'}:"]
+    served = f"serves {problems} with {count} variant{'' if count == 1 else 's'}"
+    lines = [f"The table {served if count else f'leaves {problems} to the baseline'}:"]
     for entry in table.entries:
         if entry.use is None or entry.speedup is None:
             lines.append(f"  {entry.problem}: the baseline {entry.baseline}, {entry.why}")

@@ -191,7 +191,7 @@ class Compared(NamedTuple):
     shared: str
     """What all of them have; "" where that is nothing, or there are fewer than two."""
     rows: tuple[str, ...]
-    """Of the first the rest, of the others where they differ from the first."""
+    """Of the first the rest, of the others what the first has not; what an implementation lacks is not said."""
 
 
 def compared(points: Sequence[Point]) -> Compared:
@@ -201,12 +201,6 @@ def compared(points: Sequence[Point]) -> Compared:
     first, *others = points
     shared = {name for name, value in first.items() if all(name in p and p[name] == value for p in others)}
     rest = {name: value for name, value in first.items() if name not in shared}
-    rows = (point(rest), *(_difference(rest, {k: v for k, v in p.items() if k not in shared}) for p in others))
+    differ = ({name: value for name, value in each.items() if first.get(name) != value} for each in others)
+    rows = (point(rest), *(point(each) or "as the first" for each in differ))
     return Compared(point({name: first[name] for name in first if name in shared}), rows)
-
-
-def _difference(first: Point, other: Point) -> str:
-    """What `other` has that the first has not, and the names of what only the first has."""
-    new = point({name: value for name, value in other.items() if name not in first or first[name] != value})
-    gone = [f"no {name}" for name in first if name not in other]
-    return " ".join([*([new] if new else []), *gone]) or "as the first"

@@ -20,7 +20,7 @@ import pytest
 
 from autotuner.race.arms import Audited, Tracks
 from autotuner.run.executor import Executor
-from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
+from autotuner.run.jobs import AnyJob, BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.run.line import Passed
 from autotuner.run.messages import Message
 from autotuner.values.conditions import Conditions
@@ -246,6 +246,24 @@ def outcome(done: tuple[int, Result] | None) -> Outcome:
     return done[1]
 
 
+def next_of(executor: Executor) -> tuple[int, Result]:
+    """The job that ends next."""
+    done = executor.wait(60)
+    assert done is not None
+    return done
+
+
+def comes_of(executor: Executor, job: AnyJob, lane: int = 0) -> Outcome:
+    """What comes of a job where nothing else is in the executor."""
+    executor.submit(job, lane)
+    return outcome(executor.wait(60))
+
+
+def told(executor: Executor, what: str = "pid", lane: int = 0) -> str:
+    """What the process of that lane says of itself."""
+    return comes_of(executor, judge_job("tells", AS="incorrect", WHAT=what), lane).fault.detail
+
+
 class Contract:
     """Tests that an executor passes; a subclass defines `make`, an executor whose backend is `play()`."""
 
@@ -266,8 +284,7 @@ class Contract:
     def test_a_job_comes_back_under_its_number(self, executor: Executor) -> None:
         submitted = judge_job(US=25)
         number = executor.submit(submitted)
-        done = executor.wait(60)
-        assert done is not None
+        done = next_of(executor)
         assert done[0] == number
         result = outcome(done)
         assert result.variant == submitted.variant
@@ -280,15 +297,13 @@ class Contract:
     def test_a_build_gives_what_can_be_judged_or_an_outcome(self, executor: Executor) -> None:
         before = datetime.now(UTC)
         executor.submit(build_job("sleep", MS=30))
-        done = executor.wait(60)
-        assert done is not None
+        done = next_of(executor)
         assert isinstance(done[1], Built)
         assert done[1].artifact.variant == variant("sleep", MS=30)
         assert done[1].seconds >= 0.03
         assert done[1].began is not None
         assert before <= done[1].began <= datetime.now(UTC)
-        executor.submit(build_job("tells", AS="build_failed", WHAT="pid"))
-        refused = outcome(executor.wait(60))
+        refused = comes_of(executor, build_job("tells", AS="build_failed", WHAT="pid"))
         assert refused.verdict == Verdict.BUILD_FAILED
         assert refused.artifact is None
         assert list(refused.seconds) == ["build"]
@@ -299,8 +314,7 @@ class Contract:
         jobs = {executor.submit(each): each for each in (judge_job(US=us) for us in (10, 20, 30, 40))}
         assert len(jobs) == 4
         for number, submitted in jobs.items():
-            done = executor.wait(60)
-            assert done is not None
+            done = next_of(executor)
             assert done[0] == number
             assert outcome(done).variant == submitted.variant
         assert executor.wait() is None
@@ -308,8 +322,7 @@ class Contract:
     def test_several_builds_come_back_each_once(self, executor: Executor) -> None:
         jobs = {executor.submit(each): each for each in (build_job(US=us) for us in (10, 20, 30, 40))}
         for _ in range(4):
-            done = executor.wait(60)
-            assert done is not None
+            done = next_of(executor)
             assert isinstance(done[1], Built)
             assert done[1].artifact.variant == jobs.pop(done[0]).variant
         assert executor.wait() is None
@@ -320,27 +333,23 @@ class Contract:
             with pytest.raises(ValueError, match="no lane"):
                 executor.submit(judge_job(), lane)
         while jobs:
-            done = executor.wait(60)
-            assert done is not None
+            done = next_of(executor)
             jobs.remove(done[0])
             assert outcome(done).verdict == Verdict.MEASURED
         assert executor.wait() is None
 
     def test_a_job_that_wants_a_fresh_process_is_done_like_others(self, executor: Executor) -> None:
         for job in (judge_job(), fresh_job(), judge_job()):
-            executor.submit(job)
-            assert outcome(executor.wait(60)).verdict == Verdict.MEASURED
+            assert comes_of(executor, job).verdict == Verdict.MEASURED
 
     def test_other_kinds_of_jobs_have_their_own_results(self, executor: Executor) -> None:
         executor.submit(CalibrationJob(conditions=CONDITIONS))
-        done = executor.wait(60)
-        assert done is not None
+        done = next_of(executor)
         assert isinstance(done[1], Calibration)
         assert done[1].baselines == ("fake",)
         for fresh in (False, True):
             executor.submit(race_job("right", "right", fresh=fresh))
-            done = executor.wait(60)
-            assert done is not None
+            done = next_of(executor)
             assert isinstance(done[1], Heat)
             assert len(done[1].us) == 2
 
@@ -349,8 +358,7 @@ class Contract:
             executor.submit(build_job(impl))
             with pytest.raises(error, match=r"no room; make some|the reference is wrong"):
                 executor.wait(60)
-            executor.submit(judge_job())
-            assert outcome(executor.wait(60)).verdict == Verdict.MEASURED
+            assert comes_of(executor, judge_job()).verdict == Verdict.MEASURED
         assert executor.wait() is None
 
     def test_close_ends_what_waits_and_may_be_called_twice(self) -> None:

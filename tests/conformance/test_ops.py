@@ -24,6 +24,37 @@ PROBLEMS = {
     "swiglu": ("(33,65) float32",),
     "layernorm": ("(33,65) float32 eps=0.001",),
 }
+REFUSED = {
+    "sdpa": {
+        "(1,2,64,64) float32 window=0": "from 1 on",
+        "(1,2,64,64) float32 window=-3": "from 1 on",
+        "(1,2,64,64) float32 window": "found ''",
+        "(1,2,64,64) float32 window=7,0": "else some on both sides",
+        "(1,2,64,64) float32 causal window=7,2": "under a causal mask",
+        "(1,2,64,64) float32 bottom_right": "there is no window",
+        **{f"(1,2,64,64) float32 softcap={cap}": "a number above 0" for cap in ("0", "-1", "nan", "inf", "", "x")},
+        "(1,2,64,64) bfloat16 paged": "paged is not supported: .*a static cache",
+        "(1,2,64,64) bfloat16 varlen": "varlen is not supported: .*say lengths",
+        "(1,2,64,64) bfloat16 mla": "mla is not supported: .*the head dimension of Q and K",
+        "(1,2,64,64) float32 sinks=float32": "as the other tensors are",
+        "(1,2,64,64) float32 sinks=float16": "unknown 'sinks=float16'",
+        "(2,4,64x48,64) bfloat16 bias=slopes": "unknown 'bias=slopes'",
+    },
+    "sdpa_fp8": {
+        "(1,2,64,128) float32": "float32 is not supported: O is bfloat16 or float16",
+        "(1,2,64,128) float8_e5m2 bfloat16": "Q, K and V are float8_e4m3fn",
+        "(1,2,64,128) bfloat16 lse": "lse is not served from FP8; the op sdpa does in 16 bits",
+    },
+    "rmsnorm": {
+        "(1,2,3) float32": r"expected \(tokens,hidden_size\) dtype",
+        "(1,2)": "the dtype is missing",
+        "(1,2) float23": "did you mean float32",
+        "(1,2) float32 eps=small": "expected a number such as 1e-05",
+        "(1,2) float32 bias": "bias is not supported: there is a weight and no bias",
+        "(0,2) float32": "greater than 0",
+        "(1,2) float32 eps=0": "greater than 0",
+    },
+}
 SETS = 3
 each_problem = pytest.mark.parametrize(("name", "text"), [(name, text) for name in PROBLEMS for text in PROBLEMS[name]])
 
@@ -52,6 +83,12 @@ def problem(op: Op, text: str) -> Problem:
 def test_what_is_printed_can_be_typed(op: Op, problem: Problem) -> None:
     assert op.problem.parse(str(problem)) == problem
     assert op.problem.model_validate(problem.model_dump()) == problem
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name in REFUSED for text in REFUSED[name]])
+def test_what_is_not_served_is_refused_by_name(op: Op, name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=REFUSED[name][text]):
+        op.problem.parse(text)
 
 
 @each_problem

@@ -1,46 +1,24 @@
-"""Who is told to work on behind the stream of the samples. A thread that burns stands for a kernel on another one."""
+"""Who is told to work on behind the stream of the samples. What a look finds is made up."""
 
-import threading
-import time
 from collections.abc import Callable
 
-import pytest
-
 from autotuner.devices.cuda.rest import BUSY_S, AfterBaseline, made_at_rest, still_busy
-from autotuner.race.arms import ArmError
-from autotuner.values.verdict import Verdict
 
 BURNS_S = 5 * BUSY_S
 
 
 class Device:
-    """Work is a thread that burns, for some time yet when it is waited for."""
+    """What was launched is waited for at the next look."""
 
     def __init__(self) -> None:
-        self._work: list[tuple[threading.Thread, threading.Event]] = []
+        self._took = 0.0
 
     def burn(self) -> None:
-        waited_for = threading.Event()
-
-        def spin() -> None:
-            while not waited_for.is_set():
-                pass
-            ends = time.monotonic() + BURNS_S
-            while time.monotonic() < ends:
-                pass
-
-        self._work.append((threading.Thread(target=spin, daemon=True), waited_for))
-        self._work[-1][0].start()
+        self._took = BURNS_S
 
     def own_work_s(self) -> float:
-        if not self._work:
-            return 0.0
-        started = time.perf_counter()
-        while self._work:
-            thread, waited_for = self._work.pop()
-            waited_for.set()
-            thread.join()
-        return time.perf_counter() - started
+        took, self._took = self._took, 0.0
+        return took
 
 
 def at_rest() -> float:
@@ -51,13 +29,6 @@ def stopped_once() -> Callable[[], float]:
     """The system stops the thread that asks at the first look, and not again."""
     looks = iter([BURNS_S])
     return lambda: next(looks, 0.0)
-
-
-def test_who_burns_behind_every_capture_is_told() -> None:
-    device = Device()
-    with pytest.raises(ArmError) as caught:
-        made_at_rest(device.burn, device.own_work_s)
-    assert (caught.value.fault.verdict, caught.value.fault.code) == (Verdict.IMPOSSIBLE, "G7.rest")
 
 
 def test_what_burns_once_is_waited_out() -> None:

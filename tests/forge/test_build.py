@@ -27,6 +27,7 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.verdict import Verdict
 from tests.helpers.families import PROBLEM, runs, tiny
 from tests.helpers.processes import gone, using
+from tests.helpers.refusing import refused
 from tests.helpers.workshop import Workshop, set_up
 
 pytestmark = pytest.mark.timed
@@ -281,9 +282,8 @@ def test_a_compiler_that_cannot_do_the_binding_is_told(
 ) -> None:
     workshop = set_up(tmp_path, kernel_root, monkeypatch, body)
     monkeypatch.setattr(compiling, "BUILD_DEADLINE_S", 1.5)
-    with pytest.raises(ToolchainError, match=message) as raised:
+    with refused(ToolchainError, message):
         workshop.build()
-    assert "\n" not in str(raised.value)
     assert gone(tmp_path)
 
 
@@ -313,9 +313,8 @@ def test_no_compiler_is_told_in_one_line_with_the_remedy(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("impostor", ["true", "false", "cat"])
 def test_what_is_no_compiler_is_told_in_one_line(impostor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", impostor)
-    with pytest.raises(ToolchainError, match="is it a working") as raised:
+    with refused(ToolchainError, "is it a working"):
         CpuToolchain.discover()
-    assert "\n" not in str(raised.value)
 
 
 def unwritable(folder: Path) -> Path:
@@ -332,9 +331,8 @@ def test_a_cache_that_cannot_be_written_is_told_in_one_line(
     (workshop.folder / "file").touch()
     for place in (unwritable(workshop.folder / "closed"), workshop.folder / "file", workshop.folder / "file" / "x"):
         monkeypatch.setenv(config.CACHE, str(place))
-        with pytest.raises(DiskFullError, match=r"cannot write builds to .*set AUTOTUNER_CACHE") as raised:
+        with refused(DiskFullError, r"cannot write builds to .*set AUTOTUNER_CACHE"):
             workshop.build()
-        assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("left", [0, 4096, 24576])
@@ -346,8 +344,7 @@ def test_a_full_disk_is_told_in_one_line(
     ballast = small_disk / "ballast"
     free = shutil.disk_usage(small_disk).free
     ballast.write_bytes(b"x" * (free - left))
-    with pytest.raises(DiskFullError, match=r"no space left for builds in .*set AUTOTUNER_CACHE") as raised:
+    with refused(DiskFullError, r"no space left for builds in .*set AUTOTUNER_CACHE"):
         workshop.build()
-    assert "\n" not in str(raised.value)
     ballast.unlink()
     assert workshop.library().path.startswith(str(small_disk))

@@ -6,14 +6,12 @@ import pytest
 from autotuner.gate.cases import Matrix
 from autotuner.gate.tolerance import judge, truth
 from autotuner.ops.tensors import all_same_bits
-from autotuner.values import config
-from tests.emulator.emulator import EmulationError, cuda_include
+from tests.emulator.emulator import EmulationError
+from tests.helpers import needs
 from tests.helpers.emulated import first_failure, outputs, seen
 from tests.mutants.expectations import SEEDS, Expectation, expectations
 
-pytestmark = pytest.mark.skipif(
-    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
-)
+pytestmark = needs.emulator
 
 
 def all_of(table: str) -> list[Expectation]:

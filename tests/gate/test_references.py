@@ -63,22 +63,6 @@ def test_an_output_must_be_no_number_where_the_reference_is_none(monkeypatch: py
 
 
 @pytest.mark.slow
-def test_a_baseline_that_is_wrong_is_no_baseline(toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the fastest. The run goes on with those that are right, and says so."""
-    careless = Baseline(lambda problem: lambda q, k, v: (q,), frozenset({"cpu"}))
-    monkeypatch.setitem(tensors.BASELINES, "careless", careless)
-    problem = SdpaProblem(batch=1, heads=2, seq_q=32, seq_k=32, head_dim=16, dtype="float32")
-    found = cpu_line(toolchain, Family.find("sdpa"))().calibrate(
-        Conditions(problems=(problem,), seeds=(1, 2, 3, 4)), print
-    )
-    assert {each.backend for each in found.timings} == {"flash", "math"}
-    assert "careless" not in found.baselines
-    assert list(found.left_out) == ["careless"]
-    assert "breaks T1" in found.left_out["careless"]
-    assert found.oracle_fault is None
-
-
-@pytest.mark.slow
 def test_a_baseline_that_is_wrong_only_where_libraries_are_is_raced(
     toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:

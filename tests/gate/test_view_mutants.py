@@ -13,8 +13,8 @@ from autotuner.gate.tolerance import judge, truth
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, all_same_bits
 from autotuner.run.local import LocalExecutor
-from autotuner.values import config
-from tests.emulator.emulator import EmulationError, cuda_include, emulate
+from tests.emulator.emulator import EmulationError, emulate
+from tests.helpers import needs
 from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_judge
 from tests.mutants.expectations import MUTANTS, SEEDS
@@ -59,7 +59,7 @@ def test_there_are_enough_and_each_is_in_the_source() -> None:
     assert [name for name in wrong if f"MUTANT_{name.upper()}" not in source] == []
 
 
-@pytest.mark.skipif(cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and g++")
+@needs.emulator
 @pytest.mark.slow
 @pytest.mark.sampled(3, "emulated_views")
 @pytest.mark.parametrize("view", [view for view in VIEWS if not view.codes[0].startswith("G5")], ids=str)

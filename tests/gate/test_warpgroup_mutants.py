@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from autotuner.gate.cases import Case
-from autotuner.values import config
-from tests.emulator.emulator import EmulationError, cuda_include, judged
+from tests.emulator.emulator import EmulationError, judged
+from tests.helpers import needs
 from tests.mutants.warpgroups import Mutant, mutants
 
 SEEDS = 6
@@ -35,7 +35,7 @@ def test_there_are_enough_of_them_and_each_fits_the_sources(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.sampled(2)
-@pytest.mark.skipif(cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and g++")
+@needs.emulator
 @pytest.mark.parametrize(
     "mutant", [each for each in mutants() if each.emulator is not None], ids=lambda each: each.name
 )

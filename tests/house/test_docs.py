@@ -7,7 +7,7 @@ import contextlib
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -42,9 +42,6 @@ GROUPS = {SAMPLERS.group, FORMATS.group}
 SOURCES = {".py", ".toml", ".h", ".cpp", ".cu"}
 EXAMPLES = {"unit.cu"}
 """Sources that a page makes up, or that a build writes."""
-
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-"""Tests of one page each: tests/house/test_second_op.py leaves some pages out."""
 
 
 def text_of(page: Path) -> str:
@@ -83,36 +80,20 @@ def dead_links(page: Path) -> Iterator[str]:
             yield f"{target}#{anchor}"
 
 
-@each_page
-def test_every_link_leads_somewhere(page: Path) -> None:
-    assert sorted({*dead_links(page)}) == []
-
-
 def missing_paths(page: Path) -> Iterator[str]:
     return (path for path in PATH.findall(text_of(page)) if not is_placeholder(path) and not exists(path))
 
 
-@each_page
-def test_a_link_is_called_as_its_page_is(page: Path) -> None:
-    """Where it is called by a file's name: a page that was renamed keeps no old one."""
+def misnamed_links(page: Path) -> Iterator[str]:
+    """Called by a file's name that is not the page's: a page that was renamed keeps no old one."""
     named = re.findall(r"\[([\w-]+\.md)\]\((?:[^)#\s]*/)?([^/)#\s]+)", text_of(page))
-    assert [(text, target) for text, target in named if text != target] == []
-
-
-@each_page
-def test_every_path_exists(page: Path) -> None:
-    assert sorted({*missing_paths(page)}) == []
+    return (text for text, target in named if text != target)
 
 
 def missing_sources(page: Path) -> Iterator[str]:
+    """Also of those that are named without their folder."""
     named = {span for span in spans(page) if SOURCE.fullmatch(span)} - EXAMPLES
     return (name for name in named if not exists(name))
-
-
-@each_page
-def test_every_source_exists(page: Path) -> None:
-    """Also one that is named without its folder."""
-    assert sorted({*missing_sources(page)}) == []
 
 
 def is_there(name: str) -> bool:
@@ -130,11 +111,6 @@ def is_there(name: str) -> bool:
 def missing_modules(page: Path) -> Iterator[str]:
     named = {name for name in MODULE.findall(text_of(page)) if not is_placeholder(name) and not SOURCE.fullmatch(name)}
     return (name for name in named - GROUPS if not is_there(name))
-
-
-@each_page
-def test_every_module_exists(page: Path) -> None:
-    assert sorted({*missing_modules(page)}) == []
 
 
 def test_every_page_that_a_source_names_exists() -> None:
@@ -204,14 +180,9 @@ def wrong_commands(page: Path) -> Iterator[str]:
         yield from (f"{' '.join(words)}: {option}" for option in used - known)
 
 
-@each_page
-def test_every_command_line_has_a_command_and_its_options(page: Path) -> None:
-    assert sorted({*wrong_commands(page)}) == []
-
-
-@each_page
-def test_nobody_is_told_to_install_another_program_of_our_name(page: Path) -> None:
-    assert re.findall(r"pip install ['\"]?autotuner\b", page.read_text()) == []
+def other_programs(page: Path) -> Iterator[str]:
+    """What is called autotuner on the package index is another program: nobody is told to install it."""
+    yield from re.findall(r"pip install ['\"]?autotuner\b", page.read_text())
 
 
 def wrong_targets(page: Path) -> Iterator[str]:
@@ -222,9 +193,17 @@ def wrong_targets(page: Path) -> Iterator[str]:
         yield from (f"PART={part}" for part in parts - set(proof.PARTS) if part)
 
 
-@each_page
-def test_every_target_of_make_exists(page: Path) -> None:
-    assert sorted({*wrong_targets(page)}) == []
+FAULTS = (
+    *(dead_links, misnamed_links, missing_paths, missing_sources, missing_modules),
+    *(wrong_commands, other_programs, wrong_targets),
+)
+
+
+@pytest.mark.parametrize("faults", FAULTS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_names_exists(page: Path, faults: Callable[[Path], Iterator[str]]) -> None:
+    """A test of each page: tests/house/test_second_op.py leaves some pages out."""
+    assert sorted({*faults(page)}) == []
 
 
 # Size ---------------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Artifact, Outcome
 from autotuner.values.variant import Value, Variant
-from tests.helpers.builds import artifact_of
+from tests.helpers.builds import artifact_of, launched
 from tests.helpers.tables import FOLDER
 
 OTHERS = [pytest.mark.slow, pytest.mark.sampled(2)]
@@ -104,15 +104,8 @@ COARSE, FINE = 2.0**-13, 2.0**-22
 @pytest.mark.timed
 @pytest.mark.parametrize(
     ("name", "bound"),
-    [
-        ("POLY3", COARSE),
-        ("SCALEF3", COARSE),
-        ("TABLE1", COARSE),
-        ("POLY5", FINE),
-        ("POLY6", FINE),
-        ("SCALEF5", FINE),
-        ("TABLE2", FINE),
-    ],
+    [(name, COARSE) for name in ("POLY3", "SCALEF3", "TABLE1")]
+    + [(name, FINE) for name in ("POLY5", "POLY6", "SCALEF5", "TABLE2")],
 )
 def test_the_exponentials_keep_their_error(name: str, bound: float, toolchain: CpuToolchain, tmp_path: Path) -> None:
     wide = cpu_facts(1)["CPU_VECTOR_BYTES"] == 64
@@ -121,16 +114,8 @@ def test_the_exponentials_keep_their_error(name: str, bound: float, toolchain: C
     (tmp_path / "unit.cpp").write_text(UNIT.format(width=16 if wide else 4, name=name))
     library = tmp_path / "unit.so"
     folder = config.kernels_dir() / "sdpa"
-    command = [
-        toolchain.compiler,
-        *FLAGS,
-        "-fvisibility=default",
-        "-shared",
-        f"-I{folder}",
-        f"-I{folder.parent / 'abi'}",
-        "unit.cpp",
-    ]
-    subprocess.run([*command, "-o", str(library)], cwd=tmp_path, check=True)
+    flags = [*FLAGS, "-fvisibility=default", "-shared", f"-I{folder}", f"-I{folder.parent / 'abi'}"]
+    subprocess.run([toolchain.compiler, *flags, "unit.cpp", "-o", str(library)], cwd=tmp_path, check=True)
     x = np.concatenate(
         [-np.linspace(0, 126, 1 << 20, dtype=np.float32), -np.geomspace(1e-8, 1, 1 << 16, dtype=np.float32)]
     )
@@ -196,10 +181,7 @@ def require_right(impl: str, text: str, distribution: str) -> None:
     outputs = op_of(problem).tensors().outputs(problem, truth.inputs)
     for each in outputs:
         each.fill_(torch.nan)
-    variant = LoadedVariant(built)
-    wanted = variant.workspace_bytes(problem)
-    workspace = torch.empty(wanted + 64, dtype=torch.uint8)
-    assert variant.prepared(problem, truth.inputs, outputs, -(-workspace.data_ptr() // 64) * 64, wanted)(0) == 0
+    launched(LoadedVariant(built), problem, truth.inputs, outputs)
     for found, expected in zip(outputs, truth.outputs, strict=True):
         errors = judge(found, expected)
         assert errors.failed_rule is None, (text, errors)
@@ -230,10 +212,8 @@ def tutorial(problem: SdpaProblem) -> LoadedVariant:
 
 
 def answers(variant: LoadedVariant, problem: SdpaProblem, inputs: tuple[Tensor, ...]) -> Tensor:
-    wanted = variant.workspace_bytes(problem)
-    workspace = torch.zeros(wanted + 64, dtype=torch.uint8)
     found = torch.empty_like(inputs[0])
-    assert variant.run(problem, inputs, (found,), -(-workspace.data_ptr() // 64) * 64, wanted) == 0
+    launched(variant, problem, inputs, (found,))
     return found
 
 

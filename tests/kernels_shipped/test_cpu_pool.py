@@ -11,7 +11,7 @@ from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.variant import Variant
-from tests.helpers.builds import artifact_of
+from tests.helpers.builds import artifact_of, launched
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
 
@@ -38,11 +38,9 @@ def computed(policy: int) -> torch.Tensor:
     variant = Variant(family="sdpa", backend="cpu", impl="scalar", parameters=parameters)
     made = artifact_of(build(here.family, variant, PROBLEM, here.toolchain))
     loaded = LoadedVariant(made)
-    wanted = loaded.workspace_bytes(PROBLEM)
-    workspace = torch.zeros(wanted + 64, dtype=torch.uint8)
     found = torch.empty_like(INPUTS[0])
     for _ in range(3):
-        assert loaded.run(PROBLEM, INPUTS, (found,), -(-workspace.data_ptr() // 64) * 64, wanted) == 0
+        launched(loaded, PROBLEM, INPUTS, (found,))
     return found
 
 

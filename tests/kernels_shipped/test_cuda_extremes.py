@@ -12,12 +12,11 @@ from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values import config
-from tests.emulator.emulator import cuda_include, emulate
+from tests.emulator.emulator import emulate
 from tests.emulator.points import DEFAULTS, MMA, SCALAR, WGMMA, WMMA, Point
+from tests.helpers import needs
 
-pytestmark = pytest.mark.skipif(
-    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
-)
+pytestmark = needs.emulator
 
 SMALL: Point = {**MMA, "WARPS_M": 2, "BLOCK_N": 32}
 POINTS: dict[str, tuple[str, Point]] = {

@@ -10,7 +10,7 @@ from autotuner.forge.family import Family
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
 from autotuner.values import config
 from autotuner.values.variant import Value, Variant
-from tests.emulator.emulator import cuda_include
+from tests.helpers import needs
 from tests.helpers.builds import artifact_of
 from tests.mutants.fp8 import POINT, SOURCE, Mutant, first_failure, mutants
 
@@ -23,12 +23,8 @@ POINTS: list[tuple[dict[str, Value], str]] = [
     ({"BLOCK_N": 128, "CONSUMERS": 1, "PING_PONG": 0, "STAGES": 4, "OFFSET": 3}, "(1,8:2,512,128) bfloat16"),
 ]
 
-emulated = pytest.mark.skipif(
-    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
-)
 
-
-@emulated
+@needs.emulator
 @pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("change", "problem"), POINTS, ids=str)
@@ -36,7 +32,7 @@ def test_it_is_right_in_the_quick_cases_and_keeps_the_invariants(change: dict[st
     assert first_failure(SHIPPED, {**POINT, **change}, SdpaFp8Problem.parse(problem)) == "pass"
 
 
-@emulated
+@needs.emulator
 @pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("mutant", mutants(), ids=lambda mutant: mutant.name)

@@ -11,12 +11,11 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import DTYPES
 from autotuner.spaces.space import SpaceFile
 from autotuner.values import config
-from tests.emulator.emulator import EmulationError, cuda_include, emulate_softmax, in_words, judged
+from tests.emulator.emulator import EmulationError, emulate_softmax, in_words, judged
 from tests.emulator.points import DEFAULTS, WGMMA, Point
+from tests.helpers import needs
 
-pytestmark = pytest.mark.skipif(
-    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
-)
+pytestmark = needs.emulator
 
 FIXTURES = Path(__file__).parent.parent / "emulator" / "fixtures"
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "own_cuda_kernel"

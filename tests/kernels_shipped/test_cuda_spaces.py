@@ -18,14 +18,15 @@ from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.checks import broken_effect
 from autotuner.spaces.space import SpaceFile
 from autotuner.tuning.workbench import Workbench, find_space_file, load_space
-from autotuner.values import config
 from autotuner.values.errors import KernelError, SpaceError, ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
+from tests.helpers import needs
 from tests.helpers.points import alone, first_of
 
+pytestmark = needs.nvcc
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
 SPACES = ("sdpa_cuda", "sdpa_cuda_smoke")
 RANDOM, PARTS = 20, 5
@@ -33,8 +34,6 @@ RANDOM, PARTS = 20, 5
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
 def workbench(request: pytest.FixtureRequest) -> Workbench:
-    if config.nvcc() is None:
-        pytest.skip("needs nvcc")
     try:
         return Workbench(load_space("sdpa_cuda"), request.param)
     except ToolchainError as error:
@@ -87,8 +86,6 @@ BESIDE_SCORES = "(1,8:2,1024,128) bfloat16 causal window=64 softcap=50 sinks bia
 @pytest.mark.parametrize(("impl", "arch"), [("mma", "sm_80"), ("decode", "sm_90"), ("wgmma", "sm_90")])
 def test_what_is_made_of_scores_is_built(impl: str, arch: str) -> None:
     """Windows, caps, sinks and a bias, which the spaces' own problems have not."""
-    if config.nvcc() is None:
-        pytest.skip("needs nvcc")
     few = BESIDE_SCORES.replace("1024", "4x1024") if impl == "decode" else BESIDE_SCORES
     workbench = Workbench(alone(impl, few), arch)
     require_good(workbench, [workbench.space.default_index])
@@ -103,8 +100,6 @@ def test_the_host_side_of_cublas_is_built_where_its_headers_are(workbench: Workb
 @pytest.mark.parametrize(("name", "arch"), list(product(SPACES, ARCHITECTURES)))
 def test_the_spaces_hold_what_they_promise(name: str, arch: str) -> None:
     """The parameters are those that the sources read, the default point is valid, and the big ones are big."""
-    if config.nvcc() is None:
-        pytest.skip("needs nvcc")
     workbench = Workbench(load_space(name), arch)
     assert workbench.space.point(workbench.space.default_index) == dict(workbench.space.file.default)
     if name != "sdpa_cuda_smoke":
@@ -113,8 +108,6 @@ def test_the_spaces_hold_what_they_promise(name: str, arch: str) -> None:
 
 def hopper(problem: Problem | None = None) -> Workbench:
     """The space of warpgroup products."""
-    if config.nvcc() is None:
-        pytest.skip("needs nvcc")
     return Workbench(alone("wgmma", "" if problem is None else str(problem)), "sm_90")
 
 
@@ -160,8 +153,6 @@ def test_random_points_of_warpgroup_products_are_built(head_dim: int, causal: bo
 @pytest.mark.parametrize("fixed", ["[0]", "[0, 1]"])
 @pytest.mark.parametrize("update", [{"seq_k": 640}, {"batch": 2}])
 def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, update: dict[str, int]) -> None:
-    if config.nvcc() is None:
-        pytest.skip("needs nvcc")
     text = f"{find_space_file('sdpa_cuda').read_text()}\n[parameters]\nFIXED = {fixed}\n"
     file = SpaceFile.parse(text, "lengths.toml", find_limits)
     problems = (*file.problems, file.problems[0].model_copy(update=update))

@@ -9,23 +9,16 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs
 from autotuner.ops.tensors import same_bits
 from autotuner.values import config
-from tests.emulator.emulator import cuda_include, emulate, in_words, judged
+from tests.emulator.emulator import emulate, in_words, judged
+from tests.helpers import needs
 from tests.mutants.warpgroups import POINT as WGMMA
 
-pytestmark = pytest.mark.skipif(
-    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
-)
+pytestmark = needs.emulator
 
 Point = dict[str, int | str]
 MMA: Point = {
-    "WARPS_M": 2,
-    "ROW_TILES": 1,
-    "WARPS_N": 1,
-    "BLOCK_N": 32,
-    "STAGES": 2,
-    "SPLIT": 1,
-    "LOAD": "tma",
-    "Q_FROM": "registers",
+    **{"WARPS_M": 2, "ROW_TILES": 1, "WARPS_N": 1, "BLOCK_N": 32, "STAGES": 2, "SPLIT": 1},
+    **{"LOAD": "tma", "Q_FROM": "registers"},
 }
 DECODE: Point = {**MMA, "WARPS_M": 1, "WARPS_N": 2, "SPLIT": 3, "MERGE": "device", "PACK_GQA": 1}
 COPIES: Point = {"LOAD": "cp_async"}

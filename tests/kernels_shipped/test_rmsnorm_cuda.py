@@ -9,12 +9,11 @@ from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops import OPS
 from autotuner.values import config
-from tests.emulator.emulator import cuda_include, emulate_rows
+from tests.emulator.emulator import emulate_rows
+from tests.helpers import needs
 
 pytest.importorskip("autotuner.ops.rmsnorm")
-pytestmark = pytest.mark.skipif(
-    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
-)
+pytestmark = needs.emulator
 
 SOURCE = config.kernels_dir() / "rmsnorm" / "lanes.cu"
 PLAIN = {"LANES": 64, "ROWS": 1, "TURNS": 1, "CLUSTER": 1, "VEC_WIDTH": 4}

@@ -15,9 +15,8 @@ from autotuner.gate.cases import Matrix
 from autotuner.gate.tolerance import truth
 from autotuner.ops.tensors import all_same_bits
 from autotuner.run.local import LocalExecutor
-from autotuner.values import config
-from tests.emulator.emulator import EmulationError, cuda_include
-from tests.helpers import preload
+from tests.emulator.emulator import EmulationError
+from tests.helpers import needs, preload
 from tests.helpers.builds import artifact_of
 from tests.helpers.emulated import first_failure_of, outputs_of, seen
 from tests.helpers.lines import cpu_line
@@ -94,9 +93,7 @@ def all_of_cuda(table: str) -> list[Setting]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
-)
+@needs.emulator
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("setting", [each for each in all_of_cuda("wrong") if seen(each)], ids=str)
 def test_a_mutant_breaks_the_rule_that_is_expected(setting: Setting) -> None:
@@ -104,9 +101,7 @@ def test_a_mutant_breaks_the_rule_that_is_expected(setting: Setting) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
-)
+@needs.emulator
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("setting", all_of_cuda("right"), ids=str)
 def test_a_right_implementation_is_within_the_tolerances(setting: Setting) -> None:
@@ -128,9 +123,7 @@ FAULTS = {"stores_whole_blocks": "outside Y", "factor_without_barrier": "differ"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
-)
+@needs.emulator
 @pytest.mark.parametrize("setting", [each for each in all_of_cuda("wrong") if each.name in FAULTS], ids=str)
 def test_a_fault_that_only_a_gpu_has_is_there(setting: Setting) -> None:
     with pytest.raises(EmulationError, match=FAULTS[setting.name]):

@@ -19,19 +19,6 @@ OP = OPS["sdpa_fp8"]
 LARGE = "(2,4:2,70x91,128) fp8 float16 causal bottom_right lengths bshd"
 
 
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ("(1,2,64,128) float32", "float32 is not supported: O is bfloat16 or float16"),
-        ("(1,2,64,128) float8_e5m2 bfloat16", "Q, K and V are float8_e4m3fn"),
-        ("(1,2,64,128) bfloat16 lse", "lse is not served from FP8; the op sdpa does in 16 bits"),
-    ],
-)
-def test_what_is_not_served_is_refused_by_name(typed: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        SdpaFp8Problem.parse(typed)
-
-
 def test_attention_in_16_bits_says_who_takes_fp8() -> None:
     said = "float8_e4m3fn is not supported: the op sdpa_fp8 takes it, with the output's dtype"
     with pytest.raises(ValueError, match=said):

@@ -31,7 +31,17 @@ from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Heat
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, outcome, play, race_job
+from tests.conformance.executors import (
+    Contract,
+    PlayBackend,
+    build_job,
+    comes_of,
+    judge_job,
+    next_of,
+    outcome,
+    play,
+    race_job,
+)
 from tests.helpers import conduct_driver, preload, zygote_witness
 from tests.helpers.builds import artifact_of
 from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
@@ -58,31 +68,27 @@ class TestLocalExecutor(Contract):
         return LocalExecutor(play, preload=preload.CPU, deadlines=Deadlines(build=1))
 
     def test_wait_gives_up_in_time_and_loses_nothing(self, executor: Executor) -> None:
-        executor.submit(judge_job())
-        outcome(executor.wait(60))  # the zygote is up
+        comes_of(executor, judge_job())  # the zygote is up
         number = executor.submit(judge_job("sleep", MS=3000))
         started = time.monotonic()
         assert executor.wait(0.0) is None
         assert executor.wait(0.2) is None
         assert time.monotonic() - started < 2.5
-        done = executor.wait(60)
-        assert done is not None
+        done = next_of(executor)
         assert done[0] == number
         assert outcome(done).verdict == Verdict.MEASURED
 
     def test_a_job_that_fails_by_itself_says_nothing_about_its_variant(self) -> None:
         with closing(LocalExecutor(broken, preload=preload.CPU)) as executor:
             for job in (build_job(), judge_job()):
-                executor.submit(job)
-                result = outcome(executor.wait(60))
+                result = comes_of(executor, job)
                 assert result.verdict == Verdict.INFRA_ERROR
                 assert "ZeroDivisionError" in result.fault.detail
                 assert "in broken" in result.stderr_tail
             executor.submit(CalibrationJob(conditions=CONDITIONS))
             with pytest.raises(InfrastructureError, match="ZeroDivisionError"):
                 executor.wait(60)
-            executor.submit(judge_job())
-            assert outcome(executor.wait(60)).verdict == Verdict.INFRA_ERROR
+            assert comes_of(executor, judge_job()).verdict == Verdict.INFRA_ERROR
 
     def test_a_race_that_costs_its_process_ends_with_a_fault(self, executor: Executor) -> None:
         ends = {
@@ -115,8 +121,7 @@ class TestLocalExecutor(Contract):
         assert sum(check.seconds for check in lost.gate.checks) <= longest
 
     def test_a_build_that_outlives_its_deadline_is_our_failure(self, executor: Executor) -> None:
-        executor.submit(build_job("sleep", MS=20000))
-        result = outcome(executor.wait(60))
+        result = comes_of(executor, build_job("sleep", MS=20000))
         assert result.verdict == Verdict.INFRA_ERROR
         assert result.fault.detail == "no end after 1 s in build; the process was killed"
 

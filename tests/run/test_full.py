@@ -22,7 +22,7 @@ from autotuner.values.errors import DeviceFullError
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.executors import PlayBackend, judge_job, outcome, race_job
+from tests.conformance.executors import PlayBackend, comes_of, judge_job, race_job
 from tests.helpers import preload, simulated
 from tests.helpers.driven import swept
 from tests.helpers.fake_line import FakeLine, Truth
@@ -147,8 +147,7 @@ def executor(tmp_path: Path) -> Iterator[LocalExecutor]:
 def test_what_follows_is_judged_in_another_process(executor: LocalExecutor, tmp_path: Path) -> None:
     """A variant may have taken the memory: the end of its process gives it back."""
     for impl, verdict in (("right", Verdict.MEASURED), ("hogs", Verdict.DISTURBED), ("right", Verdict.MEASURED)):
-        executor.submit(judge_job(impl))
-        assert outcome(executor.wait(60)).verdict == verdict
+        assert comes_of(executor, judge_job(impl)).verdict == verdict
     first, hog, last = (tmp_path / "pids").read_text().split()
     assert first == hog != last
 

@@ -12,7 +12,17 @@ from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.executors import build_job, fresh_job, judge_job, notes, outcome, play, race_job
+from tests.conformance.executors import (
+    build_job,
+    comes_of,
+    fresh_job,
+    judge_job,
+    next_of,
+    notes,
+    outcome,
+    play,
+    race_job,
+)
 from tests.helpers import preload
 from tests.helpers.judging import result
 from tests.helpers.processes import wait_for
@@ -49,8 +59,7 @@ def begun(folder: Path) -> list[str]:
 def warm_up() -> None:
     """Returns when there is a zygote, so that a process starts at once."""
     with closing(ahead()) as executor:
-        executor.submit(judge_job())
-        outcome(executor.wait(60))
+        comes_of(executor, judge_job())
 
 
 def test_a_device_goes_on_while_the_driver_is_busy(eager: LocalExecutor, tmp_path: Path) -> None:
@@ -144,8 +153,7 @@ def test_a_race_in_hand_that_costs_its_process_ends_with_a_fault(eager: LocalExe
     eager.submit(judge_job())
     number = eager.submit(race_job("right", "dies_in_race"))
     assert outcome(eager.wait(60)).verdict == Verdict.MEASURED
-    done = eager.wait(60)
-    assert done is not None
+    done = next_of(eager)
     assert done[0] == number
     assert isinstance(done[1], Fault)
     assert done[1].code == "process.signal"

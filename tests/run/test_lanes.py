@@ -14,9 +14,19 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, Built, CalibrationJob, JudgeJob
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.errors import InfrastructureError
-from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
-from tests.conformance.executors import CONDITIONS, Contract, PlayBackend, build_job, judge_job, outcome, play
+from tests.conformance.executors import (
+    CONDITIONS,
+    Contract,
+    PlayBackend,
+    build_job,
+    comes_of,
+    judge_job,
+    next_of,
+    outcome,
+    play,
+    told,
+)
 from tests.helpers import kills, preload, simulated_sweep
 
 pytestmark = pytest.mark.timed
@@ -34,19 +44,6 @@ def lanes(factory: Callable[[], PlayBackend] = play, start: float = 30) -> Local
 def executor() -> Iterator[LocalExecutor]:
     with closing(lanes()) as made:
         yield made
-
-
-def result(executor: LocalExecutor, job: AnyJob) -> Outcome:
-    """What comes of a job when nothing else is in the executor."""
-    executor.submit(job)
-    return outcome(executor.wait(60))
-
-
-def told(executor: LocalExecutor, what: str = "pid", verdict: str = "incorrect") -> str:
-    """What the device's process says of itself, in a fault of that verdict."""
-    said = result(executor, judge_job("tells", AS=verdict, WHAT=what))
-    assert said.verdict == verdict
-    return said.fault.detail
 
 
 class TestLanes(Contract):
@@ -67,14 +64,13 @@ def test_builds_run_beside_each_other_and_beside_the_device(executor: LocalExecu
     )
     waiting = {executor.submit(job) for job in jobs}
     while waiting:
-        done = executor.wait(60)
-        assert done is not None
-        waiting.remove(done[0])
-        assert isinstance(done[1], Built) or outcome(done).verdict == Verdict.MEASURED
+        ended = next_of(executor)
+        waiting.remove(ended[0])
+        assert isinstance(ended[1], Built) or outcome(ended).verdict == Verdict.MEASURED
 
 
 def test_builds_see_no_device(executor: LocalExecutor) -> None:
-    said = result(executor, build_job("tells", AS="build_failed", WHAT="devices"))
+    said = comes_of(executor, build_job("tells", AS="build_failed", WHAT="devices"))
     assert said.fault.detail == ""
     assert told(executor, "devices") == os.environ.get("CUDA_VISIBLE_DEVICES", "all")
 
@@ -117,7 +113,7 @@ def test_after_anything_odd_the_next_job_has_a_fresh_process_and_its_own_verdict
 
 
 def test_what_is_known_of_a_variant_that_crashes_is_kept(executor: LocalExecutor) -> None:
-    crashed = result(executor, judge_job("dies", NAME="it"))
+    crashed = comes_of(executor, judge_job("dies", NAME="it"))
     assert crashed.artifact == judge_job("dies", NAME="it").built.artifact
     assert crashed.seconds == {"build": 0.25}
     assert crashed.fault.case == "check"
@@ -132,9 +128,9 @@ def test_a_process_that_ends_between_jobs_is_nobodys_fault(executor: LocalExecut
 
 def test_the_end_of_the_output_is_that_of_the_job(executor: LocalExecutor) -> None:
     told(executor)
-    assert result(executor, judge_job("dies", NAME="the first")).stderr_tail == "the last words of the first"
+    assert comes_of(executor, judge_job("dies", NAME="the first")).stderr_tail == "the last words of the first"
     told(executor)
-    assert result(executor, judge_job("dies", NAME="the second")).stderr_tail == "the last words of the second"
+    assert comes_of(executor, judge_job("dies", NAME="the second")).stderr_tail == "the last words of the second"
 
 
 # With a driver -------------------------------------------------------------------------------------------------
@@ -165,7 +161,7 @@ def stuck() -> PlayBackend:
 
 def test_a_process_that_dies_at_the_start_says_nothing_about_the_variant() -> None:
     with closing(lanes(gone)) as executor:
-        lost = result(executor, judge_job())
+        lost = comes_of(executor, judge_job())
         assert lost.verdict == Verdict.INFRA_ERROR
         assert lost.fault.detail == "it exited with status 3 in start"
 

@@ -22,7 +22,17 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DiskFullError, InfrastructureError, InputError
 from autotuner.values.outcome import Calibration, Say
 from autotuner.values.verdict import Verdict
-from tests.conformance.executors import CONDITIONS, PlayBackend, build_job, judge_job, notes, outcome, play, race_job
+from tests.conformance.executors import (
+    CONDITIONS,
+    PlayBackend,
+    build_job,
+    comes_of,
+    judge_job,
+    notes,
+    outcome,
+    play,
+    race_job,
+)
 from tests.helpers import preload
 from tests.helpers.conduct_driver import CONDITIONS as CONDUCT
 from tests.helpers.conduct_driver import conduct, judges
@@ -35,8 +45,7 @@ pytestmark = pytest.mark.timed
 @pytest.fixture
 def executor() -> Iterator[LocalExecutor]:
     with closing(LocalExecutor(play, preload.CPU)) as made:
-        made.submit(judge_job())
-        outcome(made.wait(60))  # the fork server is up
+        comes_of(made, judge_job())  # the fork server is up
         yield made
 
 
@@ -45,8 +54,7 @@ def side_by_side() -> Iterator[LocalExecutor]:
     with closing(
         LocalExecutor(play, preload.CPU, builders=1, overlap=True, jobs_per_process=20, devices=("a", "b"))
     ) as made:
-        made.submit(judge_job())
-        outcome(made.wait(60))
+        comes_of(made, judge_job())
         yield made
 
 
@@ -94,8 +102,7 @@ def test_jobs_under_way_come_to_their_end_on_another_fork_server(
     found = dict(filter(None, (executor.wait(60) for _ in range(3))))
     assert found.keys() == numbers
     assert [outcome((0, found[each])).verdict for each in sorted(numbers)[:2]] == 2 * [Verdict.MEASURED]
-    executor.submit(judge_job())
-    assert outcome(executor.wait(60)).verdict == Verdict.MEASURED
+    assert comes_of(executor, judge_job()).verdict == Verdict.MEASURED
 
 
 @pytest.mark.slow
@@ -124,8 +131,7 @@ def test_a_start_has_a_deadline(executor: LocalExecutor, monkeypatch: pytest.Mon
         return well(pid) or (pid == before and fork_server.state_of(before) not in fork_server.GONE)
 
     monkeypatch.setattr(fork_server, "is_well", is_well)
-    executor.submit(build_job("tells", AS="build_failed", WHAT="pid"))
-    assert outcome(executor.wait(60)).verdict == Verdict.BUILD_FAILED
+    assert comes_of(executor, build_job("tells", AS="build_failed", WHAT="pid")).verdict == Verdict.BUILD_FAILED
     assert server_pid() != before
 
 

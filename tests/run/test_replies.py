@@ -17,6 +17,7 @@ from autotuner.run.messages import LARGEST_MESSAGE, Message, Raised
 from autotuner.values.errors import DiskFullError, InputError
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
+from tests.conformance.executors import next_of
 from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.judging import result
@@ -104,8 +105,7 @@ def test_a_forged_reply_runs_no_code_and_rejects_the_variant_in_one_line(
     job, (forged, words) = JudgeJob(built=built, conditions=CONDITIONS), FORGED[name]
     number = executor.submit(job)
     (folder / "reply").write_bytes(forged(number, job, folder))
-    done = executor.wait(60)
-    assert done is not None
+    done = next_of(executor)
     assert isinstance(done[1], Outcome)
     assert done[0] == number
     fault = done[1].fault

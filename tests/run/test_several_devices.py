@@ -15,7 +15,7 @@ from autotuner.run.jobs import Built
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
-from tests.conformance.executors import Contract, build_job, crowds, fresh_job, judge_job, outcome, play
+from tests.conformance.executors import Contract, build_job, comes_of, crowds, judge_job, next_of, outcome, play, told
 from tests.helpers import preload
 from tests.helpers.processes import gone
 
@@ -59,19 +59,10 @@ def numbers_of(executor: Executor, count: int) -> list[int]:
     """The next `count` jobs that end well, in that order."""
     found = []
     for _ in range(count):
-        done = executor.wait(60)
-        assert done is not None
+        done = next_of(executor)
         assert isinstance(done[1], Built) or outcome(done).verdict == Verdict.MEASURED, done[1]
         found.append(done[0])
     return found
-
-
-def told(executor: Executor, lane: int, what: str = "pid", fresh: bool = False) -> str:
-    """What the process of that lane says of itself."""
-    make = fresh_job if fresh else judge_job
-    executor.submit(make("tells", AS="incorrect", WHAT=what), lane)
-    fault = outcome(executor.wait(60)).fault
-    return fault.detail
 
 
 def status(pid: str) -> list[str]:
@@ -94,10 +85,9 @@ def test_lanes_run_side_by_side(lanes: LocalExecutor, tmp_path: Path) -> None:
 
 
 def test_after_something_odd_only_its_lane_has_a_new_process(lanes: LocalExecutor) -> None:
-    before = [told(lanes, lane) for lane in range(2)]
-    lanes.submit(judge_job("dies", NAME="it"), 0)
-    assert outcome(lanes.wait(60)).verdict == Verdict.CRASHED
-    after = [told(lanes, lane) for lane in range(2)]
+    before = [told(lanes, lane=lane) for lane in range(2)]
+    assert comes_of(lanes, judge_job("dies", NAME="it"), 0).verdict == Verdict.CRASHED
+    after = [told(lanes, lane=lane) for lane in range(2)]
     assert after[0] not in before
     assert after[1] == before[1]
 
@@ -105,7 +95,7 @@ def test_after_something_odd_only_its_lane_has_a_new_process(lanes: LocalExecuto
 def test_a_killed_process_that_takes_its_time_to_go_holds_up_only_its_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one does whose kernel hangs on a GPU."""
     with closing(two_lanes(check=1)) as executor:
-        told(executor, 1)
+        told(executor, lane=1)
         executor.submit(judge_job("babbles_now"), 0)
         with monkeypatch.context() as patch:
             patch.setattr(JobProcess, "has_gone", False)
@@ -120,7 +110,7 @@ def test_a_killed_process_that_takes_its_time_to_go_holds_up_only_its_lane(monke
 def test_closing_ends_all_lanes_and_all_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with closing(two_lanes()) as executor:
-        idle = told(executor, 0)
+        idle = told(executor, lane=0)
         executor.submit(build_job("sleep", MS=20000))
         for _ in range(2):
             executor.submit(judge_job("sleep", MS=20000), 1)

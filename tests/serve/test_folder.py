@@ -8,6 +8,7 @@ import pytest
 
 from autotuner.serve.folder import MARK, fresh
 from autotuner.values.errors import DiskFullError, InputError
+from tests.helpers.refusing import refused
 
 
 def export(target: Path, content: str) -> None:
@@ -52,9 +53,8 @@ KINDS = ("file", "pipe", "loop", "foreign", "link_to_file", "link_to_foreign", "
 def test_what_cannot_be_written_is_refused_before_anything_is_built(tmp_path: Path, kind: str) -> None:
     path = odd(tmp_path, kind)
     before = {each: each.lstat().st_ino for each in tmp_path.rglob("*")}
-    with pytest.raises(InputError, match=r"--out .*; name (a new|another) folder") as told, fresh(path):
+    with refused(InputError, r"--out .*; name (a new|another) folder"), fresh(path):
         pytest.fail("something was built")
-    assert "\n" not in str(told.value)
     assert {each: each.lstat().st_ino for each in tmp_path.rglob("*")} == before
 
 

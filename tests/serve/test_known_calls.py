@@ -16,6 +16,7 @@ from autotuner.forge.build_inputs import abi_dir
 from autotuner.values.errors import InputError
 from tests.helpers.calls import close, qkv
 from tests.helpers.files import text
+from tests.helpers.refusing import refused
 from tests.helpers.tables import one, packed, problem
 
 
@@ -38,9 +39,8 @@ def test_a_package_is_loaded_from_its_folder_and_a_damaged_one_refused(tmp_path:
     library.rename(library.with_suffix(".gone"))  # another file at its place: the loaded one is in use
     library.write_bytes(b"damaged")
     other = library.parent.rename(library.parent.with_name("torch-moved"))
-    with pytest.raises(InputError, match=r"damaged: _autotuner_folder.so is not the file") as caught:
+    with refused(InputError, r"damaged: _autotuner_folder.so is not the file"):
         autotuner.load(other)
-    assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="no package; write one with"):
         autotuner.load(tmp_path)
 

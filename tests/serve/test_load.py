@@ -20,6 +20,7 @@ from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import digest_of
 from tests.helpers.calls import close, loaded, qkv
+from tests.helpers.refusing import refused
 from tests.helpers.tables import FOLDER, between, built, problem, served, table, write
 
 
@@ -227,9 +228,8 @@ def test_what_was_changed_or_lacks_something_is_refused(export: Path, change: di
 def test_what_is_no_export_with_a_table_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "best.json"
     path.write_text(text)
-    with pytest.raises(InputError, match="no export with a table") as caught:
+    with refused(InputError, "no export with a table"):
         loaded(path)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("entries", [True, False])
@@ -249,22 +249,16 @@ def test_its_package_is_made_where_there_is_a_compiler_and_found_where_there_is_
     monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path / "cache"))
     of = table([served(artifact)], [(problem(32), artifact.digest)]).model_copy(update={"allowed_loss": 0.02})
     export = write(of, tmp_path / "best.json")
-    with pytest.raises(
-        InputError, match=r"its package is not in the cache .*/cache: load it with build=True where"
-    ) as told:
+    with refused(InputError, r"its package is not in the cache .*/cache: load it with build=True where"):
         autotuner.load(export, build=False)
-    assert "\n" not in str(told.value)
     with pytest.raises(InputError, match="cannot be made here: no kernel family 'rows'"):
         autotuner.load(export)
     beside = tmp_path / FOLDER.name
     shutil.copytree(FOLDER, beside)
     path = Path(shutil.copy(export, beside))  # the family is found beside the export
     monkeypatch.setenv("CXX", "/nowhere/g++")
-    with pytest.raises(
-        InputError, match=r"cannot be made here: .*; load it with the same call where .*copy that cache"
-    ) as told:
+    with refused(InputError, r"cannot be made here: .*; load it with the same call where .*copy that cache"):
         autotuner.load(path)
-    assert "\n" not in str(told.value)
     monkeypatch.delenv("CXX")
     assert autotuner.load(path).explain(*qkv(32)).served
     monkeypatch.setenv("CXX", "/nowhere/g++")

@@ -14,6 +14,7 @@ from autotuner.store import Store
 from autotuner.store.patience import Patience
 from autotuner.store.tables import SCHEMA, Base
 from autotuner.values.errors import StoreError, StoreUnavailableError
+from tests.helpers.refusing import refused
 
 RELEASED = {"0200": "1eb80228dcb970773b3a2d79fe7f6fe407d42761de6e8cd9f845ef5e54bc6a75"}
 """The digest of what makes each schema's tables. Stores exist that have them: change a table by a migration."""
@@ -48,9 +49,8 @@ def test_a_store_that_this_version_cannot_read_says_what_does(
     Store.open(str(path)).close()
     with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("UPDATE at_version SET version_num = ?", (schema,))
-    with pytest.raises(StoreError, match=words) as refused:
+    with refused(StoreError, words):
         Store.open(str(path), create=False, read_only=read_only)
-    assert "\n" not in str(refused.value)
 
 
 # Waiting for a store that has gone ------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from tests.helpers.recorded import (
     study_record,
     variant,
 )
+from tests.helpers.refusing import refused
 from tests.helpers.stores import transaction
 
 # Recording and finding ------------------------------------------------------------------------------------------
@@ -153,9 +154,8 @@ def bad_paths(folder: Path) -> Iterator[tuple[str, str]]:
 
 def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
     for url, words in bad_paths(tmp_path):
-        with pytest.raises(StoreError, match=words) as caught:
+        with refused(StoreError, words):
             Store.open(url)
-        assert "\n" not in str(caught.value)
     with pytest.raises(StoreError, match="does not exist"):
         Store.open(str(tmp_path / "none.db"), create=False)
     assert not (tmp_path / "none.db").exists()
@@ -347,9 +347,8 @@ def test_a_store_whose_end_is_garbled_is_not_written_to(finished: Path, count: i
         connection.execute("PRAGMA journal_mode = DELETE")
     garbled = finished.read_bytes()[:-count] + b"\xa5" * count
     finished.write_bytes(garbled)
-    with pytest.raises(StoreError, match=r"is damaged \(.*\): restore a copy") as told:
+    with refused(StoreError, r"is damaged \(.*\): restore a copy"):
         Store.open(str(finished))
-    assert "\n" not in str(told.value)
     assert finished.read_bytes()[100:] == garbled[100:], "the header has the journal's mode, the rest is as it was"
 
 

@@ -23,7 +23,6 @@ from autotuner.tuning.run import driver as driver_module
 from autotuner.tuning.run.driver import Budget, Event, Judged
 from autotuner.tuning.run.plan import Start
 from autotuner.values.conditions import Conditions
-from autotuner.values.errors import OracleError
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Calibration, Say
 from autotuner.values.variant import Variant
@@ -196,16 +195,6 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
     assert now[0] > 11 * BEAT_S  # all before the first result is waited for
     assert max(later - one for one, later in pairwise([*beats, now[0]])) < 1.5 * BEAT_S
     assert len(beats) < 13
-
-
-def test_a_broken_reference_keeps_the_sweep_from_starting(store: Store) -> None:
-    class Broken(FakeLine):
-        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
-            raise OracleError("flash breaks T1")
-
-    with pytest.raises(OracleError):
-        driver(store, Broken(simulated.truth)).run(Budget(trials=3))
-    assert standings.studies(store)[0].judged == 0
 
 
 @at_any_width

@@ -27,7 +27,7 @@ from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.trial_words import cache_words
 from tests.helpers import driven, simulated
-from tests.helpers.fake_line import LAUNCHES, Deviations, FakeLine, Truth
+from tests.helpers.fake_line import LAUNCHES, FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, SPACE, confirmed, executor, flatter, swept
 
@@ -135,13 +135,16 @@ def test_what_is_slower_than_sdpa_is_never_crowned(store: Store) -> None:
     assert not found.standing.crowned
 
 
-class Unsound(FakeLine):
-    """Its fastest variants are right in the search and race in the long soak."""
+class WrongLate(FakeLine):
+    """Its fastest variants are right in the search and wrong at a later level of the gate."""
+
+    wrong = "finalist", "G6.soak", "launch 700 differs"
 
     def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
-        if passed is not None and passed.level == "finalist" and self._truth(artifact.variant).us < 45:
-            failed = CheckResult(code="G6.soak", status="fail", seconds=0.0)
-            fault = Fault(verdict=Verdict.NONDETERMINISTIC, code="G6.soak", detail="launch 700 differs")
+        level, code, detail = self.wrong
+        if passed is not None and passed.level == level and self._truth(artifact.variant).us < 45:
+            failed = CheckResult(code=code, status="fail", seconds=0.0)
+            fault = Fault(verdict=Verdict.NONDETERMINISTIC, code=code, detail=detail)
             return passed.report.extended((failed,), fault)
         return super().check(artifact, conditions, say, passed)
 
@@ -154,7 +157,7 @@ def test_a_finalist_that_ties_and_fails_the_gate_is_revoked(store: Store) -> Non
         return Truth(us=40.0 if seen.setdefault(variant.digest, len(seen)) < 2 else 50.0)
 
     study = swept(store, truth, 12)
-    backend = Unsound(truth, deviations=DEVIATIONS)
+    backend = WrongLate(truth, deviations=DEVIATIONS)
     found = confirmed(store, study, InlineExecutor(backend, fresh=lambda: FakeLine(truth, deviations=DEVIATIONS)))
     fast = [n for n, o in outcomes(store, study).items() if seen[o.variant.digest] < 2]
     (number,) = found.revoked
@@ -187,17 +190,8 @@ def test_who_stays_in_the_running_passes_the_gate_on_seeds_that_the_search_did_n
 
 
 def test_the_one_to_use_has_a_proof_and_the_next_one_gets_it_when_that_fails(store: Store) -> None:
-    class Rare(FakeLine):
-        """Its fastest variant is wrong once in many launches."""
-
-        def check(
-            self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None
-        ) -> GateReport:
-            if passed is not None and passed.level == "many" and self._truth(artifact.variant).us < 45:
-                failed = CheckResult(code="G6.many", status="fail", seconds=1.0, launches=5000)
-                fault = Fault(verdict=Verdict.NONDETERMINISTIC, code="G6.many", detail="launch 5000 differs")
-                return passed.report.extended((failed,), fault)
-            return super().check(artifact, conditions, say, passed)
+    class Rare(WrongLate):
+        wrong = "many", "G6.many", "launch 5000 differs"
 
     def truth(variant: Variant) -> Truth:
         return Truth(us=40.0 if variant.digest == DEFAULT else 50.0)
@@ -209,10 +203,8 @@ def test_the_one_to_use_has_a_proof_and_the_next_one_gets_it_when_that_fails(sto
     assert "launch 5000 differs" in (queries.trial(store, study, wrong).revoked_reason or "")
     best = standings.best(store, study)
     assert best.entry.number != wrong
-    assert (best.proof.number, [each.code for each in best.proof.checks]) == (
-        best.entry.number,
-        ["G6.many", "G8.memory"],
-    )
+    assert best.proof.number == best.entry.number
+    assert [each.code for each in best.proof.checks] == ["G6.many", "G8.memory"]
     assert best.gate.checks[-2].launches == LAUNCHES
     assert best.confirmed.mid == pytest.approx(2.0, rel=0.01)
 
@@ -323,12 +315,9 @@ def test_a_finalist_that_never_led_is_found_out_too(store: Store) -> None:
 class Slows(InlineExecutor):
     """The baseline takes half as long again beside one variant, and what it was otherwise."""
 
-    def __init__(self, digest: str, deviations: Deviations) -> None:
-        seeds = iter(range(1, 1000))
-        super().__init__(
-            FakeLine(simulated.truth, deviations=deviations),
-            fresh=lambda: FakeLine(simulated.truth, deviations=deviations, seed=next(seeds)),
-        )
+    def __init__(self, digest: str) -> None:
+        by = executor(simulated.truth)
+        super().__init__(by._line, fresh=by._fresh)
         self._digest = digest
         self._races: set[int] = set()
 
@@ -349,7 +338,7 @@ class Slows(InlineExecutor):
 def test_a_finalist_that_slows_the_baseline_beside_it_is_out_and_nobody_else_is(store: Store) -> None:
     study = swept(store, simulated.truth, 12)
     best = standings.best(store, study)
-    found = confirmed(store, study, Slows(best.outcome.artifact.digest, DEVIATIONS))
+    found = confirmed(store, study, Slows(best.outcome.artifact.digest))
     assert found.revoked == (best.entry.number,)
     reason = queries.trial(store, study, best.entry.number).revoked_reason or ""
     assert reason.startswith("in the finals: measure.witness, the baseline takes ")

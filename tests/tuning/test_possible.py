@@ -8,14 +8,14 @@ from autotuner.spaces.problem_files import parsed_problem
 from autotuner.tuning import possible
 from autotuner.tuning.workbench import Workbench, default_space, load_space
 from autotuner.values.errors import InputError, SpaceError
+from tests.helpers.refusing import refused
 
 CPU = DEVICES["cpu"]
 
 
 def test_what_would_take_days_is_refused_in_a_line() -> None:
-    with pytest.raises(SpaceError, match=r"262144.* 17\.6 TFLOP: a reference of it takes about 4\.9 hours") as refused:
+    with refused(SpaceError, r"262144.* 17\.6 TFLOP: a reference of it takes about 4\.9 hours"):
         Workbench(load_space("sdpa_cpu", problems=["(1,1,262144,64) float32"]))
-    assert "\n" not in str(refused.value)
 
 
 def test_what_takes_minutes_is_told_and_hangs_no_more_for_that() -> None:

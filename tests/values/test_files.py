@@ -10,6 +10,7 @@ import pytest
 
 from autotuner.values.errors import DiskFullError, InputError
 from autotuner.values.files import read_regular, regular_target, write_atomically
+from tests.helpers.refusing import refused
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -72,9 +73,8 @@ def test_what_is_no_regular_file_is_refused_and_stays(tmp_path: Path, kind: str,
         path = tmp_path / "link"
         path.symlink_to(found)
     before = found.lstat()
-    with pytest.raises(InputError, match="give another path") as told:
+    with refused(InputError, "give another path"):
         write_atomically(path, "x")
-    assert "\n" not in str(told.value)
     after = found.lstat()
     assert (after.st_mode, after.st_ino, after.st_rdev) == (before.st_mode, before.st_ino, before.st_rdev)
     with pytest.raises(InputError, match="choose another --out"):

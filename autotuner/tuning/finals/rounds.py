@@ -271,7 +271,7 @@ class FinalRounds:
         """The longest soak. One that fails it is out."""
         use = "the one to use" if entrant is chosen else "the best on a problem"
         said = f"judging trial {entrant.number}, {use}, through as many launches as fit in some seconds"
-        self._trials.say(said, min(self._proving_s, max(0.0, self._left_s())))
+        self._trials.say(said, self._proving_s)
         started, entrant.is_judged = time.monotonic(), True
         outcome = self._passes(entrant, is_chosen=True)
         self._proof_s = time.monotonic() - started
