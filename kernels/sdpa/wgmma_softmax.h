@@ -86,14 +86,14 @@ AT_DEVICE void softmax_exact(Softmax &state, Scores &scores, float scale) {
 }
 
 // A sum of probabilities up to LARGEST_SUM leaves each of them, and their products with V, well inside float16. Up to
-// OVERFLOWN they are finite floats and can still be divided by a power of two.
+// OVERFLOWN they are finite floats and can still be scaled.
 static constexpr float LARGEST_SUM = 4096.0f, OVERFLOWN = 1e30f;
 
-// Brings a tile whose probabilities have grown too large, and what was summed before, to a larger maximum: by the power
-// of two in the largest of the row's. The tile is summed anew: rounded sums may have overflown.
+// Brings a tile whose probabilities have grown too large, and what was summed before, to the tile's own maximum, whose
+// probability is then 1 as with an exact softmax: where one key has all the weight nothing is rounded. The tile is summed
+// anew: rounded sums may have overflown.
 AT_DEVICE void shrink(Softmax &state, Scores &scores, int half, float largest) {
-  const int exponent = (int)(__float_as_uint(largest) >> 23) - 127, bits = exponent > 0 ? exponent : 0;
-  const float factor = __int_as_float((127 - bits) << 23);
+  const float max = state.max[half] + __log2f(fmaxf(largest, 1.0f)), factor = exp2_approx(state.max[half] - max);
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < HALF; i += 2) {
@@ -103,7 +103,7 @@ AT_DEVICE void shrink(Softmax &state, Scores &scores, int half, float largest) {
     sum += pair_sum(even, odd);
   }
   state.decay[half] = factor;
-  state.max[half] += (float)bits;
+  state.max[half] = max;
   state.sum[half] = state.sum[half] * factor + sum;
 }
 
