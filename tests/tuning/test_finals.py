@@ -10,7 +10,7 @@ import pytest
 from autotuner.gate.recheck import AUDIT
 from autotuner.race.arms import Tracks
 from autotuner.race.blocks import HELD_UP
-from autotuner.race.confirm import FINAL_BLOCKS, PROCESSES
+from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES
 from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.run.line import Passed
 from autotuner.spaces.space import Space, SpaceFile
@@ -241,6 +241,16 @@ def test_the_one_to_use_is_tried_on_the_shorter_lengths_of_a_cache_that_grows(st
     (found,) = queries.validations(store, study)
     assert (found.number, found.vary) == (standings.best(store, study).record.number, ("seq_k",))
     assert [each.shape[2:4] for each in found.problems] == [(1, 1), (1, 5), (1, 17)]
+
+
+def test_where_time_is_short_the_leader_races_again_alone_and_has_its_proof(store: Store) -> None:
+    study = swept(store, simulated.truth, 12)
+    trials = Retrials(store, study, simulated.conditions(), executor(simulated.truth), {"os": "none"}, seconds=1e-3)
+    found = Finals(trials, DEFAULT).run()
+    heats = Counter(heat.entrants for heat in found.heats if heat.entrants)
+    assert heats.pop((found.standing.leader or "",)) == FIRST
+    assert set(heats.values()) == {1}
+    assert [proof.digest for proof in found.standing.proofs] == [found.standing.leader]
 
 
 def test_finals_without_a_proof_of_the_one_to_use_are_due_again(store: Store) -> None:

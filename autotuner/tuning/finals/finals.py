@@ -20,7 +20,7 @@ from autotuner.tuning import optuna_marks
 from autotuner.tuning.finals import plan, standings
 from autotuner.tuning.finals.plan import PROVING, Number, Searched, contenders, searched
 from autotuner.tuning.finals.retrials import Retrials
-from autotuner.tuning.finals.rounds import Entrant, FinalRounds, lineup_of
+from autotuner.tuning.finals.rounds import Entrant, FinalRounds
 from autotuner.tuning.finals.validation import grown, validate
 from autotuner.values.errors import AutotunerError, InputError, LeaseLostError
 from autotuner.values.ratio import combine
@@ -58,8 +58,9 @@ class Finals:
             if not entrants:
                 raise InputError(f"no finalist of {self._study} can be built here; `autotuner gate` says why")
             aa = queries.aa_heats(self._store, self._study)
+            here, known = {each.number for each in entrants}, plan.slower_than(found)
             lineup = Lineup(
-                finalists=lineup_of(entrants, plan.slower_than(found)),
+                finalists=tuple(each.finalist(known[each.number] & here) for each in entrants),
                 baselines=baselines,
                 raced=tuple(map(tuple, raced.values())),
                 tie=tie_band(aa, objective),

@@ -122,7 +122,12 @@ def incumbents(races: Iterable[Measurement]) -> dict[tuple[str, tuple[str, ...]]
     the same baselines. None of these processes was chosen for what it showed of the incumbent."""
     found: dict[tuple[str, tuple[str, ...]], list[tuple[float, ...]]] = {}
     for race in races:
-        if race.incumbent is not None and race.of_incumbent and not race.held_up and _blocks(race) >= FEWEST:
+        if (
+            race.incumbent is not None
+            and race.of_incumbent
+            and not race.held_up
+            and len(race.timings[0].variant_us) >= FEWEST
+        ):
             baselines = tuple(timing.baseline for timing in race.timings)
             found.setdefault((race.incumbent, baselines), []).append(race.of_incumbent)
     return found
@@ -143,17 +148,12 @@ def _reached(direct: Mapping[Number, set[Number]], start: Number) -> set[Number]
 def costs(outcome: Outcome) -> FinalistCosts:
     """By what its race and its gate took in the search."""
     assert outcome.measurement is not None
-    took, blocks = outcome.seconds, _blocks(outcome.measurement)
-    heat = START_S + took.get("measure", 0.0) * min(FINAL_BLOCKS / blocks, MOST_SCALED)
+    took, first = outcome.seconds, outcome.measurement.timings[0]
+    heat = START_S + took.get("measure", 0.0) * min(FINAL_BLOCKS / len(first.variant_us), MOST_SCALED)
     check = took.get("check", 0.0)
-    first = outcome.measurement.timings[0]
     samples = len(first.variant_us) + len(first.baseline_us) + len(first.incumbent_us)
     audit = took.get("measure", 0.0) * AUDIT_SAMPLES / samples
     return FinalistCosts(heat + audit, START_S + check + LONGER_SOAK * took.get("soak", check))
-
-
-def _blocks(measured: Measurement) -> int:
-    return len(measured.timings[0].variant_us)
 
 
 def as_many_as_fit(
@@ -179,9 +179,5 @@ def by_merit(
     """In the order in which they get a place: the fastest first, by the mean over all races that one was in. `beside`:
     the objective of incumbents, by artifact, in the races of others. What has beaten one of many races may only have
     been lucky in its own."""
-
-    def estimate(number: Number) -> float:
-        each = right[number]
-        return fmean([each.log_ratio.mid, *beside.get(each.artifact or "", ())])
-
-    return tuple(sorted(numbers, key=estimate))
+    found = {n: fmean([right[n].log_ratio.mid, *beside.get(right[n].artifact or "", ())]) for n in numbers}
+    return tuple(sorted(numbers, key=found.__getitem__))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from autotuner.race.audit import APART
 from autotuner.race.confirm import FIRST, PROCESSES, Bias, Standing, biases, confirm, process_values
@@ -81,8 +81,6 @@ class FinalRounds:
         self._entrants = {entrant.digest: entrant for entrant in entrants}
         self._heats: list[Heat] = []
         self._runner = FinalHeats(trials)
-        self._proving_s = PROVING * trials.seconds
-        """Kept for the gate on the one that is chosen."""
         self._judged_s = 0.0
         """Seconds that the gate took the last time."""
         self._is_over = False
@@ -126,13 +124,14 @@ class FinalRounds:
         those who may still lead. Where one fails there, what it beat races on."""
         self._is_over = False
         while True:
-            running, waiting = self._running(), self._unjudged()
-            if running and not self._is_late(running):
+            wanted, waiting = self._wanted(), self._unjudged()
+            running = self._due(wanted) if wanted and self._is_late(wanted) else wanted
+            if running:
                 self._round(running)
             elif waiting and self._left_s() >= self._proving_s:
                 self._judge(waiting[0])
             else:
-                if running:
+                if wanted:
                     self._trials.say("no time for another process")
                 self._is_over = True
                 return
@@ -140,10 +139,16 @@ class FinalRounds:
     def _alive(self) -> list[Entrant]:
         return [entrant for entrant in self._entrants.values() if not entrant.is_out]
 
-    def _running(self) -> list[Entrant]:
+    def _wanted(self) -> list[Entrant]:
         """Those whose turn it is: who has had fewer than the first processes, else who may still lead."""
         new = [entrant for entrant in self._alive() if entrant.heats < FIRST]
         return new or [entrant for entrant in self._tied() if entrant.heats < PROCESSES]
+
+    def _due(self, wanted: Sequence[Entrant]) -> list[Entrant]:
+        """Those of them that race however late it is: everybody once, and the fastest has the first processes. Without
+        the proof of that one the others' say nothing."""
+        new = [entrant for entrant in wanted if not entrant.heats]
+        return new or [entrant for entrant in self._tied()[:1] if entrant.heats < FIRST]
 
     def _tied(self) -> list[Entrant]:
         """Who is not shown to be slower than the leader; the fastest first."""
@@ -157,12 +162,17 @@ class FinalRounds:
         return confirm(heats, lineup.tie, lineup.objective, self._is_over, lineup.raced)
 
     def _is_late(self, running: Sequence[Entrant]) -> bool:
-        """Whether all have had the first processes, and another of each of these would leave the gate too little. Until
-        all have had ENOUGH it is kept for the proof alone: who will lead is not known yet, and each heat has its own
-        quick cases of the gate."""
+        """Whether another process of each of these would leave the gate too little. Until all have had ENOUGH time is
+        kept for the proof alone: who will lead is not known yet, and each heat has its own quick cases of the gate."""
         fewest = min(entrant.heats for entrant in running)
         kept_s = self._proving_s if fewest < ENOUGH else self._gates_s()
-        return fewest >= FIRST and self._left_s() < self._round_s(running) + kept_s
+        return self._left_s() < math.fsum(entrant.heat_s for entrant in running) + kept_s
+
+    @property
+    def _proving_s(self) -> float:
+        """Kept for the gate on the one that is chosen."""
+        chosen = self._chosen()
+        return max(PROVING * self._trials.seconds, chosen.judging_s if chosen is not None else 0.0)
 
     def _gates_s(self) -> float:
         """Seconds that the gate will take, about: of those who may still lead, and of the one that is chosen."""
@@ -173,15 +183,12 @@ class FinalRounds:
         """Seconds that are left."""
         return min(self._until, self._trials.until) - time.monotonic()
 
-    def _round_s(self, running: Sequence[Entrant]) -> float:
-        return math.fsum(entrant.heat_s for entrant in running)
-
     def _round(self, running: Sequence[Entrant]) -> None:
         """One more process of each, in random order, the first time after one of the baseline alone. All have the same
         inputs."""
         number = min(entrant.heats for entrant in running) + 1
         count = f"{len(running)} finalists" if len(running) > 1 else f"trial {running[0].number}"
-        expected = (PROCESSES - number + 1) * self._round_s(running) + self._gates_s()
+        expected = (PROCESSES - number + 1) * math.fsum(each.heat_s for each in running) + self._gates_s()
         left = max(0.0, min(expected, self._left_s()))
         said = f"process {number} of {PROCESSES}: {count}, each alone beside the baseline"
         self._trials.say(said, left)
@@ -304,9 +311,3 @@ class FinalRounds:
     def _fails(self, entrant: Entrant, fault: Fault) -> None:
         entrant.is_out = True
         self._trials.refuse(entrant.number, fault, "in the finals", entrant.is_as_searched)
-
-
-def lineup_of(entrants: Sequence[Entrant], known: Mapping[Number, frozenset[Number]]) -> tuple[Finalist, ...]:
-    """The finalists as the store keeps them. `known`: of each trial those that a race has shown to be faster."""
-    here = {entrant.number for entrant in entrants}
-    return tuple(entrant.finalist(known[entrant.number] & here) for entrant in entrants)
