@@ -5,7 +5,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -13,12 +12,12 @@ import pytest
 
 from autotuner.cli.tune import _say_that_nothing_wins
 from autotuner.store import Store, queries
-from tests.helpers import hostile
+from tests.helpers import command_line, hostile
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 from tests.helpers.hostile import LIMITS, OWN, Case, Ended, faults, run, stores
 from tests.helpers.stores import sample_store
 
-SCRIPT = shlex.quote(str(Path(sys.executable).parent / "autotuner"))
+SCRIPT = shlex.quote(str(command_line.SCRIPT))
 
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -39,7 +38,7 @@ def test_a_signal_ends_a_sweep_with_one_line_and_so_does_a_second_one(
 ) -> None:
     lay_out(tmp_path)
     with subprocess.Popen(
-        [str(Path(sys.executable).parent / "autotuner"), "tune", "space.toml", "--no-finals"],
+        [str(command_line.SCRIPT), "tune", "space.toml", "--no-finals"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

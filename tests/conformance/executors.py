@@ -20,15 +20,16 @@ import pytest
 
 from autotuner.race.arms import Audited, Tracks
 from autotuner.run.executor import Executor
-from autotuner.run.jobs import AnyJob, BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
+from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
 from autotuner.run.line import Passed
 from autotuner.run.messages import Message
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DiskFullError, OracleError
 from autotuner.values.gate_report import GateReport
-from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say
+from autotuner.values.outcome import Artifact, Calibration, Heat, Say
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.ends import comes_of, next_of, outcome
 from tests.helpers.fake_line import FakeArm, FakeLine, FakeTrack, Truth
 from tests.helpers.families import PROBLEM
 
@@ -238,25 +239,6 @@ def judge_job(impl: str = "right", **parameters: Value) -> JudgeJob:
 def fresh_job(impl: str = "right", **parameters: Value) -> JudgeJob:
     """A judging that wants a process, or a line, of its own."""
     return judge_job(impl, **parameters).model_copy(update={"fresh": True})
-
-
-def outcome(done: tuple[int, Result] | None) -> Outcome:
-    assert done is not None
-    assert isinstance(done[1], Outcome)
-    return done[1]
-
-
-def next_of(executor: Executor) -> tuple[int, Result]:
-    """The job that ends next."""
-    done = executor.wait(60)
-    assert done is not None
-    return done
-
-
-def comes_of(executor: Executor, job: AnyJob, lane: int = 0) -> Outcome:
-    """What comes of a job where nothing else is in the executor."""
-    executor.submit(job, lane)
-    return outcome(executor.wait(60))
 
 
 def told(executor: Executor, what: str = "pid", lane: int = 0) -> str:

@@ -40,17 +40,6 @@ def made(kernel: Family, nvcc: CudaToolchain, variant: Variant, problem: Problem
     return artifact_of(build(kernel, variant, problem, nvcc))
 
 
-def test_the_library_says_what_it_is_without_a_device(kernel: Family, nvcc: CudaToolchain) -> None:
-    artifact = made(kernel, nvcc, plain())
-    identity = LoadedVariant(artifact).identity()
-    assert identity.build_id == artifact.digest
-    parameters = {"MUTANT": "none", "BLOCK_N": "32", "DEAD": "1", "FIXED": "0"}
-    compiled = {name: str(value) for name, value in PROBLEM.compiled.items()}
-    assert identity.macros == artifact.macros == {**parameters, **compiled}
-    assert compiled["LAYOUT"] == "bhsd"
-    assert artifact.name.startswith("systemic_fixed_")
-
-
 @pytest.mark.parametrize("variable", ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"])
 def test_flags_that_no_identity_holds_change_no_build(
     kernel: Family, nvcc: CudaToolchain, monkeypatch: pytest.MonkeyPatch, variable: str

@@ -19,7 +19,7 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge import build as building
 from autotuner.forge import compiling
 from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding
-from autotuner.forge.family import ABI_VERSION, Family
+from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, ToolchainError
@@ -62,17 +62,6 @@ def test_what_two_builders_make_at_once_is_one_file(
 
 
 # Identity ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_loaded_library_says_what_it_is(workshop: Workshop) -> None:
-    problem = PROBLEM.model_copy(update={"dtype": "bfloat16", "head_dim": 128, "causal": True})
-    artifact = workshop.library(tiny(MODE="half-up", SIZE=-4), problem)
-    said = LoadedVariant(artifact).identity()
-    assert said.abi_version == ABI_VERSION
-    assert said.build_id == artifact.digest
-    assert said.macros == artifact.macros
-    own = {"SIZE": "-4", "MODE": "half-up", "DEAD": "1"}
-    assert said.macros.items() >= {**own, "DTYPE": "bfloat16", "HEAD_DIM": "128", "CAUSAL": "1"}.items()
 
 
 def test_every_variant_can_be_imported_under_a_name_of_its_own(

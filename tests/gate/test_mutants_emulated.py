@@ -1,14 +1,15 @@
 """The mutants and the right implementations for CUDA on the host emulator: the gate's numeric levels say of them what
 expected_cuda.toml expects, and the emulator sees the systemic ones that it can see. Their real judge is a device."""
 
+from functools import partial
+
 import pytest
 
 from autotuner.gate.cases import Matrix
 from autotuner.gate.tolerance import judge, truth
-from autotuner.ops.tensors import all_same_bits
 from tests.emulator.emulator import EmulationError
 from tests.helpers import needs
-from tests.helpers.emulated import first_failure, outputs, seen
+from tests.helpers.emulated import first_failure, outputs, require_same_bits, seen
 from tests.mutants.expectations import SEEDS, Expectation, expectations
 
 pytestmark = needs.emulator
@@ -55,14 +56,9 @@ def systemic(name: str) -> Expectation:
 
 
 def two_launches_agree(name: str) -> None:
-    """Raises EmulationError when a launch breaks a rule, or another schedule gives other bits."""
     expectation = systemic(name)
     case = Matrix(expectation.problem).case((1, 2, 21, 45))
-    inputs = truth(case, SEEDS[0]).inputs
-    first = outputs(expectation, case, inputs)
-    for seed in range(1, 6):
-        if not all_same_bits(first, outputs(expectation, case, inputs, seed)):
-            raise EmulationError("two schedules differ")
+    require_same_bits(case, partial(outputs, expectation, case))
 
 
 @pytest.mark.slow

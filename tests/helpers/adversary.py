@@ -22,7 +22,8 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Say
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.executors import PlayBackend, judge_job, outcome
+from tests.conformance.executors import PlayBackend, judge_job
+from tests.helpers.ends import outcome
 
 STORE = ("reads", "writes", "appends", "truncates", "removes", "renames", "links", "writes_in_a_child")
 

@@ -13,9 +13,9 @@ from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import judge, truth
 from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.tensors import Tensors
+from autotuner.ops.tensors import Tensors, all_same_bits
 from autotuner.values.problem import Problem
-from tests.emulator.emulator import emulate, emulate_rows
+from tests.emulator.emulator import EmulationError, emulate, emulate_rows
 from tests.mutants.expectations import MUTANTS, SEEDS, Expectation
 from tests.mutants.of_ops import Setting
 
@@ -44,6 +44,15 @@ def outputs_of(setting: Setting, case: Case, inputs: Tensors, seed: int = 0) -> 
     """The same of an op with two inputs and one output."""
     x, w = inputs
     return (emulate_rows(setting.source, setting.variant.parameters, case.problem, x, w, seed),)
+
+
+def require_same_bits(case: Case, launch: Callable[[Tensors, int], Tensors]) -> None:
+    """Raises EmulationError when a launch, of inputs and a schedule, breaks a rule, or another schedule gives other
+    bits."""
+    inputs = truth(case, SEEDS[0]).inputs
+    first = launch(inputs, 0)
+    if not all(all_same_bits(first, launch(inputs, seed)) for seed in range(1, 6)):
+        raise EmulationError("two schedules differ")
 
 
 def first_failure(expectation: Expectation) -> str:

@@ -17,18 +17,9 @@ ENDING = (
 )
 """Whole command lines with which they end."""
 ARGUMENTS = {
-    **{
-        "number": "1",
-        "target": "1",
-        "sweep": "1",
-        "space": "space.toml",
-        "last": "best.json",
-        "path": "best.json",
-        "what": "scalar",
-        "study": "scalar",
-        "name": "scalar",
-    },
-    **{"first": "scalar", "second": "small"},
+    **{"number": "1", "target": "1", "sweep": "1", "space": "space.toml", "last": "best.json", "path": "best.json"},
+    **dict.fromkeys(("what", "study", "name", "first"), "scalar"),
+    "second": "small",
 }
 """For each argument or option that a command cannot do without, what it can be."""
 MORE = (

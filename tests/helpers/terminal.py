@@ -10,10 +10,20 @@ import termios
 import time
 from pathlib import Path
 
+from rich.console import Console, RenderableType
+
 from tests.helpers.command_line import SCRIPT
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 """What moves the cursor, clears lines or sets colours."""
+
+
+def printed_at(width: int, view: RenderableType) -> str:
+    """A view on a terminal of that width, without colours."""
+    console = Console(width=width, force_terminal=True, color_system=None)
+    with console.capture() as said:
+        console.print(view)
+    return said.get()
 
 
 class Terminal:

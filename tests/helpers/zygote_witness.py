@@ -44,7 +44,8 @@ def witness() -> Witness:
 
 def main() -> None:
     """Two jobs; what they saw goes to standard output."""
-    from tests.conformance.executors import build_job, outcome
+    from tests.conformance.executors import build_job
+    from tests.helpers.ends import outcome
     from tests.helpers.zygote_witness import witness
 
     with closing(LocalExecutor(witness, preload=(witness.__module__,))) as executor:

@@ -29,19 +29,8 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from this tree."""
     folder = tmp_path_factory.mktemp("dist")
-    build: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        folder,
-        ROOT,
-    ]
-    run(*build, cwd=folder)
+    quietly = ("--quiet", "--no-deps", "--no-build-isolation")
+    run(sys.executable, "-m", "pip", "wheel", *quietly, "-w", folder, ROOT, cwd=folder)
     (found,) = folder.glob("kernel_autotuner-*.whl")
     return found
 

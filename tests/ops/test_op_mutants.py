@@ -5,6 +5,7 @@ A few are judged in each run; benchmarks/gate/op_mutants.py judges all in every 
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -12,15 +13,13 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.gate.cases import Matrix
-from autotuner.gate.tolerance import truth
-from autotuner.ops.tensors import all_same_bits
 from autotuner.run.local import LocalExecutor
 from tests.emulator.emulator import EmulationError
 from tests.helpers import needs, preload
 from tests.helpers.builds import artifact_of
-from tests.helpers.emulated import first_failure_of, outputs_of, seen
+from tests.helpers.emulated import first_failure_of, outputs_of, require_same_bits, seen
 from tests.helpers.lines import cpu_line
-from tests.mutants.expectations import SEEDS, Backend
+from tests.mutants.expectations import Backend
 from tests.mutants.of_ops import Setting, family, folders, settings
 
 Judge = Callable[[Setting], LocalExecutor]
@@ -108,16 +107,6 @@ def test_a_right_implementation_is_within_the_tolerances(setting: Setting) -> No
     assert first_failure_of(setting) == "pass"
 
 
-def two_launches_agree(setting: Setting) -> None:
-    """Raises EmulationError when a launch breaks a rule, or another schedule gives other bits."""
-    case = Matrix(setting.problem).case((5, 67))
-    inputs = truth(case, SEEDS[0]).inputs
-    first = outputs_of(setting, case, inputs)
-    for seed in range(1, 6):
-        if not all_same_bits(first, outputs_of(setting, case, inputs, seed)):
-            raise EmulationError("two schedules differ")
-
-
 FAULTS = {"stores_whole_blocks": "outside Y", "factor_without_barrier": "differ"}
 """What the emulator says of the faults that only a GPU has."""
 
@@ -126,5 +115,6 @@ FAULTS = {"stores_whole_blocks": "outside Y", "factor_without_barrier": "differ"
 @needs.emulator
 @pytest.mark.parametrize("setting", [each for each in all_of_cuda("wrong") if each.name in FAULTS], ids=str)
 def test_a_fault_that_only_a_gpu_has_is_there(setting: Setting) -> None:
+    case = Matrix(setting.problem).case((5, 67))
     with pytest.raises(EmulationError, match=FAULTS[setting.name]):
-        two_launches_agree(setting)
+        require_same_bits(case, partial(outputs_of, setting, case))

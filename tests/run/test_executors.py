@@ -31,20 +31,11 @@ from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Heat
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.executors import (
-    Contract,
-    PlayBackend,
-    build_job,
-    comes_of,
-    judge_job,
-    next_of,
-    outcome,
-    play,
-    race_job,
-)
+from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, play, race_job
 from tests.helpers import conduct_driver, preload, zygote_witness
 from tests.helpers.builds import artifact_of
 from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
+from tests.helpers.ends import comes_of, next_of, outcome
 from tests.helpers.families import tiny, wrapper
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.judging import judged

@@ -22,9 +22,10 @@ from autotuner.values.errors import DeviceFullError
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.executors import PlayBackend, comes_of, judge_job, race_job
+from tests.conformance.executors import PlayBackend, judge_job, race_job
 from tests.helpers import preload, simulated
 from tests.helpers.driven import swept
+from tests.helpers.ends import comes_of
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
 

@@ -12,18 +12,9 @@ from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.executors import (
-    build_job,
-    comes_of,
-    fresh_job,
-    judge_job,
-    next_of,
-    notes,
-    outcome,
-    play,
-    race_job,
-)
+from tests.conformance.executors import build_job, fresh_job, judge_job, notes, play, race_job
 from tests.helpers import preload
+from tests.helpers.ends import comes_of, next_of, outcome
 from tests.helpers.judging import result
 from tests.helpers.processes import wait_for
 

@@ -15,19 +15,9 @@ from autotuner.run.jobs import AnyJob, Built, CalibrationJob, JudgeJob
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.verdict import Verdict
-from tests.conformance.executors import (
-    CONDITIONS,
-    Contract,
-    PlayBackend,
-    build_job,
-    comes_of,
-    judge_job,
-    next_of,
-    outcome,
-    play,
-    told,
-)
+from tests.conformance.executors import CONDITIONS, Contract, PlayBackend, build_job, judge_job, play, told
 from tests.helpers import kills, preload, simulated_sweep
+from tests.helpers.ends import comes_of, next_of, outcome
 
 pytestmark = pytest.mark.timed
 

@@ -16,9 +16,10 @@ from autotuner.run.ray_cluster import RayCluster
 from autotuner.values import config
 from autotuner.values.verdict import Verdict
 from benchmarks.driver import ray_nodes as killed_node
-from tests.conformance.executors import Contract, judge_job, notes, outcome, play
+from tests.conformance.executors import Contract, judge_job, notes, play
 from tests.helpers import ray_nodes
 from tests.helpers.command_line import autotuner, one_line
+from tests.helpers.ends import outcome
 from tests.helpers.processes import wait_for
 from tests.helpers.ray_nodes import Nodes
 

@@ -17,8 +17,8 @@ from autotuner.run.messages import LARGEST_MESSAGE, Message, Raised
 from autotuner.values.errors import DiskFullError, InputError
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
-from tests.conformance.executors import next_of
 from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
+from tests.helpers.ends import next_of
 from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.judging import result
 

@@ -15,8 +15,9 @@ from autotuner.run.jobs import Built
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
-from tests.conformance.executors import Contract, build_job, comes_of, crowds, judge_job, next_of, outcome, play, told
+from tests.conformance.executors import Contract, build_job, crowds, judge_job, play, told
 from tests.helpers import preload
+from tests.helpers.ends import comes_of, next_of, outcome
 from tests.helpers.processes import gone
 
 pytestmark = pytest.mark.timed

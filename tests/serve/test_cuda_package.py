@@ -102,7 +102,7 @@ def test_a_variant_that_needs_cublas_is_refused() -> None:
 
 IMPLEMENTATIONS = ("mma", "wgmma")
 """One whose kernels are launched by the op's own launcher, and one with a host side of its own."""
-TORCH = """
+PRELUDE = """
 import sys
 import threading
 sys.path.insert(0, PLACE)
@@ -111,6 +111,8 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 from inside import load
 
 ours = load(strict=True)
+"""
+TORCH = """
 SHAPES = [(1, 8, 512, 64), (1, 32, 2048, 128)]
 
 def inputs(shape, seed=0):
@@ -170,13 +172,6 @@ given = inputs((1, 8, 500, 64))
 assert (other(*given) == sdpa(*given)).all() and not other.served
 """
 DECODE = """
-import sys
-sys.path.insert(0, PLACE)
-import torch
-from torch.nn.functional import scaled_dot_product_attention as sdpa
-from inside import load
-
-ours = load(strict=True)
 
 def inputs(seed):
     draw = torch.Generator("cuda").manual_seed(seed)
@@ -204,13 +199,6 @@ for each, (_, found) in zip(given, graphs):
         torch.testing.assert_close(one, expected, atol=2e-3, rtol=2e-2)
 """
 VIEWS = """
-import sys
-sys.path.insert(0, PLACE)
-import torch
-from torch.nn.functional import scaled_dot_product_attention as sdpa
-from inside import load
-
-ours = load(strict=True)
 BATCH, HEADS, HEADS_KV, ROWS, DIM = 2, 8, 2, 256, 64
 
 def inputs(seed, gap, shared):
@@ -269,7 +257,7 @@ def tried_with_torch(on_this_gpu: tuple[DispatchTable, Source], script: str, fol
     write_folder(*on_this_gpu, folder / "demo")
     (inside,) = (folder / "demo" / "build").iterdir()
     inside.rename(folder / "inside")
-    command = [sys.executable, "-c", script.replace("PLACE", repr(str(folder)))]
+    command = [sys.executable, "-c", PRELUDE.replace("PLACE", repr(str(folder))) + script]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -76,8 +76,7 @@ near = torch.tensor([[i - 7 <= j <= i for j in range(48)] for i in range(48)])
 torch.testing.assert_close(ours(*dense, **window), sdpa(*dense, near), atol=2e-5, rtol=2e-5)
 assert torch.equal(ours(*dense, near, **window), ours(*dense, **window))
 torch.library.opcheck(ours.op, dense, {"is_causal": True, "window_left": 7.0})
-few = [dense[0], *(t[:, :2] for t in dense[1:])]
-few = [t.contiguous() for t in few]
+few = [dense[0], *(t[:, :2].contiguous() for t in dense[1:])]
 cap = {"is_causal": True, "enable_gqa": True, "softcap": 3.0}
 scores = few[0] @ few[1].repeat_interleave(2, 1).mT / 8
 weights = (3 * torch.tanh(scores / 3)).masked_fill(~torch.ones(48, 48).tril().bool(), -torch.inf).softmax(-1)
@@ -127,11 +126,8 @@ torch.testing.assert_close(load()(*fewer, numbers[:, :, :40]), biased(*fewer, nu
 odd = torch.randn(48, 49)[:, :48]
 assert "at multiples of 16 bytes" in load().explain(*dense, odd).why
 torch.testing.assert_close(load()(*dense, odd), biased(*dense, odd))
-cached = [heads(2, 3, 4), heads(2, 80, 2), heads(2, 80, 2)]
-cached = [t.bfloat16() for t in cached]
-n = torch.tensor([5, 80], dtype=torch.int32)
+cached, n = [t.bfloat16() for t in cache], ints(5, 80)
 late = torch.tensor([[[[j > c - 3 + i for j in range(80)] for i in range(3)]] for c in (5, 80)])
-bottom = {"is_causal": True, "corner": "bottom_right", "enable_gqa": True}
 got = ours(*cached, key_lengths=n, sinks=sinks, **bottom)
 torch.testing.assert_close(got.float(), drawn(*cached, sinks, late), atol=2e-2, rtol=2e-2)
 with torch.no_grad():

@@ -1,6 +1,5 @@
 """The study store on real SQLite files: what is recorded, what is refused, and what the file says when it cannot."""
 
-import math
 import os
 import sqlite3
 import subprocess
@@ -33,7 +32,6 @@ from tests.helpers.recorded import (
     record_all,
     rejected,
     study_record,
-    variant,
 )
 from tests.helpers.refusing import refused
 from tests.helpers.stores import transaction
@@ -109,20 +107,6 @@ def test_ensure_study_is_idempotent_but_a_changed_space_is_another_study(store: 
 
 
 # The file, the schema, Optuna -----------------------------------------------------------------------------------
-
-
-def test_an_optuna_study_lives_in_the_same_file(store: Store, session: int, path: Path) -> None:
-    study = optuna.create_study(storage=store.optuna_storage(), study_name="scalar-abc")
-    trial = study.ask()
-    tile = trial.suggest_int("BLOCK_M", 1, 64)
-    store.record("scalar-abc", session, trial.number, measured(tile, 80.0))
-    study.tell(trial, math.log(0.8))
-    with Store.open(str(path), create=False) as again:
-        assert dict(again.outcomes("scalar-abc"))[0].variant == variant(tile)
-        loaded = optuna.load_study(study_name="scalar-abc", storage=again.optuna_storage())
-        assert loaded.best_value == pytest.approx(math.log(0.8))
-        optuna.delete_study(study_name="scalar-abc", storage=again.optuna_storage())
-        assert standings.best(again, "scalar-abc") is not None
 
 
 def test_a_path_with_odd_characters_works(tmp_path: Path) -> None:

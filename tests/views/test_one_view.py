@@ -8,7 +8,6 @@ from html import unescape
 
 import pytest
 from pydantic import BaseModel
-from rich.console import Console, RenderableType
 
 from autotuner.jobs import queue
 from autotuner.jobs.outlook import outlook
@@ -37,6 +36,7 @@ from autotuner.web.reader import Reader
 from autotuner.web.templates import environment
 from tests.helpers import simulated
 from tests.helpers.recorded import case_errors, hold_finals, measured, raced_out, record_all, study_record
+from tests.helpers.terminal import printed_at
 
 STUDY = "scalar-abc"
 SDPA = op_of(study_record().problems[0])
@@ -166,13 +166,6 @@ def on_a_page(found: Table) -> list[list[str]]:
     return [[unescape(re.sub(r"<[^>]*>", "", cell)).replace("\xa0", "") for cell in row] for row in cells]
 
 
-def in_a_terminal(found: RenderableType) -> str:
-    console = Console(width=600, color_system=None)
-    with console.capture() as said:
-        console.print(found)
-    return said.get()
-
-
 @pytest.fixture
 def filled(store: Store, session: int, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store with a study of four trials whose space counts as one of four points."""
@@ -194,7 +187,7 @@ def test_terminal_page_and_json_have_the_same_columns_and_figures(filled: Store,
     head, *rows = on_a_page(found)
     assert head == [column.title for column in told.columns]
     assert rows == [[cell.text.replace("`", "") for cell in row.cells] for row in told.rows]
-    said, in_full = in_a_terminal(printed(found)), in_a_terminal(printed_in_full(found))
+    said, in_full = printed_at(600, printed(found)), printed_at(600, printed_in_full(found))
     for place, column in enumerate(told.columns):
         assert column.title in said
         assert column.key == POINTS or all(row.cells[place].text in said for row in told.rows)

@@ -1,10 +1,9 @@
 """What the command line shows of search and finals: ties as ties, and the biased estimate apart."""
 
-import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from autotuner.store import FinalsRecord, Store, queries
 from autotuner.tuning.finals import standings
@@ -15,13 +14,7 @@ from autotuner.views.terminal import printed, printed_in_full
 from autotuner.views.trials_table import trials_of
 from tests.helpers.recorded import PROBLEM, hold_finals, measured, raced_out, record_all, study_record
 from tests.helpers.stores import sample_store
-
-
-def shown(view: RenderableType) -> str:
-    console = Console(file=io.StringIO(), width=200)
-    console.print(view)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+from tests.helpers.terminal import printed_at
 
 
 def line_of(text: str, words: str) -> str:
@@ -48,7 +41,9 @@ def finals_of(store: Store) -> FinalsRecord:
 
 
 def leaderboard(store: Store, limit: int = 10) -> str:
-    return shown(printed(leaderboard_table(standings.leaderboard(store, "scalar-abc", limit), study_record())))
+    return printed_at(
+        200, printed(leaderboard_table(standings.leaderboard(store, "scalar-abc", limit), study_record()))
+    )
 
 
 def test_ties_are_shown_as_ties_and_nobody_is_crowned(study: Store) -> None:
@@ -70,7 +65,7 @@ def test_ties_are_shown_as_ties_and_nobody_is_crowned(study: Store) -> None:
 
 def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     hold_finals(study, {16: 50.0, 32: 50.0, 64: 55.0, 8: 110.0}, {16: 0, 32: 1, 64: 2, 8: 3})
-    text = shown(printed(finals_table(finals_of(study), PROBLEM)))
+    text = printed_at(200, printed(finals_table(finals_of(study), PROBLEM)))
     assert "5 fresh processes x 40 blocks" in text
     rows = rows_of(text)
     assert "1.000x" in rows[3]
@@ -81,7 +76,9 @@ def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     assert "Nobody is crowned." in text
     assert "Two of the finalists that differ by less than about 0." in text
     assert "Tie band: 0.50%, the least there is, and 3 A/A races asked for no more." in text
-    status = line_of(shown(printed_in_full(studies_table([standings.summary(study, "scalar-abc")]))), "finals")
+    status = line_of(
+        printed_at(200, printed_in_full(studies_table([standings.summary(study, "scalar-abc")]))), "finals"
+    )
     assert status.endswith("nobody is crowned")
     assert ", tied with " in status
 
@@ -90,10 +87,7 @@ def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
 
 
 def lines_at(view: RenderableType, width: int) -> list[str]:
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    console.print(view)
-    assert isinstance(console.file, io.StringIO)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+    return [line.rstrip() for line in printed_at(width, view).splitlines()]
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -23,10 +23,9 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.workbench import load_space
 from autotuner.values.ratio import UNCONFIRMED
 from autotuner.web import api, pages, queue_pages, sweep_api
-from autotuner.web.access import Settings
-from autotuner.web.app import create_app
 from benchmarks.service.made_up import PROBLEMS, SPACE, write
 from tests.helpers import tables
+from tests.helpers.serving import serving
 from tests.helpers.tuned_studies import record, tuned
 
 JUDGED = 60
@@ -187,7 +186,7 @@ def bare_in(known: Known, document: Any, around: tuple[dict[str, Any], ...] = ()
 
 @pytest.fixture(scope="module")
 def client(known: Known) -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(store=str(known.path))), base_url="http://localhost") as found:
+    with serving(known.path) as found:
         yield found
 
 

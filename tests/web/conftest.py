@@ -10,9 +10,8 @@ from starlette.testclient import TestClient
 from autotuner.jobs import queue
 from autotuner.store import Store, sweeps
 from autotuner.tuning.workbench import load_space
-from autotuner.web.access import Settings
-from autotuner.web.app import create_app
 from benchmarks.service.made_up import PROBLEMS, SPACE, spread_times, write
+from tests.helpers.serving import serving
 
 TOKEN = "a-token-of-the-tests"
 
@@ -46,7 +45,7 @@ def queued(made: Path, study: str, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="session")
 def client(made: Path) -> Iterator[TestClient]:
     """A reader of the store, which nobody can change."""
-    with TestClient(create_app(Settings(store=str(made))), base_url="http://localhost") as found:
+    with serving(made) as found:
         yield found
 
 
@@ -69,8 +68,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def writable(tmp_path: Path, empty: Path) -> Iterator[TestClient]:
     """The server of an empty store, which those with the token can change."""
     shutil.copy(empty, tmp_path / "studies.db")
-    settings = Settings(store=str(tmp_path / "studies.db"), token=TOKEN)
-    with TestClient(create_app(settings), base_url="http://localhost") as found:
+    with serving(tmp_path / "studies.db", token=TOKEN) as found:
         yield found
 
 

@@ -16,7 +16,6 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from starlette.testclient import TestClient
 
 from autotuner.store import Store, queries, trials
 from autotuner.tuning.run.driver import Budget
@@ -24,6 +23,7 @@ from autotuner.web.access import Settings
 from autotuner.web.app import create_app
 from tests.helpers import simulated
 from tests.helpers.driven import WIDE, driver
+from tests.helpers.serving import serving
 from tests.web.conftest import TOKEN
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -63,17 +63,10 @@ def fuzz(store: Path, study: str, examples: int) -> int:
     return len(operations)
 
 
-def copied(made: Path, folder: Path) -> Path:
-    return Path(shutil.copy(made, folder / "studies.db"))
-
-
-def test_no_call_ends_in_a_fault_of_ours(made: Path, study: str, tmp_path: Path) -> None:
-    assert fuzz(copied(made, tmp_path), study, 6) > 15
-
-
-@pytest.mark.slow
-def test_no_call_of_many_ends_in_a_fault_of_ours(made: Path, study: str, tmp_path: Path) -> None:
-    assert fuzz(copied(made, tmp_path), study, 20) > 15
+@pytest.mark.parametrize("examples", [6, pytest.param(20, marks=pytest.mark.slow)])
+def test_no_call_ends_in_a_fault_of_ours(made: Path, study: str, tmp_path: Path, examples: int) -> None:
+    copy = Path(shutil.copy(made, tmp_path / "studies.db"))
+    assert fuzz(copy, study, examples) > 15
 
 
 # Readers beside a sweep -----------------------------------------------------------------------------------------------
@@ -88,7 +81,7 @@ def test_readers_lock_nothing_and_a_sweep_beside_them_loses_nothing(tmp_path: Pa
     with Store.open(path) as store:
         sweep = driver(store, simulated.backend(), width=WIDE)
         sweep.run(Budget(trials=1))
-        with TestClient(create_app(Settings(store=path, read_only=True)), base_url="http://localhost") as client:
+        with serving(path, read_only=True) as client:
 
             def read(place: int) -> None:
                 while not over.is_set() or not answers:

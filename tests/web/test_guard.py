@@ -1,11 +1,13 @@
 """Requests that are none for this server, and answers that nobody can misuse."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from autotuner.web.guard import LARGEST, LONGEST
+from tests.helpers.serving import serving
 from tests.web.conftest import TOKEN
 
 FOREIGN_NAMES = ("evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "", "[::2]", "[bad")
@@ -154,12 +156,8 @@ def test_a_wrong_token_logs_nobody_in(writable: TestClient) -> None:
     assert "set-cookie" not in answer.headers
 
 
-def test_a_read_only_server_takes_no_token(tmp_path_factory: pytest.TempPathFactory, made: object) -> None:
-    from autotuner.web.access import Settings
-    from autotuner.web.app import create_app
-
-    settings = Settings(store=str(made), token=TOKEN, read_only=True)
-    with TestClient(create_app(settings), base_url="http://localhost") as found:
+def test_a_read_only_server_takes_no_token(tmp_path_factory: pytest.TempPathFactory, made: Path) -> None:
+    with serving(made, token=TOKEN, read_only=True) as found:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         assert found.post("/api/v1/sweeps", headers=headers, json={"space": "sdpa_cpu"}).status_code == 403
         assert found.post("/login", data={"token": TOKEN}).status_code == 403

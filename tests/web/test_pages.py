@@ -18,10 +18,9 @@ from autotuner.store import Store, device_health, queries, sweeps
 from autotuner.tuning.finals import standings
 from autotuner.tuning.workbench import load_space
 from autotuner.views.words import ratio
-from autotuner.web.access import Settings
-from autotuner.web.app import create_app
 from autotuner.web.reader import FRESH_S
 from tests.helpers.recorded import CALIBRATION, deduplicated, measured, raced_out, record_all, rejected, study_record
+from tests.helpers.serving import serving
 
 TABS = (
     *("", "/rejects", "/variants", "/leaderboard", "/problems", "/coverage", "/costs", "/beliefs"),
@@ -160,7 +159,7 @@ def _titled(document: str) -> str:
 
 
 def test_nothing_in_a_store_is_markup(hostile: Path) -> None:
-    with TestClient(create_app(Settings(store=str(hostile))), base_url="http://localhost") as found:
+    with serving(hostile) as found:
         front = found.get("/")
         links = set(re.findall(r'href="(/studies/[^"]+)"', front.text))
         assert len(links) == 1  # a name with a slash can be in no address
@@ -189,7 +188,7 @@ def test_pages_follow_what_is_recorded_and_what_is_taken_back(tmp_path: Path) ->
         store.ensure_study(record)
         session = store.start_session(record.name, CALIBRATION, {})
         record_all(store, session, [measured(1, 50.0), rejected(2), raced_out(3, 90.0)])
-        with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
+        with serving(path) as found:
 
             def kinds() -> list[int]:
                 time.sleep(FRESH_S)
@@ -209,7 +208,7 @@ def test_pages_follow_what_is_recorded_and_what_is_taken_back(tmp_path: Path) ->
 
 def read(store: Path, *pages: str, seen: dict[str, str] | None = None) -> dict[str, tuple[int, str, str]]:
     """Status, text and ETag of pages, of a server that has read nothing yet. `seen`: the ETags that the reader has."""
-    with TestClient(create_app(Settings(store=str(store))), base_url="http://localhost") as found:
+    with serving(store) as found:
         asked = {page: {"If-None-Match": seen[page]} if seen else {} for page in pages}
         answers = {page: found.get(page, headers=headers) for page, headers in asked.items()}
     return {page: (each.status_code, each.text, each.headers["etag"]) for page, each in answers.items()}
@@ -244,7 +243,7 @@ def test_a_copy_is_read_and_nothing_of_it_is_changed(made: Path, tmp_path: Path,
     copy = tmp_path / "copy.db"
     copy.write_bytes(made.read_bytes())
     before = hashlib.sha256(copy.read_bytes()).hexdigest()
-    with TestClient(create_app(Settings(store=str(copy), read_only=True)), base_url="http://localhost") as found:
+    with serving(copy, read_only=True) as found:
         for tab in TABS[:7]:
             assert found.get(f"/studies/{study}{tab}").status_code == 200
         assert found.get("/queue").status_code == 200
