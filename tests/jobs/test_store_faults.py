@@ -93,11 +93,16 @@ def test_a_locked_store_is_waited_for(path: Path, undisturbed: list[tuple[int, s
         assert list(unwritten.of(store.label, sweep.name)) == []
 
 
-def test_an_outcome_outlives_its_process_where_the_store_is_locked(store: Store, session: int, path: Path) -> None:
-    """The next driver of the study records it."""
+def record_in_vain(store: Store, session: int, path: Path, number: int = 0) -> None:
+    """The outcome of a variant that is judged while the store is locked."""
     store.database.wait_s = 0.1
     with pytest.raises(StoreUnavailableError, match="locked"), locked(path):
-        store.record("scalar-abc", session, 0, measured(16, 80.0))
+        store.record("scalar-abc", session, number, measured(16 + number, 80.0))
+
+
+def test_an_outcome_outlives_its_process_where_the_store_is_locked(store: Store, session: int, path: Path) -> None:
+    """The next driver of the study records it."""
+    record_in_vain(store, session, path)
     assert [each.outcome for each in unwritten.of(store.label, "scalar-abc")] == [measured(16, 80.0)]
     assert store.record_unwritten("scalar-abc") == 1
     assert dict(store.outcomes("scalar-abc")) == {0: measured(16, 80.0)}
@@ -107,10 +112,8 @@ def test_an_outcome_outlives_its_process_where_the_store_is_locked(store: Store,
 def test_a_kept_outcome_stays_kept_until_the_store_takes_it(store: Store, session: int, path: Path) -> None:
     """The next driver finds the store locked, too; then another process has the study. What was judged anew meanwhile
     is dropped."""
-    store.database.wait_s = 0.1
     for number in range(2):
-        with pytest.raises(StoreUnavailableError), locked(path):
-            store.record("scalar-abc", session, number, measured(16 + number, 80.0))
+        record_in_vain(store, session, path, number)
     with pytest.raises(StoreUnavailableError), locked(path):
         store.record_unwritten("scalar-abc")
     with store.lease("scalar-abc"):
@@ -128,9 +131,7 @@ def test_a_kept_outcome_stays_kept_until_the_store_takes_it(store: Store, sessio
 @pytest.mark.parametrize("sessions", [0, 1])
 def test_an_outcome_of_another_store_is_dropped(store: Store, session: int, path: Path, sessions: int) -> None:
     """The file was deleted and the same search begun again: the study has its name, perhaps a session its number."""
-    store.database.wait_s = 0.1
-    with pytest.raises(StoreUnavailableError), locked(path):
-        store.record("scalar-abc", session, 0, measured(16, 80.0))
+    record_in_vain(store, session, path)
     store.close()
     for each in path.parent.glob("studies.db*"):
         each.unlink()
@@ -144,34 +145,11 @@ def test_an_outcome_of_another_store_is_dropped(store: Store, session: int, path
 
 
 def test_a_kept_outcome_is_recorded_with_patience(store: Store, session: int, path: Path) -> None:
-    store.database.wait_s = 0.1
-    with pytest.raises(StoreUnavailableError), locked(path):
-        store.record("scalar-abc", session, 0, measured(16, 80.0))
+    record_in_vain(store, session, path)
     store.database.patience.seconds = float("inf")
     hold_for_some_attempts(store, path, 1)()
     assert store.record_unwritten("scalar-abc") == 1
     assert dict(store.outcomes("scalar-abc")) == {0: measured(16, 80.0)}
-
-
-def test_a_full_disk_is_waited_for(path: Path, undisturbed: list[tuple[int, str, str]]) -> None:
-    """SQLite says FULL as it does of a disk, until there is space again."""
-    with Store.open(str(path)) as store:
-        limit = {"pages": 2**30}
-        tried = []
-
-        @event.listens_for(store.database._engine, "checkout")
-        def limited(connection: sqlite3.Connection, *_: object) -> None:
-            connection.execute(f"PRAGMA max_page_count = {limit['pages']}")
-
-        def hear(line: str) -> None:
-            tried.append(line)
-            limit["pages"] = 2**30
-
-        store.database.patience.seconds, store.database.patience.say = float("inf"), hear
-        sweep = driver(store, simulated.backend(), after(5, lambda: limit.update(pages=1)))
-        sweep.run(Budget(trials=TRIALS))
-        assert "the disk is full" in tried[0]
-        assert judged(store, sweep.name) == undisturbed
 
 
 def test_a_small_disk_that_is_full_is_waited_for(small_disk: Path, undisturbed: list[tuple[int, str, str]]) -> None:

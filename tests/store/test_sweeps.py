@@ -46,6 +46,13 @@ CLAIM = """
 """
 
 
+def claimed(place: str, number: int, then: str = "") -> subprocess.Popen[str]:
+    """Such a process, which has claimed the sweep; what it does once it is told to go on."""
+    other = working(place, CLAIM.format(number=number) + then)
+    assert said(other) == "claimed"
+    return other
+
+
 def test_a_key_makes_one_sweep_however_often_it_is_used(opened: Store) -> None:
     first = ask(opened, key="nightly")
     assert ask(opened, key="nightly") == first
@@ -155,8 +162,7 @@ def test_a_cancellation_is_not_withdrawn_by_resume(opened: Store) -> None:
 @pytest.mark.slow
 def test_what_a_killed_worker_leaves_is_taken_over(place: str, opened: Store) -> None:
     number = ask(opened)
-    other = working(place, CLAIM.format(number=number))
-    assert said(other) == "claimed"
+    other = claimed(place, number)
     assert sweeps.due(opened) == ()
     assert sweeps.claim(opened, number, "me") is None
     assert sweeps.one(opened, number).holder is not None
@@ -171,8 +177,7 @@ def test_what_a_killed_worker_leaves_is_taken_over(place: str, opened: Store) ->
 @pytest.mark.slow
 def test_what_was_wished_of_a_killed_worker_holds(place: str, opened: Store) -> None:
     number = ask(opened)
-    other = working(place, CLAIM.format(number=number))
-    assert said(other) == "claimed"
+    other = claimed(place, number)
     queue.pause(opened, number)
     other.send_signal(signal.SIGKILL)
     other.communicate()
@@ -196,8 +201,7 @@ def test_a_stopped_worker_is_followed_and_writes_nothing_once_it_goes_on(place: 
     except Exception as error:
         print(type(error).__name__, flush=True)
     """
-    other = working(place, CLAIM.format(number=number) + goes_on)
-    assert said(other) == "claimed"
+    other = claimed(place, number, goes_on)
     make_old(opened, lease.of_sweep(number))
     assert sweeps.claim(opened, number, "me") is None, "a process that runs is not dead"
     os.kill(other.pid, signal.SIGSTOP)
@@ -300,8 +304,7 @@ def test_a_device_has_one_worker_and_may_be_in_quarantine(place: str, opened: St
 def test_a_foreground_sweep_whose_command_was_killed_is_over(place: str, opened: Store) -> None:
     request = queue.request_for(simulated.space().file)
     number = queue.submit(opened, request, foreground=True)[0].id
-    other = working(place, CLAIM.format(number=number))
-    assert said(other) == "claimed"
+    other = claimed(place, number)
     queue.settle_abandoned(opened)
     assert sweeps.one(opened, number).state == State.RUNNING
     other.kill()
