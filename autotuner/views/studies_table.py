@@ -109,7 +109,7 @@ def _finals(summary: StudySummary) -> str:
         return f"{head}: no finalist is left"
     confirmed = f"{finals.speedup.mid:.3f}x {baseline} ({ends(finals.speedup)})"
     line = f"{head}: trial {finals.leader} leads, confirmed {confirmed}"
-    others = ", ".join(str(number) for number in finals.tied if number != finals.leader)
+    others = numbers_words([number for number in finals.tied if number != finals.leader])
     line += f", tied with {others}" if others else ""
     line += ", crowned" if finals.crowned else ", nobody is crowned"
     return line + (f"; {finals.judged_since} judged since" if finals.judged_since else "")

@@ -19,6 +19,7 @@ from autotuner.values.outcome import Artifact, Measurement, Outcome, Stop, Timin
 from autotuner.values.ratio import BIASED, UNCONFIRMED, Speedup, quoted
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.causes import likely_cause, meanings
+from autotuner.views.words import numbers_words
 
 _SHAPE = re.compile(r"\b(\d+(?:x\d+)*)(?: (\w+))?$")
 """Sizes and distribution at the end of the name of a case."""
@@ -69,14 +70,8 @@ def best_words(best: Best) -> list[str]:
         return [f"The fastest of the search so far. {BIASED}", *outcome_words(best.outcome, _op(best))]
     where = f"finals {finals.id} of {finals.finished_at:%Y-%m-%d}: {finals.processes} processes x"
     where += f" {finals.blocks} blocks"
-    others = [str(number) for number in best.tied if number != entry.number]
     lines = [f"Confirmed: {confirmed.mid:.3f} times as fast as the baseline ({_ends(confirmed)}; {where})."]
-    if best.crowned:
-        lines.append("Crowned: faster than every other finalist and the baseline, by more than a tie.")
-    elif others:
-        lines.append(f"Tied with trial {', '.join(others)}: {_why(best, finals)}. Nobody is crowned.")
-    else:
-        lines.append("It leads, but not shown to be faster than the baseline by more than a tie. Nobody is crowned.")
+    lines.append(place_words(best, finals))
     if confirmed.low <= 1 and len(best.record.session.calibration.baselines) == 1:
         lines[-1] += " An export has the baseline serve in its place."
     if best.proof is not None and best.gate is not None:
@@ -87,18 +82,30 @@ def best_words(best: Best) -> list[str]:
     return [*lines, biased, *rest]
 
 
+def place_words(best: Best, finals: FinalsSummary) -> str:
+    """How the one to use stands to the other finalists."""
+    if best.crowned:
+        return "Crowned: faster than every other finalist and the baseline, by more than a tie."
+    if others := _tied_with(best):
+        return f"Tied with trial {others}: {_why(best, finals)}. Nobody is crowned."
+    return "It leads, but not shown to be faster than the baseline by more than a tie. Nobody is crowned."
+
+
+def _tied_with(best: Best) -> str:
+    return numbers_words([number for number in best.tied if number != best.entry.number])
+
+
 def chosen_because(best: Best) -> str:
     """Why this trial is the one that is exported, and not another one, in a clause."""
     confirmed, finals, speedup = best.confirmed, best.finals, best.entry.speedup.mid
     baseline = _over(best)
     if confirmed is None or finals is None:
         return f"the fastest of the search, {quoted(speedup, False, baseline)}"
-    others = [str(number) for number in best.tied if number != best.entry.number]
     found = f"{confirmed.mid:.3f}x {baseline} confirmed"
     if best.crowned:
         return f"crowned, {found}"
-    if others:
-        return f"{found}, tied with trial {', '.join(others)}; {_why(best, finals)}"
+    if others := _tied_with(best):
+        return f"{found}, tied with trial {others}; {_why(best, finals)}"
     return f"{found}, the first of the finals, but nobody is crowned"
 
 
@@ -153,7 +160,7 @@ def gate_words(outcome: Outcome, op: Op) -> list[str]:
         return _rejected(outcome, op)
     timings = outcome.measurement.timings if outcome.measurement is not None else ()
     passed = [f"passed: {outcome.variant}", *(_timing_line(timing) for timing in timings)]
-    return [*passed, _gate_line(GateSummary.of(outcome.gate))]
+    return [*passed, gate_line(GateSummary.of(outcome.gate))]
 
 
 def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
@@ -172,7 +179,7 @@ def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
     if outcome.verdict == Verdict.DEDUPLICATED:
         lines.append(f"The same program as artifact {(outcome.original or '?')[:12]}, which was measured in its place.")
     if outcome.gate is not None:
-        lines.append(_gate_line(GateSummary.of(outcome.gate)))
+        lines.append(gate_line(GateSummary.of(outcome.gate)))
     return lines
 
 
@@ -191,7 +198,8 @@ def _timing_line(timing: Timing) -> str:
     return f"{timing.problem}: {times} of {timing.baseline}; {speedup}"
 
 
-def _gate_line(summary: GateSummary) -> str:
+def gate_line(summary: GateSummary) -> str:
+    """What the gate found, in a sentence."""
     line = f"Gate: {len(summary.passed)} checks passed, {summary.cases} outputs compared with the float64 reference"
     if summary.worst_ratio is not None:
         line += f", the worst error {summary.worst_ratio:.2f} of its tolerance"

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from autotuner.serve.best import FORMATS, BestConfiguration, export_json
-from autotuner.store import StudyRecord, device_health, queries
+from autotuner.store import device_health
 from autotuner.tuning.compared import comparison
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Best
@@ -31,7 +31,7 @@ from autotuner.views.table import row_of
 from autotuner.views.trial_words import report_of
 from autotuner.views.trials_table import trials_table
 from autotuner.web import wire
-from autotuner.web.server import Server, server_of
+from autotuner.web.server import server_of
 
 MOST = 2**31 - 1
 StudyName = Annotated[str, Path(max_length=300, description="a study's whole name")]
@@ -218,27 +218,8 @@ def compare_studies(request: Request, first: Queried, second: Queried) -> Respon
 
 @router.get("/devices", response_model=wire.DeviceList, tags=["server"])
 def list_devices(request: Request) -> Response:
-    """The devices that workers serve, and those that the store's studies were made on."""
-    server = server_of(request)
-    found, models = device_health.every(server.reader.store), device_models(server)
-    return answer({"devices": devices_table(found).json(), "models": [*map(json_of, models)]})
-
-
-def device_models(server: Server) -> tuple[wire.DeviceModel, ...]:
-    """By kind and name, each with its studies."""
-    store, found = server.reader.store, dict[tuple[str, str], list[StudyRecord]]()
-    for record in queries.records(store):
-        found.setdefault((record.device.backend, record.device.name), []).append(record)
-    return tuple(
-        wire.DeviceModel(
-            name=name,
-            backend=backend,
-            studies=tuple(each.name for each in records),
-            facts=records[-1].device.facts,
-            running=tuple(each.name for each in records if queries.running(store, each.name)),
-        )
-        for (backend, name), records in sorted(found.items())
-    )
+    """The devices that workers serve."""
+    return answer({"devices": devices_table(device_health.every(server_of(request).reader.store)).json()})
 
 
 @changes.post("/devices:clear", response_model=wire.DeviceList, openapi_extra=SECURED)

@@ -15,11 +15,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from autotuner.tuning.compared import comparison
 from autotuner.values.errors import InputError
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.drawings import answer, beliefs, scatter
+from autotuner.views.drawings import answer, scatter, sections
 from autotuner.views.drawings.figure import Lead, Panel
 from autotuner.views.drawings.links import LINKS
 from autotuner.views.drawings.sections import SECTIONS, TABS
-from autotuner.views.drawings.sections import overview as overview_parts
 from autotuner.views.drawings.trial import trial_page
 from autotuner.views.figure_tables import comparison_table
 from autotuner.views.snapshot import Snapshot
@@ -115,7 +114,7 @@ def overview(request: Request, study: str) -> Response:
         study,
         "overview.html",
         "",
-        lambda snapshot: {"cards": answer.cards(snapshot, store), "parts": overview_parts(snapshot, LINKS)},
+        lambda snapshot: {"cards": answer.cards(snapshot, store), "parts": sections.overview(snapshot, LINKS)},
     )
 
 
@@ -159,7 +158,7 @@ def believed(request: Request, study: str) -> Response:
         if refused is not None:
             return {**said, "parts": (Lead(refused),)}
         newer = "" if asked.done() else "Newer ones are being learned."
-        return {**said, "parts": (Lead(FINDING),) if found is None else beliefs.believed(found, newer)}
+        return {**said, "parts": (Lead(FINDING),) if found is None else sections.believed(found, newer)}
 
     return page(request, "section.html", tag, values)
 

@@ -18,7 +18,7 @@ from autotuner.views.drawings import answer, history
 from autotuner.views.drawings.links import LINKS
 from autotuner.views.sweep_tables import MOODS, devices_table, events_table, state_words, sweeps_table
 from autotuner.web import tags
-from autotuner.web.api import MOST, device_models
+from autotuner.web.api import MOST
 from autotuner.web.pages import page
 from autotuner.web.server import VERBS, Server, server_of
 from autotuner.web.wire import NewSweep
@@ -40,21 +40,20 @@ def queue(request: Request) -> Response:
 
 def _queue(request: Request, refused: str | None) -> Response:
     server = server_of(request)
-    look, models, form = server.queue.look(), device_models(server), server.access.form_of(request)
+    look, form = server.queue.look(), server.access.form_of(request)
     spaces = () if form is None else server.queue.spaces()
     values = {
         "open": sweeps_table([each for each in look.sweeps if not each.sweep.state.is_over]),
         "over": sweeps_table([each for each in look.sweeps if each.sweep.state.is_over]),
         "devices": devices_table(look.devices),
         "sick": [each.name for each in look.devices if each.health != "healthy"],
-        "models": models,
         "spaces": spaces,
         "worker": None if any(each.holder for each in look.devices) else answer.command("worker", store=server.label),
         "refused": refused,
         "key": KEY,
         "live": refused is None,
     }
-    shown = page(request, "queue.html", tags.of(look.tag, models, spaces, refused), lambda: values)
+    shown = page(request, "queue.html", tags.of(look.tag, spaces, refused), lambda: values)
     if form is None or shown.status_code == 204:
         return shown
     # With a key of its own. No browser keeps it: it would ask for the next sweep under the same key.

@@ -8,10 +8,11 @@ import hashlib
 from markupsafe import Markup
 
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.drawings import answer, beliefs, rejects
+from autotuner.views.drawings import answer, rejects
 from autotuner.views.drawings.figure import Lead, Part
 from autotuner.views.drawings.links import SavedLinks
 from autotuner.views.drawings.sections import SECTIONS, TABS
+from autotuner.views.drawings.sections import believed as parts_of
 from autotuner.views.drawings.trial import trial_page
 from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates
@@ -42,7 +43,7 @@ def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str) -> str:
     numbers = dict.fromkeys([*([] if best is None else [best.entry.number]), *causes.values()])
     links = SavedLinks(numbers, causes)
     said: tuple[Part, ...] = (
-        (Lead(f"The beliefs were not found: {believed}"),) if isinstance(believed, str) else beliefs.believed(believed)
+        (Lead(f"The beliefs were not found: {believed}"),) if isinstance(believed, str) else parts_of(believed)
     )
     return templates.render(
         "saved.html",

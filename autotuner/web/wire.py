@@ -12,7 +12,6 @@ from pydantic import Field, StringConstraints, create_model
 
 from autotuner.values.model import Model
 from autotuner.values.sweep import SweepOptions
-from autotuner.values.variant import Value
 from autotuner.views.figure_tables import BASELINES, COMPARISON, COVERAGE, PACE, cost_columns, history_columns
 from autotuner.views.leaderboard import leaderboard_columns
 from autotuner.views.studies_table import Finals, study_columns
@@ -108,22 +107,7 @@ BestVariant = listed(
 )
 
 
-class DeviceModel(Model):
-    """A device that studies of this store were made on, by its model."""
-
-    name: str
-    backend: str
-    studies: tuple[str, ...]
-    facts: dict[str, Value | bool]
-    running: tuple[str, ...] = Field(description="studies on which a driver is at work now")
-
-
-DeviceList = listed(
-    "DeviceList",
-    "`devices` that workers serve or have served, and the `models` that studies were made on.",
-    devices=Device,
-    models=DeviceModel,
-)
+DeviceList = listed("DeviceList", "Devices that workers serve or have served.", devices=Device)
 
 
 class ClearRequest(Model):

@@ -99,7 +99,7 @@ def shoot(page: Any, url: str, out: Path, name: str, whole: bool = False) -> Non
     if "/variants" in url:
         page.wait_for_selector("#scatter-live[data-ready]")
     if url.endswith("/beliefs"):
-        page.wait_for_selector("#matters", timeout=120_000)
+        page.wait_for_selector("text=What matters", timeout=120_000)
     page.wait_for_timeout(200)
     taken = Image.open(io.BytesIO(page.screenshot(full_page=whole))).convert("RGB")
     palette = Image.new("P", (1, 1))

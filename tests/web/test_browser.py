@@ -129,7 +129,7 @@ def test_a_saved_page_opens_from_its_file(chromium: Any, saved: Path, look: str)
     watched.page.click("nav a[href='#at-beliefs']")
     watched.page.locator("button.copy").last.click()
     watched.page.wait_for_function("document.getElementById('status').textContent")
-    assert watched.page.locator("#matters svg.figure").is_visible()
+    assert watched.page.get_by_role("heading", name="What matters").is_visible()
     context.close()
     assert (found, watched.complaints, asked, width) == ([], [], [saved.as_uri()], 360)
 

@@ -7,12 +7,11 @@ from typing import Literal, NamedTuple
 
 from autotuner.values.ratio import BIASED, quoted
 from autotuner.views.snapshot import Snapshot
+from autotuner.views.trial_words import gate_line, place_words, proof_words
 from autotuner.views.words import ends, percent, ratio
 
 Mood = Literal["good", "busy", "warn", "bad", "none"]
 """How a card looks; its words say the same."""
-MOST = 6
-"""Numbers of trials that a card lists."""
 
 
 class Card(NamedTuple):
@@ -58,36 +57,19 @@ def _faster(snapshot: Snapshot) -> Card:
         return Card(question, "No answer yet", "none", ("Nothing was measured to its end.",))
     if best.confirmed is None:
         found = best.entry.speedup
-        lines = (
-            f"Trial {best.entry.number}, by the search: {ends(found)}",
-            BIASED,
-        )
+        lines = f"Trial {best.entry.number}, by the search: {ends(found)}", BIASED
         return Card(question, quoted(found.mid, False), "none", lines)
-    found_in_finals = best.confirmed
-    interval = f"Trial {best.entry.number}, confirmed: 95 % interval {ends(found_in_finals)}"
-    tied = [str(number) for number in best.tied if number != best.entry.number]
-    if best.crowned:
-        lines = (interval, "Crowned: faster than the baseline and every other finalist, by more than a tie.")
-    elif tied:
-        shown = ", ".join(tied[:MOST]) + (" and more" if len(tied) > MOST else "")
-        lines = (interval, f"Ties with trial {shown}: the finals cannot tell them apart.")
-    else:
-        lines = (interval, "Not shown to be faster than the baseline by more than a tie.")
-    return Card(question, ratio(found_in_finals.mid), "good" if found_in_finals.low > 1 else "warn", lines)
+    assert best.finals is not None  # they have confirmed it
+    interval = f"Trial {best.entry.number}, confirmed: 95 % interval {ends(best.confirmed)}"
+    mood: Mood = "good" if best.confirmed.low > 1 else "warn"
+    return Card(question, ratio(best.confirmed.mid), mood, (interval, place_words(best, best.finals)))
 
 
 def _right(snapshot: Snapshot) -> Card:
     question, gate = "Can I believe it?", snapshot.gate
     if gate is None or snapshot.best is None:
         return Card(question, "Nothing to judge", "none", ("No variant was measured to its end.",))
-    lines = [f"{len(gate.passed)} checks; {gate.cases:,} outputs compared with the float64 reference"]
-    if gate.worst_ratio is not None:
-        lines.append(f"The worst error is {percent(gate.worst_ratio)} of its tolerance.")
-    if gate.many_launches:
-        lines.append(f"{gate.many_launches:,} launches gave the same bits.")
-    lines += [f"Loosened by the family: {reason}" for reason in gate.looser]
-    if gate.unavailable:
-        lines.append(f"Could not run here: {', '.join(gate.unavailable)}")
+    lines = [gate_line(gate), *([proof_words(gate)] if gate.many_launches else [])]
     return Card(question, "Gate passed", "warn" if gate.looser else "good", tuple(lines))
 
 

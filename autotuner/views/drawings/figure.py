@@ -18,8 +18,6 @@ class Figure(NamedTuple):
     note: str
     svg: Markup | None
     table: Table
-    key: tuple[str, ...] = ()
-    """The kinds of outcomes whose looks are told above it."""
     open: bool = False
     """Whether the table is shown at once."""
 

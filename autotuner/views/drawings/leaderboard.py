@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from autotuner.tuning.finals.standings import Entry
 from autotuner.values.ratio import Speedup, quoted
-from autotuner.views.drawings.charts import WIDTH
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Scale, Svg, around
@@ -17,8 +16,8 @@ from autotuner.views.leaderboard import leaderboard as leaderboard_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.words import compared, cut, ratio
 
-LEFT, ROW = 330, 30
-"""Pixels of the names, and of a row."""
+WIDTH, LEFT, ROW = 860, 330, 30
+"""Pixels of the drawing, of the names in it, and of a row."""
 
 
 def leaderboard(snapshot: Snapshot, links: Links, most: int = 30) -> Figure:
@@ -64,4 +63,4 @@ def _interval(svg: Svg, x: Scale, y: float, found: Speedup, look: tuple[str, str
     """A mark with the interval around it, where that has ends. `look`: of the line, of the mark, and its size."""
     if found.bounded:
         svg.line(x(found.low), y, x(found.high), y, look[0])
-    svg.mark(look[1], x(found.mid), y, look[2], title)
+    svg.add("circle", cx=x(found.mid), cy=y, r=look[2], class_=f"mark {look[1]}", title=title)

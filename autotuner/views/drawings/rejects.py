@@ -7,16 +7,12 @@ from typing import NamedTuple
 from autotuner.store import ListedTrial, queries
 from autotuner.tuning.finals import standings
 from autotuner.views.causes import meanings
-from autotuner.views.drawings.charts import Bar, bars
-from autotuner.views.drawings.figure import Figure, Lead, Part, Passage
+from autotuner.views.drawings.figure import Lead, Panel, Part, Passage
 from autotuner.views.drawings.links import Links
 from autotuner.views.snapshot import Snapshot, cause_of
 from autotuner.views.table import Column, Table
 from autotuner.views.trial_words import trial_words
-from autotuner.views.words import kind, percent
-
-SHOWN = 14
-"""Causes that the figure shows; the table has all."""
+from autotuner.views.words import percent
 
 
 def rejects(snapshot: Snapshot, links: Links, cause: str | None = None, trial: int | None = None) -> tuple[Part, ...]:
@@ -26,7 +22,7 @@ def rejects(snapshot: Snapshot, links: Links, cause: str | None = None, trial: i
     lead = Lead(f"{rejected:,} of {snapshot.judged:,} judged variants were rejected.")
     chosen = cause if cause in snapshot.causes else next(iter(snapshot.causes), None)
     example = () if chosen is None else _example(snapshot, links, chosen, trial)
-    return lead, _causes(snapshot, links, chosen), *example
+    return lead, Panel("Causes", _causes(snapshot, links)), *example
 
 
 class Cause(NamedTuple):
@@ -40,20 +36,14 @@ class Cause(NamedTuple):
     usual: str
 
 
-def _causes(snapshot: Snapshot, links: Links, chosen: str | None) -> Figure:
-    known, kinds = meanings(snapshot.op), {cause_of(each): kind(each) for each in snapshot.trials}
+def _causes(snapshot: Snapshot, links: Links) -> Table:
+    """The first check that failed, the most frequent first."""
+    known = meanings(snapshot.op)
     found = [
         Cause(code, count, count / max(1, snapshot.judged), of.asserts if of else "", (of.cause or "") if of else "")
         for code, count in snapshot.causes.items()
         for of in [known.get(code)]
     ]
-    rows = []
-    for each in found[:SHOWN]:
-        look, text = kinds.get(each.code, "wrong"), f"{each.rejects:,} ({percent(each.share, 1)})"
-        href = links.cause(snapshot.name, each.code)
-        bar = f"bar {look}", each.rejects
-        rows.append(Bar(each.code, *bar, text, each.asserts, None, look, href, each.code == chosen))
-    drawing = bars(f"Causes of {sum(snapshot.causes.values())} rejects, the most frequent first", rows)
     columns: list[Column[Cause]] = [
         Column("check", str, of=lambda e: e.code, href=lambda e: links.cause(snapshot.name, e.code)),
         Column("rejects", int),
@@ -61,8 +51,7 @@ def _causes(snapshot: Snapshot, links: Links, chosen: str | None) -> Figure:
         Column("asserts", str, head="it asserts"),
         Column("usual", str, head="what usually breaks it"),
     ]
-    note, key = "The first check that failed. Choose one to see a trial.", ("wrong", "build", "died")
-    return Figure("causes", "Causes", note, drawing, Table.of(columns, found), key)
+    return Table.of(columns, found, ["The first check that failed. Choose one to see a trial."])
 
 
 def _example(snapshot: Snapshot, links: Links, cause: str, wanted: int | None) -> tuple[Passage, ...]:
@@ -78,7 +67,7 @@ def _example(snapshot: Snapshot, links: Links, cause: str, wanted: int | None) -
         for text, other in beside
         if other != number and not links.saved
     )
-    title = f"One of {len(numbers)} in words: trial"
+    title = f"One of {len(numbers)} of {cause} in words: trial"
     return (Passage("one-trial", title, words(snapshot, number), number, steps),)
 
 

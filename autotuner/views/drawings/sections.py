@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from autotuner.values.errors import InputError
+from autotuner.views import beliefs_text
+from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.drawings import history, leaderboard, rejects
-from autotuner.views.drawings.figure import Lead, Panel, Part
+from autotuner.views.drawings.figure import Lead, Panel, Part, Passage
 from autotuner.views.drawings.links import Links
 from autotuner.views.figure_tables import FIGURES, problems_table
 from autotuner.views.snapshot import Snapshot
@@ -68,3 +70,10 @@ def overview(snapshot: Snapshot, links: Links) -> tuple[Part, ...]:
     rejected."""
     board = leaderboard.leaderboard(snapshot, links, 8)
     return (*history.history(snapshot, links)[:1], board, *rejects.rejects(snapshot, links))
+
+
+def believed(found: StudyBeliefs, newer: str = "") -> tuple[Part, ...]:
+    """What a study has shown of its space. `newer`: what is said of variants that the beliefs do not know yet."""
+    after = f"After {found.judged:,} judged variants of {found.points:,} valid points."
+    panels = (Panel(table.above[0], table) for table in beliefs_text.tables(found))
+    return Lead(f"{after} {newer}".rstrip()), *panels, Passage("in-words", "In words", tuple(beliefs_text.lines(found)))

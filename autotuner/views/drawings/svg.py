@@ -61,23 +61,6 @@ class Svg:
         """A line of text that begins, is centred (middle) or ends at x."""
         self.add("text", text, x=x, y=y, class_=class_, text_anchor=anchor)
 
-    def mark(self, kind: str, x: float, y: float, size: float = 4, title: str | None = None) -> None:
-        """The mark of a kind of outcome: each has a shape of its own, so that none rests on its colour."""
-        shape = {
-            "raced_out": "circle",
-            "duplicate": "square",
-            "wrong": "cross",
-            "build": "triangle",
-            "died": "diamond",
-        }.get(kind, "circle")
-        class_ = f"mark {kind}"
-        if shape == "circle":
-            self.add("circle", cx=x, cy=y, r=size, class_=class_, title=title)
-        elif shape == "square":
-            self.add("rect", x=x - size, y=y - size, width=2 * size, height=2 * size, class_=class_, title=title)
-        else:
-            self.add("path", d=_outline(shape, x, y, size), class_=class_, title=title)
-
     def render(self) -> Markup:
         """The element, with its label for those who do not see it."""
         body = "".join(self._parts)
@@ -88,22 +71,6 @@ class Svg:
         class_ = "figure wide" if self.width >= WIDE else "figure"
         label = escape(plain(self._label))
         return Markup(f'<svg class="{class_}" {head} role="{role}" aria-label="{label}">{body}</svg>')
-
-
-def _outline(shape: str, x: float, y: float, size: float) -> str:
-    outlines: dict[str, list[tuple[float, float] | None]] = {
-        "cross": [(-1, -1), (1, 1), None, (-1, 1), (1, -1)],
-        "triangle": [(0, -1.1), (1.1, 0.9), (-1.1, 0.9), (0, -1.1)],
-        "diamond": [(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0), (0, -1.3)],
-    }
-    path, pen = [], "M"
-    for point in outlines[shape]:
-        if point is None:
-            pen = "M"
-            continue
-        path.append(f"{pen}{written(float(x + size * point[0]))} {written(float(y + size * point[1]))}")
-        pen = "L"
-    return "".join(path)
 
 
 @dataclass(frozen=True)
