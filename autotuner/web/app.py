@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from autotuner.store import device_health, sweeps
 from autotuner.values.errors import AutotunerError, InputError, StoreError, StoreUnavailableError
 from autotuner.values.versions import version_of
-from autotuner.web import api, metrics, pages, queue_pages, sweep_api
+from autotuner.web import api, metrics, pages, queue_pages, sweep_api, wire
 from autotuner.web.access import Settings
 from autotuner.web.guard import SAFE, Guard
 from autotuner.web.server import Server, server_of
@@ -75,36 +75,11 @@ def describe(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = document["components"]["schemas"]
-        taken = _taken(document)
-        schemas |= {name: _nullable(schema) for name, schema in schemas.items() if name not in taken}
+        asked = {each.__name__ for each in wire.ASKED}
+        schemas |= {name: _nullable(schema) for name, schema in schemas.items() if name not in asked}
         document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         app.openapi_schema = document
     return app.openapi_schema
-
-
-def _taken(document: dict[str, Any]) -> set[str]:
-    """Names of the schemas that requests are made of."""
-    bodies = [
-        operation["requestBody"]
-        for path in document["paths"].values()
-        for operation in path.values()
-        if isinstance(operation, dict) and "requestBody" in operation
-    ]
-    found: set[str] = set()
-    waiting = [name for body in bodies for name in _named(body)]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += _named(document["components"]["schemas"][name])
-    return found
-
-
-def _named(part: Any) -> list[str]:
-    if isinstance(part, dict):
-        own = [str(part["$ref"]).rsplit("/", 1)[1]] if "$ref" in part else []
-        return own + [name for value in part.values() for name in _named(value)]
-    return [name for value in part for name in _named(value)] if isinstance(part, list) else []
 
 
 def _nullable(part: Any) -> Any:

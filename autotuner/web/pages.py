@@ -196,13 +196,13 @@ async def saved(request: Request, study: str) -> Response:
 @router.get("/studies/{study}/{tab}")
 def section(request: Request, study: str, tab: str) -> Response:
     """A page of a study that shows some parts."""
-    asked = request.query_params.multi_items()
+    cause = request.query_params.get("cause")
     found = next((each for each in SECTIONS if each.key == tab), None)
     if found is None:
         raise HTTPException(404, f"a study has no page {tab!r}")
 
     return study_page(
-        request, study, "section.html", tab, lambda snapshot: {"parts": found.parts(snapshot, LINKS, asked)}
+        request, study, "section.html", tab, lambda snapshot: {"parts": found.parts(snapshot, LINKS, cause)}
     )
 
 

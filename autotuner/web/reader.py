@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -118,7 +119,6 @@ class QueueReader:
 
     def __init__(self, reader: Reader, spaces: Path | None) -> None:
         self._store, self._folder, self._find = reader.store, spaces, reader.found
-        self._spaces: dict[Path, tuple[tuple[int, int], ListedSpace | None]] = {}
         self._look: tuple[float, Look] | None = None
         self._lock = threading.Lock()
 
@@ -157,22 +157,16 @@ class QueueReader:
 
     def spaces(self) -> tuple[ListedSpace, ...]:
         """The spaces that can be read, by name."""
-        found = (self._space(name, path) for name, path in sorted(self.files().items()))
+        files = ((name, path, path.stat()) for name, path in sorted(self.files().items()) if path.exists())
+        found = (_listed(name, path, (seen.st_mtime_ns, seen.st_size)) for name, path, seen in files)
         return tuple(each for each in found if each is not None)
 
-    def _space(self, name: str, path: Path) -> ListedSpace | None:
-        """A space, read again only once its file has changed: that takes long, and an open page asks every few seconds.
-        None where it cannot be read: the operator's folder may hold other files."""
-        try:
-            seen = path.stat()
-            state = seen.st_mtime_ns, seen.st_size
-            kept, space = self._spaces.get(path, (None, None))
-            if kept != state:
-                space, self._spaces[path] = None, (state, None)
-                file = load_space(str(path))
-                problems = tuple(map(str, file.problems))
-                space = ListedSpace(name=name, backend=file.backend, title=file.title, problems=problems)
-                self._spaces[path] = state, space
-            return space
-        except (OSError, AutotunerError):
-            return None
+
+@lru_cache(maxsize=256)
+def _listed(name: str, path: Path, _changed: tuple[int, int]) -> ListedSpace | None:
+    """A space, read once until its file is `_changed`: that takes long, and an open page asks every few seconds. None
+    where it cannot be read: the operator's folder may hold other files."""
+    with suppress(OSError, AutotunerError):
+        file = load_space(str(path))
+        return ListedSpace(name=name, backend=file.backend, title=file.title, problems=tuple(map(str, file.problems)))
+    return None

@@ -54,6 +54,6 @@ def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str) -> str:
         script=Markup(_script()),
         tabs=[each for each in TABS if each[0] != "variants"],
         cards=answer.cards(snapshot, store),
-        sections=[*((each.key, each.parts(snapshot, links, ())) for each in SECTIONS), ("beliefs", said)],
+        sections=[*((each.key, each.parts(snapshot, links, None)) for each in SECTIONS), ("beliefs", said)],
         trials=[trial_page(snapshot, number, store) for number in numbers],
     )

@@ -130,6 +130,10 @@ class NewSweep(SweepOptions):
     priority: int = Field(default=0, ge=-1000, le=1000, description="larger goes first")
 
 
+ASKED = (ClearRequest, NewSweep)
+"""What requests are made of."""
+
+
 class ListedSpace(Model):
     """A space that a sweep can be asked for."""
 

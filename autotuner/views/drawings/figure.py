@@ -37,8 +37,6 @@ class Passage(NamedTuple):
     lines: tuple[str, ...]
     number: int | None = None
     """The trial that they are about, which has a page."""
-    steps: tuple[tuple[str, str], ...] = ()
-    """What leads to another one: its text and its address."""
 
 
 class Lead(NamedTuple):

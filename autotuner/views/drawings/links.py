@@ -9,8 +9,6 @@ from urllib.parse import quote, urlencode
 class Links:
     """The links of a server's pages."""
 
-    saved = False
-
     def study(self, study: str, page: str = "", **query: str | int) -> str | None:
         """A page of a study; None for a name that no address can have."""
         if "/" in study or study in (".", ".."):
@@ -34,8 +32,6 @@ LINKS = Links()
 
 class SavedLinks(Links):
     """The links of one study's saved page: to its own sections, and to the trials that it holds."""
-
-    saved = True
 
     def __init__(self, trials: Collection[int], causes: Mapping[str, int]) -> None:
         """`causes`: the trial that the page has of each cause of rejects."""

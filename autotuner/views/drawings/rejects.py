@@ -15,13 +15,15 @@ from autotuner.views.trial_words import trial_words
 from autotuner.views.words import percent
 
 
-def rejects(snapshot: Snapshot, links: Links, cause: str | None = None, trial: int | None = None) -> tuple[Part, ...]:
-    """The causes and one trial in words. `cause`: that is looked at, else the most frequent; `trial`: the one that is
-    put into words, else the last."""
+def rejects(snapshot: Snapshot, links: Links, cause: str | None = None) -> tuple[Part, ...]:
+    """The causes and the last trial of one in words. `cause`: that is looked at, else the most frequent."""
     rejected = sum(snapshot.causes.values())
     lead = Lead(f"{rejected:,} of {snapshot.judged:,} judged variants were rejected.")
     chosen = cause if cause in snapshot.causes else next(iter(snapshot.causes), None)
-    example = () if chosen is None else _example(snapshot, links, chosen, trial)
+    example: list[Passage] = []
+    if chosen is not None:
+        number, title = by_cause(snapshot.trials)[chosen], f"The last one of {chosen} in words: trial"
+        example.append(Passage("one-trial", title, words(snapshot, number), number))
     return lead, Panel("Causes", _causes(snapshot, links)), *example
 
 
@@ -52,23 +54,6 @@ def _causes(snapshot: Snapshot, links: Links) -> Table:
         Column("usual", str, head="what usually breaks it"),
     ]
     return Table.of(columns, found, ["The first check that failed. Choose one to see a trial."])
-
-
-def _example(snapshot: Snapshot, links: Links, cause: str, wanted: int | None) -> tuple[Passage, ...]:
-    """One of the trials that were rejected for a cause, and what leads to the ones before and after it."""
-    numbers = sorted(each.number for each in snapshot.trials if cause_of(each) == cause)
-    if not numbers:
-        return ()
-    place = numbers.index(wanted) if wanted in numbers else len(numbers) - 1
-    number = numbers[place]
-    beside = (("\N{LEFTWARDS ARROW} trial", numbers[max(0, place - 1)]), ("next: trial", [*numbers, number][place + 1]))
-    steps = tuple(
-        (f"{text} {other}", f"{links.study(snapshot.name, 'rejects', cause=cause, trial=other)}#one-trial")
-        for text, other in beside
-        if other != number and not links.saved
-    )
-    title = f"One of {len(numbers)} of {cause} in words: trial"
-    return (Passage("one-trial", title, words(snapshot, number), number, steps),)
 
 
 def words(snapshot: Snapshot, number: int) -> tuple[str, ...]:

@@ -14,27 +14,13 @@ from autotuner.views.drawings.links import Links
 from autotuner.views.figure_tables import FIGURES, problems_table
 from autotuner.views.snapshot import Snapshot
 
-Asked = Sequence[tuple[str, str]]
-"""What a reader asks of a page: the names and values in its address. What a page does not know counts as not said."""
-
 
 class Section(NamedTuple):
-    """A page: its name in addresses, what leads to it, and what it shows."""
+    """A page: its name in addresses, what leads to it, and what it shows; of a cause of rejects, where one is asked."""
 
     key: str
     title: str
-    parts: Callable[[Snapshot, Links, Asked], Sequence[Part]]
-
-
-def word(asked: Asked, name: str) -> str | None:
-    """The last value of that name."""
-    return dict(asked).get(name)
-
-
-def number(asked: Asked, name: str) -> int | None:
-    """The same as a number; None where it is none."""
-    found = word(asked, name) or ""
-    return int(found) if found.isascii() and found.isdecimal() and len(found) < 11 else None
+    parts: Callable[[Snapshot, Links, str | None], Sequence[Part]]
 
 
 def _tried(snapshot: Snapshot) -> Part:
@@ -50,11 +36,7 @@ def _spent(snapshot: Snapshot) -> tuple[Part, ...]:
 
 
 SECTIONS = (
-    Section(
-        "rejects",
-        "Why rejected",
-        lambda of, to, asked: rejects.rejects(of, to, word(asked, "cause"), number(asked, "trial")),
-    ),
+    Section("rejects", "Why rejected", rejects.rejects),
     Section("best", "Best so far", lambda of, to, _: history.history(of, to) or (Lead("No trial was recorded yet."),)),
     Section("leaderboard", "Leaderboard", lambda of, to, _: (leaderboard.leaderboard(of, to),)),
     Section("problems", "Problems", lambda of, *_: (Panel("Problems by variants", problems_table(of)),)),
