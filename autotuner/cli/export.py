@@ -118,7 +118,7 @@ def export(
         name = named(opened, study)
         names = list(dict.fromkeys([name, *(named(opened, each) for each in more or ())]))
         if standings.finals(opened, name) is None and not estimates and standings.best(opened, name) is not None:
-            raise InputError(f"{name} is unconfirmed: run `autotuner finals {name}`, or take --estimates")
+            raise InputError(f"{name} is unconfirmed, torch serves: run `autotuner finals {name}`, or add --estimates")
         required = len(names) > 1
         found = best.export(opened, name, names, None if to_screen else target, form, loss, estimates, required)
     if found.without is not None:

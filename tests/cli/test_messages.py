@@ -56,7 +56,7 @@ ELSEWHERE = {
     "goes on; `autotuner sweep watch",
     "is cancelled; its study keeps what was judged",
     "characters, expected at least",
-    "is unconfirmed: run `autotuner finals",
+    "is unconfirmed, torch serves: run `autotuner finals",
     ": cannot be read:",
     ": not UTF-8 text;",
     "is not here)",
