@@ -111,6 +111,9 @@ SETS = {
     ),
 }
 
+CONFIRMED = {"low": "low", "mean": "mid", "high": "high", "processes": "processes"}
+"""What a row has of what finals confirmed, and its name there."""
+
 DRAWN = 12
 MOST_FLOPS = 2e12
 """Of a problem that is drawn; its reference in float64 must come to an end."""
@@ -178,7 +181,7 @@ def figures(best: Row, problem: Problem) -> Row:
         "cache": best["measurement"]["cache"],
         "parameters": best["parameters"],
         "crowned": confirmed.get("crowned", False),
-        "confirmed": {name: confirmed.get(name) for name in ("low", "mean", "high", "processes")},
+        "confirmed": {of: confirmed.get(name) for of, name in CONFIRMED.items()},
         "search_estimate": best["measurement"]["speedup"]["mid"],
         "us": timing["median_us"],
         "baseline": baseline["backend"],
