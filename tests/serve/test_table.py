@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -18,7 +19,7 @@ from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Heat
 from autotuner.values.problem import Problem
-from autotuner.values.table import TableFile
+from autotuner.values.table import DispatchTable, TableFile
 from autotuner.values.verdict import Fault
 from autotuner.views.table_words import table_words
 from tests.helpers.recorded import PROBLEM, artifact, hold_finals, passed_gate, study_record
@@ -38,6 +39,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
+def exported(store: Store, table: DispatchTable) -> dict[str, Any]:
+    """The document with the table; it is what its schema says."""
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    document: dict[str, Any] = json.loads(export_json(best, queries.study(store, "scalar-abc"), table))
+    jsonschema.validate(document, SCHEMA)
+    return document
+
+
 def test_the_best_of_the_finals_serves_its_problem_with_its_interval(store: Store) -> None:
     tuned(store, record())
     hold_finals(store, {16: 50.0, 32: 60.0}, {16: 0, 32: 1})
@@ -51,10 +61,7 @@ def test_the_best_of_the_finals_serves_its_problem_with_its_interval(store: Stor
     assert (variant.trial, variant.program) == (0, artifact(16).program_hash)
     assert variant.proven.passed[-1].startswith("G")
     assert not found.estimates
-    best = standings.best(store, "scalar-abc")
-    assert best is not None
-    document = json.loads(export_json(best, queries.study(store, "scalar-abc"), found))
-    jsonschema.validate(document, SCHEMA)
+    document = exported(store, found)
     read = TableFile.model_validate_json(json.dumps(document))
     assert read.table == found
     assert digest_of_table(read.table) == document["table_digest"]
@@ -196,10 +203,7 @@ def test_a_range_reaches_from_a_tuned_length_to_the_next(store: Store) -> None:
     assert answer(found, at(600, 700))[0] is None
     assert answer(found, at(600).model_copy(update={"batch": 3}))[0] is None
     assert "2 lengths that were not tuned" in table_words(found)
-    best = standings.best(store, "scalar-abc")
-    assert best is not None
-    document = json.loads(export_json(best, queries.study(store, "scalar-abc"), found))
-    jsonschema.validate(document, SCHEMA)
+    exported(store, found)
 
 
 def test_each_stretch_is_served_by_the_fastest_around_it(store: Store) -> None:
