@@ -1,7 +1,8 @@
 // Attention with vectors: queries across the lanes, keys in blocks, online softmax.
 //
 // A work item is a block of BLOCK_M queries of one head; where there is one query, heads that share K and V take the place
-// of queries. It goes through the keys in blocks of BLOCK_N:
+// of queries. Where there are fewer items than threads, each is divided in parts, which have keys of their own. A part goes
+// through its keys in blocks of BLOCK_N:
 //   scores   S^T = K Q^T, and the largest score of every query            (score_tile)
 //   softmax  P^T = 2^(S^T - max), its sum, and how far the max has moved  (here)
 //   output   O = O * decay + P V                                          (value_tile)
@@ -91,10 +92,26 @@ struct Job {
   bool packed;
   int64_t rows, heads;    // rows that a head, or those that share K and V, have; and how many such there are
   int64_t items, blocks;  // blocks of rows of each
+  int64_t parts;          // of an item
+  float *partials;        // what each part has found, where there are several
   float scale;            // for powers of two
   float *workspace;
   int64_t next;  // SCHEDULE = 2: the first item nobody has taken
 };
+
+// What a part has found: maxima, sums, outputs.
+static constexpr int64_t PARTIAL_FLOATS = BLOCK_M * (2 + HEAD_DIM);
+
+// As few as give every thread the same number of them, where the keys are enough.
+static int64_t parts_of(const Attention &call, int64_t items) {
+  int64_t one = THREADS, other = items;
+  while (other) {  // Euclid's
+    const int64_t rest = one % other;
+    one = other;
+    other = rest;
+  }
+  return items >= THREADS ? 1 : least(THREADS / one, (call.seq_k + BLOCK_N - 1) / BLOCK_N);
+}
 
 // One head's K and V and the thread's scratch, as the blocks of an item see them.
 struct Head {
@@ -273,7 +290,7 @@ static void value_block(const Head &head, int64_t n0, int keys, int64_t q0, int 
     if (WINDOWED && q0 + head.offset - head.reach + m > n0)
       hidden = (q0 + head.offset - head.reach + m - n0) / WORD_ELEMENTS * WORD_ELEMENTS;
     if (visible <= hidden) {
-      if (AT_MAY_BE_BLIND && first)
+      if (first)
         for (int i = 0; i < PV_ROWS * HEAD_DIM; i += VEC_WIDTH) store(s.output + m * HEAD_DIM + i, vec{});
       continue;
     }
@@ -345,23 +362,81 @@ static void store_nothing(const Attention &call, int64_t b, int64_t h, int64_t q
   }
 }
 
-static void run_item(const Job &job, Head &head, int64_t item) {
+static void put_aside(const Scratch &s, float *partial, bool nothing) {
+  for (int m = 0; m < BLOCK_M; ++m) {
+    partial[m] = nothing ? HIDDEN : s.row_max[m];
+    partial[BLOCK_M + m] = nothing ? 0 : s.row_sum[m];
+  }
+  for (int i = 0; i < BLOCK_M * HEAD_DIM; ++i) partial[2 * BLOCK_M + i] = nothing ? 0 : s.output[i];
+}
+
+// Makes of what the parts have found, in their order, what one would have. `scale` makes powers of two of maxima.
+static void merge(const Scratch &s, const float *partials, int64_t parts, int rows, float scale) {
+  for (int m = 0; m < rows; ++m) {
+    float most = HIDDEN, sum = 0;
+    for (int64_t i = 0; i < parts; ++i)
+      most = partials[i * PARTIAL_FLOATS + m] > most ? partials[i * PARTIAL_FLOATS + m] : most;
+    float *output = s.output + m * HEAD_DIM;
+    for (int64_t i = 0; i < parts; ++i) {
+      const float *found = partials + i * PARTIAL_FLOATS, *from = found + 2 * BLOCK_M + m * HEAD_DIM;
+      const float weight = exp2f((found[m] - most) * scale);
+      sum += weight * found[BLOCK_M + m];
+      for (int d = 0; d < HEAD_DIM; d += VEC_WIDTH)
+        store(output + d, (i == 0 ? vec{} : load(output + d)) + load(from + d) * splat(weight));
+    }
+    s.row_max[m] = most;
+    s.row_sum[m] = sum;
+  }
+}
+
+// Which rows an item has, and which keys any of these sees.
+struct Item {
+  int64_t b, h, q0;
+  int rows;
+  int64_t begin, end;
+
+  Item(const Job &job, int64_t item) {
+    const Attention &call = *job.call;
+    const int64_t index = item / job.blocks, block = item % job.blocks;
+    // Causal: the last block sees the most keys, so it goes first and the threads end together.
+    const int64_t first = (CAUSAL ? job.blocks - 1 - block : block) * BLOCK_M;
+    b = index / job.heads;
+    q0 = job.packed ? 0 : first;
+    h = index % job.heads * (job.packed ? job.rows : 1) + first - q0;
+    rows = (int)least(BLOCK_M, job.rows - first);
+    begin = call.begin(q0, call.keys(b));
+    end = call.seen(job.packed ? q0 : q0 + rows - 1, call.keys(b));
+  }
+};
+
+static void write(const Job &job, const Scratch &s, const Item &item) {
   const Attention &call = *job.call;
-  const int64_t index = item / job.blocks, block = item % job.blocks, b = index / job.heads;
-  // Causal: the last block sees the most keys, so it goes first and the threads end together.
-  const int64_t first = (CAUSAL ? job.blocks - 1 - block : block) * BLOCK_M;
-  const int rows = (int)least(BLOCK_M, job.rows - first);
-  const int64_t q0 = job.packed ? 0 : first, h = index % job.heads * (job.packed ? job.rows : 1) + first - q0;
+  reciprocals(s, item.rows);
+  if (HAS_SINKS) take_in(s, item.rows, call, item.h, job.packed, BF16_DOT ? job.scale : 1.0f);
+  store_output(s, call.o.at(item.b, item.h, item.q0), job.packed ? call.o.head : call.o.row, item.rows);
+  if (LSE) store_lse(s, call.lse_at(item.b, item.h, item.q0), item.rows, job.scale);
+}
+
+static void run_part(const Job &job, Head &head, int64_t number) {
+  const Attention &call = *job.call;
+  const Item item(job, number / job.parts);
+  const int64_t b = item.b, h = item.h, q0 = item.q0, part = number % job.parts;
+  const int rows = item.rows;
+  if (AT_MAY_BE_BLIND && item.end <= item.begin) {
+    if (part == 0) store_nothing(call, b, h, q0, rows, job.packed);
+    return;
+  }
   head.keys = call.keys(b);
   head.offset = call.offset(head.keys) + call.right;
   head.reach = call.left + call.right;
   head.k = call.k.at(b, h / call.group, 0);
   head.v = call.v.at(b, h / call.group, 0);
-  const int64_t end = call.seen(job.packed ? q0 : q0 + rows - 1, head.keys), seen = call.begin(q0, head.keys);
-  if (AT_MAY_BE_BLIND && end <= seen) return store_nothing(call, b, h, q0, rows, job.packed);
   pack_head(head, b * (call.heads / call.group) + h / call.group);
   pack_queries(head.scratch.queries, call.q.at(b, h, q0), job.packed ? call.q.head : call.q.row, rows, job.scale);
-  const int64_t begin = seen / BLOCK_N * BLOCK_N;  // panels and pairs of keys begin there
+  const int64_t start = item.begin / BLOCK_N * BLOCK_N;  // panels and pairs of keys begin there
+  const int64_t blocks = (item.end - start + BLOCK_N - 1) / BLOCK_N;
+  const int64_t begin = start + blocks * part / job.parts * BLOCK_N;
+  const int64_t end = least(item.end, start + blocks * (part + 1) / job.parts * BLOCK_N);
   for (int64_t n0 = begin; n0 < end; n0 += BLOCK_N) {
     const int keys = (int)least(BLOCK_N, end - n0);
     pack_block(head, n0, keys);
@@ -373,10 +448,20 @@ static void run_item(const Job &job, Head &head, int64_t item) {
     softmax_block(head.scratch, keys, rows, job.scale, n0 == begin);
     value_block(head, n0, keys, q0, rows, n0 == begin);
   }
-  reciprocals(head.scratch, rows);
-  if (HAS_SINKS) take_in(head.scratch, rows, call, h, job.packed, BF16_DOT ? job.scale : 1.0f);
-  store_output(head.scratch, call.o.at(b, h, q0), job.packed ? call.o.head : call.o.row, rows);
-  if (LSE) store_lse(head.scratch, call.lse_at(b, h, q0), rows, job.scale);
+  if (job.parts == 1)
+    write(job, head.scratch, item);
+  else
+    put_aside(head.scratch, job.partials + number * PARTIAL_FLOATS, begin >= end);
+}
+
+static void merge_parts(const Job &job) {
+  const Scratch s(job.workspace, job.call->seq_k);
+  for (int64_t i = 0; i < job.items; ++i) {
+    const Item item(job, i);
+    if (AT_MAY_BE_BLIND && item.end <= item.begin) continue;
+    merge(s, job.partials + i * job.parts * PARTIAL_FLOATS, job.parts, item.rows, BF16_DOT ? job.scale : 1.0f);
+    write(job, s, item);
+  }
 }
 
 static void run_thread(void *context, int thread) {
@@ -387,34 +472,47 @@ static void run_thread(void *context, int thread) {
   if (SOFTCAPPED) head.cap.after = BF16_DOT ? call.cap * 1.44269504f / job.scale : call.cap * 1.44269504f;
   if (SOFTCAPPED) head.cap.before = 1 / head.cap.after;
   head.scratch = Scratch(job.workspace + thread * head.scratch.floats, call.seq_k);
+  const int64_t pieces = job.items * job.parts;
   if (SCHEDULE == 0) {
-    const int64_t end = job.items * (thread + 1) / THREADS;
-    for (int64_t item = job.items * thread / THREADS; item < end; ++item) run_item(job, head, item);
+    const int64_t end = pieces * (thread + 1) / THREADS;
+    for (int64_t item = pieces * thread / THREADS; item < end; ++item) run_part(job, head, item);
   } else if (SCHEDULE == 1) {
-    for (int64_t item = thread; item < job.items; item += THREADS) run_item(job, head, item);
+    for (int64_t item = thread; item < pieces; item += THREADS) run_part(job, head, item);
   } else {
     int64_t item;
-    while ((item = __atomic_fetch_add(&job.next, 1, __ATOMIC_RELAXED)) < job.items) run_item(job, head, item);
+    while ((item = __atomic_fetch_add(&job.next, 1, __ATOMIC_RELAXED)) < pieces) run_part(job, head, item);
   }
 }
 
+static Job job_of(const Attention &call) {
+  Job job;
+  job.call = &call;
+  job.packed = packs_heads(call);
+  job.rows = job.packed ? call.group : call.seq_q;
+  job.heads = job.packed ? call.heads / call.group : call.heads;
+  job.blocks = (job.rows + BLOCK_M - 1) / BLOCK_M;
+  job.items = call.batch * job.heads * job.blocks;
+  job.parts = parts_of(call, job.items);
+  job.next = 0;
+  return job;
+}
+
 extern "C" int64_t variant_workspace(const at_call *call) {
-  return Scratch(nullptr, call->dim[SDPA_SEQ_K]).floats * (int64_t)sizeof(float) * THREADS;
+  const Attention attention(call);
+  const Job job = job_of(attention);
+  const int64_t partials = job.parts == 1 ? 0 : job.items * job.parts * PARTIAL_FLOATS;
+  return (Scratch(nullptr, attention.seq_k).floats * THREADS + partials) * (int64_t)sizeof(float);
 }
 
 extern "C" int variant_run(const at_call *call) {
   if (BF16_DOT && call->scalar[SDPA_SCALE] < 0) return AT_OUTSIDE_DOMAIN;  // the maximum is taken before scaling
   if (call->workspace == nullptr || call->workspace_bytes < variant_workspace(call)) return AT_NO_WORKSPACE;
   const Attention attention(call);
-  Job job;
-  job.call = &attention;
-  job.packed = packs_heads(attention);
-  job.rows = job.packed ? attention.group : attention.seq_q;
-  job.heads = job.packed ? attention.heads / attention.group : attention.heads;
-  job.blocks = (job.rows + BLOCK_M - 1) / BLOCK_M;
-  job.items = attention.batch * job.heads * job.blocks;
+  Job job = job_of(attention);
   job.scale = (float)(call->scalar[SDPA_SCALE] * 1.4426950408889634);
   job.workspace = (float *)call->workspace;
-  job.next = 0;
-  return pool_run(run_thread, &job);
+  job.partials = job.workspace + Scratch(nullptr, attention.seq_k).floats * THREADS;
+  const int status = pool_run(run_thread, &job);
+  if (status == AT_OK && job.parts > 1) merge_parts(job);
+  return status;
 }
