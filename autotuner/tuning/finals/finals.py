@@ -94,9 +94,9 @@ class Finals:
         self, numbers: Sequence[Number], right: Right, beside: Mapping[str, Sequence[float]], until: float
     ) -> tuple[Number, ...]:
         """As many of those who deserve it as there is time for. `beside`: as `plan.by_merit` has it."""
-        costs = {number: right[number].costs for number in numbers}
         ranked = plan.by_merit(numbers, right, beside)
-        found = plan.as_many_as_fit(ranked, costs, until - time.monotonic() - PROVING * self._trials.seconds)
+        costs, left_s = [right[number].heat_s for number in ranked], until - time.monotonic()
+        found = plan.as_many_as_fit(ranked, costs, left_s - PROVING * self._trials.seconds)
         of = "" if len(found) == len(numbers) else f" of {len(numbers)} that deserve it, as many as there is time for"
         self._trials.say(f"{len(found)} finalists{of}: building them")
         return found

@@ -26,8 +26,8 @@ LEAST = 2
 """Finalists that there is always time for."""
 START_S = 1.0
 """Seconds until a fresh process has its first inputs, about."""
-LONGER_SOAK = 4.0
-"""How much longer the soak of a finalist is than that of a promoted variant."""
+FRESH = 2.0
+"""What the gate takes in a fresh process, over what a heat takes, about."""
 RACES, FEWEST = 48, 6
 """Trials of the search that are looked through for races of an incumbent, and blocks of such a race that says how far
 processes are apart."""
@@ -36,14 +36,6 @@ MOST_SCALED = 4.0
 
 Number = int
 """Of a trial."""
-
-
-class FinalistCosts(NamedTuple):
-    """Seconds that a finalist costs, about."""
-
-    heat: float
-    """With the audit after it."""
-    judging: float
 
 
 class Searched(NamedTuple):
@@ -60,7 +52,8 @@ class Searched(NamedTuple):
     """The digest of the artifact that it raced against."""
     promoted: bool
     """It beat that one."""
-    costs: FinalistCosts
+    heat_s: float
+    """Seconds of a heat of it, about."""
 
 
 def searched(outcomes: Iterable[tuple[Number, Outcome]]) -> dict[Number, Searched]:
@@ -77,7 +70,7 @@ def searched(outcomes: Iterable[tuple[Number, Outcome]]) -> dict[Number, Searche
             log_ratio=measured.log_ratio,
             incumbent=measured.incumbent,
             promoted=measured.stopped == Stop.PROMOTED,
-            costs=costs(outcome),
+            heat_s=heat_s(outcome),
         )
     return found
 
@@ -145,32 +138,28 @@ def _reached(direct: Mapping[Number, set[Number]], start: Number) -> set[Number]
 # Time -------------------------------------------------------------------------------------------------------------
 
 
-def costs(outcome: Outcome) -> FinalistCosts:
-    """By what its race and its gate took in the search."""
+def heat_s(outcome: Outcome) -> float:
+    """Seconds of a heat with its audit, by what its race took in the search."""
     assert outcome.measurement is not None
     took, first = outcome.seconds, outcome.measurement.timings[0]
     heat = START_S + took.get("measure", 0.0) * min(FINAL_BLOCKS / len(first.variant_us), MOST_SCALED)
-    check = took.get("check", 0.0)
     samples = len(first.variant_us) + len(first.baseline_us) + len(first.incumbent_us)
-    audit = took.get("measure", 0.0) * AUDIT_SAMPLES / samples
-    return FinalistCosts(heat + audit, START_S + check + LONGER_SOAK * took.get("soak", check))
+    return heat + took.get("measure", 0.0) * AUDIT_SAMPLES / samples
 
 
-def as_many_as_fit(
-    numbers: Sequence[Number], each: Mapping[Number, FinalistCosts], seconds: float
-) -> tuple[Number, ...]:
-    """The first of `numbers`, the most deserving ones, for whom there is time; LEAST of them in any case."""
+def as_many_as_fit(numbers: Sequence[Number], heats_s: Sequence[float], seconds: float) -> tuple[Number, ...]:
+    """The first of `numbers`, the most deserving ones, for whom there is time; LEAST of them in any case. `heats_s`:
+    of a heat of each."""
     count = len(numbers)
-    while count > LEAST and needed_s([each[number] for number in numbers[:count]]) > seconds:
+    while count > LEAST and needed_s(heats_s[:count]) > seconds:
         count -= 1
     return tuple(numbers[:count])
 
 
-def needed_s(all_of_them: Sequence[FinalistCosts]) -> float:
+def needed_s(heats_s: Sequence[float]) -> float:
     """Seconds of finals with these finalists, when as many stay in the running as usually do."""
-    staying = sorted(all_of_them, reverse=True)[:STAYING]
-    rest = math.fsum((PROCESSES - FIRST) * one.heat + one.judging for one in staying)
-    return math.fsum(FIRST * one.heat for one in all_of_them) + rest
+    staying = sorted(heats_s, reverse=True)[:STAYING]
+    return FIRST * math.fsum(heats_s) + (PROCESSES - FIRST + FRESH) * math.fsum(staying)
 
 
 def by_merit(

@@ -17,7 +17,7 @@ from autotuner.run.jobs import Built
 from autotuner.store import Finalist, FinalsResult, Lineup, Proof
 from autotuner.tuning.finals import plan
 from autotuner.tuning.finals.heats import FinalHeats
-from autotuner.tuning.finals.plan import PROVING, Number
+from autotuner.tuning.finals.plan import FRESH, PROVING, Number
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.finals.serving import confirmed_on_each, servers
 from autotuner.tuning.finals.standings import choice
@@ -42,8 +42,8 @@ class Entrant:
     def __init__(self, number: Number, searched: Outcome, built: Built) -> None:
         self.number, self.searched, self.built = number, searched, built
         self.digest = built.artifact.digest
-        self.heat_s, self.judging_s = plan.costs(searched)
-        """Seconds of its last heat; before the first, as expected. And of the gate, as expected."""
+        self.heat_s = plan.heat_s(searched)
+        """Seconds of its last heat; before the first, as expected."""
         self.audit: CheckResult | None = None
         """That it passed after its first heat."""
         self.heats = 0
@@ -81,8 +81,6 @@ class FinalRounds:
         self._entrants = {entrant.digest: entrant for entrant in entrants}
         self._heats: list[Heat] = []
         self._runner = FinalHeats(trials)
-        self._judged_s = 0.0
-        """Seconds that the gate took the last time."""
         self._is_over = False
         """Whether no process follows, as far as is known."""
         self._proofs: dict[str, Proof] = {}
@@ -106,7 +104,14 @@ class FinalRounds:
         self._trials.store.finish_finals(self._id, FinalsResult(**dict(self._standing()), proofs=proofs, audits=audits))
 
     def _to_the_end(self) -> None:
-        """Races, and proves those who are to be used."""
+        """Races, and proves those who are to be used. First comes a process of the baseline alone: none of a finalist
+        takes less time."""
+        self._trials.say("timing the baseline alone")
+        started = time.monotonic()
+        self._runner.draw(fresh_seeds())
+        self._record(self._runner.witness())
+        for entrant in self._entrants.values():
+            entrant.heat_s = max(entrant.heat_s, time.monotonic() - started)
         while True:
             self._race()
             chosen = self._chosen()
@@ -125,10 +130,9 @@ class FinalRounds:
         self._is_over = False
         while True:
             wanted, waiting = self._wanted(), self._unjudged()
-            running = self._due(wanted) if wanted and self._is_late(wanted) else wanted
-            if running:
+            if running := self._in_time(wanted):
                 self._round(running)
-            elif waiting and self._left_s() >= self._proving_s:
+            elif waiting and self._left_s() >= FRESH * waiting[0].heat_s + self._proving_s:
                 self._judge(waiting[0])
             else:
                 if wanted:
@@ -140,15 +144,23 @@ class FinalRounds:
         return [entrant for entrant in self._entrants.values() if not entrant.is_out]
 
     def _wanted(self) -> list[Entrant]:
-        """Those whose turn it is: who has had fewer than the first processes, else who may still lead."""
-        new = [entrant for entrant in self._alive() if entrant.heats < FIRST]
-        return new or [entrant for entrant in self._tied() if entrant.heats < PROCESSES]
+        """Those whose turn it is: who has had fewer than the first processes, else who may still lead; the fastest
+        first."""
+        tied = self._tied()
+        new = [entrant for entrant in (tied + self._alive()) if entrant.heats < FIRST]
+        return list(dict.fromkeys(new)) or [entrant for entrant in tied if entrant.heats < PROCESSES]
 
-    def _due(self, wanted: Sequence[Entrant]) -> list[Entrant]:
-        """Those of them that race however late it is: everybody once, and the fastest has the first processes. Without
-        the proof of that one the others' say nothing."""
-        new = [entrant for entrant in wanted if not entrant.heats]
-        return new or [entrant for entrant in self._tied()[:1] if entrant.heats < FIRST]
+    def _in_time(self, wanted: Sequence[Entrant]) -> list[Entrant]:
+        """As many of them as there is time for, and the first processes of the fastest in any case. Without the proof
+        of that one the others' say nothing."""
+        counts = range(len(wanted), 0, -1)
+        found = next((count for count in counts if not self._is_late(wanted[:count])), 0)
+        is_due = bool(wanted) and wanted[0] is self._front() and wanted[0].heats < FIRST
+        return list(wanted[: found or int(is_due)])
+
+    def _front(self) -> Entrant:
+        """The fastest, by the search as long as nobody has raced."""
+        return (self._tied() or self._alive())[0]
 
     def _tied(self) -> list[Entrant]:
         """Who is not shown to be slower than the leader; the fastest first."""
@@ -159,42 +171,41 @@ class FinalRounds:
         here = {entrant.digest for entrant in self._alive()}
         heats = [heat for heat in self._heats if here.issuperset(heat.entrants)]
         lineup = self._lineup
-        return confirm(heats, lineup.tie, lineup.objective, self._is_over, lineup.raced)
+        found = confirm(heats, lineup.tie, lineup.objective, self._is_over, lineup.raced)
+        all_raced = all(entrant.heats for entrant in self._alive())
+        return found.model_copy(update={"crowned": found.crowned and all_raced})
 
     def _is_late(self, running: Sequence[Entrant]) -> bool:
-        """Whether another process of each of these would leave the gate too little. Until all have had ENOUGH time is
-        kept for the proof alone: who will lead is not known yet, and each heat has its own quick cases of the gate."""
-        fewest = min(entrant.heats for entrant in running)
+        """Whether another process of each of these would leave too little for the other first ones of the fastest and
+        the gate. Until all have had ENOUGH time is kept for the proof alone: who will lead is not known yet, and each
+        heat has its own quick cases of the gate."""
+        fewest, first = min(entrant.heats for entrant in running), self._front()
         kept_s = self._proving_s if fewest < ENOUGH else self._gates_s()
-        return self._left_s() < math.fsum(entrant.heat_s for entrant in running) + kept_s
+        due_s = max(0, FIRST - first.heats - (first in running)) * first.heat_s
+        return self._left_s() < math.fsum(entrant.heat_s for entrant in running) + due_s + kept_s
 
     @property
     def _proving_s(self) -> float:
         """Kept for the gate on the one that is chosen."""
-        chosen = self._chosen()
-        return max(PROVING * self._trials.seconds, chosen.judging_s if chosen is not None else 0.0)
+        longest = max((entrant.heat_s for entrant in self._alive()), default=0.0)
+        return max(PROVING * self._trials.seconds, FRESH * longest)
 
     def _gates_s(self) -> float:
         """Seconds that the gate will take, about: of those who may still lead, and of the one that is chosen."""
-        judging = math.fsum(max(entrant.judging_s, self._judged_s) for entrant in self._unjudged())
-        return judging + self._proving_s
+        return math.fsum(FRESH * entrant.heat_s for entrant in self._unjudged()) + self._proving_s
 
     def _left_s(self) -> float:
         """Seconds that are left."""
         return min(self._until, self._trials.until) - time.monotonic()
 
     def _round(self, running: Sequence[Entrant]) -> None:
-        """One more process of each, in random order, the first time after one of the baseline alone. All have the same
-        inputs."""
+        """One more process of each, in random order. All have the same inputs."""
         number = min(entrant.heats for entrant in running) + 1
         count = f"{len(running)} finalists" if len(running) > 1 else f"trial {running[0].number}"
-        expected = (PROCESSES - number + 1) * math.fsum(each.heat_s for each in running) + self._gates_s()
-        left = max(0.0, min(expected, self._left_s()))
         said = f"process {number} of {PROCESSES}: {count}, each alone beside the baseline"
-        self._trials.say(said, left)
-        self._runner.draw(fresh_seeds())
-        if not self._heats:
-            self._record(self._runner.witness())
+        self._trials.say(said, max(0.0, self._left_s()))
+        if len(self._heats) > 1:  # else they are those of the baseline alone
+            self._runner.draw(fresh_seeds())
         for entrant in random.sample(running, len(running)):
             self._heat(entrant)
 
@@ -245,9 +256,7 @@ class FinalRounds:
         """The gate on fresh seeds, with a longer soak."""
         entrant.is_judged = True
         self._trials.say(f"judging trial {entrant.number} on fresh inputs", max(0.0, self._left_s()))
-        started = time.monotonic()
         self._passes(entrant)
-        self._judged_s = time.monotonic() - started
 
     def _chosen(self) -> Entrant | None:
         """Who is to be used, by what the finals and the search know."""
