@@ -157,14 +157,6 @@ def about(seconds: float) -> str:
     return span(60 * round(seconds / 60) if 90 <= seconds < math.inf else seconds)
 
 
-def clock(seconds: float) -> str:
-    """A whole length of time on an axis."""
-    for unit, name in ((3600, "h"), (60, "min")):
-        if abs(seconds) >= unit and seconds % 1800 * (unit == 3600) == 0:
-            return f"{seconds / unit:g} {name}"
-    return f"{seconds:g} s" if seconds else "0"
-
-
 def point(values: Mapping[str, Value]) -> str:
     """A point of a space."""
     return " ".join(f"{name}={value}" for name, value in values.items())

@@ -130,7 +130,7 @@ def sweep(request: Request, number: Number) -> Response:
             "events": events_table(tuple(reversed(events))),
             "study": snapshot,
             "cards": () if snapshot is None else answer.cards(snapshot, server.label),
-            "history": () if snapshot is None else history.history(snapshot, LINKS)[:1],
+            "history": () if snapshot is None else history.history(snapshot, LINKS),
             "verbs": ("retry",) if state.is_over else ("resume" if state == State.PAUSED else "pause", "cancel"),
             "live": not found.sweep.state.is_over,
         }

@@ -51,7 +51,7 @@ def overview(snapshot: Snapshot, links: Links) -> tuple[Part, ...]:
     """What the first page has beside the answers: the best so far, the first of the leaderboard, why variants were
     rejected."""
     board = leaderboard.leaderboard(snapshot, links, 8)
-    return (*history.history(snapshot, links)[:1], board, *rejects.rejects(snapshot, links))
+    return (*history.history(snapshot, links), board, *rejects.rejects(snapshot, links))
 
 
 def believed(found: StudyBeliefs, newer: str = "") -> tuple[Part, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from markupsafe import Markup, escape
 
@@ -102,17 +101,6 @@ class Scale:
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [place * step for place in range(first, last + 1)]
 
-    def moments(self, wanted: int = 7) -> list[float]:
-        """As `ticks`, of seconds: whole seconds, minutes or hours."""
-        span = self.high - self.low
-        step = next((each for each in _MOMENTS if span / each <= wanted), 86400 * math.ceil(span / wanted / 86400))
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [float(place * step) for place in range(first, last + 1)]
-
-
-_MOMENTS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-"""Steps between the figures on an axis of time, in seconds."""
-
 
 def around(values: Sequence[float], share: float = 0.04) -> tuple[float, float]:
     """The least and the greatest of the finite values, with room on both sides."""
@@ -146,28 +134,20 @@ class Plot:
         label: str,
         x: tuple[float, float],
         y: tuple[float, float],
-        margins: tuple[float, float, float, float] = (12, 16, 40, 60),
     ) -> Plot:
-        """An empty plot; margins in pixels: top, right, bottom, left."""
-        (width, height), (top, right, bottom, left) = size, margins
-        return cls(Svg(width, height, label), Scale(*x, left, width - right), Scale(*y, height - bottom, top))
+        """An empty plot."""
+        width, height = size
+        return cls(Svg(width, height, label), Scale(*x, 60, width - 16), Scale(*y, height - 40, 12))
 
-    def axes(
-        self,
-        x_name: str,
-        y_name: str,
-        x_label: Callable[[float], str] = number,
-        y_label: Callable[[float], str] = number,
-        across: Literal["values", "counts", "moments"] = "values",
-    ) -> None:
-        """Grid, figures and names of both axes; `across`: what x is, whole numbers and seconds being told apart."""
+    def axes(self, x_name: str, y_name: str) -> None:
+        """Grid, figures and names of both axes; along x whole numbers."""
         svg, x, y = self.svg, self.x, self.y
         for tick in y.ticks():
             svg.line(x.start, y(tick), x.end, y(tick), "grid")
-            svg.text(x.start - 8, y(tick) + 4, y_label(tick), "tick", "end")
-        for tick in x.moments() if across == "moments" else x.ticks(8, 1.0 if across == "counts" else 0.0):
+            svg.text(x.start - 8, y(tick) + 4, number(tick), "tick", "end")
+        for tick in x.ticks(8, 1.0):
             svg.line(x(tick), y.start, x(tick), y.start + 4, "rule")
-            svg.text(x(tick), y.start + 18, x_label(tick), "tick", "middle")
+            svg.text(x(tick), y.start + 18, number(tick), "tick", "middle")
         svg.line(x.start, y.start, x.end, y.start)
         svg.text((x.start + x.end) / 2, svg.height - 4, x_name, "name", "middle")
         centre = (y.start + y.end) / 2

@@ -91,7 +91,7 @@ def _race(id: str, timing: Timing) -> Figure:
     times = [*timing.variant_us, *timing.baseline_us, *timing.incumbent_us]
     count = len(timing.variant_us)
     plot = Plot.of((WIDTH, 240), f"Raw blocks on {timing.problem}", (0, max(2, count + 1)), around(times))
-    plot.axes("block", "us of one forward", across="counts")
+    plot.axes("block", "us of one forward")
     arms = (("baseline", timing.baseline_us), ("incumbent", timing.incumbent_us), ("measured", timing.variant_us))
     for look, values in arms:
         for block, us in enumerate(values, start=1):
