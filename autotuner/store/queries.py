@@ -237,17 +237,11 @@ def judged(store: Store, session: Session, study: str) -> tuple[JudgedTrial, ...
     code = case((TrialRow.revoked_at.is_not(None), rows.REVOKED), (TrialRow.objective.is_(None), rejected))
     mine = TrialRow.study_id == study_id(session, store, study), TrialRow.judged.is_(True)
     points = points_of(session, mine)
-    query = select(TrialRow.id, TrialRow.number, objective, code, TrialRow.program_hash).where(*mine)
+    query = select(TrialRow.id, TrialRow.number, objective, code).where(*mine)
     found = session.execute(query.order_by(TrialRow.recorded_at, TrialRow.number))
     return tuple(
-        JudgedTrial(
-            number=number,
-            point=points.get(key, {}),
-            objective=math.inf if log is None else log,
-            code=why,
-            program=program,
-        )
-        for key, number, log, why, program in found
+        JudgedTrial(number=number, point=points.get(key, {}), objective=math.inf if log is None else log, code=why)
+        for key, number, log, why in found
     )
 
 

@@ -77,7 +77,6 @@ class JudgedTrial(Model):
     point: dict[str, Value] = Field(description="the variant's parameters: IMPL first, then by name")
     objective: float = Field(description="ln(t_variant / t_baseline); infinite for a reject")
     code: str | None = Field(description="why it was rejected; None when it was not")
-    program: str | None = Field(description="hash of what was built; None where nothing was")
 
 
 class TrialRecord(Model):

@@ -178,7 +178,6 @@ def read(path: Path) -> Results:
             point=point,
             objective=log,
             code=None if math.isfinite(log) else result.invalidity,
-            program=None,
         )
         for number, (result, log) in enumerate(zip(found.results, logs, strict=True))
         if "IMPL" in (point := _point(result.configuration))
