@@ -89,9 +89,9 @@ def say_doing(what: str) -> None:
 
 def say_reservations(best: Best) -> None:
     """Prints where it may not be the fastest, and what the family's kernel.toml takes away from the proof."""
-    from autotuner.views.trial_words import cache_words
+    from autotuner.views.trial_words import reservations
 
-    for line in cache_words(best):
+    for line in reservations(best):
         out.print(line, style="yellow")
     gate = best.outcome.gate
     for reason in gate.policy.looser if gate is not None else ():

@@ -27,7 +27,7 @@ from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
 from autotuner.ops import op_of
 from autotuner.ops.op import OWN
 from autotuner.race.arms import Tracks
-from autotuner.race.calibrate import fastest, time_baselines
+from autotuner.race.calibrate import time_baselines
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, NamedFunction, Say
@@ -149,19 +149,22 @@ class GatedLine:
         baselines = sound(checks)
         timings: list[BackendTiming] = []
         pinned: list[str] = []
+        rivals: list[str] = []
         tracks = self.tracks(conditions)
         for track in tracks:
             say(f"timing the baselines on {track.problem}")
-            here, others = time_baselines(track, baselines, device.calibration_rounds)
-            timings += here
-            refused |= {name: f"{name} does not take {track.problem}: {why}" for name, why in others.items()}
-            pinned.append(fastest(here))
+            here = time_baselines(track, baselines, device.calibration_rounds)
+            timings += here.timings
+            refused |= {name: f"{name} does not take {track.problem}: {why}" for name, why in here.refused.items()}
+            pinned.append(here.fastest)
+            rivals += here.rivals
         device.draw(conditions, say)
         say("measuring what the device can do at most")
         return Calibration(
             baselines=tuple(pinned),
             timings=tuple(timings),
             refused=refused,
+            rivals=tuple(dict.fromkeys(rivals)),
             references=checks,
             versions=versions() | {each.name: each.digest for each in self.named},
             ceilings=device.ceilings(conditions),

@@ -220,6 +220,9 @@ class Calibration(Model):
     baselines: tuple[str, ...] = Field(description="the pinned baseline, one a problem")
     timings: tuple[BackendTiming, ...]
     refused: dict[str, str] = Field(default_factory=dict, description="why a baseline was not timed, in words")
+    rivals: tuple[str, ...] = Field(
+        default=(), description="baselines that may be faster than a pinned one: other work held them up"
+    )
     references: tuple[ReferenceCheck, ...]
     versions: dict[str, str] = Field(default_factory=dict, description="of torch, and of what its backends call")
     ceilings: Ceilings | None = Field(
@@ -261,6 +264,17 @@ class Calibration(Model):
         return (
             f"{check.backend}{of} breaks {check.failed_rule} on {check.case}:"
             f" {check.errors.worst_ratio:.2f} times the tolerance"
+        )
+
+    @property
+    def doubt(self) -> str | None:
+        """Why a speedup over these baselines is to be doubted, in words; None where it is not."""
+        if not self.rivals:
+            return None
+        pinned = ", ".join(dict.fromkeys(self.baselines))
+        return (
+            f"{', '.join(self.rivals)} may be faster than the pinned baseline {pinned}: other work held the timing up;"
+            " `autotuner finals` on a quiet machine times them again"
         )
 
     @property

@@ -76,7 +76,7 @@ def best_words(best: Best) -> list[str]:
         lines[-1] += " An export has the baseline serve in its place."
     if best.proof is not None and best.gate is not None:
         lines.append(proof_words(GateSummary.of(best.gate)))
-    lines += cache_words(best)
+    lines += reservations(best)
     first, *rest = outcome_words(best.outcome, _op(best))
     biased = f"Search estimate, biased: {first}; {entry.difference:+z.1%} off what was confirmed."
     return [*lines, biased, *rest]
@@ -97,10 +97,12 @@ def _tied_with(best: Best) -> str:
 
 def chosen_because(best: Best) -> str:
     """Why this trial is the one that is exported, and not another one, in a clause."""
-    confirmed, finals, speedup = best.confirmed, best.finals, best.entry.speedup.mid
+    confirmed, finals, speedup = best.confirmed, best.finals, best.entry.speedup
     baseline = _over(best)
     if confirmed is None or finals is None:
-        return f"the fastest of the search, {quoted(speedup, False, baseline)}"
+        is_told = speedup.low > 1 or speedup.high < 1
+        found = quoted(speedup.mid, False, baseline) if is_told else f"not told apart from {baseline} here"
+        return f"the fastest of the search, {found} ({_ends(speedup)})"
     found = f"{confirmed.mid:.3f}x {baseline} confirmed"
     if best.crowned:
         return f"crowned, {found}"
@@ -109,7 +111,14 @@ def chosen_because(best: Best) -> str:
     return f"{found}, the first of the finals, but nobody is crowned"
 
 
-def cache_words(best: Best) -> list[str]:
+def reservations(best: Best) -> list[str]:
+    """Why its speedup may be another one: which baseline is the fastest was not seen, or the caches hold something else
+    than when it was tuned."""
+    doubt = best.record.session.calibration.doubt
+    return [*([f"{doubt}."] if doubt is not None else []), *_cache_words(best)]
+
+
+def _cache_words(best: Best) -> list[str]:
     """What the one to use is worth where the caches hold something else than when it was tuned; nothing where that
     hardly matters."""
     measured, ceilings = best.outcome.measurement, best.record.session.calibration.ceilings

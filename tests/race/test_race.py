@@ -411,11 +411,38 @@ def test_a_baseline_that_cannot_be_launched_is_left_out_with_its_words(monkeypat
         return Failing() if name == "efficient" else made(self, name)  # type: ignore[return-value]
 
     monkeypatch.setattr(FakeTrack, "baseline", baseline)
-    timed, refused = time_baselines(of, ["flash", "efficient", "math"], rounds=3)
-    assert [each.backend for each in timed] == ["math"]
-    assert refused == {"flash": "CUDA error: invalid configuration argument", "efficient": "not at this size"}
+    found = time_baselines(of, ["flash", "efficient", "math"], rounds=3)
+    assert [each.backend for each in found.timings] == ["math"]
+    assert found.refused == {"flash": "CUDA error: invalid configuration argument", "efficient": "not at this size"}
     with pytest.raises(InfrastructureError, match="efficient: not at this size"):
         time_baselines(of, ["flash", "efficient"], rounds=3)
+
+
+@pytest.mark.parametrize(
+    ("every", "waited", "pinned", "rivals", "rounds"),
+    [(3, 150e-6, "flash", [], 9), (3, 260e-6, "flash", ["math"], 36), (1000, 260e-6, "math", ["flash"], 36)],
+)
+def test_a_baseline_that_is_held_up_is_timed_again_or_told(
+    monkeypatch: pytest.MonkeyPatch, every: int, waited: float, pinned: str, rivals: list[str], rounds: int
+) -> None:
+    """The threads of `math` waited for so long at most, all together; `flash`, which takes 100 us, is left alone in one
+    sample of `every`."""
+    counts = {"flash": itertools.count(), "math": itertools.count()}
+
+    class HeldUp:
+        waited = 0.0
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __call__(self) -> float:
+            is_alone = next(counts[self.name]) % every == every - 1 and self.name == "flash"
+            self.waited = 0.0 if is_alone else 420e-6 if self.name == "flash" else waited
+            return 100e-6 if is_alone else 520e-6 if self.name == "flash" else 270e-6
+
+    monkeypatch.setattr(FakeTrack, "baseline", lambda _, name: HeldUp(name))
+    found = time_baselines(track(), ["flash", "math"], rounds=9)
+    assert (found.fastest, found.rivals, next(counts["math"])) == (pinned, rivals, rounds)
 
 
 class Failing:

@@ -25,7 +25,7 @@ from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Calibration, Ceilings, Heat, Outcome, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
-from autotuner.views.trial_words import cache_words
+from autotuner.views.trial_words import reservations
 from tests.helpers import driven, simulated
 from tests.helpers.fake_line import LAUNCHES, FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
@@ -115,14 +115,14 @@ def test_what_loses_where_the_caches_have_the_tensors_is_not_chosen_without_a_wo
     study = driven.swept(store, by, 3)
     untried = standings.best(store, study)
     assert untried is not None
-    assert "timed cold alone" in cache_words(untried)[0]
+    assert "timed cold alone" in reservations(untried)[0]
     confirmed(store, study, by)
     best = standings.best(store, study)
     assert best is not None
     assert best.confirmed.mid == pytest.approx(2)
     assert best.proof.other_cache.cache == "warm"
     assert best.proof.other_cache.speedup.mid == pytest.approx(2 / 3)
-    assert "SDPA is faster there" in cache_words(best)[0]
+    assert "SDPA is faster there" in reservations(best)[0]
 
 
 def test_what_is_slower_than_sdpa_is_never_crowned(store: Store) -> None:

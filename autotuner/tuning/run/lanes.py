@@ -87,7 +87,8 @@ class DeviceLanes:
         jobs: list[tuple[AnyJob, int]] = [(CalibrationJob(conditions=conditions), lane.number) for lane in self._lanes]
         jobs += [(BuildJob(variant=variant, conditions=self._conditions), 0) for variant in ahead]
         found = [sound_calibration(result) for result in ask_all(self._executor, jobs, beat)[: len(self._lanes)]]
-        return [each.model_copy(update={"baselines": found[0].baselines}) for each in found]
+        pinned = {"baselines": found[0].baselines, "rivals": found[0].rivals}
+        return [each.model_copy(update=pinned) for each in found]
 
     def begin(self, found: Sequence[Calibration]) -> None:
         """Starts the session of every lane with its calibration."""
