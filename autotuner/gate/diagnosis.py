@@ -39,18 +39,16 @@ def of_type(outputs: Tensors, right: Truth) -> str | None:
 
 
 def _stored_as(output: Tensor, reference: Tensor) -> str | None:
-    """The bits of the output, taken for numbers of another type, are the right ones."""
-    memory, count = output.contiguous().flatten(), reference.numel()
+    """The bits of the output, taken for numbers of another type, are the right ones: from its beginning, from that of
+    each row, or each in the place of its own."""
+    rows, columns, due = output.reshape(-1, output.shape[-1]), output.shape[-1], reference.flatten()
     for name, dtype in DTYPES.items():
-        wider = dtype.itemsize // output.dtype.itemsize
-        if dtype == output.dtype or (wider and len(memory) % wider):  # what does not divide is viewed as no other
+        if dtype == output.dtype or dtype.itemsize > output.dtype.itemsize:
             continue
-        numbers = memory.view(dtype)[:count].double()
-        if len(numbers) < count:
-            continue
-        due = reference.flatten()
-        if bool(((numbers - due).abs() <= CLOSE * due.abs().max()).all()):
-            return f"the output holds the right numbers as {name}, where its type is {_name(output)}"
+        numbers = rows.view(dtype)
+        for found in (numbers.flatten()[: len(due)], numbers[:, :columns], numbers[:, :: numbers.shape[1] // columns]):
+            if bool(((found.flatten().double() - due).abs() <= CLOSE * due.abs().max()).all()):
+                return f"the output holds the right numbers as {name}, where its type is {_name(output)}"
     return None
 
 

@@ -1,6 +1,7 @@
 """What the gate says on the CPU beyond what it says of each mutant (tests/conformance/test_devices.py), and that the
 lists of mutants are whole."""
 
+import math
 import platform
 import re
 import tomllib
@@ -9,12 +10,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import torch
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
+from autotuner.gate.cases import Matrix
 from autotuner.gate.checks import FLOATS_CHANGED
+from autotuner.gate.diagnosis import of_type
+from autotuner.gate.tolerance import compute_truth
 from autotuner.ops.sdpa import OP
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.jobs import RaceJob
 from autotuner.run.local import LocalExecutor
 from autotuner.tuning.workbench import load_space
@@ -116,6 +122,25 @@ def test_what_experiments_show_of_the_cause_is_said(judges: dict[str, LocalExecu
     found = {group[0].name: group[0] for group in expectations("cpu", "numeric")}
     (cause,) = (line for line in outcome_words(found[name].judge(judges["numeric"]), OP) if line.startswith("Likely"))
     assert words in cause
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("where", ["from the beginning", "in each row", "each in its place"])
+def test_halves_in_a_float_output_are_seen_wherever_they_lie(dtype: torch.dtype, where: str) -> None:
+    """The rest is the poison."""
+    right = compute_truth(Matrix(SdpaProblem.parse("(1,2,65,32) float32")).case((1, 2, 5, 7)), 1)
+    due = right.outputs[0].reference
+    output = torch.full(due.shape, math.nan)
+    halves, numbers = output.view(dtype), due.to(dtype)
+    if where == "from the beginning":
+        halves.flatten()[: due.numel()] = numbers.flatten()
+    elif where == "in each row":
+        halves[..., : due.shape[-1]] = numbers
+    else:
+        halves[..., ::2] = numbers
+    name = str(dtype).removeprefix("torch.")
+    assert of_type((output,), right) == f"the output holds the right numbers as {name}, where its type is float32"
+    assert of_type((due.float(),), right) is None
 
 
 # The lists ----------------------------------------------------------------------------------------------------------
