@@ -94,8 +94,8 @@ def usual(samples: Samples) -> float:
 
 
 def least(samples: Samples) -> float:
-    """The same if all that may have been waiting was."""
-    return usual(samples) if _clean(samples) else shortest_quarter(*zip(*samples, strict=True))
+    """The same if all that may have been waiting was; half of the samples say that it is no less."""
+    return usual(samples) if _clean(samples) else median(without(*each) for each in samples)
 
 
 def _clean(samples: Samples) -> list[float]:

@@ -13,8 +13,6 @@ from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
 from tests.helpers.command_line import SPACE, autotuner, in_vain, lay_out, one_line
 
-pytestmark = pytest.mark.timed
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -33,6 +31,7 @@ def tuned(folder: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_a_sweep_ends_with_a_leaderboard_and_best_json(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert tuned.returncode == 0, tuned.stderr
@@ -46,6 +45,7 @@ def test_a_sweep_ends_with_a_leaderboard_and_best_json(tuned: subprocess.Complet
     assert (summary["judged"], summary["by_verdict"]["incorrect"]) == (4, 3)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_the_same_command_again_judges_nothing_twice(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     """What a disturbed machine left without a verdict, or without a crown, is taken up again, and nothing else."""
@@ -61,6 +61,7 @@ def test_the_same_command_again_judges_nothing_twice(tuned: subprocess.Completed
         assert "finals:" not in again.stdout  # nobody new would be in them
 
 
+@pytest.mark.timed
 @pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.slow
 def test_a_sweep_may_begin_with_the_best_of_another(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
@@ -77,6 +78,7 @@ def test_a_sweep_may_begin_with_the_best_of_another(tuned: subprocess.CompletedP
     one_line(autotuner(folder, "tune", "other.toml", "--from", "nowhere", "--store", "other.db"), "nowhere")
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_what_finals_found_is_kept(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     (best,) = json.loads(autotuner(folder, "leaderboard", "--json").stdout)
@@ -91,6 +93,7 @@ def test_what_finals_found_is_kept(tuned: subprocess.CompletedProcess[str], fold
     assert [each.code for each in held.standing.proofs[0].checks] == ["G6.many", "G8.memory"]
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_the_a_a_test_runs_on_the_best(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     """One binary against itself, for real; that no winner is named is shown on a quiet machine by benchmarks/."""

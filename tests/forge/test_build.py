@@ -30,14 +30,13 @@ from tests.helpers.processes import gone, using
 from tests.helpers.refusing import refused
 from tests.helpers.workshop import Workshop, set_up
 
-pytestmark = pytest.mark.timed
-
 
 @pytest.fixture
 def workshop(tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     return set_up(tmp_path, kernel_root, monkeypatch)
 
 
+@pytest.mark.timed
 def test_what_two_builders_make_at_once_is_one_file(
     tmp_path: Path, toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +188,7 @@ def builder(workshop: Workshop, impl: str = "plain") -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent.parent)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize("impl", ["plain", pytest.param("dated", marks=pytest.mark.slow)])
 def test_four_processes_that_build_the_same_variant_get_one_good_library(
@@ -209,6 +209,7 @@ def test_four_processes_that_build_the_same_variant_get_one_good_library(
     assert workshop.half_made() == []
 
 
+@pytest.mark.timed
 def test_a_build_after_a_killed_one_is_as_if_it_never_was(
     tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +243,7 @@ def test_a_compile_error_is_the_variants_fault(workshop: Workshop) -> None:
     assert workshop.half_made() == []
 
 
+@pytest.mark.timed
 def test_a_compiler_that_hangs_is_killed_with_all_it_started(
     tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +261,7 @@ def test_a_compiler_that_hangs_is_killed_with_all_it_started(
 # Our own troubles -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("body", "message"),
     [

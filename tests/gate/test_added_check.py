@@ -15,8 +15,6 @@ from tests.helpers import preload
 from tests.helpers.lines import cpu_line
 from tests.mutants.expectations import MUTANTS, Expectation
 
-pytestmark = pytest.mark.timed
-
 LARGEST = 1e-3
 
 

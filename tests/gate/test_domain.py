@@ -25,8 +25,6 @@ from tests.helpers.lines import cpu_judge, cpu_line
 from tests.helpers.recorded import REQUIRED
 from tests.mutants.expectations import SEEDS
 
-pytestmark = pytest.mark.timed
-
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
 CONDITIONS = briefly(PROBLEM, SEEDS)
 GROUP = 16

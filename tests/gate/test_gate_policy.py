@@ -22,8 +22,6 @@ from tests.helpers.lines import cpu_judge
 from tests.helpers.recorded import CALIBRATION, study_record
 from tests.mutants.expectations import MUTANTS, Expectation
 
-pytestmark = pytest.mark.timed
-
 REASON = "exp is a polynomial of degree 4; good enough for what we do with it"
 Judge = Callable[[str, str, str, str], Outcome]
 

@@ -19,8 +19,6 @@ from tests.helpers.families import PROBLEM
 from tests.helpers.judging import briefly, result
 from tests.helpers.lines import cpu_judge, cpu_line
 
-pytestmark = pytest.mark.timed
-
 CONDITIONS = briefly(PROBLEM)
 
 
@@ -68,6 +66,7 @@ def test_what_is_wrong_once_in_5000_launches_passes_gate_and_soak_and_is_found_b
     assert found.checks[-1].launches <= 5000 - before + 10  # at the very launch; what ran in between counts, too
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_a_right_variant_passes_and_its_launches_are_counted(judge: LocalExecutor) -> None:
     outcome = judged(judge, JudgeJob(built=built(judge, 0), conditions=CONDITIONS, soak="chosen", many_s=1, fresh=True))

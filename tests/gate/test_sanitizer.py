@@ -33,8 +33,6 @@ from tests.helpers.files import text
 from tests.helpers.points import first_of
 from tests.helpers.processes import gone
 
-pytestmark = pytest.mark.timed
-
 MUTANTS = Path(__file__).parent.parent / "mutants"
 
 
@@ -212,6 +210,7 @@ def test_an_end_without_a_finding_is_no_pass(
     assert fault.case == str(CASES[1 if name == "refuses" else 0])
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_a_variant_that_hangs_is_killed_at_the_deadline(cache: Path, kernel_root: Path, toolchain: Toolchain) -> None:
     before = set((cache / "building").glob("*"))
@@ -329,6 +328,7 @@ def test_a_summary_without_errors_is_a_pass_only_after_every_case(
     assert (fault.code, fault.verdict, fault.case) == ("G8.memory", Verdict.CRASHED, str(HALF_CASES[2]))
 
 
+@pytest.mark.timed
 def test_a_kernel_that_hangs_is_killed_at_the_deadline(
     tmp_path: Path, nvcc: CudaToolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timed
-
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -50,6 +48,7 @@ def test_the_wheel_holds_kernels_and_spaces(wheel: Path) -> None:
     assert not any(name.startswith(("tests/", "kernels/")) for name in names)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_the_wheel_tunes_elsewhere(wheel: Path, tmp_path: Path) -> None:
     fresh = tmp_path / "fresh"

@@ -30,8 +30,6 @@ from tests.helpers.ends import comes_of, outcome
 from tests.helpers.judging import judged, result
 from tests.helpers.processes import gone, wait_for
 
-pytestmark = pytest.mark.timed
-
 
 @pytest.fixture
 def executor() -> Iterator[LocalExecutor]:
@@ -79,6 +77,7 @@ def test_a_fork_server_that_ends_between_jobs_is_replaced(executor: LocalExecuto
     assert server_pid() != before
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGSTOP])
 def test_jobs_under_way_come_to_their_end_on_another_fork_server(
     side_by_side: LocalExecutor, tmp_path: Path, number: int
@@ -110,6 +109,7 @@ def test_a_variant_that_kills_the_fork_server_again_is_to_blame_and_no_other(
     assert (blamed.verdict, blamed.fault.code) == (Verdict.CRASHED, "process.server")
 
 
+@pytest.mark.timed
 @pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.slow
 def test_a_start_has_a_deadline(executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +143,7 @@ def test_a_machine_that_starts_no_process_is_told(executor: LocalExecutor, monke
 # A process ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("kills", "verdict"), [(1, Verdict.MEASURED), (2, Verdict.CRASHED)])
 def test_a_kill_from_outside_is_no_verdict_before_it_comes_again(
     side_by_side: LocalExecutor, tmp_path: Path, kills: int, verdict: Verdict

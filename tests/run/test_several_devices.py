@@ -20,8 +20,6 @@ from tests.helpers import preload
 from tests.helpers.ends import comes_of, next_of, outcome
 from tests.helpers.processes import gone
 
-pytestmark = pytest.mark.timed
-
 DEVICES = ("GPU-first", "GPU-second")
 
 
@@ -46,11 +44,13 @@ def shared() -> Iterator[LocalExecutor]:
         yield made
 
 
+@pytest.mark.timed
 class TestTwoLanes(Contract):
     def make(self) -> Executor:
         return two_lanes()
 
 
+@pytest.mark.timed
 class TestTurns(Contract):
     def make(self) -> Executor:
         return turns()
@@ -76,6 +76,7 @@ def status(pid: str) -> list[str]:
 # Lanes --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timed
 def test_lanes_run_side_by_side(lanes: LocalExecutor, tmp_path: Path) -> None:
     """Each goes on only when all are there."""
     assert (lanes.lanes, lanes.width) == (2, 6)
@@ -85,6 +86,7 @@ def test_lanes_run_side_by_side(lanes: LocalExecutor, tmp_path: Path) -> None:
     assert sorted(numbers_of(lanes, 3)) == [0, 1, 2]
 
 
+@pytest.mark.timed
 def test_after_something_odd_only_its_lane_has_a_new_process(lanes: LocalExecutor) -> None:
     before = [told(lanes, lane=lane) for lane in range(2)]
     assert comes_of(lanes, judge_job("dies", NAME="it"), 0).verdict == Verdict.CRASHED
@@ -93,6 +95,7 @@ def test_after_something_odd_only_its_lane_has_a_new_process(lanes: LocalExecuto
     assert after[1] == before[1]
 
 
+@pytest.mark.timed
 def test_a_killed_process_that_takes_its_time_to_go_holds_up_only_its_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one does whose kernel hangs on a GPU."""
     with closing(two_lanes(check=1)) as executor:
@@ -108,6 +111,7 @@ def test_a_killed_process_that_takes_its_time_to_go_holds_up_only_its_lane(monke
         assert numbers_of(executor, 1) == [waiting]
 
 
+@pytest.mark.timed
 def test_closing_ends_all_lanes_and_all_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with closing(two_lanes()) as executor:

@@ -17,8 +17,6 @@ from tests.helpers.processes import child, said
 from tests.helpers.recorded import measured, study_record
 from tests.helpers.stores import transaction
 
-pytestmark = pytest.mark.timed
-
 # The lease, and being killed ------------------------------------------------------------------------------------
 
 
@@ -44,6 +42,7 @@ def holder(place: str) -> subprocess.Popen[str]:
     """)
 
 
+@pytest.mark.timed
 def test_a_living_driver_is_named_and_a_killed_one_is_followed(store: Store, place: str) -> None:
     other = holder(place)
     assert said(other) == "held"
@@ -70,6 +69,7 @@ def test_a_lease_is_given_back(store: Store) -> None:
         pass
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_only_one_of_two_gets_the_lease(place: str) -> None:
     Store.open(place).close()
@@ -181,6 +181,7 @@ def test_a_kill_in_the_middle_of_records_leaves_only_whole_trials(place: str, st
                 assert session.connection().exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
 
 
+@pytest.mark.timed
 def test_readers_do_not_wait_for_a_writer(store: Store, session: int, place: str) -> None:
     store.record("scalar-abc", session, 0, measured(16, 80.0))
     with Store.open(place, create=False) as reader, transaction(store, writes=True):

@@ -34,8 +34,6 @@ from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import case_errors
 from tests.helpers.refusing import refused
 
-pytestmark = pytest.mark.timed
-
 SCHEMA = json.loads((Path(__file__).parent.parent.parent / "docs" / "trial-report.schema.json").read_text())
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
 
@@ -83,6 +81,7 @@ def test_a_variant_is_found_by_library_by_folder_and_by_build_id(folder: Path, r
         assert subject.family.document.family == "mutants_numeric"
 
 
+@pytest.mark.timed
 def test_a_device_that_another_one_times_is_waited_for(folder: Path, right: Artifact) -> None:
     name, heard = f"test-{uuid.uuid4()}", list[str]()
     subject = found(right.path, folder)
@@ -133,6 +132,7 @@ def test_a_library_without_a_record_and_without_its_name_is_refused(tmp_path: Pa
 # What the gate says -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_a_right_variant_goes_through_every_check(folder: Path, right: Artifact) -> None:
     done = autotuner(folder, "gate", right.path, "--space", "space.toml", "--json")
