@@ -108,7 +108,7 @@ def dropped(arms: Sequence[Arm]) -> dict[int, Dropped]:
     found = {place: Dropped(0, math.exp(arms[place].bound - best)) for place in hopeless(arms, best)}
     inside = [place for place in range(len(arms)) if place not in found]
     for rung in rungs():
-        if len(inside) < 2 or any(arms[place].judged < rung.draws and not arms[place].exhausted for place in inside):
+        if any(arms[place].judged < rung.draws and not arms[place].exhausted for place in inside):
             return found
         stay = kept(arms, inside, rung)
         if all(arms[place].exhausted for place in stay):

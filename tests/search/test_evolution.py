@@ -141,6 +141,14 @@ def test_two_branches_that_are_as_fast_are_both_searched() -> None:
     assert 0 not in dropped(arms)
 
 
+def test_a_branch_is_left_once_all_that_are_in_had_their_draws_and_not_for_one_that_is_exhausted() -> None:
+    """A branch of which every point was asked for has had its draws, however few they were."""
+    fast, slow = Arm(12, 12, math.log(0.5)), Arm(2, 2, math.log(1.2))
+    assert dropped([fast, slow]) == {}
+    assert dropped([fast, slow._replace(exhausted=True)]) == {1: (3, pytest.approx(2.4))}
+    assert dropped([fast._replace(exhausted=True), slow._replace(asked=3, judged=3)]) == {}
+
+
 def test_what_is_left_is_searched_once_all_else_was() -> None:
     worths = [times(1.0, 0.1, 4), times(50.0, 0.1, 5), [NEVER] * 3]
     assert drawn(worths, 12)[0] == [4, 5, 3]
