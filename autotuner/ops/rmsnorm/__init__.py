@@ -25,7 +25,7 @@ DISTRIBUTIONS = {
     "zeros": "normal, but every second row is zero",
     "huge": "normal, X times 2^50, in float16 2^13: squares overflow an element type that sums them itself",
     "tiny": "normal, X times 2^-50, in float16 2^-12",
-    "equal": "each row holds one number",
+    "equal": "each row holds one number, W powers of two: exact but for the factor, so that a rounded one shows",
 }
 QUICK = (
     OpCase((37, 1000), "magnitudes", "Q1 "),

@@ -41,7 +41,8 @@ class RmsNormTensors(RowTensors):
         elif distribution == "tiny":
             x = x * TINY[of.dtype]
         elif distribution == "equal":
-            x = x[:, :1].expand_as(x)
+            x = (x[:, :1].sign() * (0.5 + 1.5 * torch.rand(each, generator=generator))).expand_as(x)
+            w = 2.0 ** torch.randint(-3, 4, w.shape, generator=generator)
         dtype = DTYPES[of.dtype]
         return x.to(dtype).contiguous(), w.to(dtype)
 
