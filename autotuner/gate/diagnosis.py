@@ -48,7 +48,8 @@ def _stored_as(output: Tensor, reference: Tensor) -> str | None:
         numbers = rows.view(dtype)
         for found in (numbers.flatten()[: len(due)], numbers[:, :columns], numbers[:, :: numbers.shape[1] // columns]):
             if bool(((found.flatten().double() - due).abs() <= CLOSE * due.abs().max()).all()):
-                return f"the output holds the right numbers as {name}, where its type is {_name(output)}"
+                own = str(output.dtype).removeprefix("torch.")
+                return f"the output holds the right numbers as {name}, where its type is {own}"
     return None
 
 
@@ -60,10 +61,6 @@ def _rounded_to(output: Tensor) -> str | None:
         if bool((output == output.to(DTYPES[name]).float()).all()):
             return f"every number of the output is one of {name}: it was rounded to that on its way"
     return None
-
-
-def _name(output: Tensor) -> str:
-    return str(output.dtype).removeprefix("torch.")
 
 
 def of_lengths(matrix: Matrix, case: Case, is_right: Judge) -> str | None:

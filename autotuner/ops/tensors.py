@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from autotuner.values.errors import DeviceFullError
+from autotuner.values.errors import DeviceFullError, first_line
 
 Tensors = tuple[Tensor, ...]
 """The inputs, or the outputs, of one call, in the op's order."""
@@ -190,7 +190,7 @@ def full_is_no_refusal() -> Iterator[None]:
 def full_of(error: RuntimeError) -> DeviceFullError | None:
     """What torch says of a device without memory; None of any other error. Its allocator has a class for that, and a
     call of CUDA that fails for want of memory has none."""
-    said = str(error).splitlines()[0] if str(error) else ""
+    said = first_line(error)
     accelerator = isinstance(error, torch.AcceleratorError) and "out of memory" in said
     if not accelerator and not isinstance(error, torch.OutOfMemoryError):
         return None

@@ -29,7 +29,7 @@ from autotuner.store.tables import (
     ValidationRow,
 )
 from autotuner.store.unwritten import Unwritten
-from autotuner.values.errors import JudgedOtherwiseError, StoreError
+from autotuner.values.errors import JudgedOtherwiseError, StoreError, first_line
 from autotuner.values.outcome import Calibration, Heat, Outcome
 from autotuner.values.verdict import Verdict
 
@@ -127,8 +127,7 @@ class Store:
                 engine_kwargs={"connect_args": connect_args(url), "pool_pre_ping": not self.database.is_sqlite},
             )
         except RuntimeError as error:
-            first = next(iter(str(error).splitlines()), "")
-            raise StoreError(f"{self.label}: Optuna cannot use its tables there: {first}") from None
+            raise StoreError(f"{self.label}: Optuna cannot use its tables there: {first_line(error)}") from None
         return DriverStorage(self.database, plain)
 
     def flush(self) -> None:

@@ -4,7 +4,6 @@ device, and of an implementation without matrix units its own."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from autotuner.race.plausible import floor_us
 from autotuner.spaces.space import BranchPoints, Space
@@ -24,7 +23,7 @@ def bounds(space: Space, calibration: Calibration) -> tuple[float, ...]:
     -inf where the ceilings of the device are not known."""
     if calibration.ceilings is None:
         return (-math.inf,) * len(space.branches)
-    pinned, over = baselines_us(space.file.problems, calibration), combine(space.file.objective)
+    pinned, over = calibration.baseline_us, combine(space.file.objective)
     cold = space.file.cache == "cold"
     return tuple(
         over(
@@ -35,12 +34,3 @@ def bounds(space: Space, calibration: Calibration) -> tuple[float, ...]:
         )
         for branch in space.branches
     )
-
-
-def baselines_us(problems: Sequence[Problem], calibration: Calibration) -> list[float]:
-    """What the pinned baseline of each problem took, microseconds."""
-    pinned = zip(problems, calibration.baselines, strict=True)
-    return [
-        next(each.median_us for each in calibration.timings if (each.problem, each.backend) == (problem, name))
-        for problem, name in pinned
-    ]

@@ -42,7 +42,6 @@ from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 
-EXTENSION = re.compile(r"^(?P<name>.+_[0-9a-f]{16})\.abi3\.so$")
 BLOCKS = 6
 """Timed blocks: enough for an interval."""
 NO_DEVICE = "built for an architecture: what needs such a device did not run; `autotuner gate` without --arch runs it"
@@ -162,7 +161,7 @@ def calibrate(
 
 
 def _by_library(path: Path, space: str | None, arch: str | None) -> Judgeable:
-    """A library, or the folder of a build. Its record lies beside it, or in the cache under the name it has."""
+    """A library, or the folder of a build, with its record beside it."""
     if path.is_dir():
         libraries = sorted(path.glob("*.abi3.so"))
         if len(libraries) != 1:
@@ -172,13 +171,9 @@ def _by_library(path: Path, space: str | None, arch: str | None) -> Judgeable:
     try:
         artifact = Artifact.model_validate_json(read_regular(record, LARGEST_BYTES))
     except (OSError, ValidationError):
-        name = EXTENSION.match(path.name)
-        if name is None:
-            raise InputError(
-                f"{path}: no artifact.json beside it that could be read, and its name is none that the build gives;"
-                " give the library of a build, in the folder where it was built or under its own name"
-            ) from None
-        artifact = _by_build_id(name["name"].rsplit("_", 1)[1])
+        raise InputError(
+            f"{path}: no artifact.json beside it that could be read; give the library of a build, in its folder"
+        ) from None
     return _described(artifact.model_copy(update={"path": str(path.resolve())}), space, arch)
 
 
@@ -202,8 +197,7 @@ def _by_build_id(text: str) -> Artifact:
 def _described(artifact: Artifact, space: str | None, arch: str | None) -> Judgeable:
     """With the problems of the space if it is compiled for them, else a usual one that it is compiled for."""
     file = None if space is None else load_space(space)
-    near = Path(file.path if file else ".").resolve()
-    near = near.parent if file else near
+    near = Path(file.path).resolve().parent if file else Path.cwd()
     family = Family.find(artifact.variant.family, near=near)
     if family.document.op is None:
         raise InputError(f"{artifact.path}: {artifact.variant.family} computes no op, and has no gate")

@@ -97,3 +97,8 @@ class OutOfTimeError(AutotunerError):
 
 class Stopped(AutotunerError):
     """A person has stopped the command. The message says what is kept and how to go on."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says first, as the messages of some go on for pages; its type where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -220,9 +220,7 @@ class Calibration(Model):
     baselines: tuple[str, ...] = Field(description="the pinned baseline, one a problem")
     timings: tuple[BackendTiming, ...]
     refused: dict[str, str] = Field(default_factory=dict, description="why a baseline was not timed, in words")
-    rivals: tuple[str, ...] = Field(
-        default=(), description="baselines that may be faster than a pinned one: other work held them up"
-    )
+    rivals: tuple[str, ...] = Field(default=(), description="may be faster than one pinned: other work held them up")
     references: tuple[ReferenceCheck, ...]
     versions: dict[str, str] = Field(default_factory=dict, description="of torch, and of what its backends call")
     ceilings: Ceilings | None = Field(
@@ -271,11 +269,8 @@ class Calibration(Model):
         """Why a speedup over these baselines is to be doubted, in words; None where it is not."""
         if not self.rivals:
             return None
-        pinned = ", ".join(dict.fromkeys(self.baselines))
-        return (
-            f"{', '.join(self.rivals)} may be faster than the pinned baseline {pinned}: other work held the timing up;"
-            " `autotuner finals` on a quiet machine times them again"
-        )
+        found = f"{', '.join(self.rivals)} may be faster than the baseline {', '.join(dict.fromkeys(self.baselines))}"
+        return f"{found}: other work held them up; `autotuner finals` on a quiet machine times them again"
 
     @property
     def baseline_us(self) -> tuple[float, ...]:

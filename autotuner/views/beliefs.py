@@ -20,7 +20,7 @@ from autotuner.race.tie import tie_band
 from autotuner.search.branches import Arm, Dropped, dropped
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
-from autotuner.tuning.bounds import baselines_us, bounds
+from autotuner.tuning.bounds import bounds
 from autotuner.tuning.finals import standings
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, InputError
@@ -122,7 +122,7 @@ def room_of(store: Store, study: str) -> tuple[Room, ...]:
     of, found = queries.study(store, study), _last_calibration(store, study)
     if found is None or found.ceilings is None:
         return ()
-    times = zip(of.problems, found.baselines, baselines_us(of.problems, found), strict=True)
+    times = zip(of.problems, found.baselines, found.baseline_us, strict=True)
     return tuple(
         Room(problem=problem, baseline=name, us=us, bound_us=floor_us(problem, found.ceilings, of.cache == "cold"))
         for problem, name, us in times

@@ -12,7 +12,7 @@ import pytest
 from autotuner.race import rules
 from autotuner.race.arms import ArmError
 from autotuner.race.blocks import MOST_DISCARDED, Bounded, Throttled, take_clean
-from autotuner.race.calibrate import time_baselines
+from autotuner.race.calibrate import fastest, time_baselines
 from autotuner.race.heat import heat
 from autotuner.race.race import Incumbent, measure
 from autotuner.race.statistics import median_interval, trimmed, trimmed_bound, trimmed_interval
@@ -411,9 +411,9 @@ def test_a_baseline_that_cannot_be_launched_is_left_out_with_its_words(monkeypat
         return Failing() if name == "efficient" else made(self, name)  # type: ignore[return-value]
 
     monkeypatch.setattr(FakeTrack, "baseline", baseline)
-    found = time_baselines(of, ["flash", "efficient", "math"], rounds=3)
-    assert [each.backend for each in found.timings] == ["math"]
-    assert found.refused == {"flash": "CUDA error: invalid configuration argument", "efficient": "not at this size"}
+    timed, refused, _ = time_baselines(of, ["flash", "efficient", "math"], rounds=3)
+    assert [each.backend for each in timed] == ["math"]
+    assert refused == {"flash": "CUDA error: invalid configuration argument", "efficient": "not at this size"}
     with pytest.raises(InfrastructureError, match="efficient: not at this size"):
         time_baselines(of, ["flash", "efficient"], rounds=3)
 
@@ -441,8 +441,8 @@ def test_a_baseline_that_is_held_up_is_timed_again_or_told(
             return 100e-6 if is_alone else 520e-6 if self.name == "flash" else 270e-6
 
     monkeypatch.setattr(FakeTrack, "baseline", lambda _, name: HeldUp(name))
-    found = time_baselines(track(), ["flash", "math"], rounds=9)
-    assert (found.fastest, found.rivals, next(counts["math"])) == (pinned, rivals, rounds)
+    timed, _, found = time_baselines(track(), ["flash", "math"], rounds=9)
+    assert (fastest(timed), found, next(counts["math"])) == (pinned, rivals, rounds)
 
 
 class Failing:

@@ -20,6 +20,7 @@ from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.bench import DEVICE_BYTES, Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, far_apart, full_is_no_refusal, lying_in, span
+from autotuner.values.errors import first_line
 from autotuner.values.problem import Problem
 
 MAX_WORKSPACE = 2 << 30
@@ -187,7 +188,7 @@ class CudaBench:
             with full_is_no_refusal(), torch.cuda.graph(graph):
                 status = self._forward(problem, placed, outputs, *workspace)
         except RuntimeError as error:
-            raise ValueError(f"the launch cannot be captured: {str(error).splitlines()[0]}") from None
+            raise ValueError(f"the launch cannot be captured: {first_line(error)}") from None
         if status:
             raise ValueError(f"the launch cannot be captured: {CUDA_ERRORS.text(status)}")
         for tensor, new in zip(placed, later, strict=True):

@@ -25,7 +25,7 @@ from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits, full_is_no_r
 from autotuner.race.arms import ArmError, Clocks
 from autotuner.race.third_clock import Stamp
 from autotuner.values import codes
-from autotuner.values.errors import FULL_PAUSES_S, DeviceFullError, InfrastructureError
+from autotuner.values.errors import FULL_PAUSES_S, DeviceFullError, InfrastructureError, first_line
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
 
@@ -289,13 +289,9 @@ def device_faults() -> Iterator[None]:
         with full_is_no_refusal():
             yield
     except torch.AcceleratorError as error:
-        raise ArmError(Fault(verdict=Verdict.CRASHED, code="measure.device", detail=_first_line(error))) from None
+        raise ArmError(Fault(verdict=Verdict.CRASHED, code="measure.device", detail=first_line(error))) from None
     except LaunchError as error:
-        raise ArmError(Fault(verdict=Verdict.LAUNCH_FAILED, code="measure.launch", detail=_first_line(error))) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
+        raise ArmError(Fault(verdict=Verdict.LAUNCH_FAILED, code="measure.launch", detail=first_line(error))) from None
 
 
 class BaselineArm:
@@ -488,6 +484,6 @@ def _require_right_sum() -> None:
         with full_is_no_refusal():
             found = int(torch.arange(count, device="cuda", dtype=torch.int64).sum())
     except RuntimeError as error:
-        raise InfrastructureError(f"the CUDA device does not work: {str(error).splitlines()[0]}") from None
+        raise InfrastructureError(f"the CUDA device does not work: {first_line(error)}") from None
     if found != count * (count - 1) // 2:
         raise InfrastructureError(f"the CUDA device computes wrongly: a known sum came out as {found}")
