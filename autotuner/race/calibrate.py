@@ -66,8 +66,3 @@ def usual(samples: Sequence[tuple[float, float]]) -> float:
     waited is known as a bound alone, its threads' together, and to take that off makes slow ones fast."""
     clean = [seconds for seconds, waited in samples if without(seconds, waited) == seconds]
     return median(clean) if 2 * len(clean) >= len(samples) else shortest_quarter([seconds for seconds, _ in samples])
-
-
-def fastest(timings: Sequence[BackendTiming]) -> str:
-    """The baseline to pin."""
-    return min(timings, key=lambda timing: timing.median_us).backend

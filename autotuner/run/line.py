@@ -27,7 +27,7 @@ from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
 from autotuner.ops import op_of
 from autotuner.ops.op import OWN
 from autotuner.race.arms import Tracks
-from autotuner.race.calibrate import fastest, time_baselines
+from autotuner.race.calibrate import time_baselines
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, NamedFunction, Say
@@ -156,7 +156,7 @@ class GatedLine:
             here, others, near = time_baselines(track, baselines, device.calibration_rounds)
             timings += here
             refused |= {name: f"{name} does not take {track.problem}: {why}" for name, why in others.items()}
-            pinned.append(fastest(here))
+            pinned.append(min(here, key=lambda each: each.median_us).backend)
             rivals += near
         device.draw(conditions, say)
         say("measuring what the device can do at most")

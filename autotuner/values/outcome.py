@@ -265,12 +265,11 @@ class Calibration(Model):
         )
 
     @property
-    def doubt(self) -> str | None:
-        """Why a speedup over these baselines is to be doubted, in words; None where it is not."""
-        if not self.rivals:
-            return None
+    def doubts(self) -> list[str]:
+        """Why a speedup over these baselines is to be doubted, in sentences."""
         found = f"{', '.join(self.rivals)} may be faster than the baseline {', '.join(dict.fromkeys(self.baselines))}"
-        return f"{found}: other work held them up; `autotuner finals` on a quiet machine times them again"
+        remedy = "`autotuner finals` on a quiet machine times them again"
+        return [f"{found}: other work held them up; {remedy}."] if self.rivals else []
 
     @property
     def baseline_us(self) -> tuple[float, ...]:

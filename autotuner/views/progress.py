@@ -196,8 +196,8 @@ class Progress(TwoLines):
             self.say(f"baseline {problem}: {said} ({listed})")
         for why in event.calibration.left_out.values():
             self.say(f"no baseline here: {why}")
-        if event.calibration.doubt is not None:
-            self.say(event.calibration.doubt, style="yellow")
+        for doubt in event.calibration.doubts:
+            self.say(doubt, style="yellow")
 
     def _heard_of_waiting(self, event: Waiting | Waited) -> None:
         """On a terminal a wait is one line and then in the live ones; elsewhere each look is a line."""

@@ -114,8 +114,7 @@ def chosen_because(best: Best) -> str:
 def reservations(best: Best) -> list[str]:
     """Why its speedup may be another one: which baseline is the fastest was not seen, or the caches hold something else
     than when it was tuned."""
-    doubt = best.record.session.calibration.doubt
-    return [*([f"{doubt}."] if doubt is not None else []), *_cache_words(best)]
+    return [*best.record.session.calibration.doubts, *_cache_words(best)]
 
 
 def _cache_words(best: Best) -> list[str]:
