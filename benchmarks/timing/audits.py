@@ -33,7 +33,7 @@ from autotuner.gate.references import names
 from autotuner.race.arms import ArmError, Audited
 from autotuner.race.audit import Raced, Times, looked_at
 from autotuner.race.blocks import LongStep
-from autotuner.race.calibrate import fastest, time_baselines
+from autotuner.race.calibrate import time_baselines
 from autotuner.race.statistics import trimmed_interval
 from autotuner.run.line import Line, LineFactory
 from autotuner.tuning.workbench import Workbench, load_space
@@ -80,7 +80,8 @@ class Session:
         devices = "cuda" if bench.device.backend == "cuda" else "cpu"
         callable_here = names(conditions.compiled_for, devices)
         self._tracks = line.tracks(conditions)
-        self._pinned = [fastest(time_baselines(track, callable_here, 5)[0]) for track in self._tracks]
+        timed = [time_baselines(track, callable_here, 5)[0] for track in self._tracks]
+        self._pinned = [min(each, key=lambda one: one.median_us).backend for each in timed]
 
     def audits(self, point: str, built: Artifact) -> Iterator[Row]:
         for track, baseline in zip(self._tracks, self._pinned, strict=True):
