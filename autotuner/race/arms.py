@@ -26,6 +26,8 @@ class Arm(Protocol):
     waited: float
     """Of the seconds that the last sample came to those, at most, in which its threads waited for a CPU that something
     else had."""
+    retaken: bool
+    """Whether the last sample was taken more than once, as something held it up."""
 
     def __call__(self) -> float:
         """Takes a sample: seconds of one forward. Raises ArmError."""

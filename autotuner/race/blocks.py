@@ -20,6 +20,10 @@ EVERY_S = 2.0
 short samples is over before."""
 HELD_UP = 0.02
 """Share of a sample's time in which its threads may have waited for a CPU without it being held up."""
+OFTEN, UNSEEN = 0.25, math.log(1.25)
+"""Where samples had to be taken again in more than this share of the blocks, a log-ratio may be so much larger or
+smaller than what is seen. What is timed between two turns of another program begins with other caches and with threads
+that sleep, which costs one side more than the other: up to 20 % in ten runs of benchmarks.timing.busy."""
 FEW, LONGEST_S = 8, 8.0
 """Blocks that are enough from so many seconds on, where something holds them up."""
 LONGEST_WAIT = 0.99
@@ -98,6 +102,8 @@ class Blocks:
         """Blocks that were void."""
         self.clean: list[int] = []
         """The blocks in which no sample was held up."""
+        self._retaken = 0
+        """Those in which one was taken again."""
         self._throttled = self._shared = 0
         """Those of them in which the device throttled, and in which another program had it in turns."""
 
@@ -115,6 +121,7 @@ class Blocks:
         Raises ArmError, and Throttled after too many.
         """
         while True:
+            self._again = False
             taken = self._block()
             why, shared = self._tracks[0].throttled(), self._tracks[0].shared()
             if why is not None:
@@ -126,6 +133,7 @@ class Blocks:
             else:
                 self._shared += 1
             self.discarded += 1
+        self._retaken += self._again
         for arm, problem, seconds, waited in taken:
             self.seconds[arm][problem].append(seconds)
             least = min(self.seconds[arm][problem]) if shared is not None else seconds
@@ -144,7 +152,9 @@ class Blocks:
     def _sample(self, arm: int, problem: int) -> tuple[float, float]:
         self._step.go_on()
         taken = self._arms[arm][problem]
-        return taken(), taken.waited
+        seconds = taken()
+        self._again |= taken.retaken
+        return seconds, taken.waited
 
     # What was held up -------------------------------------------------------------------------------------------
 
@@ -166,6 +176,11 @@ class Blocks:
         """The share of the blocks that count in which a sample was held up, 0..1."""
         kept, clean = self.kept, set(self.clean)
         return sum(block not in clean for block in kept) / len(kept) if kept else 0.0
+
+    @property
+    def unseen(self) -> float:
+        """What other work may have done to a log-ratio beside all that is seen."""
+        return UNSEEN if self._retaken > OFTEN * len(self) else 0.0
 
     def seconds_kept(self, arm: int, problem: int) -> list[float]:
         """Of the blocks that count."""

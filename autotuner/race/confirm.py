@@ -167,7 +167,8 @@ def biases(heats: Sequence[Heat], over: Callable[[Sequence[float]], float]) -> M
             if _sound(heat, place):
                 ends = (logs(heat, place), *bounds(heat, place))
                 mid, low, high = (median(map(over, zip(*each, strict=True))) for each in ends)
-                found.setdefault(digest, []).append((max(0.0, mid - low), max(0.0, high - mid)))
+                less, more = max(0.0, mid - low) + heat.unseen, max(0.0, high - mid) + heat.unseen
+                found.setdefault(digest, []).append((less, more))
     return {digest: Bias(*map(fmean, zip(*each, strict=True))) for digest, each in found.items()}
 
 

@@ -83,6 +83,7 @@ def heat(
         waited_us=tuple(() if place is None else lost_rows[place] for place in sound) if blocks.held_up else (),
         baseline_waited_us=baseline_lost if blocks.held_up else (),
         held_up=blocks.held_up,
+        unseen=blocks.unseen,
         faults=faults,
         discarded=blocks.discarded,
     )

@@ -124,6 +124,7 @@ class _Race:
             gain=trimmed_interval(gains.mid) if gains is not None else None,
             discarded=blocks.discarded,
             held_up=blocks.held_up,
+            unseen=blocks.unseen,
         )
 
     def _timing(self, blocks: Blocks, problem: int) -> Timing:
@@ -147,10 +148,11 @@ class _Race:
         """
         direct = blocks.log_ratios(VARIANT, problem)
         assert self._stopped is not None
-        if not self._stopped.gives_up or self._incumbent is None or not self._incumbent.ratios:
-            return direct.interval
-        behind = direct.less(blocks.log_ratios(INCUMBENT, problem))
-        return behind.interval.moved(self._incumbent.ratios[problem])
+        found = direct.interval
+        if self._stopped.gives_up and self._incumbent is not None and self._incumbent.ratios:
+            behind = direct.less(blocks.log_ratios(INCUMBENT, problem))
+            found = behind.interval.moved(self._incumbent.ratios[problem])
+        return found.model_copy(update={"low": found.low - blocks.unseen, "high": found.high + blocks.unseen})
 
 
 def _incumbents(tracks: Tracks, incumbent: Artifact, step: LongStep) -> list[VariantArm]:

@@ -115,6 +115,7 @@ class Measurement(Model):
     held_up: float = Field(
         default=0.0, description="share of its blocks in which something else had the device, 0..1: the interval has it"
     )
+    unseen: float = Field(default=0.0, description="what other work may have done to a log-ratio that no sample shows")
     disturbed: str = Field(default="", description='who was seen to disturb it; "": nobody, or it was not held up')
 
     @property
@@ -182,6 +183,7 @@ class Heat(Model):
     )
     baseline_waited_us: tuple[tuple[float, ...], ...] = Field(default=(), description="the same of `baseline_us`")
     held_up: float = Field(default=0.0, description="share of the blocks in which a sample was held up, 0..1")
+    unseen: float = Field(default=0.0, description="what other work may have done to a log-ratio that no sample shows")
     discarded: int = 0
     audit: CheckResult | None = Field(
         default=None, description="of the one entrant, after the blocks; None: it was not audited in this process"
@@ -322,7 +324,7 @@ class Outcome(Model):
 
     def disturbed_by(self, who: str) -> Outcome:
         """The same with who was seen to disturb its measurement, where it was held up."""
-        if self.measurement is None or not self.measurement.held_up or not who:
+        if self.measurement is None or not (self.measurement.held_up or self.measurement.unseen) or not who:
             return self
         return self.model_copy(update={"measurement": self.measurement.model_copy(update={"disturbed": who})})
 

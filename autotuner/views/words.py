@@ -33,7 +33,7 @@ def ends(speedup: Speedup, of: str = "processes") -> str:
 
 def held_up_words(measured: Measurement) -> str:
     """How wide a disturbed measurement is, and who disturbed it; "" for any other."""
-    if not measured.held_up:
+    if not measured.held_up and not measured.unseen:
         return ""
     found = measured.log_ratio.speedup
     by = f", {measured.disturbed}" if measured.disturbed else ""

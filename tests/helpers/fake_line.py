@@ -199,7 +199,7 @@ class FakeArm:
     """A side whose samples are drawn."""
 
     calls = 1
-    waited = 0.0
+    waited, retaken = 0.0, False
 
     def __init__(self, device: _Device, truth: Truth) -> None:
         self._device, self._us = device, device.loaded(truth)

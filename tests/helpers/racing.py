@@ -24,7 +24,7 @@ class Sampler:
     """An arm whose samples are made up; what they waited stands beside, if they say it."""
 
     calls = 1
-    waited = 0.0
+    waited, retaken = 0.0, False
 
     def __init__(self, sample: Callable[[], Sample]) -> None:
         self._sample = sample

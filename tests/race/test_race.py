@@ -11,7 +11,7 @@ import pytest
 
 from autotuner.race import rules
 from autotuner.race.arms import ArmError
-from autotuner.race.blocks import MOST_DISCARDED, Bounded, Throttled, take_clean
+from autotuner.race.blocks import MOST_DISCARDED, UNSEEN, Bounded, Throttled, take_clean
 from autotuner.race.calibrate import time_baselines
 from autotuner.race.heat import heat
 from autotuner.race.race import Incumbent, measure
@@ -21,7 +21,7 @@ from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Heat, Measurement, Stop
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.fake_line import Deviations, FakeArm, FakeTrack
-from tests.helpers.racing import fakes, race, raced, track
+from tests.helpers.racing import Sampler, fakes, race, raced, track
 
 
 def exact(values: list[float]) -> Bounded:
@@ -398,6 +398,16 @@ def test_a_shared_device_is_timed_after_some_tries_and_says_so(monkeypatch: pyte
     assert raced([lambda: 100e-6, lambda: 80e-6], 6, on=shared).held_up == 0
 
 
+def test_where_samples_are_taken_again_too_often_the_interval_has_what_no_sample_shows() -> None:
+    for share, unseen in ((0.1, 0.0), (0.9, UNSEEN)):
+        draw, blocks = random.Random(1), raced([lambda: 100e-6, lambda: 80e-6], 0)
+        for _ in range(40):
+            Sampler.retaken = draw.random() < share
+            blocks.take()
+        Sampler.retaken = False
+        assert blocks.unseen == unseen
+
+
 # Calibration --------------------------------------------------------------------------------------------------------
 
 
@@ -430,7 +440,7 @@ def test_a_baseline_that_is_held_up_is_timed_again_or_told(
     counts = {"flash": itertools.count(), "math": itertools.count()}
 
     class HeldUp:
-        waited = 0.0
+        waited, retaken = 0.0, False
 
         def __init__(self, name: str) -> None:
             self.name = name
@@ -452,7 +462,7 @@ def test_a_baseline_that_is_held_up_is_timed_again_or_told(
 class Failing:
     """An arm whose second sample cannot be launched."""
 
-    waited, count = 0.0, 0
+    waited, retaken, count = 0.0, False, 0
 
     def __call__(self) -> float:
         self.count += 1

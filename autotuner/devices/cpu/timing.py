@@ -267,7 +267,7 @@ class Arm:
     """One side of the race: forwards of one implementation over the input sets. Calling it takes a sample."""
 
     is_variant = False
-    waited = 0.0
+    waited, retaken = 0.0, False
 
     def __init__(
         self,
@@ -312,7 +312,7 @@ class Arm:
             tries.append(self._sample(is_short=sets.short_for > 0))
             if is_held_up(*tries[-1]):
                 sets.short_for = SHORT_FOR
-        sets.short_for = max(0, sets.short_for - 1)
+        sets.short_for, self.retaken = max(0, sets.short_for - 1), len(tries) > 1
         seconds, self.waited = min(tries, key=lambda each: each[1] / each[0])
         if not is_held_up(seconds, self.waited) and 2 * seconds < self.seconds:  # which was held up when it was found
             self._takes(seconds)

@@ -305,7 +305,7 @@ class BaselineArm:
     place, which torch takes for what was just let go, only the variant's outputs would be cold.
     """
 
-    waited = 0.0
+    waited, retaken = 0.0, False
 
     def __init__(self, baseline: Baseline, sets: InputSets) -> None:
         """Raises RuntimeError when the baseline does not take the problem, and DeviceFullError when the device has no
@@ -358,7 +358,7 @@ class BaselineArm:
 class VariantArm:
     """The arm of a built variant, with guarded outputs and a guarded workspace of its own."""
 
-    waited = 0.0
+    waited, retaken = 0.0, False
 
     def __init__(self, variant: LoadedVariant, sets: InputSets, judge: Callable[[Timed], Fault | None]) -> None:
         """`judge` is G7. Raises ArmError when the variant cannot be launched or captured, and DeviceFullError when the

@@ -289,7 +289,8 @@ class _Run:
 
     def _disturber(self, outcome: Outcome) -> str:
         """Who disturbs, where samples of the outcome were held up; asked now and then, as it takes half a second."""
-        if outcome.measurement is not None and outcome.measurement.held_up and time.monotonic() >= self._look_at:
+        found = outcome.measurement
+        if found is not None and (found.held_up or found.unseen) and time.monotonic() >= self._look_at:
             self._who = self._who_disturbs()
             self._look_at = time.monotonic() + LOOK_S
         return self._who
