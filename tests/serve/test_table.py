@@ -14,7 +14,7 @@ from autotuner.serve.best import export_json
 from autotuner.serve.table import digest_of_table, table_of, to_validate
 from autotuner.store import Store, Validation, queries
 from autotuner.tuning.finals import standings
-from autotuner.tuning.finals.validation import lines_of, tried
+from autotuner.tuning.finals.validation import lines_of, to_try, tried
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Heat
@@ -185,6 +185,12 @@ def test_what_is_tried_was_not_tuned_and_is_no_power_of_two(lengths: tuple[int, 
     assert any(each % 2 for each in between)
     if lengths == (128, 4096):
         assert {128, 4096} < set(found)
+
+
+def test_a_cache_that_grows_is_tried_from_its_first_key_on_without_a_word() -> None:
+    (trying,) = to_try([at(1, 512), at(512)], [3, None], None, ())
+    assert (trying.numbers, trying.vary) == ((3,), ("seq_k",))
+    assert [each.shape[2:4] for each in trying.problems] == [(1, 1), (1, 3), (1, 13), (1, 43), (1, 160)]
 
 
 def test_a_range_reaches_from_a_tuned_length_to_the_next(store: Store) -> None:

@@ -37,11 +37,11 @@ class Finals:
         """`default`: digest of the space's default variant. Two finalists have two processes, however little time there
         is."""
         self._trials, self._default = trials, default
-        self._store, self._study = trials.store, trials.study
+        self._store, self._study, self._problems = trials.store, trials.study, trials.conditions.problems
 
     def run(self) -> FinalsRecord:
         """Raises InputError when there is nothing to confirm, OracleError or InfrastructureError when it cannot be."""
-        grows = any(problem.growing for problem in self._trials.conditions.problems)
+        grows = any(problem.growing for problem in self._problems)
         shorter_s = SHORTER * self._trials.seconds if grows else 0.0
         with replace(self._trials, seconds=self._trials.seconds - shorter_s).leased() as trials:
             until = time.monotonic() + trials.seconds
@@ -83,8 +83,7 @@ class Finals:
         if best is None or best.confirmed is None or (best.confirmed.low or 0) <= 1:
             return
         try:
-            wanted = grown(self._trials.conditions.problems, best.record.number)
-            validate(replace(self._trials, seconds=seconds), wanted)
+            validate(replace(self._trials, seconds=seconds), grown(self._problems, best.record.number))
         except LeaseLostError:
             raise
         except AutotunerError as error:

@@ -171,9 +171,8 @@ def _varies(problem: Problem, others: Sequence[Problem]) -> tuple[str, ...]:
     if len({getattr(problem, name) for name in problem.LENGTHS}) == 1:
         return problem.LENGTHS
     for name in problem.LENGTHS:
-        if any(
-            each != problem and each.model_copy(update={name: getattr(problem, name)}) == problem for each in others
-        ):
+        same = {name: getattr(problem, name)}
+        if any(each != problem and each.model_copy(update=same) == problem for each in others):
             return (name,)
     return ()
 
@@ -221,7 +220,7 @@ def to_try(
     problems: Sequence[Problem], used: Sequence[int | None], lengths: Lengths | None, vary: Sequence[str]
 ) -> tuple[Trying, ...]:
     """What is to be tried: on each line the trials that serve one of its tuned problems (`used`, by place; None: the
-    baseline), on lengths that had no part in tuning. Raises InputError where there is nothing to try."""
+    baseline), on other lengths; without a word those of one that grows. Raises InputError where there are none."""
     found: list[Trying] = []
     lines = lines_of(problems, vary)
     for line in lines:
@@ -229,6 +228,8 @@ def to_try(
         points = tried(line, lengths)
         if numbers and points:
             found.append(Trying(numbers, tuple(line.at(each) for each in points), line.vary))
+    if not found and lengths is None and not vary:
+        found += [each for number in dict.fromkeys(used) if number is not None for each in grown(problems, number)]
     if found:
         return tuple(found)
     if not any(number is not None for number in used):
