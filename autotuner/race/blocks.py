@@ -23,7 +23,7 @@ HELD_UP = 0.02
 OFTEN, UNSEEN = 0.25, math.log(1.25)
 """Where samples had to be taken again in more than this share of the blocks, a log-ratio may be so much larger or
 smaller than what is seen. What is timed between two turns of another program begins with other caches and with threads
-that sleep, which costs one side more than the other: up to 20 % in ten runs of benchmarks.timing.busy."""
+that sleep, which costs one side more than the other; benchmarks.timing.busy shows by how much."""
 FEW, LONGEST_S = 8, 8.0
 """Blocks that are enough from so many seconds on, where something holds them up."""
 LONGEST_WAIT = 0.99
