@@ -183,9 +183,9 @@ def warpgroups(documents: dict[str, dict[str, Any]]) -> str:
 
 
 def _warpgroups_on(name: str, document: dict[str, Any]) -> str:
-    mutants = document["mutants"]
-    passed = [f"`{each['name']}`" for each in mutants if each["verdict"] == "measured"]
     known = {each.name: each.gate or ("pass",) for each in warpgroup_mutants()}
+    mutants = [each for each in document["mutants"] if each["name"] in known]  # one that was kept may be gone
+    passed = [f"`{each['name']}`" for each in mutants if each["verdict"] == "measured"]
     odd = [f"`{each['name']}`" for each in mutants if _code(each) not in known[each["name"]]]
     others = f"; with another code than the table says: {', '.join(odd)}" if odd else ""
     return (
