@@ -307,8 +307,8 @@ def tune_like(op: str, *inputs: Any, **options: Any) -> Study:
 def gate(
     variant: str | Mapping[str, int | str], space: str | Path | None = None, *, sanitize: bool = False
 ) -> GateResult:
-    """Puts one variant through the whole gate: its parameters, as a mapping or as on the command line, or a built
-    library's path or id. The result has the outcome and the report. Raises InputError."""
+    """Puts one variant through the whole gate: its parameters, as a mapping or as on the command line. The
+    result has the outcome and the report. Raises InputError."""
     from autotuner.tuning import gate_one
 
     target = variant if isinstance(variant, str) else " ".join(f"{name}={value}" for name, value in variant.items())

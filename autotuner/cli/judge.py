@@ -117,8 +117,8 @@ def gate(
     target: Annotated[
         str | None,
         typer.Argument(
-            metavar="LIBRARY_OR_VARIANT",
-            help='a built library, a build id, a trial\'s number, or parameters such as "IMPL=simd BLOCK_M=64"',
+            metavar="VARIANT",
+            help='a trial\'s number, or parameters such as "IMPL=simd BLOCK_M=64"',
         ),
     ] = None,
     reference: Annotated[

@@ -148,9 +148,7 @@ def show(
         study = trial
     with stored(store) as opened:
         name = named(opened, study)
-        best = standings.best(opened, name) if number is None else None
-        if number is None and best is None:
-            raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
+        best = standings.required_best(opened, name) if number is None else None
         record = best.record if best is not None else queries.trial(opened, name, number or 0)
         of = queries.study(opened, name)
         document = trial_document(opened, name, record.number) if as_json else None

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autotuner.forge import status
 from autotuner.forge.languages import python
+from autotuner.forge.loaded_variant import RAISED, raised
 from autotuner.ops import OPS
 from autotuner.ops.functions import called, wrong_answer
 from autotuner.ops.op import Input, Output, shape_of
@@ -86,8 +86,8 @@ def _prepared(
         except Exception as error:  # whatever the function raises is its fault
             said = " ".join(f"{type(error).__name__}: {error}".split())
             wrong = f"the function raised {said[:300]}"
-        status.raised[:] = [wrong]
-        return status.RAISED
+        raised[:] = [wrong]
+        return RAISED
 
     return run
 

@@ -117,11 +117,6 @@ def entry_of_package(digest: str) -> Path:
     return _cache() / "packages" / digest
 
 
-def cached_builds(digest: str) -> list[Path]:
-    """The folders of the builds in the cache whose digest begins so; at least two digits."""
-    return sorted((_cache() / "builds" / digest[:2]).glob(f"{digest}*"))
-
-
 def built(final: Path) -> Artifact | None:
     """The artifact in the cache, unless it is missing or its library is not the one that was recorded."""
     try:
@@ -186,7 +181,10 @@ def private_directory(final: Path | None = None) -> Iterator[Path]:
         building.mkdir(parents=True, exist_ok=True)
         if final is not None:
             final.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(building)
+        for left in building.glob(f"{BUILDING}*"):  # by builds that were killed, and older than any build can be
+            with contextlib.suppress(OSError):
+                if time.time() - left.stat().st_mtime > ABANDONED_S:
+                    shutil.rmtree(left, ignore_errors=True)
         private = building / f"{BUILDING}{secrets.token_hex(8)}"
         private.mkdir()
         started = True
@@ -204,14 +202,6 @@ def private_directory(final: Path | None = None) -> Iterator[Path]:
                 f"cannot write builds to {config.cache_dir()} ({error.strerror}); set {config.CACHE} to another folder"
             ) from None
         raise
-
-
-def _remove_abandoned(building: Path) -> None:
-    """Removes what builds that were killed left behind, and nothing else, once it is older than any build can be."""
-    for left in building.glob(f"{BUILDING}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > ABANDONED_S:
-                shutil.rmtree(left, ignore_errors=True)
 
 
 def publish(private: Path, final: Path, whole: Callable[[Path], T | None]) -> T:

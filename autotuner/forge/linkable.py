@@ -40,18 +40,14 @@ def isolated(toolchain: Toolchain, folder: Path, symbol: str, into: Path) -> Pat
     objcopy = shutil.which("objcopy")
     if objcopy is None:
         raise ToolchainError("no objcopy on the PATH; install one (apt-get install binutils)")
-    names = {"variant_identity": symbol, **{name: f"{symbol}_{name}" for name in _unique(made)}}
+    # Static variables of inline functions: the system keeps one of a name in a process, and none can become local.
+    unique = [str(each.name) for each in _symbols(made) if each["st_info"]["bind"] == "STB_LOOS"]
+    names = {"variant_identity": symbol, **{name: f"{symbol}_{name}" for name in unique}}
     renamed = into / f"{symbol}.names"
     renamed.write_text("".join(f"{old} {new}\n" for old, new in names.items()))
     run_compiler([objcopy, f"--redefine-syms={renamed}", str(made)], into, ())
     run_compiler([objcopy, f"--keep-global-symbol={symbol}", str(made)], into, ())
     return made
-
-
-def _unique(made: Path) -> list[str]:
-    """Names of an object that the system keeps one of in a process, and that cannot become local: such are static
-    variables of inline functions."""
-    return [str(each.name) for each in _symbols(made) if each["st_info"]["bind"] == "STB_LOOS"]
 
 
 def _symbols(made: Path) -> list[Symbol]:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from autotuner.forge.status import DeviceErrors
+from autotuner.forge.loaded_variant import DeviceErrors
 from autotuner.ops import op_of
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.problem import Problem

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from autotuner.gate import checks, invariants, leaks, recheck, sanitizer
+from autotuner.gate import checks, invariants, recheck, sanitizer
 from autotuner.gate.check import LAUNCH_FAULTS, Check, Failed, Subject, Unavailable
 from autotuner.ops import Op, op_of
 from autotuner.values import codes
@@ -29,7 +29,7 @@ def checks_of(op: Op) -> tuple[Check, ...]:
         checks.QUICK,
         checks.COPIED,
         invariants.REPEAT,
-        leaks.LEAK,
+        invariants.LEAK,
         *(invariants.of_op(invariant) for invariant in op.invariants),
         invariants.OFFSET,
         invariants.FAR,

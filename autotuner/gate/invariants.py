@@ -8,19 +8,20 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from autotuner.forge.status import OUTSIDE_DOMAIN
-from autotuner.gate.bench import StreamBench
+from autotuner.forge.loaded_variant import OUTSIDE_DOMAIN
+from autotuner.gate.bench import DEVICE_BYTES, StreamBench
 from autotuner.gate.cases import Case
 from autotuner.gate.check import RACE, Check, Failed, Unavailable
 from autotuner.ops import op_of
 from autotuner.ops.op import Input, Invariant, Output, Relation, shape_of
 from autotuner.values import codes
 from autotuner.values.errors import DeviceFullError
-from autotuner.values.verdict import Verdict
+from autotuner.values.verdict import Meaning, Verdict
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from autotuner.gate.cases import Case
     from autotuner.gate.launching import Launching
     from autotuner.ops.tensors import Tensors
 
@@ -244,11 +245,7 @@ def _replays(launching: Launching, case: Case) -> None:
 
 
 REPEAT = Check(
-    codes.REPEAT,
-    "the same input gives the same bits, whatever ran before",
-    _repeat,
-    RACE,
-    Verdict.NONDETERMINISTIC,
+    codes.REPEAT, "the same input gives the same bits, whatever ran before", _repeat, RACE, Verdict.NONDETERMINISTIC
 )
 SYMMETRY = Check(
     "G3.symmetry",
@@ -291,6 +288,62 @@ CAPTURE = Check(
     _capture,
     "work that a graph cannot hold (an allocation, a wait), or an answer or a count kept from an earlier call",
     applies=lambda subject: subject.streams,
+)
+
+
+LAUNCHES = 48
+"""Of a round that is counted."""
+ROUNDS = 4
+LEAST_BYTES = 128 << 10
+"""A launch that keeps less is not seen. Tensors that Python frees late are less by far."""
+LEAST_FILES = 0.5
+ALIKE = 2.0
+"""What is kept is about the same in every round, within this factor: another program's memory on a GPU is not."""
+
+
+def _leak(launching: Launching) -> None:
+    """Launches on one small input leave nothing behind, in each of several rounds."""
+    case = launching.matrix.case(launching.op.cases.smoke)
+    inputs = launching.inputs(case)
+    right = launching.launch(case, inputs)
+    _kept(launching, case, inputs, right, LAUNCHES)
+    rounds = []
+    for _ in range(ROUNDS):
+        many = _kept(launching, case, inputs, right, LAUNCHES)
+        one = _kept(launching, case, inputs, right, 1)
+        rounds.append({what: (many[what] - one[what]) / (LAUNCHES - 1) for what in many})
+        if not any(_is_much(what, kept) for what, kept in rounds[-1].items()):
+            return
+    for what in rounds[0]:
+        kept = [each[what] for each in rounds]
+        if all(_is_much(what, each) for each in kept) and max(kept) <= ALIKE * min(kept):
+            code = codes.DEVICE_LEAK if what == DEVICE_BYTES else codes.LEAK
+            raise Failed(f"each launch takes {min(kept):,.0f} {what} and never gives them back", case, code)
+
+
+def _kept(launching: Launching, case: Case, inputs: Tensors, right: Tensors, count: int) -> dict[str, int]:
+    """By how much what the process holds has grown after so many launches."""
+    before = launching.bench.held()
+    try:
+        launching.repeat(case, inputs, right, count, 1)
+    except Failed as failed:  # what launches do is another check's
+        raise Failed(str(failed), case, codes.REPEAT, Verdict.NONDETERMINISTIC) from None
+    return {what: now - before[what] for what, now in launching.bench.held().items()}
+
+
+def _is_much(what: str, kept: float) -> bool:
+    return kept >= (LEAST_FILES if what == "open files" else LEAST_BYTES)
+
+
+LEAK = Check(
+    codes.LEAK,
+    "launches give back the memory and the files that they take",
+    _leak,
+    "an allocation at each call, of memory, files or threads, without its end",
+    Verdict.OVER_LIMITS,
+    faults={
+        codes.DEVICE_LEAK: Meaning("launches give back the device's memory", "an allocation at each call, or others")
+    },
 )
 
 

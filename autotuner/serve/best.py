@@ -20,8 +20,8 @@ from autotuner.store.records import OtherCache, StudyRecord
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.serving import LOSS
 from autotuner.tuning.finals.standings import Best
-from autotuner.tuning.gate_summary import GateSummary
 from autotuner.tuning.regression import Earlier
+from autotuner.tuning.trial_report import GateSummary
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.files import read_regular, why, write_atomically
 from autotuner.values.model import Model
@@ -55,10 +55,6 @@ class ExportedToolchain(Model):
     flags: tuple[str, ...]
     architecture: str
     environment: dict[str, str] = Field(description="versions and settings of the session that measured it")
-
-
-class ExportedDevice(Device):
-    """The device it was measured on; the figures hold for this model only."""
 
 
 class ExportedIdentity(Model):
@@ -137,7 +133,7 @@ class BestConfiguration(Model):
     impl: str
     parameters: dict[str, Value] = Field(description="the point of the search space: IMPL and every parameter")
     problems: tuple[ExportedProblem, ...]
-    device: ExportedDevice
+    device: Device = Field(description="it was measured on this; the figures hold for this model only")
     toolchain: ExportedToolchain
     identity: ExportedIdentity
     gate: GateSummary
@@ -194,7 +190,7 @@ def configuration(best: Best, study: StudyRecord, table: DispatchTable | None = 
         trial=best.record.number,
         parameters=outcome.variant.point,
         problems=[ExportedProblem.taken_from(problem, problem=problem) for problem in study.problems],
-        device=ExportedDevice.taken_from(study.device),
+        device=study.device,
         toolchain=ExportedToolchain.taken_from(artifact, environment=best.record.session.environment),
         identity=ExportedIdentity.taken_from(
             artifact,
@@ -307,9 +303,7 @@ def export(
 
     Raises InputError where there is no best one, and where it cannot be written.
     """
-    best = standings.best(store, study)
-    if best is None:
-        raise InputError(f"{study} has no variant measured to the end yet; `autotuner status` shows why")
+    best = standings.required_best(store, study)
     table, without = None, None
     try:
         table = table_of(store, tabled, loss, estimates) if tabled else None

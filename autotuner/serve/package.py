@@ -48,7 +48,8 @@ def write_folder(table: DispatchTable, source: Source, target: Path) -> str:
     with fresh(target) as private:
         scratch = private / "scratch"
         scratch.mkdir()
-        inside = private / "build" / variant_folder(kind.folder(source.toolchain))
+        abi, device = f"torch-stable-abi{OLDEST_TORCH.replace('.', '')}", kind.folder(source.toolchain)
+        inside = private / "build" / f"{abi}-{device}-{platform.machine()}-{platform.system().lower()}"
         needs = write_module(table, source, module, inside, scratch)
         shutil.rmtree(scratch)
         _write_project(table, module, inside, private, needs)
@@ -85,11 +86,6 @@ def package_digest(table: DispatchTable) -> str:
     python = {name: path.read_text() for name, path in _copied(op, kind).items()}
     here = [platform.machine(), platform.system(), version_of("kernel-autotuner"), OLDEST_TORCH]
     return digest_of([digest_of_table(table), sources, python, (abi_dir() / INIT).read_text(), here])
-
-
-def variant_folder(device: str) -> str:
-    """The name that `kernels` looks for: torch's stable ABI, the device, the platform."""
-    return f"torch-stable-abi{OLDEST_TORCH.replace('.', '')}-{device}-{platform.machine()}-{platform.system().lower()}"
 
 
 def _library(table: DispatchTable, source: Source, module: str, scratch: Path) -> Path:

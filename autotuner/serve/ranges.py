@@ -13,7 +13,7 @@ from typing import NamedTuple
 from autotuner.race.confirm import Confirmed
 from autotuner.store import ValidationRecord
 from autotuner.tuning.finals.validation import LengthSeries, confirmed_at, lines_of
-from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.trial_report import GateSummary
 from autotuner.values.gate_report import GateReport
 from autotuner.values.problem import Problem
 from autotuner.values.table import LeftOut, Proven, Range, Ratio, Validated

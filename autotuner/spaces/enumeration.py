@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic_core import PydanticCustomError
 
 from autotuner.spaces.branch import Branch
 from autotuner.spaces.expression import ExpressionError
@@ -128,30 +127,13 @@ class Enumeration:
         for start in range(0, _height(columns), step):
             chunk = {other: column[start : start + step] for other, column in columns.items()}
             pieces.append(self._kept(self.bind(name, chunk), due, unbound))
-            self._check_height(sum(map(_height, pieces)), name)
+            if sum(map(_height, pieces)) > MAX_POINTS:
+                most = f"more than {MAX_POINTS} points with {name} bound"
+                raise refuse(f"{most}; expected fewer values or stronger constraints", "parameters")
         if not any(map(_height, pieces)):
             last = [i for i in due if self.removed[i] > before[i]][-1]
             raise NoPoints(self.branch.constraint_key(last), self.branch.constraints[last].reason)
         return {other: np.concatenate([piece[other] for piece in pieces]) for other in pieces[0]}
-
-    def _check_height(self, height: int, name: str) -> None:
-        if height > MAX_POINTS:
-            message = f"more than {MAX_POINTS} points with {name} bound; expected fewer values or stronger constraints"
-            raise refuse(message, "parameters")
-
-    def alone(self, index: int) -> int | None:
-        """The raw points that a constraint forbids by itself; None when it names too many or has no value there."""
-        columns: Columns = {}
-        named = self._named(index)
-        if self.combinations(named) > _CHUNK:
-            return None
-        for name in named:
-            columns = self.bind(name, columns)
-        try:
-            broken = int((~self.holds(index, columns)).sum())
-        except PydanticCustomError:  # no value where another constraint is its guard
-            return None
-        return broken * self.combinations(name for name in self.values if name not in named)
 
 
 def _height(columns: Columns) -> int:

@@ -6,7 +6,7 @@ package imports sqlalchemy; what crosses its border is in `records`.
 
 from __future__ import annotations
 
-from autotuner.store import figures, queries, trials
+from autotuner.store import figures, queries
 from autotuner.store.lease import Lease
 from autotuner.store.records import (
     Finalist,
@@ -49,5 +49,4 @@ __all__ = [
     "ValidationRecord",
     "figures",
     "queries",
-    "trials",
 ]

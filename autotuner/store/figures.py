@@ -115,13 +115,7 @@ def history(store: Store, session: Session, study: str) -> tuple[Improvement, ..
     query = select(each).where(each.c.objective == each.c.best).order_by(each.c.recorded_at, each.c.number)
     first = {row.objective: row for row in reversed(session.execute(query).all())}  # of equal ones the first
     return tuple(
-        Improvement(
-            number=row.number,
-            at=row.recorded_at,
-            judged=row.judged,
-            seconds=row.seconds,
-            speedup=speedup_of(row.objective),
-        )
+        Improvement.taken_from(row, at=row.recorded_at, speedup=speedup_of(row.objective))
         for row in reversed(first.values())
     )
 

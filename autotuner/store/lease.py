@@ -103,12 +103,6 @@ def start_of(pid: int) -> str | None:
     return None if fields[0] in "ZX" else fields[19]
 
 
-def _is_stopped(pid: int) -> bool:
-    """Whether the process was stopped by a signal, or by a debugger."""
-    fields = _fields(pid)
-    return bool(fields) and fields is not None and fields[0] in "Tt"
-
-
 def _signalled(pid: int) -> str | None:
     try:
         os.kill(pid, 0)
@@ -133,7 +127,8 @@ def is_alive(row: LeaseRow, now: datetime) -> bool:
     started = start_of(row.pid)
     if started is None or (started and row.pid_started and started != row.pid_started):
         return False
-    return fresh or not _is_stopped(row.pid)
+    fields = _fields(row.pid)
+    return fresh or not fields or fields[0] not in "Tt"  # stopped by a signal, or by a debugger
 
 
 def holders(session: Session, names: list[str] | None = None, prefix: str = "") -> dict[str, LeaseRow]:

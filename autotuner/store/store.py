@@ -197,22 +197,21 @@ class Store:
             raise StoreError(f"{self.label} has no session {session_id}: start one first")
         row.finished_at = datetime.now(UTC)
 
+    @writes
     def record_heat(
-        self, study: str, kind: HeatKind, heat: Heat, session_id: int | None = None, finals_id: int | None = None
+        self,
+        session: Session,
+        study: str,
+        kind: HeatKind,
+        heat: Heat,
+        session_id: int | None = None,
+        finals_id: int | None = None,
     ) -> None:
         """Records a heat as soon as it is over, so that a kill loses none that was run; a second time changes nothing.
 
-        Raises StoreError: no such study, session or finals. Raises ValueError where a heat of finals names none, or an
-        A/A race does.
+        Raises StoreError: no such study, session or finals.
         """
-        if (kind == "finals") != (finals_id is not None):
-            raise ValueError(f"a heat of kind {kind} with the finals {finals_id}")
-        self._add_heat(study, kind, heat, session_id, finals_id)
-
-    @writes
-    def _add_heat(
-        self, session: Session, study: str, kind: HeatKind, heat: Heat, session_id: int | None, finals_id: int | None
-    ) -> None:
+        assert (kind == "finals") == (finals_id is not None)
         owner = study_id(session, self, study)
         self._check_owner(session, owner, session_id, finals_id)
         values = {

@@ -164,14 +164,10 @@ class TrialRow(Base):
             *("seconds", "build_s", "check_s", "measure_s", "revoked_at", "build_began"),
         ),
         Index(
-            "ix_at_trial_variants",
-            *("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us"),
+            "ix_at_trial_variants", *("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us")
         ),
         # The hard gate as a rule of the database: a rejected variant cannot have an objective.
-        CheckConstraint(
-            "objective IS NULL OR verdict IN ('measured', 'deduplicated', 'raced_out')",
-            name="latency",
-        ),
+        CheckConstraint("objective IS NULL OR verdict IN ('measured', 'deduplicated', 'raced_out')", name="latency"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from optuna.study import Study
 
-from autotuner.store import ListedTrial, Store, StudyRecord, trials
+from autotuner.store import ListedTrial, Store, StudyRecord, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.outcome import Outcome
 from autotuner.values.ratio import Speedup
@@ -39,7 +39,7 @@ def mark(store: Store, study: str) -> None:
     """Brings the attributes of all trials up to date: verdicts, what was revoked, what the last finals confirmed. Does
     nothing to trials that have what they should. Raises StoreError."""
     confirmed = standings.every_confirmed(store, study)
-    marks = {each.number: _of_listed(each, confirmed) for each in trials.listed(store, study)}
+    marks = {each.number: _of_listed(each, confirmed) for each in queries.listed(store, study)}
     store.optuna_storage().mark(study, marks)
 
 

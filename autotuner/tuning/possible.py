@@ -1,15 +1,20 @@
-"""Whether this machine can judge a problem at all, and in what time: refused, or told, before anything is built."""
+"""What this machine can judge, and in what time; and what no implementation can go below: the roofline of the whole
+device, and of an implementation without matrix units its own."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from autotuner.devices.environment import usable_memory
 from autotuner.devices.kind import DeviceKind
+from autotuner.race.plausible import floor_us
 from autotuner.run.local import Deadlines
-from autotuner.spaces.space import SpaceFile
+from autotuner.spaces.space import BranchPoints, Space, SpaceFile
 from autotuner.values.errors import InputError, SpaceError
+from autotuner.values.outcome import Calibration, Ceilings
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import combine
 
 LEAST_BYTES = 1 << 30
 """Memory without which no process that imports torch gets far."""
@@ -63,3 +68,27 @@ def slow_words(problems: Sequence[Problem], kind: DeviceKind) -> list[str]:
 def deadlines(problems: Sequence[Problem], kind: DeviceKind) -> Deadlines:
     """Those of steps on these problems: what is large takes long, and hangs no more for that."""
     return Deadlines().with_more(SLOW * max(reference_s(problem, kind) for problem in problems))
+
+
+def bound_us(branch: BranchPoints, problem: Problem, ceilings: Ceilings, cold: bool) -> float:
+    """Microseconds under which no point of the branch can compute the problem."""
+    reached = ceilings.model_copy(update={"flops": ceilings.flops * branch.peak_share})
+    return floor_us(problem, reached, cold)
+
+
+def bounds(space: Space, calibration: Calibration) -> tuple[float, ...]:
+    """For each branch of the space the lowest objective that a right point of it can have, ln(t_variant / t_baseline);
+    -inf where the ceilings of the device are not known."""
+    if calibration.ceilings is None:
+        return (-math.inf,) * len(space.branches)
+    pinned, over = calibration.baseline_us, combine(space.file.objective)
+    cold = space.file.cache == "cold"
+    return tuple(
+        over(
+            [
+                math.log(bound_us(branch, problem, calibration.ceilings, cold) / us)
+                for problem, us in zip(space.file.problems, pinned, strict=True)
+            ]
+        )
+        for branch in space.branches
+    )

@@ -62,7 +62,7 @@ def race(
     variant cannot be built any more.
     """
     name = queries.resolve_study(store, wanted)
-    found = _best(store, name) if trial is None else _timed(store, name, trial)
+    found = standings.required_best(store, name).record if trial is None else _timed(store, name, trial)
     workbench = Workbench(SpaceFile.stored(queries.study(store, name).space_document))
     conditions = workbench.conditions.model_copy(update={"baselines": found.session.calibration.baselines})
     with held(workbench), closing(workbench.executor()) as executor:
@@ -77,24 +77,16 @@ def race(
     )
     against = "its second load" if itself else f"the baseline {', '.join(sorted(set(conditions.baselines)))}"
     tie = tie_band(queries.aa_heats(store, name), conditions.objective)
-    return Race(
+    return Race.taken_from(
+        conditions,
         study=name,
         trial=found.number,
         variant=found.outcome.variant,
         against=against,
-        problems=conditions.problems,
-        objective=conditions.objective,
         speedup=median_interval(ratios).speedup,
         blocks=blocks,
         tie=tie,
     )
-
-
-def _best(store: Store, study: str) -> TrialRecord:
-    found = standings.best(store, study)
-    if found is None:
-        raise InputError(f"{study} has no variant measured to the end yet; run `autotuner tune` first")
-    return found.record
 
 
 def _timed(store: Store, study: str, number: int) -> TrialRecord:

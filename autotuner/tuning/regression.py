@@ -6,7 +6,7 @@ baseline that moved; clocks and temperatures move both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from datetime import datetime
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from autotuner.race.statistics import median_interval
 from autotuner.race.tie import logs, ratios_between, tie_band
 from autotuner.run.executor import Executor, ask, sound_calibration
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, RaceJob
-from autotuner.store import Store, StudyRecord, TrialRecord, queries
+from autotuner.store import Store, queries
 from autotuner.tuning import workbench
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.retrials import rebuilt
@@ -98,9 +98,7 @@ def race(
     if (earlier.device, earlier.problems) != (record.device.name, record.problems):
         old, new = (f"{', '.join(map(str, each.problems))}" for each in (earlier, record))
         raise InputError(f"the export is of {old} on {earlier.device}, {study} of {new} on {record.device.name}")
-    best = standings.best(store, study)
-    if best is None:
-        raise InputError(f"{study} has no variant measured to the end yet; run `autotuner tune` first")
+    best = standings.required_best(store, study)
     here = workbench.of_study(record)
     tie = tie_band(queries.aa_heats(store, study), here.conditions.objective)
     with held(here), closing(here.executor()) as executor:
@@ -114,7 +112,21 @@ def race(
         artifacts = _exported(earlier, executor, conditions), rebuilt(executor, best.record, conditions).artifact
         for _ in range(PROCESSES):
             heat = _raced(executor, artifacts, conditions, blocks)
-            result = _result(record, best.record, earlier, artifacts, heat, now, conditions, tie)
+            speedup = median_interval(ratios_between(heat, 1, 0, conditions.objective)).speedup
+            result = Regression(
+                study=study,
+                trial=best.record.number,
+                variant=artifacts[1].variant,
+                exported_trial=earlier.trial,
+                exported=artifacts[0].variant,
+                exported_at=earlier.exported_at,
+                same_build=artifacts[0].digest == artifacts[1].digest,
+                speedup=speedup,
+                slower=speedup.high * (1 + tie) < 1,
+                baselines=tuple(_since(earlier, heat, now, tie)),
+                tie=tie,
+                blocks=len(heat.baseline_us[0]),
+            )
             if not result.found:
                 break
     return result
@@ -157,43 +169,13 @@ def _raced(executor: Executor, artifacts: tuple[Artifact, ...], conditions: Cond
     return heat
 
 
-def _result(
-    record: StudyRecord,
-    best: TrialRecord,
-    earlier: Earlier,
-    artifacts: tuple[Artifact, Artifact],
-    heat: Heat,
-    now: tuple[str, ...],
-    conditions: Conditions,
-    tie: float,
-) -> Regression:
-    speedup = median_interval(ratios_between(heat, 1, 0, conditions.objective)).speedup
+def _since(earlier: Earlier, heat: Heat, now: tuple[str, ...], tie: float) -> Iterator[BaselineSince]:
+    """The baseline of each problem, then and beside the exported binary in this heat."""
     beside = [median_interval(each).speedup for each in logs(heat, 0)]
-    parts = zip(record.problems, earlier.baselines, now, earlier.confirmed, beside, strict=True)
-    return Regression(
-        study=record.name,
-        trial=best.number,
-        variant=artifacts[1].variant,
-        exported_trial=earlier.trial,
-        exported=artifacts[0].variant,
-        exported_at=earlier.exported_at,
-        same_build=artifacts[0].digest == artifacts[1].digest,
-        speedup=speedup,
-        slower=speedup.high * (1 + tie) < 1,
-        baselines=tuple(
-            BaselineSince(
-                problem=problem,
-                then=then,
-                now=new,
-                confirmed=confirmed,
-                today=today,
-                moved=then != new or (confirmed is not None and _apart(confirmed, today, tie)),
-            )
-            for problem, then, new, confirmed, today in parts
-        ),
-        tie=tie,
-        blocks=len(heat.baseline_us[0]),
-    )
+    parts = zip(earlier.problems, earlier.baselines, now, earlier.confirmed, beside, strict=True)
+    for problem, then, new, confirmed, today in parts:
+        moved = then != new or (confirmed is not None and _apart(confirmed, today, tie))
+        yield BaselineSince(problem=problem, then=then, now=new, confirmed=confirmed, today=today, moved=moved)
 
 
 def _apart(one: Speedup, other: Speedup, tie: float) -> bool:

@@ -14,7 +14,6 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.finals import Finals
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.finals.standings import Best, FinalsSummary
-from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Outcome
 from autotuner.values.ratio import Speedup
@@ -43,9 +42,7 @@ def reproduce(trials: Retrials, default: str) -> tuple[Level, ...]:
     Raises InputError where the study has nothing to reproduce, and what finals raise.
     """
     store, study = trials.store, trials.study
-    best = standings.best(store, study)
-    if best is None:
-        raise InputError(f"{study} has no variant measured to the end: there is nothing to reproduce")
+    best = standings.required_best(store, study)
     then, were = standings.summary(store, study).finals, queries.revoked(store, study)
     confirmed = standings.every_confirmed(store, study).get(best.record.number)
     made = ask(trials.executor, BuildJob(variant=best.outcome.variant, conditions=trials.conditions), trials.beat)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from autotuner.store import Store, StudyRecord, queries, trials
+from autotuner.store import Store, StudyRecord, queries
 from autotuner.store.records import JudgedTrial
 from autotuner.values.errors import InputError
 from autotuner.values.files import read_regular, why
@@ -48,7 +48,7 @@ INVALIDITY = {
 
 def document(store: Store, study: str) -> dict[str, Any]:
     """All trials of a study that say something of their variant. Raises StoreError."""
-    listed = {each.number: each for each in trials.listed(store, study)}
+    listed = {each.number: each for each in queries.listed(store, study)}
     names = list(dict.fromkeys(name for each in listed.values() for name in each.parameters))
     found = [
         {
@@ -72,6 +72,7 @@ def document(store: Store, study: str) -> dict[str, Any]:
 def _result(outcome: Outcome) -> dict[str, Any]:
     seconds, invalidity = outcome.seconds, INVALIDITY[outcome.verdict]
     measured = outcome.measurement if outcome.verdict.has_latency else None
+    blocks = zip(*(each.variant_us for each in measured.timings), strict=True) if measured is not None else ()
     checked = sum(seconds.get(stage, 0.0) for stage in ("check", "soak", "sanitize"))
     return {
         "objectives": ["time"],
@@ -81,7 +82,7 @@ def _result(outcome: Outcome) -> dict[str, Any]:
             "benchmark": 1e3 * seconds.get("measure", 0.0),
             "framework": 0,
             "search_algorithm": 0,
-            "runtimes": [] if measured is None else _runtimes(measured),
+            "runtimes": [1e-3 * geometric_mean(block) for block in blocks],  # over several problems
         },
         "invalidity": invalidity,
         "correctness": 0 if invalidity == "correctness" else 1,
@@ -91,11 +92,6 @@ def _result(outcome: Outcome) -> dict[str, Any]:
             if not isinstance(value, float) or math.isfinite(value)
         ],
     }
-
-
-def _runtimes(measured: Measurement) -> list[float]:
-    """A forward in each block; over several problems the geometric mean."""
-    return [1e-3 * geometric_mean(block) for block in zip(*(each.variant_us for each in measured.timings), strict=True)]
 
 
 def _figures(measured: Measurement | None) -> Iterator[tuple[str, Any, str]]:

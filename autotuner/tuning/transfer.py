@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotuner.ops import op_of
-from autotuner.spaces.expectations import doublings, expected_latency
+from autotuner.spaces.branch_points import doublings, expected_latency
 from autotuner.spaces.expression import ExpressionError
 from autotuner.spaces.first_points import nearest, read_first_points
 from autotuner.spaces.space import Space

@@ -30,7 +30,7 @@ from autotuner.run.local import LocalExecutor, fork_server
 from autotuner.spaces.branch import Branch
 from autotuner.spaces.problem_files import Asked, asked, parsed_problem, problems_in
 from autotuner.spaces.space import Space, SpaceFile
-from autotuner.tuning import named, on_nodes
+from autotuner.tuning import of_function, on_nodes
 from autotuner.tuning.possible import deadlines, require_all, slow_words
 from autotuner.values import config, program
 from autotuner.values.conditions import Conditions, fresh_seeds
@@ -53,13 +53,6 @@ if TYPE_CHECKING:
 
 program.consists_of(__name__)
 
-EARLIER = {
-    **dict.fromkeys(("sdpa_decode", "sdpa_sm89", "sdpa_sm90", "sdpa_wgmma"), "sdpa_cuda"),
-    **dict.fromkeys(("sdpa_cpu_bf16", "sdpa_cpu_causal", "sdpa_cpu_long", "sdpa_cpu_small"), "sdpa_cpu"),
-    "rmsnorm_cpu_short": "rmsnorm_cpu",
-}
-"""Names of spaces that kept results and older notes have, with the space that holds their points now."""
-
 STATISTICS = "scipy.special"
 """What intervals come from: a process that judges needs it once, and imports it for half a second."""
 
@@ -75,8 +68,6 @@ def find_space_file(name: str) -> Path:
     shipped = config.spaces_dir() / f"{name}.toml"
     if shipped.is_file():
         return shipped
-    if name in EARLIER:
-        raise SpaceError(f"the space {name} is part of {EARLIER[name]}: name that one, and the problem by --problem")
     known = sorted(file.stem for file in config.spaces_dir().glob("*.toml"))
     raise SpaceError(f"{no_such('space', name, known)}, or give a .toml file")
 
@@ -131,7 +122,7 @@ def load_spaces(
 def with_baselines(files: Sequence[SpaceFile], given: Sequence[str | Callable[..., Any]]) -> tuple[SpaceFile, ...]:
     """The same spaces with baselines of the user's, by module:function, a library's name or themselves. Raises
     InputError."""
-    found = named.baselines(given, files[0].problems[0].op)
+    found = of_function.baselines(given, files[0].problems[0].op)
     return tuple(each.model_copy(update={"baselines": found}) for each in files)
 
 
@@ -221,15 +212,10 @@ def admit_every_implementation(space: Space, family: Family | None = None) -> No
     family = family or Family.find(space.file.family, near=Path(space.file.path).resolve().parent)
     for branch, first in zip(space.branches, space.first, strict=False):
         family.admit(variant_at(space, first), space.file.problems[0])
-        _refuse_fixed_lengths(space.file, family, branch.impl)
-
-
-def _refuse_fixed_lengths(file: SpaceFile, family: Family, impl: str) -> None:
-    """A variant that is compiled for one pair of lengths cannot serve problems of several."""
-    parameter = family.implementation(file.backend, impl).fixed_lengths
-    if parameter and _several_lengths(file) and 1 in file.branch(impl).parameters[parameter]:
-        where = f"{file.path}: parameters.{parameter}"
-        raise SpaceError(f"{where}: 1 compiles the lengths in, but the problems have several; leave it out")
+        parameter = family.implementation(space.file.backend, branch.impl).fixed_lengths
+        if parameter and _several_lengths(space.file) and 1 in space.file.branch(branch.impl).parameters[parameter]:
+            where = f"{space.file.path}: parameters.{parameter}"
+            raise SpaceError(f"{where}: 1 compiles the lengths in, but the problems have several; leave it out")
 
 
 def variant_at(space: Space, index: int) -> Variant:
@@ -261,11 +247,7 @@ class Workbench:
     """One space on this machine."""
 
     def __init__(
-        self,
-        file: SpaceFile,
-        arch: str | None = None,
-        devices: str | None = None,
-        cluster: RayCluster | None = None,
+        self, file: SpaceFile, arch: str | None = None, devices: str | None = None, cluster: RayCluster | None = None
     ) -> None:
         """Finds the device, the kernel family and the compiler and enumerates the space. With `arch`, such as sm_89,
         a space is built for that architecture, whatever device is here. `devices` names those to judge on; with

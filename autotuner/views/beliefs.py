@@ -20,8 +20,8 @@ from autotuner.race.tie import tie_band
 from autotuner.search.branches import Arm, Dropped, dropped
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
-from autotuner.tuning.bounds import bounds
 from autotuner.tuning.finals import standings
+from autotuner.tuning.possible import bounds
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, InputError
 from autotuner.values.files import write_atomically

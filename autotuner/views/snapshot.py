@@ -12,18 +12,11 @@ from typing import Any, Generic, TypeVar
 from autotuner.ops import Op, op_of
 from autotuner.race.tie import tie_band
 from autotuner.spaces.space import SpaceFile
-from autotuner.store import (
-    ListedTrial,
-    Revision,
-    Store,
-    figures,
-    queries,
-    trials,
-)
+from autotuner.store import ListedTrial, Revision, Store, figures, queries
 from autotuner.tuning import covered
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Entry, FinalsSummary
-from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.trial_report import GateSummary
 from autotuner.values.errors import InputError
 
 BOARD = 50
@@ -68,7 +61,7 @@ class Snapshot:
         """Whether that was made already."""
         return key in self._found
 
-    trials = Read(trials.listed)
+    trials = Read(queries.listed)
     """Every recorded trial, in the order of their ends."""
 
     @property
@@ -174,7 +167,7 @@ class Snapshot:
     def times(self, numbers: tuple[int, ...]) -> dict[tuple[int, int], tuple[float, float]]:
         """What these trials and the baseline beside them took, medians in microseconds, by the problem's place among
         the study's and the trial's number."""
-        blocks = self.once(f"times {numbers}", lambda: trials.blocks(self.store, self.name, numbers))
+        blocks = self.once(f"times {numbers}", lambda: queries.blocks(self.store, self.name, numbers))
         return {key: (median(us for us, _ in each), median(us for _, us in each)) for key, each in blocks.items()}
 
 

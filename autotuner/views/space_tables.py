@@ -73,7 +73,6 @@ AMOUNTS: list[Column[Any]] = [
 CONSTRAINTS: list[Column[Any]] = [
     Column("impl", str, of=lambda e: e[0].impl, head="IMPL"),
     Column("removed", int, of=lambda e: e[0].removed[e[1]]),
-    Column("alone", int, of=lambda e: e[0].alone[e[1]], none="?"),
     Column(
         "place",
         str,

@@ -11,8 +11,7 @@ from autotuner.race.plausible import moves_bytes
 from autotuner.store import Store, TrialRecord, queries
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Best, FinalsSummary
-from autotuner.tuning.gate_summary import GateSummary
-from autotuner.tuning.trial_report import TrialReport, trial_report
+from autotuner.tuning.trial_report import GateSummary, TrialReport, trial_report
 from autotuner.values import codes
 from autotuner.values.gate_report import CaseErrors, CaseResult, error_in_tolerances
 from autotuner.values.outcome import Artifact, Measurement, Outcome, Stop, Timing

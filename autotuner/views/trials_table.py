@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from autotuner.store import ListedTrial, Store, StudyRecord, queries, trials
+from autotuner.store import ListedTrial, Store, StudyRecord, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.model import json_of
 from autotuner.values.outcome import Timing
@@ -32,7 +32,7 @@ SIGNS = {
 
 def trials_of(store: Store, study: str) -> Table:
     """Every recorded trial of a study by number, faults of ours included. Raises StoreError: no such study."""
-    found = sorted(trials.listed(store, study), key=lambda each: each.number)
+    found = sorted(queries.listed(store, study), key=lambda each: each.number)
     return trials_table(found, standings.every_confirmed(store, study), queries.study(store, study))
 
 

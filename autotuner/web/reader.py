@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from autotuner.jobs import outlook
 from autotuner.jobs.outlook import Outlook
-from autotuner.store import ListedTrial, Revision, Store, device_health, queries, sweeps, trials
+from autotuner.store import ListedTrial, Revision, Store, device_health, queries, sweeps
 from autotuner.store.records import DeviceRecord
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import StudySummary
@@ -60,7 +60,7 @@ class Reader:
         """The trials of an older snapshot and those recorded since; None where an old one has changed."""
         if not old.has("trials"):
             return None
-        found = old.trials + trials.listed(self.store, old.name, old.revision.last)
+        found = old.trials + queries.listed(self.store, old.name, old.revision.last)
         standing = sum(each.verdict.has_latency for each in found)
         revoked = sum(each.revoked for each in found)
         same = (len(found), standing, revoked) == (revision.trials, revision.standing, revision.revoked)

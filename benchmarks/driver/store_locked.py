@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotuner.jobs.outlook import RESTING
-from autotuner.store import Store, queries, sweeps, trials
+from autotuner.store import Store, queries, sweeps
 from benchmarks import holds
 from benchmarks.provenance import provenance
 from tests.helpers.chaos import DRAWN, Chaos, lay_out_drawn, recorded, require_whole, sweep_of
@@ -57,7 +57,7 @@ def swept(folder: Path, name: str, wanted: int, lock_s: float | None) -> Done:
         sweep = sweep_of(place, number)
         study = str(sweep.study)
         judged = require_whole(store, sweep, [before])
-        times = [each.recorded_at for each in trials.listed(store, study)]
+        times = [each.recorded_at for each in queries.listed(store, study)]
         variants = [variant for _, (variant, _) in sorted(recorded(store, study).items())]
         sessions = len(queries.sessions(store, study))
     found: dict[str, Any] = {"judged": judged, "recorded": len(times), "sessions": sessions}

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from autotuner.devices import DEVICES, Wishes
-from autotuner.forge.loaded_variant import LoadedVariant
-from autotuner.forge.status import OUTSIDE_DOMAIN
+from autotuner.forge.loaded_variant import OUTSIDE_DOMAIN, LoadedVariant
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import Truth, compute_truth, judge
 from autotuner.ops import op_of

@@ -25,7 +25,7 @@ from autotuner.forge.family import Family
 from autotuner.forge.toolchain import Toolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.line import GatedLine, Level, LineFactory, Passed
-from autotuner.tuning.gate_summary import RULE_OF_THREE
+from autotuner.tuning.trial_report import RULE_OF_THREE
 from autotuner.tuning.workbench import Workbench, load_space, toolchain_for
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions

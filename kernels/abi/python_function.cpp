@@ -6,7 +6,7 @@
 
 namespace {
 
-constexpr int RAISED = 4; /* forge/status.py */
+constexpr int RAISED = 4; /* forge/loaded_variant.py */
 
 /* The caller of this function, made at the first launch; null where that failed. */
 PyObject *caller() {

@@ -7,8 +7,7 @@ import pytest
 import typer
 
 from autotuner.cli import space
-from autotuner.devices import DEVICES
-from autotuner.devices.cuda import checkup
+from autotuner.devices import DEVICES, cuda
 from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.devices.cuda.toolchain import CudaToolchain, require_driver
 from autotuner.devices.kind import Cage
@@ -94,10 +93,10 @@ def test_a_torch_for_a_newer_cuda_than_the_drivers(
     monkeypatch: pytest.MonkeyPatch, driver: str, built: str, wrong: bool
 ) -> None:
     gpu = CudaFacts(name="a GPU", uuid="GPU-0", sm=90, multiprocessors=1, l2_bytes=1, driver=driver)
-    monkeypatch.setattr(checkup, "probe_all", lambda: (gpu,))
-    monkeypatch.setattr(checkup, "torch_cuda", lambda: built)
+    monkeypatch.setattr(cuda, "probe_all", lambda: (gpu,))
+    monkeypatch.setattr(cuda, "torch_cuda", lambda: built)
     monkeypatch.setenv("AUTOTUNER_CACHE", "/nowhere")
-    points = {each.what: each for each in checkup.findings()}
+    points = {each.what: each for each in cuda.findings()}
     assert bool(points["torch's CUDA"].remedy) == wrong
 
 

@@ -21,7 +21,7 @@ from autotuner.ops import OPS
 from autotuner.ops.functions import wrong_answer
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.local import LocalExecutor
-from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.trial_report import GateSummary
 from autotuner.values.errors import AutotunerError, InputError, KernelError
 from autotuner.values.variant import Variant
 from tests.helpers.builds import artifact_of

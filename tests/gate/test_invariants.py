@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotuner.forge.loaded_variant import Reported
-from autotuner.forge.status import DeviceErrors
+from autotuner.forge.loaded_variant import DeviceErrors, Reported
 from autotuner.gate.bench import Repeats, Traces
 from autotuner.gate.cases import Matrix
 from autotuner.gate.gate import in_order

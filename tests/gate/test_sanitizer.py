@@ -16,7 +16,7 @@ from autotuner.devices.environment import usable_cpus
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.forge.toolchain import Toolchain
-from autotuner.gate import sanitizer_report
+from autotuner.gate import sanitizer
 from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
@@ -350,7 +350,7 @@ def test_without_a_device_it_is_unavailable(
 
 
 def test_a_report_of_compute_sanitizer_is_one_line() -> None:
-    found = str(sanitizer_report.finding(text("memcheck.txt")))
+    found = str(sanitizer.finding(text("memcheck.txt")))
     assert found.startswith("Invalid __global__ write of size 2 bytes, at variant_kernel+0x1a0, by thread (31,0,0)")
     assert "1 bytes after the nearest allocation" in found
     assert "Frame" not in found
@@ -358,8 +358,8 @@ def test_a_report_of_compute_sanitizer_is_one_line() -> None:
 
 def test_a_warning_of_racecheck_is_no_finding() -> None:
     race = text("racecheck.txt")
-    assert sanitizer_report.finding(race.format("Warning", 0, "s", 1)) is None
-    found = str(sanitizer_report.finding(race.format("Error", 1, "", 0)))
+    assert sanitizer.finding(race.format("Warning", 0, "s", 1)) is None
+    found = str(sanitizer.finding(race.format("Error", 1, "", 0)))
     assert found == (
         "Error: Race reported between Write access at variant_kernel+0xb0, "
         "and Read access at variant_kernel+0x390 [508 hazards]"

@@ -94,7 +94,7 @@ EXPRESSIONS = [
     *("1 // 0", "BLOCK_N ** BLOCK_N ** 62", "2 ** 62 * 4", "BLOCK_N % 0 == 0", "not", "()", "(" * 200, "__import__"),
     *("BLOCK_N == 'x'", "lambda: 1", "[x for x in y]", "min()", "ceil_div(1, 0)", "TWICE * TWICE * TWICE", "BYTES"),
     *("IMPL", "SEQ_K", "HEAD_DIM and DTYPE", "1 if ROWS else 'a'", "ROWS in (1, 'a')", "ROWS in ()", "1" * 900),
-    *("'a' < 3", "-" * 90 + "1", "TWICE", "abs(-9223372036854775807 - 1)", "SEQ_Q * SEQ_Q * SEQ_Q * SEQ_Q * SEQ_Q"),
+    *("'a' < 3", "-" * 90 + "1", "TWICE", "-9223372036854775807 - 2", "SEQ_Q * SEQ_Q * SEQ_Q * SEQ_Q * SEQ_Q"),
 ]
 """In quotes they take the place of a value."""
 TEXTS = [*ODD, *(f'"{each}"' for each in EXPRESSIONS)]

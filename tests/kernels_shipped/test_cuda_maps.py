@@ -13,7 +13,7 @@ from torch import Tensor
 
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
-from autotuner.forge.status import OUTSIDE_DOMAIN
+from autotuner.forge.loaded_variant import OUTSIDE_DOMAIN
 from autotuner.ops.sdpa import OP
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs

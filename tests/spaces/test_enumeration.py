@@ -105,7 +105,6 @@ def test_enumeration_agrees_with_brute_force(
         broken = [[not brute.holds(text, point) for text in texts] for point in raw]
         first = [next((i for i in branch.applied if each[i]), None) for each in broken]
         assert branch.removed == tuple(first.count(i) for i in range(len(texts)))
-        assert branch.alone == tuple(sum(each[i] for each in broken) for i in range(len(texts)))
     assert space.point(space.default_index) == brute.valid[0]
     assert [space.index_of(point) for point in points] == list(range(len(space)))
 

@@ -113,5 +113,5 @@ def test_show_says_where_each_constraint_comes_from() -> None:
     Console(width=200, file=printed).print(space_shown(space))
     lines = printed.getvalue().splitlines()
     assert len([line for line in lines if "a choice of this search" in line and "space file" in line]) == 3
-    assert [line.split()[3] for line in lines if "two rows at least" in line] == ["cpu.wide"]
+    assert [line.split()[2] for line in lines if "two rows at least" in line] == ["cpu.wide"]
     assert any(line.split()[1:3] == ["TWICE", "2"] for line in lines)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.store import Store, figures, queries, trials
+from autotuner.store import Store, figures, queries
 from autotuner.values.errors import StoreError
 from autotuner.values.variant import Variant
 from autotuner.views.trials_table import as_csv, columns, trials_of
@@ -104,7 +104,7 @@ def test_a_trial_is_listed_with_its_parameters_and_what_came_of_it(either: Store
     store, session = either, either.start_session("scalar-abc", CALIBRATION, {})
     odd = measured(32, 50.0).model_copy(update={"variant": WORDS})
     record_all(store, session, [measured(16, 80.0), rejected(64), raced_out(8, 90.0), odd])
-    good, wrong, slow, other = trials.listed(store, "scalar-abc")
+    good, wrong, slow, other = queries.listed(store, "scalar-abc")
     assert good.parameters == {"IMPL": "scalar", "BLOCK_M": 16}
     assert list(other.parameters.items()) == [("IMPL", "scalar"), ("BIG", 2**63 - 1), ("LESS", -1), ("MODE", "a")]
     assert [good.median_us, good.baseline_us, good.seconds] == [pytest.approx(each) for each in (80.0, 100.0, 4.0)]
@@ -123,13 +123,13 @@ def test_trials_are_listed_as_they_end_and_from_one_of_them_on(either: Store) ->
     assert before == queries.revision(store, "scalar-abc")
     assert (before.trials, before.standing, before.revoked, before.sessions, before.finished) == (2, 2, 0, 1, 0)
     store.record("scalar-abc", session, 1, rejected(64))
-    assert [each.number for each in trials.listed(store, "scalar-abc")] == [3, 0, 1]
-    assert [each.number for each in trials.listed(store, "scalar-abc", before.last)] == [1]
+    assert [each.number for each in queries.listed(store, "scalar-abc")] == [3, 0, 1]
+    assert [each.number for each in queries.listed(store, "scalar-abc", before.last)] == [1]
     store.revoke("scalar-abc", 3, "wrong on other inputs")
     after = queries.revision(store, "scalar-abc")
     assert (after.trials, after.standing, after.revoked) == (3, 2, 1)
     assert after.tag != before.tag
-    taken, *_ = trials.listed(store, "scalar-abc")
+    taken, *_ = queries.listed(store, "scalar-abc")
     assert taken.objective is None
     assert taken.median_us is None
     assert (taken.revoked, taken.revoked_reason) == (True, "wrong on other inputs")

@@ -24,7 +24,7 @@ from autotuner.run.executor import ask
 from autotuner.run.jobs import CalibrationJob
 from autotuner.run.local import LocalExecutor
 from autotuner.tuning import workbench
-from autotuner.tuning.named import baselines
+from autotuner.tuning.of_function import baselines
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Calibration

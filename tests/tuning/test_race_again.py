@@ -9,7 +9,7 @@ import pytest
 
 from autotuner.serve.best import earlier_of, export
 from autotuner.spaces.space import SpaceFile
-from autotuner.store import Store, trials
+from autotuner.store import Store, queries
 from autotuner.tuning import race_again, regression
 from autotuner.tuning.finals import standings
 from autotuner.tuning.regression import Earlier, Regression
@@ -73,7 +73,7 @@ def test_any_trial_with_a_latency_is_timed_again_and_no_other(store: Store, monk
     _on_the_fake_device(monkeypatch, backend)
     study = swept(store, InlineExecutor(backend), 12)
     best = standings.best(store, study)
-    listed = trials.listed(store, study)
+    listed = queries.listed(store, study)
     other = next(each for each in listed if each.verdict.has_latency and each.number != best.entry.number)
     again = race_again.race(store, study, itself=False, trial=other.number)
     assert again.trial == other.number

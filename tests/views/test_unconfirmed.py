@@ -18,7 +18,7 @@ from autotuner.cli import app as command_line
 from autotuner.cli.output import out
 from autotuner.jobs import queue
 from autotuner.serve.table import table_of
-from autotuner.store import Store, sweeps, trials
+from autotuner.store import Store, queries, sweeps
 from autotuner.tuning.finals import standings
 from autotuner.tuning.workbench import load_space
 from autotuner.values.ratio import UNCONFIRMED
@@ -56,7 +56,7 @@ class Known:
             estimates = [
                 trial.speedup.mid
                 for name in (self.study, self.other)
-                for trial in trials.listed(store, name)
+                for trial in queries.listed(store, name)
                 if trial.speedup is not None
             ]
             asked = queue.request_for(load_space(SPACE, problems=PROBLEMS[:1]), trials=100)

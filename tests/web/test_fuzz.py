@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from autotuner.store import Store, queries, trials
+from autotuner.store import Store, queries
 from autotuner.tuning.run.driver import Budget
 from autotuner.web.access import Settings
 from autotuner.web.app import create_app
@@ -100,4 +100,4 @@ def test_readers_lock_nothing_and_a_sweep_beside_them_loses_nothing(tmp_path: Pa
             last = client.get(f"/api/v1/studies/{sweep.name}").json()
         assert set(answers) == {200}
         assert last["judged"] == queries.judged_count(store, sweep.name) == TRIALS
-        assert sorted(each.number for each in trials.listed(store, sweep.name)) == list(range(TRIALS))
+        assert sorted(each.number for each in queries.listed(store, sweep.name)) == list(range(TRIALS))

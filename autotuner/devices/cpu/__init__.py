@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
-from autotuner.devices.cpu import checkup, machine
+from autotuner.devices.cpu import machine
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import builders, environment, own_processes, usable_cpus
-from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging, Wishes
-from autotuner.forge.toolchain import Toolchain
+from autotuner.devices.kind import Cage, Chosen, DeviceKind, Finding, Packaging, Wishes
+from autotuner.forge.build import require_compilers
+from autotuner.forge.toolchain import Toolchain, ask
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Device
 from autotuner.values.problem import ITEM_BYTES
@@ -86,6 +87,25 @@ def _seconds() -> dict[tuple[int, str], float]:
     return {(of["pid"], of["name"]): sum(of["cpu_times"][:2]) for of in found if of["cpu_times"] is not None}
 
 
+def findings() -> Iterator[Finding]:
+    """What a bug report needs of the processor, its compiler, which is tried, and the compiler's sanitizers."""
+    yield Finding("processor", f"{_cpu_name()}; {machine.cpu_facts(usable_cpus())['CPU_VECTOR_BYTES']} bytes a vector")
+    try:
+        toolchain = CpuToolchain.discover()
+        require_compilers(toolchain)
+    except InputError as error:
+        yield Finding.refused("C++ compiler", error)
+        return
+    yield Finding("C++ compiler", f"{toolchain.compiler}: {toolchain.version}, for {toolchain.architecture}; it works")
+    names = ("libasan.so", "libubsan.so", "libtsan.so")
+    lacks = [
+        each for each in names if not Path(ask(toolchain.compiler, f"-print-file-name={each}").strip()).is_absolute()
+    ]
+    remedy = "install those of this compiler (apt-get install gcc); without them G8 is left out"
+    said = f"without {', '.join(lacks)}" if lacks else "address, undefined and thread"
+    yield Finding("sanitizers", said, remedy if lacks else "", blocks=False)
+
+
 def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
     from autotuner.devices.cpu.device import CpuProcess
 
@@ -109,7 +129,7 @@ DEVICE = DeviceKind(
     toolchain=lambda device: CpuToolchain.discover(),
     module=f"{__name__}.device",
     open=_open,
-    findings=lambda: checkup.findings(_cpu_name()),
+    findings=findings,
     who_disturbs=lambda chosen: who_disturbs(),
     reference_flops=1e9,
     copies=16,

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from autotuner.devices.bench import FILLS, far_in, held_by_process, predecessor, workspace_bytes
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, guarded, untouched
-from autotuner.forge.loaded_variant import LoadedVariant
-from autotuner.forge.status import DeviceErrors
+from autotuner.forge.loaded_variant import DeviceErrors, LoadedVariant
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, all_same_bits, same_bits

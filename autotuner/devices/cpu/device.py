@@ -9,8 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from autotuner.devices.bench import instrument
-from autotuner.devices.ceilings import bandwidth, least, random_bytes, rate
+from autotuner.devices.bench import bandwidth, instrument, least, random_bytes, rate
 from autotuner.devices.cpu.audit import of_baseline, of_variant
 from autotuner.devices.cpu.bench import CpuBench
 from autotuner.devices.cpu.sanitizer import CpuSanitizer

@@ -12,12 +12,11 @@ from autotuner.devices.sanitized_inputs import draw, output_bytes, strides_of
 from autotuner.forge.build_inputs import BuildInputs, abi_dir, files_of
 from autotuner.forge.compiling import NotCompiled, run, run_compiler
 from autotuner.forge.family import Family
-from autotuner.forge.status import DeviceErrors
+from autotuner.forge.loaded_variant import DeviceErrors
 from autotuner.forge.toolchain import Toolchain
 from autotuner.forge.unit import unit_text
-from autotuner.gate import sanitizer_report
 from autotuner.gate.check import Unavailable
-from autotuner.gate.sanitizer import MEMORY, RACE, Level
+from autotuner.gate.sanitizer import MEMORY, RACE, Level, complaint
 from autotuner.ops import op_of
 from autotuner.ops.op import Input, Output, shape_of
 from autotuner.values.outcome import Artifact
@@ -79,7 +78,7 @@ class CpuSanitizer:
             if done is not None and done.returncode == 0:
                 return launcher
             if done is not None:
-                failed = sanitizer_report.complaint(done.stdout)
+                failed = complaint(done.stdout)
         raise Unavailable(f"a program built with {SANITIZE[level.code][0]} does not run here: {failed}")
 
 

@@ -15,15 +15,8 @@ from autotuner.forge.toolchain import Toolchain, ask, cxx
 from autotuner.values.errors import ToolchainError
 
 FLAGS = (
-    "-std=c++17",
-    "-O3",
-    "-march=native",
-    "-ffp-contract=fast",
-    "-fno-math-errno",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-pthread",
-    "-fstack-usage",
+    *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno"),
+    *("-fPIC", "-fvisibility=hidden", "-pthread", "-fstack-usage"),
 )
 
 ALLOWED = (

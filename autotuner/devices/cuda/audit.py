@@ -8,15 +8,7 @@ from collections.abc import Callable
 import torch
 
 from autotuner.devices.cuda.rest import made_at_rest, own_work_s
-from autotuner.devices.cuda.timing import (
-    GRAPH_S,
-    SINGLE_S,
-    BaselineArm,
-    InputSets,
-    VariantArm,
-    device_faults,
-    elapsed,
-)
+from autotuner.devices.cuda.timing import GRAPH_S, SINGLE_S, BaselineArm, InputSets, VariantArm, device_faults, elapsed
 from autotuner.devices.refills import Buffers, Refills
 from autotuner.ops.tensors import Tensors
 from autotuner.values.verdict import Fault

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache, partial
 
 import torch
 
-from autotuner.devices.ceilings import bandwidth, rate
+from autotuner.devices.bench import bandwidth, rate
 from autotuner.devices.cuda.audit import of_baseline, of_variant
 from autotuner.devices.cuda.bench import HANG_S, CudaBench
 from autotuner.devices.cuda.facts import SHOWN_BY

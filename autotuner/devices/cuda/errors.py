@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotuner.forge.status import DeviceErrors, LibraryErrors
+from autotuner.forge.loaded_variant import DeviceErrors, LibraryErrors
 
 DEVICE_ERRORS = {
     1: "invalid value",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from autotuner.devices.cuda.errors import CUDA_ERRORS
-from autotuner.forge.status import DEVICE_ERROR
+from autotuner.forge.loaded_variant import DEVICE_ERROR
 from autotuner.values.errors import DeviceFullError
 
 OUT_OF_MEMORY = DEVICE_ERROR + 2

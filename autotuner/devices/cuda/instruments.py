@@ -7,7 +7,7 @@ from autotuner.devices.bench import instrument
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.forge.status import DEVICE_ERROR
+from autotuner.forge.loaded_variant import DEVICE_ERROR
 
 STATUS, FILL, SPIN = 1, 2, 3
 NOT_READY = DEVICE_ERROR + 600

@@ -13,7 +13,7 @@ from functools import cache
 import torch
 
 from autotuner.devices.cuda.errors import CUDA_ERRORS
-from autotuner.forge.status import DEVICE_ERROR
+from autotuner.forge.loaded_variant import DEVICE_ERROR
 
 LIBRARY = "libcuda.so.1"
 ENDED = 0

@@ -19,11 +19,9 @@ from typing import TextIO
 
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.sanitized_inputs import FILLED, bare, draw, output_bytes
-from autotuner.forge.loaded_variant import LoadedVariant
-from autotuner.forge.status import DEVICE_ERROR
-from autotuner.gate import sanitizer_report
+from autotuner.forge.loaded_variant import DEVICE_ERROR, LoadedVariant
 from autotuner.gate.check import Unavailable
-from autotuner.gate.sanitizer import DONE, MEMORY, RACE, READY, STATUS, Level
+from autotuner.gate.sanitizer import DONE, MEMORY, RACE, READY, STATUS, Level, has_summary
 from autotuner.ops import op_of
 from autotuner.values import config
 from autotuner.values.model import Model
@@ -62,7 +60,7 @@ class CudaSanitizer:
         return [tool, *TOOLS[level.code], *FLAGS, *process]
 
     def is_finished(self, output: str) -> bool:
-        return sanitizer_report.is_finished(output)
+        return has_summary(output)
 
 
 class DeviceError(Exception):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autotuner.forge.languages.cpp import Cpp
-from autotuner.forge.languages.language import Language
+from autotuner.forge.languages.language import Cpp, Language
 from autotuner.forge.languages.python import Python
 from autotuner.forge.languages.triton import Triton
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from autotuner.forge.unit import unit_text
+
 if TYPE_CHECKING:
     from autotuner.forge.build_inputs import BuildInputs
     from autotuner.forge.family import Family, Implementation
@@ -66,3 +68,16 @@ class Language(ABC):
     @abstractmethod
     def texts(self, inputs: BuildInputs) -> dict[str, str]:
         """The files that are written into a build's folder before it is compiled, by name."""
+
+
+class Cpp(Language):
+    """Whatever is of no other language."""
+
+    name = "c++"
+    has_host = True
+
+    def takes(self, implementation: Implementation) -> bool:
+        return True
+
+    def texts(self, inputs: BuildInputs) -> dict[str, str]:
+        return {inputs.toolchain.unit: unit_text(inputs)}

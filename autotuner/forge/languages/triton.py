@@ -119,10 +119,7 @@ class Triton(Language):
 
     def texts(self, inputs: BuildInputs) -> dict[str, str]:
         told = {"digest": inputs.digest, "signature": inputs.signature, "macros": inputs.macros}
-        return {
-            inputs.toolchain.unit: json.dumps({**inputs.call, **told}),
-            "host.cpp": inputs.call["host"],
-        }
+        return {inputs.toolchain.unit: json.dumps({**inputs.call, **told}), "host.cpp": inputs.call["host"]}
 
 
 def _check_names(where: str, name: str, kernel: Kernel, given: Mapping[str, str], fixed: set[str]) -> None:
@@ -172,7 +169,8 @@ def _given(name: str, text: str, wanted: Wanted) -> Given:
             if tensor.name.lower() == word[1]:
                 whole = VECTOR // ITEMS[tensor.dtype]
                 if word[2] is None:
-                    return Given(POINTERS[tensor.dtype], f"(uint64_t)call->{table}[{place}]", _alignment(tensor))
+                    aligned = ITEMS[tensor.dtype] if "int" in tensor.dtype else VECTOR
+                    return Given(POINTERS[tensor.dtype], f"(uint64_t)call->{table}[{place}]", aligned)
                 sizes, fixed = shape_of(tensor, problem), tensor.shape[-1] not in problem.DIMS
                 apart = tensor.strided or (fixed and sizes[-1] % whole == 0)
                 return Given("i64", f"call->{table}_stride[{place}][{word[2]}]", whole if apart else 1)
@@ -181,10 +179,6 @@ def _given(name: str, text: str, wanted: Wanted) -> Given:
     known = ", ".join([*(each.name.lower() for table in tables.values() for each in table), *problem.SCALARS])
     where = f"{wanted.family.folder}/kernel.toml: [{wanted.variant.backend}.{wanted.variant.impl}]"
     raise KernelError(f"{where}: triton.arguments.{name}: this problem has no {text}; it has {known}")
-
-
-def _alignment(tensor: Input | Output) -> int:
-    return ITEMS[tensor.dtype] if "int" in tensor.dtype else VECTOR
 
 
 def _of_call(text: str, wanted: Wanted) -> str:

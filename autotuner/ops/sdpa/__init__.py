@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from autotuner.ops.op import Input, Op, Output
+from autotuner.ops.op import Input, Op, Output, Words
 from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.cases import CASES
 from autotuner.ops.sdpa.invariants import INVARIANTS
 from autotuner.ops.sdpa.problem import SdpaProblem, distance
-from autotuner.ops.sdpa.words import WORDS
 from autotuner.values import config
-from autotuner.values.problem import Problem
+from autotuner.values.problem import Problem, Shape
 
 USUAL_LENGTH = 512
 """Queries and keys of the problem that a library is judged on that was built for any length."""
@@ -22,20 +21,29 @@ USUAL_WINDOW = 100
 USUAL_SOFTCAP = 50.0
 
 
+def qkv(of: SdpaProblem, dtype: str) -> tuple[Input, ...]:
+    """Q, K and V of that element type."""
+    named = (("Q", "heads", "seq_q"), ("K", "heads_kv", "seq_k"), ("V", "heads_kv", "seq_k"))
+    return tuple(
+        Input(name, dtype, ("batch", heads, length, "head_dim"), strided=of.layout != "bhsd")
+        for name, heads, length in named
+    )
+
+
+def lengths(of: SdpaProblem) -> tuple[Input, ...]:
+    """Those of the keys, where there are any."""
+    return (Input("key lengths", "int32", ("batch",), most="seq_k"),) if of.key_lengths else ()
+
+
 def _inputs(problem: Problem) -> tuple[Input, ...]:
     """Q, K and V, and the lengths, the sinks and the bias where there are any."""
     of = cast(SdpaProblem, problem)
-    q, *kv = (
-        Input(name, of.dtype, ("batch", heads, length, "head_dim"), strided=of.layout != "bhsd")
-        for name, heads, length in (("Q", "heads", "seq_q"), ("K", "heads_kv", "seq_k"), ("V", "heads_kv", "seq_k"))
-    )
-    lengths = (Input("key lengths", "int32", ("batch",), most="seq_k"),) if of.key_lengths else ()
     sinks = (
         (Input("sinks", "float32" if of.sinks == "float32" else of.dtype, ("heads",)),) if of.sinks != "none" else ()
     )
     tensor = Input("bias", of.dtype, ("batch" if of.bias == "full" else 1, "heads", "seq_q", "seq_k"), strided=True)
     bias = {"none": (), "alibi": (Input("alibi_slopes", "float32", ("heads",)),)}.get(of.bias, (tensor,))
-    return (q, *kv, *lengths, *sinks, *bias)
+    return (*qkv(of, of.dtype), *lengths(of), *sinks, *bias)
 
 
 def _outputs(problem: Problem) -> tuple[Output, ...]:
@@ -46,12 +54,11 @@ def _outputs(problem: Problem) -> tuple[Output, ...]:
     return (o, lse) if of.lse else (o,)
 
 
-def _usual(macros: Mapping[str, str]) -> Problem:
+def usual(macros: Mapping[str, str], kind: type[SdpaProblem] = SdpaProblem) -> Problem:
     """8 heads, on 2 of K and V in a variant for groups, at the lengths that are compiled in or USUAL_LENGTH."""
-    return SdpaProblem.model_validate(
+    return kind.model_validate(
         {
-            "batch": 1,
-            "heads": 8,
+            **{"batch": 1, "heads": 8},
             "heads_kv": 2 if macros.get("GROUPED") == "1" else 8,
             "seq_q": int(macros.get("SEQ_Q", USUAL_LENGTH)),
             "seq_k": int(macros.get("SEQ_K", USUAL_LENGTH)),
@@ -71,6 +78,84 @@ def _usual(macros: Mapping[str, str]) -> Problem:
     )
 
 
+AXES = ("batch", "head", "row", "column")
+
+DISTRIBUTIONS = {
+    "randn": "standard normal",
+    "large": "normal, Q times 5, K and V times 3",
+    "huge": "normal, Q and K times 16: exp overflows unless the maximum is subtracted",
+    "enormous": "as one_hot, Q and K times 30000, in float16 4000: powers of two lose the digits of such scores",
+    "equal_enormous": "Q and K are 20000: all weights are equal, however large the scores are",
+    "negative": "as one_hot, Q times 256 and every score 2^17 smaller",
+    "outlier_key": "as one_hot, one key 60 to 300 times as large",
+    "outlier_row": "as one_hot, one row of Q 60 to 300 times as large",
+    "outlier_channel": "normal, one column of K 60 to 300 times as large",
+    "one_hot": "each row attends to one key: a single wrong key shows at full size",
+    "edges": "as one_hot, where the keys are the last ones in a row's window and the first ones outside",
+    "big_v": "normal, V times 1000",
+    "tiny_v": "normal, V times 1e-6",
+    "zero_q": "Q = 0: every weight is equal",
+    "uniform01": "uniform between 0 and 1",
+    "const_v": "V constant",
+    "slopes": "scores rise along the keys in even rows and fall in odd ones, so that each tile has another maximum",
+    "gaps": "standard normal; rows, heads and batches lie apart, each tensor in its own way, with NaN in between",
+    "expanded": "standard normal; all batches share one K and V, which lie in memory once",
+    "one_head": "standard normal; all heads share one K and V, which lie in memory once",
+    "one_query": "standard normal; all batches share one Q, which lies in memory once",
+    "gaps_in_v": "standard normal; rows, heads and batches of V alone lie apart",
+    "ragged": "standard normal; among the lengths of the keys are none, 1 and all, and past them is NaN",
+    "far_sinks": "standard normal; the sinks of the heads in turn are far above and below all scores, -infinity",
+    "hiding": "standard normal; the bias is -infinity, the least number, 30 and -30 among others; some rows hide all",
+    "shared": "standard normal; all heads and rows share one row of the bias, which lies in memory once",
+    "sink": "the first key draws most of the weight, in odd rows all of it",
+}
+
+
+def case(shape: Shape, macros: Mapping[str, str]) -> str:
+    """The sizes, and what the artifact is compiled for."""
+    batch, heads, seq_q, seq_k, *heads_kv = shape
+    groups = f" ({heads_kv[0]} of K and V)" if heads_kv and heads_kv[0] != heads else ""
+    words = f"batch {batch}, heads {heads}{groups}, {seq_q} query rows, {seq_k} keys"
+    if not macros:
+        return words
+    mask = "causal" if macros["CAUSAL"] == "1" else "no mask"
+    corner = " at the bottom right" if macros.get("CORNER") == "bottom_right" else ""
+    more = ", lengths of keys" if macros.get("KEY_LENGTHS") == "1" else ""
+    layout = macros.get("LAYOUT", "bhsd")
+    views = "" if layout == "bhsd" else f", {layout}"
+    window = ", a window" if macros.get("WINDOWED") == "1" else ""
+    window += ", capped scores" if macros.get("SOFTCAPPED") == "1" else ""
+    bias = macros.get("BIAS", "none")
+    window += f", a bias ({bias})" if bias != "none" else ""
+    window += ", sinks" if macros.get("SINKS", "none") != "none" else ""
+    return f"{words}, head_dim {macros['HEAD_DIM']}, {macros['DTYPE']}, {mask}{window}{corner}{more}{views}"
+
+
+def tail(macros: Mapping[str, str], row: int) -> str | None:
+    """Under a causal mask a row's place says which keys it sees."""
+    if macros.get("CAUSAL") != "1":
+        return None
+    return (
+        f"every row from {row} on is wrong and none before: those that see keys from about position {row} on,"
+        " so keys there are lost, shifted or masked wrongly"
+    )
+
+
+WORDS = Words(
+    baseline="SDPA",
+    axes=AXES,
+    distributions=DISTRIBUTIONS,
+    case=case,
+    nonfinite=(
+        "exp overflowed (the row's maximum is not subtracted, or not the current one), a row with no visible key"
+        " was divided by 0, or memory was read before it was written"
+    ),
+    every_row="something that they share: scale, normaliser, a lost key, a wrong tensor",
+    some_columns="a part of V, or of the accumulator, is wrong or written twice",
+    tail=tail,
+)
+
+
 OP = Op(
     name="sdpa",
     package=__name__,
@@ -81,7 +166,7 @@ OP = Op(
     cases=CASES,
     invariants=INVARIANTS,
     distance=distance,
-    usual=_usual,
+    usual=usual,
     words=WORDS,
     abi=lambda: config.kernels_dir() / "sdpa" / "abi",
     default_spaces={"cpu": "sdpa_cpu", "cuda": "sdpa_cuda"},

@@ -1,13 +1,15 @@
-"""What must hold of attention exactly, without a reference (G3).
+"""What must hold of attention exactly, without a reference (G3): in 16 bits and more, and from FP8.
 
 torch is imported where it is used: what reads a report wants the words alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
+from autotuner.ops import op_of
 from autotuner.ops.op import Invariant, Relation
 from autotuner.ops.sdpa.cases import INVARIANT
 from autotuner.ops.sdpa.problem import SdpaProblem
@@ -38,39 +40,55 @@ def four_times(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
     return torch.where((want.abs() <= 4 * numbers.tiny) & close, want, got), want
 
 
+def named(problem: Problem, inputs: Tensors) -> dict[str, Tensor]:
+    """The inputs by name, in order."""
+    return {each.name: tensor for each, tensor in zip(op_of(problem).inputs(problem), inputs, strict=True)}
+
+
 def permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """Permuting batches and heads permutes O, nothing else."""
     import torch
 
-    from autotuner.ops.sdpa.masks import given
-
     of = cast(SdpaProblem, problem)
     generator = torch.Generator().manual_seed(seed)
-    batches, heads_kv = (torch.randperm(n, generator=generator).unsqueeze(1) for n in (of.batch, of.heads_kv))
-    heads = (heads_kv * of.group + torch.arange(of.group)).flatten()
-    these = given(of, inputs)
-    turned = (
-        these.q[batches, heads],
-        *(x[batches, heads_kv.flatten()] for x in (these.k, these.v)),
-        *(() if these.lengths is None else (these.lengths[batches[:, 0]],)),
-        *(() if these.sinks is None else (these.sinks[heads],)),
-        *(() if these.bias is None else (_permuted_bias(these.bias, batches, heads),)),
-    )
+    batches, heads_kv = (torch.randperm(n, generator=generator) for n in (of.batch, of.heads_kv))
+    heads = (heads_kv.unsqueeze(1) * of.group + torch.arange(of.group)).flatten()
+    orders = {"batch": batches, "heads": heads, "heads_kv": heads_kv}
+
+    def turned(tensor: Tensor, of_dims: tuple[str | int, ...]) -> Tensor:
+        found = tensor
+        for dim, size in enumerate(of_dims):
+            if size in orders:
+                found = found[(slice(None),) * dim + (orders[str(size)],)]
+        return found
+
+    tensors = {each.name: turned(x, each.shape) for each, x in zip(op_of(problem).inputs(problem), inputs, strict=True)}
+    if (bias := tensors.get("bias")) is not None:  # its rows stay where they begin
+        like = inputs[-1]
+        empty = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+        tensors["bias"] = empty.copy_(bias)
 
     def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
-        return other[0], plain[0][batches, heads]
+        return other[0], plain[0][batches.unsqueeze(1), heads]
 
-    yield Relation(turned, compared, "permuting the (batch, head) slices does not permute O")
+    detail = "permuting the (batch, head) slices does not permute O"
+    yield Relation(tuple(tensors.values()), compared, detail)
 
 
-def _permuted_bias(bias: Tensor, batches: Tensor, heads: Tensor) -> Tensor:
-    """Slopes, or a tensor, whose rows stay where they begin."""
+NOT_A_NUMBER = 0x7F
+"""The byte of a NaN in FP8."""
+
+
+def _changed(tensor: Tensor, rows: slice, times: float) -> Tensor:
+    """The same with rows as many times as large; of FP8, which has no larger numbers, with the opposite ones."""
     import torch
 
-    if bias.dim() == 1:
-        return bias[heads]
-    found = bias[:, heads] if len(bias) == 1 else bias[batches, heads]
-    return torch.empty_strided(bias.shape, bias.stride(), dtype=bias.dtype, device=bias.device).copy_(found)
+    other = tensor.clone()
+    if tensor.dtype.itemsize == 1:
+        other.view(torch.uint8)[:, :, rows].bitwise_xor_(0x80)
+    else:
+        other[:, :, rows] *= times
+    return other
 
 
 def hidden(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
@@ -79,18 +97,17 @@ def hidden(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     back together."""
     import torch
 
-    from autotuner.ops.sdpa.masks import given, visible
+    from autotuner.ops.sdpa.masks import visible
 
-    of = cast(SdpaProblem, problem)
-    q, k, v, *more = inputs
-    seen = visible(of, given(of, inputs).lengths, q.device)
+    of, tensors = cast(SdpaProblem, problem), named(problem, inputs)
+    k, v = tensors["K"], tensors["V"]
+    seen = visible(of, tensors.get("key lengths"), k.device)
     assert seen is not None
     shortest, third = min(of.seq_q, of.seq_k), of.seq_k // 3
     ends = {(shortest // 2, of.seq_k), (max(1, shortest // 3 // 32 * 32), of.seq_k)}
     for begin, end in {(0, third), (third, 2 * third)} if of.windowed else ends:
-        other_k, other_v = k.clone(), v.clone()
-        other_k[:, :, begin:end] *= -40
-        other_v[:, :, begin:end] *= 1000
+        rows = slice(begin, end)
+        others = {**tensors, "K": _changed(k, rows, -40), "V": _changed(v, rows, 1000)}
         reached = seen[..., begin:end].any(-1, keepdim=True)
 
         def compared(plain: Tensors, other: Tensors, reached: Tensor = reached) -> tuple[Tensor, Tensor]:
@@ -98,7 +115,7 @@ def hidden(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
 
         detail = f"changing the keys and values from {begin} to {end - 1} changes rows that see none of them"
         within = 4 * torch.finfo(v.dtype).eps if of.windowed else 0.0
-        yield Relation((q, other_k, other_v, *more), compared, detail, within)
+        yield Relation(tuple(others.values()), compared, detail, within)
 
 
 def ones(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
@@ -109,28 +126,37 @@ def ones(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     of = cast(SdpaProblem, problem)
     if of.sinks != "none":
         more[of.key_lengths] = torch.full_like(more[of.key_lengths], -torch.inf)
-
-    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
-        blind = (plain[0] == 0).all(-1, keepdim=True)  # a row that sees no key gives 0 whatever V is
-        return other[0], torch.where(blind, 0, torch.ones_like(other[0]))
-
     detail = "V = 1 does not give O = 1: the weights do not sum to 1"
-    yield Relation((q, k, torch.ones_like(v), *more), compared, detail, within=torch.finfo(v.dtype).eps + SUMS_FLOOR)
+    yield Relation((q, k, torch.ones_like(v), *more), are_ones, detail, within=torch.finfo(v.dtype).eps + SUMS_FLOOR)
+
+
+def are_ones(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+    """What must be equal where the second O is 1, but for rows that see no key: these give 0 whatever V is."""
+    import torch
+
+    blind = (plain[0] == 0).all(-1, keepdim=True)
+    return other[0], torch.where(blind, 0, torch.ones_like(other[0]))
 
 
 def stale(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
-    """Keys and values past the length reach no row: a cache holds there what was there before."""
+    """Keys and values past the length reach no row, whatever is there, of FP8 NaN: a cache holds what was there
+    before."""
+    import torch
+
     from autotuner.ops.tensors import first_outputs
 
-    q, k, v, lengths, *sinks = inputs
-    half = (lengths + 1) // 2
-    k, v, other_k, other_v = (x.clone() for x in (k, v, k, v))
+    tensors = named(problem, inputs)
+    half = (tensors["key lengths"] + 1) // 2
+    before = {**tensors, "key lengths": half}
+    others = {**before, "K": tensors["K"].clone(), "V": tensors["V"].clone()}
     for batch, end in enumerate(half.tolist()):
-        other_k[batch, :, end:] *= -40
-        other_v[batch, :, end:] *= 1000
-
+        for name, times in (("K", -40), ("V", 1000)):
+            if others[name].dtype.itemsize == 1:
+                others[name].view(torch.uint8)[batch, :, end:] = NOT_A_NUMBER
+            else:
+                others[name][batch, :, end:] *= times
     detail = "changing keys and values past the length changes the output"
-    yield Relation((q, other_k, other_v, half, *sinks), first_outputs, detail, before=(q, k, v, half, *sinks))
+    yield Relation(tuple(others.values()), first_outputs, detail, before=tuple(before.values()))
 
 
 def one_tensor(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
@@ -150,14 +176,18 @@ def one_tensor(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relatio
     yield Relation((*over, *more), first_outputs, overlap, before=apart)
 
 
-def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+def spread(
+    problem: Problem,
+    inputs: Tensors,
+    seed: int,
+    values: Sequence[float] = (math.nan, math.inf),
+    exact: Callable[[Any, Tensors], Tensors] = lambda of, inputs: inputs,
+) -> Iterator[Relation]:
     """One number that is NaN or infinite reaches all that the definition computes from it, and no other slice.
 
     Within a slice more may be lost: tiles multiply values that a row does not see by a weight of 0, in torch's own
-    kernels too.
+    kernels too. `exact`: from the inputs those that attention is computed of.
     """
-    import math
-
     import torch
 
     from autotuner.ops.tensors import where_lost
@@ -165,14 +195,17 @@ def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     of = cast(SdpaProblem, problem)
     generator = torch.Generator().manual_seed(seed)
     for place, name in enumerate("QKV"):
-        for value in (math.nan, math.inf):
+        for value in values:
             batch, heads, _, columns = inputs[place].shape
             sizes = (batch, heads, min(of.seq_q, of.seq_k), columns)  # causal masks leave such keys to some rows
             at = tuple(int(torch.randint(size, (1,), generator=generator)) for size in sizes)
             planted = [*inputs]
             planted[place] = inputs[place].clone()
-            planted[place][at] = value
-            due = where_due(of, inputs, place, at, value)
+            if planted[place].dtype.itemsize == 1:
+                planted[place].view(torch.uint8)[at] = NOT_A_NUMBER
+            else:
+                planted[place][at] = value
+            due = where_due(of, exact(of, inputs), place, at, value)
             touched = torch.zeros(of.batch, of.heads, 1, 1, dtype=torch.bool, device=due.device)
             touched[at[0], heads_of(of, place, at[1])] = True
 

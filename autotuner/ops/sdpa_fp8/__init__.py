@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import cast
 
-from autotuner.ops.op import Input, Op, Output
+from autotuner.ops.op import Input, Op, OpCase, Output
+from autotuner.ops.sdpa import DISTRIBUTIONS, cases, lengths, qkv, usual
+from autotuner.ops.sdpa import WORDS as ATTENTION
 from autotuner.ops.sdpa.problem import distance
-from autotuner.ops.sdpa_fp8.cases import CASES
 from autotuner.ops.sdpa_fp8.invariants import INVARIANTS
 from autotuner.ops.sdpa_fp8.problem import DESCALES, ELEMENT, SdpaFp8Problem
-from autotuner.ops.sdpa_fp8.words import WORDS
 from autotuner.values import config
 from autotuner.values.problem import Problem
-
-USUAL_LENGTH = 512
-"""Queries and keys of the problem that a library is judged on."""
 
 
 def _inputs(problem: Problem) -> tuple[Input, ...]:
     """Q, K and V, the descales of each, and the lengths where there are any."""
     of = cast(SdpaFp8Problem, problem)
-    qkv = (
-        Input(name, ELEMENT, ("batch", heads, length, "head_dim"), strided=of.layout != "bhsd")
-        for name, heads, length in (("Q", "heads", "seq_q"), ("K", "heads_kv", "seq_k"), ("V", "heads_kv", "seq_k"))
-    )
     descales = (Input(name, "float32", ("batch", "heads_kv")) for name in DESCALES)
-    lengths = (Input("key lengths", "int32", ("batch",), most="seq_k"),) if of.key_lengths else ()
-    return (*qkv, *descales, *lengths)
+    return (*qkv(of, ELEMENT), *descales, *lengths(of))
 
 
 def _outputs(problem: Problem) -> tuple[Output, ...]:
@@ -35,23 +27,83 @@ def _outputs(problem: Problem) -> tuple[Output, ...]:
     return (Output("O", of.dtype, ("batch", "heads", "seq_q", "head_dim"), strided=of.layout != "bhsd"),)
 
 
-def _usual(macros: Mapping[str, str]) -> Problem:
-    """8 heads, on 2 of K and V in a variant for groups."""
-    return SdpaFp8Problem.model_validate(
-        {
-            "batch": 1,
-            "heads": 8,
-            "heads_kv": 2 if macros["GROUPED"] == "1" else 8,
-            "seq_q": USUAL_LENGTH,
-            "seq_k": USUAL_LENGTH,
-            "head_dim": int(macros["HEAD_DIM"]),
-            "dtype": macros["DTYPE"],
-            "causal": macros["CAUSAL"] == "1",
-            "corner": macros["CORNER"],
-            "key_lengths": macros["KEY_LENGTHS"] == "1",
-            "layout": macros["LAYOUT"],
-        }
+DISTRIBUTIONS = {
+    **{
+        name: DISTRIBUTIONS[name]
+        for name in (
+            *("randn", "large", "huge", "one_hot", "zero_q", "uniform01", "const_v", "slopes", "sink", "ragged"),
+            *("gaps", "expanded", "one_head", "one_query", "gaps_in_v"),
+        )
+    },
+    "descales": "standard normal as stored; descales of 2^8 and 2^-8, other ones for each head",
+    "loud_head": "standard normal; the first head's V is a thousand times as large as the others'",
+    "full_range": "Q, K and V are stored as 448 and -448, the largest numbers that there are",
+    "huge_channel": "standard normal, one column of V 100 times as large: the others have few digits left",
+    "equal": "standard normal, all keys alike",
+    "tail": "the first and the last key weigh some 1500 times as much as each other one, which weigh more together",
+    "far_below": "standard normal, every score 100 smaller: exp gives 0 unless the maximum is subtracted",
+}
+
+WORDS = ATTENTION._replace(
+    distributions=DISTRIBUTIONS,
+    every_row="something that they share: scale, a descale, the normaliser, a lost key, a wrong tensor",
+)
+
+
+QUICK = (
+    OpCase((2, 3, 200, 200), "descales", "Q1 "),
+    OpCase((2, 3, 200, 200), "one_hot", "Q2 "),
+    OpCase((2, 3, 509, 509), "randn", "Q3 "),
+    OpCase((2, 3, 113, 203), "loud_head", "Q4 "),
+    OpCase((1, 2, 40, 4097), "tail", "Q5 "),
+)
+FULL = (
+    OpCase((1, 8, 512, 512), "randn"),
+    OpCase((2, 3, 203, 113), "randn"),
+    OpCase((2, 2, 1, 130), "randn"),
+    OpCase((2, 2, 65, 1), "randn"),
+    OpCase((1, 1, 1, 1), "randn"),
+    OpCase((2, 3, 257, 257), "large"),
+    OpCase((2, 2, 257, 257), "huge"),
+    OpCase((2, 2, 130, 203), "full_range"),
+    OpCase((2, 2, 130, 203), "huge_channel"),
+    OpCase((2, 2, 113, 203), "far_below"),
+    OpCase((1, 1, 70, 4096), "equal"),
+    OpCase((2, 2, 200, 200), "zero_q"),
+    OpCase((2, 2, 200, 200), "uniform01"),
+    OpCase((2, 2, 200, 200), "const_v"),
+    OpCase((1, 2, 300, 600), "slopes"),
+    OpCase((1, 2, 257, 700), "sink"),
+)
+GROUPS = (OpCase((2, 8, 113, 203, 2), "descales", "Q8 "), OpCase((1, 7, 33, 130, 1), "one_hot", "Q9 "))
+
+
+def quick(problem: Problem) -> tuple[OpCase, ...]:
+    """The quick cases, and those of what the problem has beside."""
+    of = cast(SdpaFp8Problem, problem)
+    return (
+        *QUICK,
+        *(cases.VIEWS if of.layout != "bhsd" else ()),
+        *(GROUPS if of.grouped else ()),
+        *(cases.LENGTHS if of.key_lengths else ()),
+        *(cases.BLIND if of.corner == "bottom_right" else ()),
     )
+
+
+def full(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
+    """The matrix beside the quick cases; a long one where there is a mask; and lengths around the tile."""
+    of = cast(SdpaFp8Problem, problem)
+    yield from FULL
+    if of.causal:
+        yield OpCase(cases.LONG_CAUSAL, "randn")
+    yield from cases.MORE_VIEWS if of.layout != "bhsd" else ()
+    yield from cases.MORE_GROUPS if of.grouped else ()
+    yield from cases.MORE_LENGTHS if of.key_lengths else ()
+    for length in cases.tile_lengths(tile):
+        yield OpCase((1, 2, length, length), "randn", "tile ")
+
+
+CASES = cases.CASES._replace(quick=quick, full=full, beyond=frozenset({"large", "huge", "slopes"}))
 
 
 OP = Op(
@@ -64,7 +116,7 @@ OP = Op(
     cases=CASES,
     invariants=INVARIANTS,
     distance=distance,
-    usual=_usual,
+    usual=lambda macros: usual(macros, SdpaFp8Problem),
     words=WORDS,
     abi=lambda: config.kernels_dir() / "sdpa_fp8" / "abi",
     default_spaces={"cuda": "sdpa_fp8_cuda"},

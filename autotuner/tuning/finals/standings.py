@@ -28,7 +28,7 @@ from autotuner.store import (
     queries,
 )
 from autotuner.tuning.finals import plan
-from autotuner.values.errors import StoreError
+from autotuner.values.errors import InputError, StoreError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Heat, Outcome
@@ -193,6 +193,14 @@ def best(store: Store, study: str) -> Best | None:
         return Best(entry=found.widened(entry, trial), record=record)
     audit, proof = found.proven(confirmed.digest)
     return Best(entry=entry, record=record, finals=found.summary(), raced=confirmed.digest, audit=audit, proof=proof)
+
+
+def required_best(store: Store, study: str) -> Best:
+    """The same. Raises InputError where there is none."""
+    found = best(store, study)
+    if found is None:
+        raise InputError(f"{study} has no variant measured to the end yet; `autotuner status` shows why")
+    return found
 
 
 def proven(store: Store, record: TrialRecord) -> Outcome:
@@ -425,15 +433,10 @@ class _LastFinals:
         """The trial's line in the leaderboard."""
         confirmed, estimate = self.of(trial), trial.log_ratio.speedup
         in_finals = None if confirmed is None else confirmed.log_ratio.speedup
-        return Entry(
+        return Entry.taken_from(
+            trial,
             rank=rank,
-            number=trial.number,
-            variant=trial.variant,
-            verdict=trial.verdict,
-            median_us=trial.median_us,
-            baseline_us=trial.baseline_us,
             speedup=estimate,
-            censored=trial.censored,
             confirmed=in_finals,
             difference=None if in_finals is None else estimate.mid / in_finals.mid - 1,
             tied=trial.number in self._tied and len(self._tied) > 1,
@@ -475,12 +478,9 @@ class _LastFinals:
         record, standing = self._record, self._standing
         if record is None or record.finished_at is None or standing is NONE:
             return None
-        return FinalsSummary(
-            id=record.id,
-            finished_at=record.finished_at,
-            host=record.host,
+        return FinalsSummary.taken_from(
+            record,
             processes=standing.processes,
-            blocks=record.blocks,
             tie=standing.tie,
             resolution=standing.resolution,
             leader=self._leader,

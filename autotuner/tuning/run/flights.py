@@ -149,7 +149,7 @@ class Flights:
     def suspect(self, incumbent: Artifact, lane: DeviceLane) -> None:
         """A race against it cost a process. It is judged again, alone, and nothing races against it meanwhile; nor any
         more when this comes a second time, whatever was found."""
-        self._outcomes.suspend(incumbent)
+        self._outcomes.suspended.add(incumbent.digest)
         self._suspicions[incumbent.digest] += 1
         if self._suspicions[incumbent.digest] == 1:
             self._hearings[self._lanes.hear(lane, incumbent)] = incumbent
@@ -159,7 +159,7 @@ class Flights:
         if isinstance(result, Outcome) and result.fault is not None and result.verdict.judges:
             self._convicted.append((suspect, result.fault))
         elif self._suspicions[suspect.digest] == 1:
-            self._outcomes.reinstate(suspect)
+            self._outcomes.suspended.discard(suspect.digest)
 
     def convicted(self) -> list[tuple[Artifact, Fault]]:
         """Incumbents in which a fault was found since this was asked last."""

@@ -18,8 +18,8 @@ from autotuner.search.point_sampler import PointSampler, distributions
 from autotuner.search.samplers import SAMPLERS
 from autotuner.store import Store
 from autotuner.tuning import optuna_marks
-from autotuner.tuning.bounds import bounds
 from autotuner.tuning.finals import standings
+from autotuner.tuning.possible import bounds
 from autotuner.tuning.run.outcomes import Outcomes
 from autotuner.tuning.run.plan import Plan
 from autotuner.values.errors import InfrastructureError

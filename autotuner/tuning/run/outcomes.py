@@ -12,7 +12,7 @@ from statistics import median
 from typing import NamedTuple
 
 from autotuner.forge.cache import is_there, keep
-from autotuner.values.outcome import Artifact, Measurement, Outcome
+from autotuner.values.outcome import Artifact, Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 
@@ -36,8 +36,8 @@ class Outcomes:
     def __init__(self, read: Callable[[int], Outcome]) -> None:
         """`read`: the outcome that is recorded under a number."""
         self._read = read
-        self._suspended: set[str] = set()
-        """Artifacts that nothing races against: one of them may have spoilt a race."""
+        self.suspended: set[str] = set()
+        """Digests of artifacts that nothing races against: one of them may have spoilt a race."""
         self._by_number: dict[int, Known] = {}
         self._judged: dict[str, int] = {}
         """The recorded number of each variant by its digest; those that were lost are not among them."""
@@ -63,17 +63,13 @@ class Outcomes:
             self._losses[digest] += 1
         if verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and outcome.artifact is not None:
             self._programs.setdefault(outcome.artifact.program_hash, recorded)
-        if verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and recorded == number:
-            self._note_incumbent(outcome.measurement)
+        raced = outcome.measurement if verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and recorded == number else None
+        if raced is not None and raced.incumbent is not None and raced.of_incumbent:
+            self._beside.setdefault(raced.incumbent, []).append(raced.of_incumbent)
         if verdict == Verdict.MEASURED:
             self.best = min(outcome.objective, self.best if self.best is not None else outcome.objective)
             if takes_over(outcome, self.opponent()):
                 self.incumbent = outcome
-
-    def _note_incumbent(self, raced: Measurement | None) -> None:
-        """Remembers what the race of a variant shows of the incumbent that it raced against."""
-        if raced is not None and raced.incumbent is not None and raced.of_incumbent:
-            self._beside.setdefault(raced.incumbent, []).append(raced.of_incumbent)
 
     def opponent(self) -> Outcome | None:
         """The incumbent, kept from being pruned while variants race against it. Where its library is gone there is none
@@ -82,15 +78,7 @@ class Outcomes:
             self.incumbent = None
         if self.incumbent is None or self.incumbent.artifact is None:
             return None
-        return None if self.incumbent.artifact.digest in self._suspended else self.incumbent
-
-    def suspend(self, artifact: Artifact) -> None:
-        """Nothing races against it until it is reinstated."""
-        self._suspended.add(artifact.digest)
-
-    def reinstate(self, artifact: Artifact) -> None:
-        """It may be raced against again."""
-        self._suspended.discard(artifact.digest)
+        return None if self.incumbent.artifact.digest in self.suspended else self.incumbent
 
     def opponent_ratios(self) -> tuple[float, ...]:
         """ln(t_incumbent / t_baseline) on each problem, by all of the incumbent's races; empty where there is none.

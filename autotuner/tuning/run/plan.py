@@ -56,14 +56,13 @@ class Plan(NamedTuple):
         problems = [problem.model_dump(mode="json") for problem in self.conditions.problems]
         file = self.space.file.model_copy(update={"path": str(Path(self.space.file.path).resolve())})
         told = [self.space.digest, problems, self.device.name, self.conditions.cache, self.built_from]
-        return StudyRecord(
+        return StudyRecord.taken_from(
+            self.conditions,
             name=study_name(self.space.name, told),
             space_name=self.space.name,
             space_digest=self.space.digest,
             space_document=file.model_dump_json(),
-            problems=self.conditions.problems,
             device=self.device,
-            cache=self.conditions.cache,
             sampler=self.sampler,
             seed=self.seed,
         )
