@@ -34,6 +34,31 @@ def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
     return "\n\n".join([table(["problem", *devices], lines), " ".join([*means, made])])
 
 
+def one_line(document: dict[str, Any] | None) -> str:
+    """What the one-line command came to, a row a run: seconds of the whole command, and what finals confirmed."""
+    if document is None:
+        return NONE
+    head = ["problem", "seed", "minutes asked", "seconds taken", "implementation", "us", "confirmed"]
+    rows = [
+        [
+            row["problem"],
+            str(row["seed"]),
+            str(row["minutes"]),
+            f"{row['seconds']:.0f}",
+            f"`{row['parameters']['IMPL']}`",
+            f"{row['us']:.2f}",
+            _confirmed(row),
+        ]
+        for row in document["rows"]
+    ]
+    first = document["rows"][0]
+    return (
+        f"{table(head, rows)}\n\n{first['device']}, torch {first['environment']['torch']}, {document['when'][:10]}:"
+        " each from an empty store and an empty cache, every run that was made with this seed; * crowned. Made by `python -m"
+        " benchmarks.tuned one_line --trials 60`."
+    )
+
+
 SHOWN = (
     "(1,8,512,64) float16 full",
     "(1,8,512,64) float16 causal",
@@ -140,6 +165,8 @@ def _confirmed(row: dict[str, Any] | None) -> str:
     ratio = row["confirmed"]
     if ratio["mean"] is None:
         return f"no; {row['search_estimate']:.3f}x by the search"
+    if ratio["low"] is None:
+        return f"{ratio['mean']:.3f}x of {row['baseline']}, too few processes for an interval"
     crown = "*" if row["crowned"] else ""
     return f"**{ratio['mean']:.3f}x**{crown} ({ratio['low']:.3f} to {ratio['high']:.3f}, {row['baseline']})"
 
