@@ -52,10 +52,10 @@ def one_line(document: dict[str, Any] | None) -> str:
         for row in document["rows"]
     ]
     first = document["rows"][0]
+    made = f"{first['device']}, torch {first['environment']['torch']}, {document['when'][:10]}"
     return (
-        f"{table(head, rows)}\n\n{first['device']}, torch {first['environment']['torch']}, {document['when'][:10]}:"
-        " each from an empty store and an empty cache, every run that was made with this seed; * crowned. Made by `python -m"
-        " benchmarks.tuned one_line --trials 60`."
+        f"{table(head, rows)}\n\n{made}: each from an empty store and an empty cache, every run that was made with this"
+        " seed; * crowned. Made by `python -m benchmarks.tuned one_line --trials 60`."
     )
 
 
