@@ -212,7 +212,7 @@ class _Field:
         """Whether it is shown to be slower than the leader by no more than the tie."""
         if runner is self.leader:
             return True
-        if not self._freedom:
+        if not self._freedom or not runner.freedom:  # its own figure is not known
             return False
         width = student(LEVEL, self._freedom) * self._error(runner, self.leader)
         return self._ahead(runner) + runner.bias.more + self.leader.bias.less + width <= self._tie
