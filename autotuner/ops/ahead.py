@@ -34,8 +34,8 @@ def is_too_long(device: str, seconds: float | None) -> bool:
 def begin(device: str, problems: Sequence[Problem], seconds: float | None = None) -> None:
     """Has it make what it makes of the problems, in processes of their own, where a run of so many seconds has the time
     for it; whoever asks for one waits for it there. They end with what they made, with an interrupt, or after a
-    deadline."""
-    if is_too_long(device, seconds):
+    deadline. On a kind of device that it is not known for it begins when it is asked."""
+    if device not in MAKING_S or is_too_long(device, seconds):
         return
     _begun[:] = [each for each in _begun if each.poll() is None]
     folder = config.cache_dir().absolute() / "compiled"

@@ -57,6 +57,10 @@ class ExportedToolchain(Model):
     environment: dict[str, str] = Field(description="versions and settings of the session that measured it")
 
 
+class ExportedDevice(Device):
+    """The device it was measured on; the figures hold for this model only."""
+
+
 class ExportedIdentity(Model):
     """Which binary the figures belong to."""
 
@@ -133,7 +137,7 @@ class BestConfiguration(Model):
     impl: str
     parameters: dict[str, Value] = Field(description="the point of the search space: IMPL and every parameter")
     problems: tuple[ExportedProblem, ...]
-    device: Device = Field(description="it was measured on this; the figures hold for this model only")
+    device: ExportedDevice
     toolchain: ExportedToolchain
     identity: ExportedIdentity
     gate: GateSummary
@@ -190,7 +194,7 @@ def configuration(best: Best, study: StudyRecord, table: DispatchTable | None = 
         trial=best.record.number,
         parameters=outcome.variant.point,
         problems=[ExportedProblem.taken_from(problem, problem=problem) for problem in study.problems],
-        device=study.device,
+        device=ExportedDevice.taken_from(study.device),
         toolchain=ExportedToolchain.taken_from(artifact, environment=best.record.session.environment),
         identity=ExportedIdentity.taken_from(
             artifact,

@@ -19,8 +19,10 @@ TOKEN = "AUTOTUNER_TOKEN"
 UNRECORDED = (
     *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"),
     *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX"),
+    *("COLUMNS", "LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES"),
 )
-"""Flags and folders that compilers take from the environment: a build is to depend on what its identity holds alone.
+"""Flags and folders that compilers take from the environment, and a terminal's width and language, with which what they
+say of themselves changes: a build is to depend on what its identity holds alone.
 $LIBRARY_PATH is not among them. A build links nothing by name but what the compiler brings, and some installations'
 compilers find that by it alone."""
 TOOLKIT = ("bin", "lib", "lib64", "libexec", "include", "share", "targets", "nvvm", "compute-sanitizer", "extras")
