@@ -71,6 +71,7 @@ GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
         {
             **{"list": sweeps.list_sweeps, "watch": sweeps.watch, "logs": sweeps.logs, "pause": sweeps.pause},
             **{"resume": sweeps.resume, "cancel": sweeps.cancel, "retry": sweeps.retry},
+            "set": sweeps.set_budget,
         },
     ),
     "study": (

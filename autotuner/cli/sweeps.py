@@ -153,10 +153,40 @@ def _asks(verb: str, says: str) -> Callable[..., None]:
 pause = _asks("pause", "Has sweeps paused; what is in flight is judged after `resume`. The time does not count.")
 resume = _asks("resume", "Puts paused sweeps back into the queue.")
 cancel = _asks("cancel", "Ends sweeps. Their studies keep what was judged.")
-retry = _asks(
-    "retry",
-    "Puts sweeps that have failed, were cancelled or are done back into the queue, with the budget they have left.",
-)
+TrialsOption = Annotated[int | None, typer.Option(min=1, max=MOST, help="judged variants, as of `submit`")]
+MinutesOption = Annotated[float | None, typer.Option(min=0.01, help="over all runs, as of `submit`; of each sweep")]
+
+
+def set_budget(
+    sweep: Sweeps,
+    trials: TrialsOption = None,
+    minutes: MinutesOption = None,
+    priority: Annotated[int | None, typer.Option(min=-MOST, max=MOST, help="larger goes first")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Gives sweeps that are not over another budget or priority; a worker goes on with that."""
+    from autotuner.jobs import queue
+    from autotuner.values.sweep import SweepChange
+
+    wanted = SweepChange(trials=trials, minutes=minutes, priority=priority)
+    _each(sweep, store, as_json, lambda opened, number: queue.change(opened, number, wanted))
+
+
+def retry(
+    sweep: Sweeps,
+    trials: TrialsOption = None,
+    minutes: MinutesOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Puts sweeps that have failed, were cancelled or are done back into the queue, with the budget they have left, or
+    this one."""
+    from autotuner.jobs import queue
+    from autotuner.values.sweep import SweepChange
+
+    wanted = SweepChange(trials=trials, minutes=minutes)
+    _each(sweep, store, as_json, lambda opened, number: queue.retry(opened, number, wanted))
 
 
 def _each(wanted: list[str], store: str | None, as_json: bool, change: Callable[[Store, int], SweepRecord]) -> None:

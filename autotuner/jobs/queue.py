@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autotuner.jobs.outlook import found_in
 from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, sweeps
 from autotuner.store.records import SweepRecord
 from autotuner.values.errors import InputError, StoreError
-from autotuner.values.sweep import MOST, State, SweepRequest, Wish
+from autotuner.values.sweep import MOST, State, SweepChange, SweepRequest, Wish
 
 TOP = 1_000_000
 """The priority of a sweep that somebody waits for in a terminal."""
@@ -32,12 +33,16 @@ def request_for(
         "problems": tuple(map(str, file.problems)),
     }
     found = SweepRequest.model_validate({**defaults, **{name: one for name, one in wanted.items() if one is not None}})
-    if found.minutes is not None and found.finals_s >= 60 * found.minutes:
-        raise InputError(
-            f"finals of {found.finals_s / 60:g} of {found.minutes:g} minutes leave no time to search: give the finals"
-            " less, or more minutes"
-        )
+    _require_time(found)
     return found
+
+
+def _require_time(request: SweepRequest) -> None:
+    if request.minutes is not None and request.finals_s >= 60 * request.minutes:
+        raise InputError(
+            f"finals of {request.finals_s / 60:g} of {request.minutes:g} minutes leave no time to search: give the"
+            " finals less, or more minutes"
+        )
 
 
 def submit(
@@ -117,10 +122,29 @@ def resume(store: Store, number: int) -> SweepRecord:
     return sweeps.queue_again(store, number, "resumed")
 
 
-def retry(store: Store, number: int) -> SweepRecord:
-    """Puts a sweep that has failed, was cancelled or is done back into the queue, with the budget it has left. Raises
-    StoreError where it is not over."""
-    return sweeps.queue_again(store, number, "retried")
+def retry(store: Store, number: int, wanted: SweepChange | None = None) -> SweepRecord:
+    """Puts a sweep that has failed, was cancelled or is done back into the queue, with the budget it has left, or that
+    it is given. Where none is left its detail says so. Raises StoreError where it is not over, and InputError."""
+    found, wanted = sweeps.one(store, number), wanted or SweepChange()
+    request, judged = found.request.changed(wanted), found_in(store, found.study).judged
+    _require_time(request)
+    none_left = ""
+    if judged >= request.trials:
+        none_left = f"{judged} of {request.trials} trials are judged"
+    elif request.minutes is not None and found.spent_s >= 60 * request.minutes:
+        none_left = f"its {request.minutes:g} minutes are spent"
+    if none_left:
+        none_left = f"no budget is left, {none_left}: `autotuner sweep set {number} --trials N --minutes M` gives more"
+    return sweeps.queue_again(store, number, "retried", wanted, none_left)
+
+
+def change(store: Store, number: int, wanted: SweepChange) -> SweepRecord:
+    """Gives a sweep that is not over another budget or priority; a worker that has it goes on with that. Raises
+    StoreError where it is over, and InputError where nothing is wanted, or finals leave no time."""
+    if not wanted.model_dump(exclude_none=True):
+        raise InputError("say what is to change: trials, minutes or priority")
+    _require_time(sweeps.one(store, number).request.changed(wanted))
+    return sweeps.change(store, number, wanted)
 
 
 def settle_abandoned(store: Store) -> None:

@@ -20,7 +20,7 @@ from autotuner.store.sweeps import Claim
 from autotuner.store.tables import Data
 from autotuner.tuning.finals.finals import Finals, due
 from autotuner.tuning.finals.retrials import Step
-from autotuner.tuning.run.driver import Budget, Converged, Event, Judged, Started, TieFound, UnderWay
+from autotuner.tuning.run.driver import Budget, Converged, Driver, Event, Judged, Started, TieFound, UnderWay
 from autotuner.tuning.run.plan import Start
 from autotuner.tuning.run.quiet import Waited, Waiting
 from autotuner.tuning.workbench import Workbench
@@ -143,6 +143,9 @@ class SweepRun:
         """By what was heard of the search."""
         self._lost = 0
         self._problem: Problem
+        self._driver: Driver | None = None
+        self._searched_s = 0.0
+        """Seconds of work before this run's search."""
 
     @property
     def spent_s(self) -> float:
@@ -193,22 +196,29 @@ class SweepRun:
         request = self._request
         start = here.start(self._store, request)
         driver = here.driver(self._store, executor, request.sampler, request.seed, self._hear, start)
+        self._driver = driver
         self._problem, self._study = here.conditions.compiled_for, driver.name
         self.beat()
         self._listener.begins(start, driver.name)
         self._clock.goes_on("timing the baselines")
-        left_s = max(0.0, self._left_s)
-        budget = Budget(
+        self._searched_s = self.spent_s
+        try:
+            return driver.name, driver.run(self._budget, self.beat)
+        finally:
+            self._listener.ends()
+
+    @property
+    def _budget(self) -> Budget:
+        """Of the search of this run."""
+        request = self._request
+        left_s = max(0.0, 60 * (request.minutes or math.inf) - self._searched_s)
+        return Budget(
             trials=request.trials,
             seconds=max(0.0, left_s - request.finals_s),
             at_most_s=left_s,
             until_converged=request.until_converged,
             quiet_within_s=min(60 * request.quiet_within_minutes, left_s),
         )
-        try:
-            return driver.name, driver.run(budget, self.beat)
-        finally:
-            self._listener.ends()
 
     def confirm(self, here: Workbench, executor: Executor, study: str) -> None:
         """The finals. Where they come to no end the search's result stands."""
@@ -232,12 +242,17 @@ class SweepRun:
     # Telling ----------------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Says that it lives, notes what was spent and found, and hears what somebody wants. Raises Interrupted."""
+        """Says that it lives, notes what was spent and found, and hears what somebody wants, another budget too. Raises
+        Interrupted."""
         self._outer_beat()
         self._claim.lease.beat()
-        wish = sweeps.work(self._store, self.number, self.spent_s, self._study, self._found)
-        if wish is not None:
-            raise Interrupted(wish)
+        now = sweeps.work(self._store, self.number, self.spent_s, self._study, self._found)
+        if now.wish is not None:
+            raise Interrupted(now.wish)
+        if now.request != self._request:
+            self._request = now.request
+            if self._driver is not None:
+                self._driver.budget = self._budget
 
     def _wait(self, event: Waiting) -> None:
         self._hear(event)

@@ -20,7 +20,7 @@ from autotuner.store.records import EventRecord, Holder, SweepRecord
 from autotuner.store.store import Store
 from autotuner.store.tables import Data, EventRow, LeaseRow, SweepRow
 from autotuner.values.errors import StoreError
-from autotuner.values.sweep import MOST, Found, State, SweepRequest, Wish
+from autotuner.values.sweep import MOST, Found, State, SweepChange, SweepRequest, Wish
 
 WISHED = {Wish.PAUSE: State.PAUSED, Wish.CANCEL: State.CANCELLED}
 """What becomes of a sweep that nobody works on."""
@@ -272,10 +272,37 @@ def wish(store: Store, session: Session, number: int, wanted: Wish) -> SweepReco
 
 
 @writes
-def queue_again(store: Store, session: Session, number: int, kind: str) -> SweepRecord:
+def change(store: Store, session: Session, number: int, wanted: SweepChange) -> SweepRecord:
+    """Gives a sweep another budget or priority; who works on it hears of it. Raises StoreError where it is over."""
+    row = _row(session, store, number)
+    if State(row.state).is_over:
+        raise StoreError(f"sweep {number} is {row.state}: `autotuner sweep retry` takes --trials and --minutes, too")
+    _change(session, store, row, wanted)
+    session.flush()
+    return _records(session, [row])[0]
+
+
+def _change(session: Session, store: Store, row: SweepRow, wanted: SweepChange) -> None:
+    said = wanted.model_dump(exclude_none=True)
+    if said:
+        row.request = row.request.changed(wanted)
+        row.priority = row.priority if wanted.priority is None else wanted.priority
+        text = ", ".join(f"{name} {value}" for name, value in said.items())
+        _note(session, store, row.id, "changed", f"changed: {text}", said)
+
+
+@writes
+def queue_again(
+    store: Store,
+    session: Session,
+    number: int,
+    kind: str,
+    wanted: SweepChange = SweepChange(),  # noqa: B008, as it is frozen
+    detail: str = "",
+) -> SweepRecord:
     """Puts a sweep back into the queue: a paused one (`resumed`), or one that is over (`retried`). It goes on where it
-    was, with the budget it has left. A pause that its worker is about to take is withdrawn, a cancellation is not.
-    Raises StoreError where it is neither."""
+    was, with the budget it has left, or the one that is wanted. A pause that its worker is about to take is withdrawn,
+    a cancellation is not. Raises StoreError where it is neither."""
     row = _row(session, store, number)
     state = State(row.state)
     if row.wish == Wish.PAUSE and state == State.RUNNING and kind == "resumed":
@@ -286,8 +313,9 @@ def queue_again(store: Store, session: Session, number: int, kind: str) -> Sweep
             remedy = "pause it first" if row.wish is None else "it is to be cancelled; retry it then"
         raise StoreError(f"sweep {number} is {state} and cannot be {kind}: {remedy}")
     else:
-        row.state, row.detail, row.finished_at, row.attempts = str(State.QUEUED), "", None, 0
+        row.state, row.detail, row.finished_at, row.attempts = str(State.QUEUED), detail, None, 0
         row.foreground, row.not_before = False, None
+        _change(session, store, row, wanted)
     _note(session, store, number, kind, kind, {})
     session.flush()
     return _record(row, None)
@@ -296,14 +324,14 @@ def queue_again(store: Store, session: Session, number: int, kind: str) -> Sweep
 @writes
 def work(
     store: Store, session: Session, number: int, spent_s: float, study: str | None, found: Found | None = None
-) -> Wish | None:
-    """Notes how long a sweep was worked on over all runs, in which study and what it has found there; what somebody
-    wishes of it now."""
+) -> SweepRecord:
+    """Notes how long a sweep was worked on over all runs, in which study and what it has found there; the sweep, with
+    what somebody wishes of it now."""
     store.database.guard(session.connection())
     row = _row(session, store, number)
     row.spent_s, row.study = spent_s, study
     row.found = found or row.found
-    return None if row.wish is None else Wish(row.wish)
+    return _record(row, None)
 
 
 @writes

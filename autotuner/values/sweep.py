@@ -75,6 +75,14 @@ class SweepOptions(Model):
     )
 
 
+class SweepChange(Model):
+    """What may be changed of a sweep that was asked for; what is null stays."""
+
+    trials: int | None = Field(default=None, ge=1, le=MOST)
+    minutes: float | None = Field(default=None, gt=0, le=1e6)
+    priority: int | None = Field(default=None, ge=-MOST, le=MOST)
+
+
 class SweepRequest(SweepOptions):
     """All that a worker has to know. A change of the space's file after this was made does not touch it."""
 
@@ -85,6 +93,10 @@ class SweepRequest(SweepOptions):
     like: str | None = Field(default=None, description="the study to start from")
     start: tuple[str, ...] = Field(default=(), description="points that a new study judges first, as NAME=VALUE ...")
     devices: str | None = Field(default=None, description="such as cuda:0; None: whatever the worker serves")
+
+    def changed(self, change: SweepChange) -> SweepRequest:
+        """The request with another budget."""
+        return self.model_copy(update=change.model_dump(include={"trials", "minutes"}, exclude_none=True))
 
     @property
     def finals_s(self) -> float:

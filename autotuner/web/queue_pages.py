@@ -21,7 +21,7 @@ from autotuner.web import tags
 from autotuner.web.api import MOST
 from autotuner.web.pages import page
 from autotuner.web.server import VERBS, Server, server_of
-from autotuner.web.wire import NewSweep
+from autotuner.web.wire import ChangeRequest, NewSweep
 
 router = APIRouter(include_in_schema=False)
 LAST = 200
@@ -131,7 +131,8 @@ def sweep(request: Request, number: Number) -> Response:
             "study": snapshot,
             "cards": () if snapshot is None else answer.cards(snapshot, server.label),
             "history": () if snapshot is None else history.history(snapshot, LINKS),
-            "verbs": ("retry",) if state.is_over else ("resume" if state == State.PAUSED else "pause", "cancel"),
+            "verbs": () if state.is_over else ("resume" if state == State.PAUSED else "pause", "cancel"),
+            "budget": "retry" if state.is_over else "set",
             "live": not found.sweep.state.is_over,
         }
 
@@ -146,14 +147,27 @@ def _found(server: Server, number: int) -> Outlook:
 
 
 @router.post("/sweeps/{number}/{verb}")
-def change(request: Request, number: Number, verb: str, form: Carried) -> Response:
-    """Pauses, resumes, cancels or retries a sweep."""
+def change(
+    request: Request,
+    number: Number,
+    verb: str,
+    form: Carried,
+    trials: Carried = "",
+    minutes: Carried = "",
+    priority: Carried = "",
+) -> Response:
+    """Pauses, resumes, cancels, retries or changes a sweep."""
     server = server_of(request)
     server.access.require_form(request, form)
     _found(server, number)
     if verb not in VERBS:
         raise HTTPException(404, f"a sweep knows {', '.join(VERBS)}")
-    server.change(number, verb)
+    said = {"trials": trials, "minutes": minutes, "priority": priority}
+    try:
+        wanted = ChangeRequest.model_validate({name: text for name, text in said.items() if text.strip()})
+    except ValidationError as error:
+        raise InputError(str(error.errors()[0]["msg"])) from None
+    server.change(number, verb, wanted)
     return RedirectResponse(f"/sweeps/{number}", 303)
 
 

@@ -12,8 +12,9 @@ from fastapi import HTTPException, Request
 from autotuner.jobs import queue
 from autotuner.store import Store, device_health
 from autotuner.store.records import SweepRecord
-from autotuner.tuning.workbench import load_space
+from autotuner.tuning.workbench import load_each, load_space
 from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.sweep import SweepChange
 from autotuner.values.validation import no_such
 from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates
@@ -28,11 +29,12 @@ COMPARED = 2
 """Studies that one page may show."""
 
 
-VERBS: dict[str, Callable[[Store, int], SweepRecord]] = {
-    "pause": queue.pause,
-    "resume": queue.resume,
-    "cancel": queue.cancel,
+VERBS: dict[str, Callable[[Store, int, SweepChange], SweepRecord]] = {
+    "pause": lambda store, number, _: queue.pause(store, number),
+    "resume": lambda store, number, _: queue.resume(store, number),
+    "cancel": lambda store, number, _: queue.cancel(store, number),
     "retry": queue.retry,
+    "set": queue.change,
 }
 """What may be asked of a sweep."""
 
@@ -79,20 +81,25 @@ class Server:
         return self.writer
 
     def submit(self, asked: NewSweep, key: str | None) -> tuple[SweepRecord, bool]:
-        """Puts a sweep into the queue, and says whether it is new. Raises InputError for a space that is not here, or
-        problems that are not its."""
-        files = self.queue.files()
+        """Puts a sweep, or a group, into the queue: its first one, and whether it is new. Raises InputError for a
+        space or a study that is not here, or problems that are not its."""
+        files, like = self.queue.files(), asked.like
         if asked.space not in files:
             raise InputError(no_such("space", asked.space, sorted(files)))
-        file = load_space(str(files[asked.space]), problems=asked.problems)
-        wanted = asked.model_dump(exclude={"space", "problems", "priority"})
-        found = queue.submit(self.writing(), queue.request_for(file, **wanted), asked.priority, key)
+        if like is not None and (like.endswith(".json") or like not in self.reader.names()):  # a file is for its owner
+            raise InputError(no_such("study", like, sorted(self.reader.names())))
+        said = str(files[asked.space]), asked.threads, asked.problems
+        spaces = load_each(*said) if asked.each else (load_space(*said),)
+        wanted = asked.model_dump(exclude={"space", "problems", "priority", "each", "threads"})
+        requests = [queue.request_for(each, share=len(spaces), **wanted) for each in spaces]
+        made, is_new = queue.submit_group(self.writing(), requests, asked.priority, key)
         self.queue.forget()
-        return found
+        return made[0], is_new
 
-    def change(self, number: int, verb: str) -> None:
-        """Pauses, resumes, cancels or retries a sweep. Raises StoreError where that has no meaning for it now."""
-        VERBS[verb](self.writing(), number)
+    def change(self, number: int, verb: str, wanted: SweepChange) -> None:
+        """Pauses, resumes, cancels, retries or changes a sweep. Raises StoreError where that has no meaning for it now,
+        and InputError."""
+        VERBS[verb](self.writing(), number, wanted)
         self.queue.forget()
 
     def clear(self, names: tuple[str, ...]) -> None:

@@ -10,12 +10,14 @@ from fastapi import APIRouter, Header, HTTPException, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from autotuner.jobs import queue
 from autotuner.store import sweeps
+from autotuner.values.sweep import SweepChange
 from autotuner.views.sweep_tables import SWEEPS, events_table, sweeps_table
 from autotuner.views.table import row_of
 from autotuner.web import wire
 from autotuner.web.api import MOST, REFUSALS, SECURED, answer, changing
-from autotuner.web.server import VERBS, Server, server_of
+from autotuner.web.server import Server, server_of
 
 LONGEST_WAIT_S = 60
 """Seconds that a caller may wait for a change."""
@@ -64,7 +66,8 @@ async def submit_sweep(
     asked: wire.NewSweep,
     idempotency_key: Annotated[str | None, Header(max_length=200, pattern=r"^[\x21-\x7e]+$")] = None,
 ) -> Response:
-    """Asks for a sweep; a worker does it. Under the same Idempotency-Key it is made once; again it is 200."""
+    """Asks for a sweep; a worker does it. Under the same Idempotency-Key it is made once; again it is 200. Of a group
+    the answer is the first."""
     server = server_of(request)
     made, is_new = await run_in_threadpool(server.submit, asked, idempotency_key)
     found = answer(await now(server, made.id))
@@ -114,25 +117,42 @@ def list_sweep_events(
     return answer({"events": events_table(sweeps.events(store, number, after)).json()})
 
 
+async def _changed(request: Request, number: int, verb: str, wanted: SweepChange | None = None) -> Response:
+    server = server_of(request)
+    await now(server, number)
+    await run_in_threadpool(server.change, number, verb, wanted or SweepChange())
+    return answer(await now(server, number))
+
+
+@changes.patch("/sweeps/{number}", response_model=wire.SweepNow, openapi_extra=SECURED)
+async def change_sweep(request: Request, number: Number, asked: wire.ChangeRequest) -> Response:
+    """Gives a sweep that is not over another budget or priority; a worker that has it goes on with that."""
+    return await _changed(request, number, "set", asked)
+
+
+@changes.post("/sweeps/{number}:retry", response_model=wire.SweepNow, openapi_extra=SECURED)
+async def retry_sweep(request: Request, number: Number, asked: wire.ChangeRequest | None = None) -> Response:
+    """Puts a sweep that is over back into the queue, with the budget it has left, or the one in the body; where none
+    is left `detail` says so."""
+    return await _changed(request, number, "retry", asked)
+
+
 def _changing(verb: str) -> Callable[[Request, Number], Coroutine[Any, Any, Response]]:
     """What answers when that is asked of a sweep."""
 
     async def change(request: Request, number: Number) -> Response:
-        server = server_of(request)
-        await now(server, number)
-        await run_in_threadpool(server.change, number, verb)
-        return answer(await now(server, number))
+        return await _changed(request, number, verb)
 
     return change
 
 
-for _verb, _change in VERBS.items():
+for _verb in ("pause", "resume", "cancel"):
     changes.add_api_route(
         f"/sweeps/{{number}}:{_verb}",
         _changing(_verb),
         methods=["POST"],
         name=f"{_verb}_sweep",
-        description=str(_change.__doc__).partition("Raises")[0].strip(),
+        description=str(getattr(queue, _verb).__doc__).partition("Raises")[0].strip(),
         response_model=wire.SweepNow,
         openapi_extra=SECURED,
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, create_model
 
 from autotuner.values.model import Model
-from autotuner.values.sweep import SweepOptions
+from autotuner.values.sweep import MOST, SweepChange, SweepOptions
 from autotuner.views.figure_tables import BASELINES, COMPARISON, COVERAGE, PACE, cost_columns, history_columns
 from autotuner.views.leaderboard import leaderboard_columns
 from autotuner.views.studies_table import Finals, study_columns
@@ -19,6 +19,8 @@ from autotuner.views.sweep_tables import DEVICES, EVENTS, SWEEPS
 from autotuner.views.table import data, model_of
 from autotuner.views.trials_table import trial_columns
 
+Priority = Annotated[int, Field(ge=-1000, le=1000)]
+"""What a caller elsewhere may ask for; more is for who waits in a terminal."""
 Text = Annotated[str, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
@@ -127,10 +129,21 @@ class NewSweep(SweepOptions):
         default=(), max_length=64, description="as tables write them; the space's if empty"
     )
     name: Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[\w .:+-]+$")] | None = None
-    priority: int = Field(default=0, ge=-1000, le=1000, description="larger goes first")
+    priority: Priority = Field(default=0, description="larger goes first")
+    each: bool = Field(default=False, description="a group: a sweep for each problem; they share the minutes")
+    threads: int | None = Field(default=None, ge=1, le=MOST, description="that both sides may use")
+    devices: Text | None = Field(default=None, description="such as cuda:0; null: any")
+    like: Text | None = Field(default=None, alias="from", description="name of the study to start from")
+    start: tuple[Text, ...] = Field(default=(), max_length=64, description="points to judge first, NAME=VALUE ...")
 
 
-ASKED = (ClearRequest, NewSweep)
+class ChangeRequest(SweepChange):
+    """What is to change of a sweep."""
+
+    priority: Priority | None = None
+
+
+ASKED = (ClearRequest, NewSweep, ChangeRequest)
 """What requests are made of."""
 
 

@@ -29,7 +29,7 @@ def test_a_sweep_outlives_its_workers(tmp_path: Path) -> None:
     lay_out(tmp_path)
     path = str(tmp_path / "studies.db")
     chaos = Chaos(tmp_path, path, 0)
-    number = json.loads(chaos.command("submit", "space.toml", "--trials", "4", *ASKED))["number"]
+    number = json.loads(chaos.command("submit", "space.toml", "--trials", "2", *ASKED))["number"]
     (tmp_path / "space.toml").write_text(SPACE.replace('"k_and_v_swapped", ', ""))
     with Store.open(path) as store:
         chaos.see_to_the_worker()
@@ -37,6 +37,7 @@ def test_a_sweep_outlives_its_workers(tmp_path: Path) -> None:
         chaos.strike("worker")
         chaos.see_to_the_worker()
         wait_for(lambda: sweeps.one(store, number).holder is not None)
+        chaos.command("sweep", "set", str(number), "--trials", "4")
         chaos.end_worker(signal.SIGUSR1)
         assert chaos.slowest_end_s < GRACE_S
         back = sweeps.one(store, number)

@@ -20,7 +20,7 @@ from autotuner.store import Store, device_health, lease, sweeps
 from autotuner.store.records import SweepRecord
 from autotuner.store.tables import LeaseRow
 from autotuner.values.errors import InputError, LeaseHeldError, LeaseLostError, StoreError
-from autotuner.values.sweep import State, Wish
+from autotuner.values.sweep import State, SweepChange, Wish
 from tests.helpers import simulated
 from tests.helpers.processes import child, said
 from tests.helpers.recorded import CALIBRATION, measured, study_record
@@ -112,17 +112,23 @@ def test_pause_resume_cancel_and_retry_of_what_nobody_works_on(opened: Store) ->
     assert queue.cancel(opened, number).finished_at is not None
     with pytest.raises(StoreError, match="nothing to pause"):
         queue.pause(opened, number)
-    assert queue.retry(opened, number).state == State.QUEUED
+    assert queue.retry(opened, number, SweepChange(minutes=9)).state == State.QUEUED
+    assert queue.change(opened, number, SweepChange(priority=2)).priority == 2
     kinds = [event.kind for event in sweeps.events(opened, number)]
-    assert kinds == ["submitted", "pause_asked", "resumed", "cancel_asked", "retried"]
+    assert kinds == ["submitted", "pause_asked", "resumed", "cancel_asked", "changed", "retried", "changed"]
+    sweeps.claim(opened, number, "me").lease.release()
+    sweeps.settle(opened, number, State.DONE, spent_s=540.0)
+    assert queue.retry(opened, number).detail.startswith("no budget is left, its 9 minutes are spent")
+    queue.cancel(opened, number)
+    assert queue.retry(opened, number, SweepChange(minutes=10)).detail == ""
 
 
 def test_who_works_on_a_sweep_hears_what_is_wished(opened: Store) -> None:
     number = ask(opened)
     claim = sweeps.claim(opened, number, "me")
-    assert sweeps.work(opened, number, 1.0, "s") is None
+    assert sweeps.work(opened, number, 1.0, "s").wish is None
     assert queue.pause(opened, number).state == State.RUNNING
-    assert sweeps.work(opened, number, 2.0, "s") == Wish.PAUSE
+    assert sweeps.work(opened, number, 2.0, "s").wish == Wish.PAUSE
     assert queue.resume(opened, number).wish is None
     queue.cancel(opened, number)
     # handed back before it heard: what was wished counts
@@ -140,7 +146,7 @@ def test_what_is_wished_while_a_worker_pauses_is_not_lost(
     number = queue.submit(opened, queue.request_for(simulated.space().file), foreground=True)[0].id
     claim = sweeps.claim(opened, number, "me")
     queue.pause(opened, number)
-    assert sweeps.work(opened, number, 1.0, None) == Wish.PAUSE
+    assert sweeps.work(opened, number, 1.0, None).wish == Wish.PAUSE
     ask_for(opened, number)
     assert sweeps.settle(opened, number, State.PAUSED, "by a user").state == state
     claim.lease.release()
@@ -155,7 +161,7 @@ def test_a_cancellation_is_not_withdrawn_by_resume(opened: Store) -> None:
     queue.cancel(opened, number)
     with pytest.raises(StoreError, match="it is to be cancelled; retry it then"):
         queue.resume(opened, number)
-    assert sweeps.work(opened, number, 1.0, None) == Wish.CANCEL
+    assert sweeps.work(opened, number, 1.0, None).wish == Wish.CANCEL
     claim.lease.release()
 
 

@@ -118,6 +118,18 @@ def test_the_same_command_again_goes_on_to_the_total(store: Store, width: int) -
     assert len(backend.built) == 14
 
 
+@at_any_width
+def test_a_budget_that_is_changed_meanwhile_is_the_one_that_is_spent(store: Store, width: int) -> None:
+    def hear(event: Event) -> None:
+        if isinstance(event, Judged) and event.judged == 3:
+            sweep.budget = Budget(trials=9)
+
+    backend = simulated.backend()
+    sweep = driver(store, backend, hear, width=width)
+    sweep.run(Budget(trials=5))
+    assert len(backend.built) == 9
+
+
 class TakesTime(Shuffled):
     """Each job takes some seconds, one after another, by the driver's clock."""
 

@@ -161,6 +161,26 @@ def test_a_sweep_is_paused_resumed_cancelled_and_retried(writable: TestClient, s
         "queued",
     ]
     assert change("resume") == 409
+    path, budget = f"{API}/sweeps/{number}", {"trials": 7, "minutes": 4.0, "priority": 3}
+    changed = writable.patch(path, headers=shown, json=budget).json()
+    assert {name: changed[name] for name in budget} == budget
+    assert [change("cancel"), writable.patch(path, headers=shown, json=budget).status_code] == ["cancelled", 409]
+    again = writable.post(f"{path}:retry", headers=shown, json={"trials": 9}).json()
+    assert (again["trials"], again["minutes"], again["state"], again["detail"]) == (9, 4.0, "queued", "")
+    assert writable.patch(path, headers=shown, json={"minutes": 0.01, "trials": None}).status_code == 200
+    assert writable.patch(path, headers=shown, json={}).status_code == 400
+
+
+def test_all_that_submit_takes_can_be_asked_for(writable: TestClient, shown: dict[str, str]) -> None:
+    more = {"each": True, "threads": 1, "devices": "cpu", "start": ["IMPL=simd"], "cold": True, "first_points": "none"}
+    problems = ["(1,2,64,64) float32 full", "(1,2,64,64) float32 causal"]
+    made = writable.post(f"{API}/sweeps", headers=shown, json={**ASKED, **more, "problems": problems}).json()
+    found = writable.get(f"{API}/sweeps").json()["sweeps"]
+    assert [(each["group"], each["problems"], each["minutes"]) for each in found] == [
+        (made["number"], [one], 1.25) for one in problems
+    ]
+    for study in ("none", "/tmp/a.t4.json"):
+        assert writable.post(f"{API}/sweeps", headers=shown, json={**ASKED, "from": study}).status_code == 400
 
 
 def test_events_are_listed_after_any_of_them(writable: TestClient, shown: dict[str, str]) -> None:

@@ -105,6 +105,8 @@ class Driver:
         self._store, self._executor, self._plan, self._listen = store, executor, plan, listen
         self.name = plan.record.name
         """Of the study."""
+        self.budget: Budget
+        """Of the run that goes on; it may be changed meanwhile."""
 
     def run(self, budget: Budget, beat: Beat = lambda: None) -> bool:
         """Whether it came to an end by itself. Else its time was over, and the executor is still at work on what was in
@@ -113,18 +115,18 @@ class Driver:
         `beat` is called whenever the lease is renewed. What it raises ends the run in the same good order. Raises
         InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then.
         """
-        began = time.monotonic()
-        until, latest = began + budget.seconds, began + budget.at_most_s
+        began, self.budget = time.monotonic(), budget
         run: _Run | None = None
 
         def over() -> float:
-            return until if run is not None and run.has_best else latest
+            has_best = run is not None and run.has_best
+            return began + (self.budget.seconds if has_best else self.budget.at_most_s)
 
         with leased(self._store, self.name, beat, over) as renew:
             run = _Run(self._store, self._executor, self._plan, self._listen, renew)
             try:
                 run.begin(budget)
-                run.loop(budget, over)
+                run.loop(lambda: self.budget, over)
             except OutOfTimeError:
                 return False
             finally:
@@ -189,7 +191,7 @@ class _Run:
         """Whether something has a latency."""
         return self._outcomes.best is not None
 
-    def loop(self, budget: Budget, until: Callable[[], float]) -> None:
+    def loop(self, budget: Callable[[], Budget], until: Callable[[], float]) -> None:
         """Judges variants until the budget is spent, at the moment `until` on the monotonic clock, and nothing is in
         flight, nor left by an earlier driver."""
         self._since = time.monotonic()
@@ -200,7 +202,7 @@ class _Run:
             has_time = self._all_judged_at() < until()
             for duplicate in self._flights.feed():
                 self._record(duplicate)
-            while (has_time or self._study.has_left) and self._has_room(budget):
+            while (has_time or self._study.has_left) and self._has_room(budget()):
                 self._propose()
                 has_time = self._all_judged_at() < until()
             if self._flights.are_under_way or self._lanes.is_racing:
