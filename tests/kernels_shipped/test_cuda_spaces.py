@@ -139,7 +139,7 @@ def test_products_that_are_serialised_are_a_fault_of_the_build() -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("head_dim", [64, 80, 96, 128])
+@pytest.mark.parametrize("head_dim", [64, 80, 96, 128, 192, 256])
 def test_random_points_of_warpgroup_products_are_built(head_dim: int, causal: bool, part: int) -> None:
     """Whatever the constraints let through keeps its products in flight, and its claims. They compile slowly: RANDOM
     points of each kind are in parts."""

@@ -29,8 +29,8 @@ def served_by(text: str) -> set[str]:
         ("(1,8,512,64) float16 full lengths", False),
         ("(1,8,512,64) float16 causal bottom_right", False),
         ("(1,8,512,80) float16 full", True),
-        ("(1,8,512,256) float16 full", False),
-        ("(1,8,512,256) float16 causal", True),
+        ("(1,8,512,192) float16 full", True),
+        ("(1,8,512,256) float16 full", True),
     ],
 )
 def test_others_are_served_by_mma_and_some_by_wgmma(text: str, wgmma: bool) -> None:
