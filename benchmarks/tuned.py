@@ -16,18 +16,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from autotuner.devices import DEVICES, Wishes
@@ -52,18 +49,13 @@ class Set(NamedTuple):
 
 TOKENS = 16384
 """Of all sequences of a problem of the grid that FlashAttention 3's authors publish; 2,048 = heads * head_dim there."""
-PEERS = (
-    *(
-        f"({TOKENS // length},{2048 // dim},{length},{dim}) bfloat16 {mask}"
-        for length in (4096, 2048, 8192, 1024, 16384, 512)
-        for dim in (128, 64, 256)
-        for mask in ("full", "causal")
-    ),
-    *(f"(4,48,{length},128) bfloat16 {mask}" for length in (2048, 4096, 1024, 8192) for mask in ("full", "causal")),
-    *(f"({sizes}) bfloat16 causal bshd" for sizes in ("1,32:8,8192,128", "4,32:8,2048,128", "2,24:6,1500,128")),
-)
-"""That grid, that of tritonbench, and groups. What comes first is spread over all of it: a race may end early."""
-PEERS += tuple(problem.replace("bfloat16", "float16") for problem in PEERS)
+PEERS = tuple(
+    f"({TOKENS // length},{2048 // dim},{length},{dim}) bfloat16 {mask}"
+    for dim in (128, 64, 256)
+    for length in (512, 1024, 2048, 4096, 8192, 16384)
+    for mask in ("full", "causal")
+) + tuple(f"(4,48,{length},128) bfloat16 {mask}" for length in (1024, 2048, 4096, 8192) for mask in ("full", "causal"))
+"""That grid, and that of tritonbench."""
 
 LARGE = tuple(
     f"({sizes}) float16 {mask}"
@@ -139,11 +131,6 @@ def drawn(seed: int) -> Set:
             of_keys = f":{heads // group}" if group > 1 else ""
             problems.append(f"({batch},{heads}{of_keys},{length},{dim}) {dtype} {mask}")
     return Set("sdpa", "", tuple(problems))
-
-
-def parts(name: str) -> list[tuple[str, ...]]:
-    """Arguments of this program for a problem of the set each."""
-    return [(name, "--problems", each, "--trials", "60", "--minutes", "0.8") for each in problem_set(name).problems]
 
 
 def problem_set(name: str) -> Set:
@@ -223,40 +210,13 @@ def spread(store: Path, study: str) -> Row:
 def keep(rows: list[Row], path: Path) -> None:
     """Writes the rows, and those of other problems and devices that the file holds."""
     held = json.loads(path.read_text())["rows"] if path.exists() else []
-    whole = merged([{"rows": held}, {"rows": rows}])
-    document = {"command": command_line(), "when": datetime.now(UTC).isoformat(timespec="seconds"), **whole}
+    new = {_of(row) for row in rows}
+    document = {
+        "command": command_line(),
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rows": [row for row in held if _of(row) not in new] + rows,
+    }
     path.write_text(json.dumps(document, indent=1) + "\n")
-
-
-def merged(documents: Sequence[Row]) -> Row:
-    """One of several: of a problem, a device and a seed the last row."""
-    rows = {_of(row): row for document in documents for row in document["rows"]}
-    return {**documents[-1], "rows": list(rows.values())}
-
-
-LEAST_MEAN = 1.35
-"""Of the speedups of problems that were drawn."""
-
-
-def speedups(document: Row) -> list[Row]:
-    """What finals confirmed, with an interval; first the slowest."""
-    found = [row["confirmed"] for row in document["rows"] if "error" not in row]
-    return sorted((each for each in found if each["low"] is not None), key=lambda each: float(each["mean"]))
-
-
-def geometric_mean(document: Row) -> float:
-    return math.exp(fmean(math.log(each["mean"]) for each in speedups(document)))
-
-
-def unmet(document: Row) -> list[str]:
-    """What does not hold of problems that were drawn: nowhere slower than torch, and LEAST_MEAN in the mean."""
-    sure = speedups(document)
-    lacking = len(document["rows"]) - len(sure)
-    found = [f"{lacking} problems have no confirmed speedup"] if lacking else []
-    found += [f"slower than torch: {each['mean']:.3f}x ({each['low']:.3f} to)" for each in sure if each["low"] < 1]
-    if sure and geometric_mean(document) < LEAST_MEAN:
-        found.append(f"the geometric mean is {geometric_mean(document):.3f}x")
-    return found
 
 
 def _of(row: Row) -> tuple[str, str | None, int]:

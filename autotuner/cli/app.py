@@ -62,7 +62,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     QUEUE: (sweeps.submit, sweeps.worker),
     LOOK: (study.status, study.leaderboard, study.trials, study.show, study.explain, study.compare, serve.serve),
     USE: (export.export, export.validate, studies.bundle),
-    JUDGE: (judge.finals, judge.gate, judge.regress, studies.verify),
+    JUDGE: (judge.finals, judge.gate, judge.profile, judge.regress, studies.verify),
     HERE: (space.doctor,),
 }
 GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {

@@ -17,11 +17,15 @@ from autotuner.cli.options import (
     PatienceOption,
     QuietOption,
     StoreOption,
+    StudyName,
     ThreadsOption,
+    named,
     one_study,
+    stored,
     takes,
 )
 from autotuner.cli.output import err, json_of, out, print_json, print_lines, print_table, say_doing, say_waiting
+from autotuner.cli.study import trial_and_study
 from autotuner.values import codes, config
 from autotuner.values.errors import InputError
 
@@ -111,6 +115,39 @@ def regress(
         found = regression.race(store, study, earlier, blocks, lambda here: here.held(60 * patience, say_waiting))
     print_table(regression_table(found), as_json, json_of(found))
     raise typer.Exit(1 if found.found else 0)
+
+
+def profile(
+    trial: Annotated[
+        str | None, typer.Argument(metavar="TRIAL", help="a trial's number; the one to use when left out")
+    ] = None,
+    study: StudyName = None,
+    beside: Annotated[str | None, typer.Option("--beside", help="another baseline than it raced against")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="also a folder for files of ncu")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+    patience: PatienceOption = config.PATIENCE_MINUTES,
+) -> None:
+    """Counts what the hardware does in a variant and in a baseline, and says what holds the variant back.
+
+    It is kept beside the trial: `show`, the pages and bundles have it. Counters are no timings.
+    """
+    from autotuner.store import queries
+    from autotuner.tuning import profiling
+    from autotuner.tuning.finals import standings
+    from autotuner.views.beliefs import acting
+    from autotuner.views.profile_table import profile_table
+
+    number, study = trial_and_study(trial, study)
+    with stored(store) as opened:
+        name = named(opened, study)
+        best = standings.required_best(opened, name).record if number is None else None
+        record = best or queries.trial(opened, name, number or 0)
+        acts = acting(opened, name, record.outcome.variant)
+        found = profiling.profile(
+            opened, record, beside, acts, report, lambda here: here.held(60 * patience, say_waiting)
+        )
+    print_table(profile_table(found), as_json, json_of(found))
 
 
 def gate(

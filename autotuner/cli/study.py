@@ -138,14 +138,11 @@ def show(
     from autotuner.ops import op_of
     from autotuner.store import queries
     from autotuner.tuning.finals import standings
+    from autotuner.views.profile_table import profile_table
     from autotuner.views.trial_words import best_words, trial_words
     from autotuner.views.trials_table import trial_document
 
-    number = int(trial) if trial is not None and trial.isdecimal() and len(trial) <= len(str(MOST)) else None
-    if trial is not None and number is None:
-        if study is not None or trial.isdecimal():
-            raise InputError(f"{trial} is not the number of a trial; `autotuner trials` lists them")
-        study = trial
+    number, study = trial_and_study(trial, study)
     with stored(store) as opened:
         name = named(opened, study)
         best = standings.required_best(opened, name) if number is None else None
@@ -153,7 +150,7 @@ def show(
         of = queries.study(opened, name)
         document = trial_document(opened, name, record.number) if as_json else None
         confirmed = standings.every_confirmed(opened, name).get(record.number)
-        outcome = standings.proven(opened, record)
+        outcome, profiled = standings.proven(opened, record), queries.profile(opened, name, record.number)
     if document is not None:
         print_json(document)
     elif best is not None:
@@ -161,6 +158,19 @@ def show(
     else:
         print_lines([f"{name}, trial {record.number}, {record.recorded_at:%Y-%m-%d %H:%M:%S} UTC"])
         print_lines(trial_words(record, outcome, confirmed, op_of(of.problems[0])))
+    if document is None and profiled is not None:
+        print_table(profile_table(profiled), as_json=False)
+
+
+def trial_and_study(trial: str | None, study: str | None) -> tuple[int | None, str | None]:
+    """What is meant where a trial's number may be left out before a study. Raises InputError."""
+    if trial is None:
+        return None, study
+    if trial.isdecimal() and len(trial) <= len(str(MOST)):
+        return int(trial), study
+    if study is not None or trial.isdecimal():
+        raise InputError(f"{trial} is not the number of a trial; `autotuner trials` lists them")
+    return None, trial
 
 
 @takes(one_study)

@@ -9,11 +9,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotuner.forge.toolchain import Toolchain
+from autotuner.values.errors import InputError
 from autotuner.values.outcome import Device
 from autotuner.values.variant import Value
 
 if TYPE_CHECKING:
     from autotuner.devices.process import DeviceProcess
+    from autotuner.values.profile import Counted, Side
 
 
 class Finding(NamedTuple):
@@ -108,6 +110,10 @@ class Packaging(NamedTuple):
     that was proven, and is in no export; None: nothing."""
 
 
+def _no_counters(side: Side, report: Path | None) -> Counted:
+    raise InputError("devices of this kind have no counters that `profile` knows")
+
+
 class DeviceKind(NamedTuple):
     """All that the other rooms ask of a kind of device."""
 
@@ -156,6 +162,9 @@ class DeviceKind(NamedTuple):
     findings: Callable[[], Iterable[Finding]] = tuple
     """What a bug report needs of such devices here, their compilers and drivers. What stops a sweep is found out again
     where a sweep begins, by `choose`, `toolchain` and the trial of the compilers."""
+    counted: Callable[[Side, Path | None], Counted] = _no_counters
+    """The hardware counters of one forward, with a file for all that the tool found where one is wanted. Raises
+    InputError with the remedy where nothing can be counted."""
     who_disturbs: Callable[[Chosen], str] = lambda chosen: ""
     """Who uses the devices now besides this process and those that it started, and what holds them back, in a line; ""
     where nobody can be seen. It may take a second."""

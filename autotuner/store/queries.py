@@ -11,7 +11,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, false, func, or_, select
+from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, false, func, inspect, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from autotuner.store import lease, rows
@@ -34,6 +34,7 @@ from autotuner.store.tables import (
     FinalsRow,
     HeatRow,
     ParameterRow,
+    ProfileRow,
     SessionRow,
     StudyRow,
     TrialRow,
@@ -41,6 +42,7 @@ from autotuner.store.tables import (
 )
 from autotuner.values.errors import StoreError
 from autotuner.values.outcome import Heat, Measurement
+from autotuner.values.profile import Profile
 from autotuner.values.ratio import LogRatio
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
@@ -100,6 +102,7 @@ def revision(store: Store, session: Session, study: str) -> Revision:
         finished=finished,
         heats=session.scalar(select(func.count()).where(HeatRow.study_id == owner)) or 0,
         finals=session.scalar(ended) or 0,
+        profiles=_last_profile(session, TrialRow.study_id == owner, ProfileRow.id) or 0,
     )
 
 
@@ -229,6 +232,21 @@ def trial(store: Store, session: Session, study: str, number: int) -> TrialRecor
         raise StoreError(f"{study} has no recorded trial {number}: give the number of one of its {count}")
     judged_in = SessionRecord.taken_from(session.get_one(SessionRow, row.session_id), study=study)
     return TrialRecord.taken_from(row, study=study, session=judged_in)
+
+
+@reads
+def profile(store: Store, session: Session, study: str, number: int) -> Profile | None:
+    """What hardware counters said of a trial the last time; None: it was not profiled. Raises StoreError."""
+    mine = and_(TrialRow.study_id == study_id(session, store, study), TrialRow.number == number)
+    found: Profile | None = _last_profile(session, mine, ProfileRow.document)
+    return found
+
+
+def _last_profile(session: Session, mine: ColumnElement[bool], wanted: Any) -> Any:
+    if not inspect(session.connection()).has_table(ProfileRow.__tablename__):
+        return None
+    query = select(wanted).join(TrialRow, ProfileRow.trial_id == TrialRow.id).where(mine)
+    return session.scalar(query.order_by(ProfileRow.id.desc()).limit(1))
 
 
 @reads

@@ -275,6 +275,7 @@ class Revision(Model):
     finished: int = Field(description="sessions that ended in good order")
     heats: int
     finals: int = Field(description="finals that came to an end")
+    profiles: int = Field(default=0, description="key of the profile recorded last; 0: none")
 
     @property
     def tag(self) -> str:

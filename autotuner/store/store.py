@@ -19,10 +19,12 @@ from autotuner.store.lease import Lease
 from autotuner.store.patience import Patience
 from autotuner.store.records import FinalsResult, HeatKind, Lineup, StudyRecord, Validation
 from autotuner.store.tables import (
+    Base,
     BlockRow,
     FinalsRow,
     HeatRow,
     ParameterRow,
+    ProfileRow,
     SessionRow,
     StudyRow,
     TrialRow,
@@ -31,6 +33,7 @@ from autotuner.store.tables import (
 from autotuner.store.unwritten import Unwritten
 from autotuner.values.errors import JudgedOtherwiseError, StoreError, first_line
 from autotuner.values.outcome import Calibration, Heat, Outcome
+from autotuner.values.profile import Profile
 from autotuner.values.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -374,6 +377,12 @@ class Store:
         if row is None:
             raise StoreError(f"{self.label}: {study} has no trial {number}: list its trials for their numbers")
         return row
+
+    @writes
+    def record_profile(self, session: Session, study: str, number: int, profile: Profile) -> None:
+        """Keeps a profile beside its trial. Raises StoreError: no such study or trial."""
+        Base.metadata.create_all(session.connection(), [Base.metadata.tables[ProfileRow.__tablename__]])
+        session.add(ProfileRow(trial_id=self._row(session, study, number).id, document=profile))
 
     @writes
     def revoke(self, session: Session, study: str, number: int, reason: str) -> tuple[int, ...]:

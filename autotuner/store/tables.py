@@ -31,6 +31,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 import autotuner.ops  # noqa: F401  # stored problems become those of their op
 from autotuner.store.records import FinalsResult, Lineup, Validation
 from autotuner.values.outcome import Calibration, Device, Heat, Outcome
+from autotuner.values.profile import Profile
 from autotuner.values.sweep import Found, SweepRequest
 
 SCHEMA = "0200"
@@ -80,7 +81,10 @@ class Document(TypeDecorator[Any]):
 
 Words = dict[str, str]
 Data = dict[str, JsonValue]
-_DOCUMENTS = (Calibration, Device, FinalsResult, Found, Heat, Lineup, Outcome, SweepRequest, Validation, Words, Data)
+_DOCUMENTS = (
+    *(Calibration, Device, FinalsResult, Found, Heat, Lineup, Outcome, Profile, SweepRequest, Validation),
+    *(Words, Data),
+)
 
 
 class Base(DeclarativeBase):
@@ -276,6 +280,17 @@ class ValidationRow(Base):
     host: Mapped[str]
     environment: Mapped[Words]
     document: Mapped[Validation]
+
+
+class ProfileRow(Base):
+    """What hardware counters said of a trial; the last of a trial counts. A store that was made before this table gets
+    it with its first profile."""
+
+    __table_args__ = (Index(None, "trial_id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    trial_id: Mapped[int] = mapped_column(ForeignKey("at_trial.id"))
+    document: Mapped[Profile]
 
 
 class LeaseRow(Base):

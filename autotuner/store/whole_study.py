@@ -40,7 +40,7 @@ Data = Mapping[str, Sequence[Sequence[JsonValue]]]
 
 OURS = [
     Base.metadata.tables[f"at_{name}"]
-    for name in ("study", "session", "trial", "parameter", "block", "finals", "heat", "validation")
+    for name in ("study", "session", "trial", "parameter", "block", "finals", "heat", "validation", "profile")
 ]
 OPTUNAS = [
     OptunaBase.metadata.tables[name]
@@ -115,6 +115,7 @@ def _add(store: Store, session: Session, name: str, rows: Mapping[str, Sequence[
     if session.scalar(select(StudyRow.id).where(StudyRow.name == name)) is not None:
         raise StoreError(f"{store.label} has {name} already: delete or rename it first")
     keys: dict[str, list[int]] = {}
+    Base.metadata.create_all(session.connection(), OURS)
     for table in TABLES.values():
         key = _key(table)
         if not rows.get(table.name):
@@ -207,9 +208,9 @@ def _rename(store: Store, session: Session, name: str, new: str) -> None:
 
 
 def _there(connection: Connection) -> list[Table]:
-    """The tables of the store: Optuna's are made when a driver first needs them."""
-    has_optunas = inspect(connection).has_table("studies")
-    return [*OURS, *(OPTUNAS if has_optunas else [])]
+    """The tables of the store: Optuna's, and that of profiles, are made when they are first needed."""
+    there = {*inspect(connection).get_table_names()}
+    return [table for table in TABLES.values() if table.name in there]
 
 
 def _roots(store: Store, session: Session, name: str) -> dict[str, int]:

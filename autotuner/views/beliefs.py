@@ -29,13 +29,15 @@ from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
-from autotuner.values.variant import digest_of
+from autotuner.values.variant import Variant, digest_of
 from autotuner.values.versions import version_of
 from autotuner.views.judged_points import JudgedPoints, RejectedWhere, rejected_where
 from autotuner.views.surrogate_beliefs import Beliefs, surrogate_beliefs
 
 DECIDE = ("views", "search", "spaces")
 """The rooms whose sources decide what is believed of given trials."""
+LEAST_SHARE, MOST_ACTING = 0.05, 3
+"""Of the parameters that are named where few are: the share of the variance, and how many."""
 ENOUGH = 20
 """Fewest measured trials for beliefs: of fewer they are mostly the surrogate's prior."""
 
@@ -170,6 +172,17 @@ def _space(of: StudyRecord) -> Space:
     if space.digest != of.space_digest:
         raise InputError(f"{of.name}: this version finds other valid points in its space: use the one that ran it")
     return space
+
+
+def acting(store: Store, study: str, variant: Variant) -> tuple[str, ...]:
+    """The parameters of a variant that matter most by the study's beliefs, with their shares of the variance; none
+    where too little was measured to believe anything."""
+    with contextlib.suppress(InputError):
+        beliefs = kept_beliefs(store, study).beliefs
+        found = () if beliefs is None else beliefs.parameters
+        mine = [each for each in found if each.parameter in variant.point and each.share >= LEAST_SHARE]
+        return tuple(f"{each.parameter} ({each.share:.0%})" for each in mine[:MOST_ACTING])
+    return ()
 
 
 # Kept ----------------------------------------------------------------------------------------------------------------

@@ -153,7 +153,9 @@ def trial_document(store: Store, study: str, number: int) -> dict[str, JsonValue
     races: list[JsonValue] = [
         {"problem": str(each.problem), "blocks": [*blocks_table(each).json()]} for each in timings
     ]
-    return {"study": study, "trial": lines[number], "races": races, "report": json_of(report)}
+    profile = queries.profile(store, study, number)
+    counted = None if profile is None else json_of(profile)
+    return {"study": study, "trial": lines[number], "races": races, "report": json_of(report), "profile": counted}
 
 
 def flat(trials: Table) -> list[dict[str, object]]:

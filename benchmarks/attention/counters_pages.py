@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.attention.counters import DURATION, SIDES, STALLED
+from benchmarks.attention.counters import DURATION, SIDES
 from benchmarks.markdown import QUARTILES, table
 
 SHOWN = {
@@ -12,9 +12,6 @@ SHOWN = {
     "tensor pipe busy, %": ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", 1, 1),
     "XU pipe (exponentials) busy, %": ("sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed", 1, 1),
     "instructions of warps, millions": ("smsp__inst_executed.sum", 1e-6, 1),
-    "warps stalled for each issue: fixed latency": (STALLED.format("wait"), 1, 2),
-    "the same: memory": (STALLED.format("long_scoreboard"), 1, 2),
-    "the same: barrier": (STALLED.format("barrier"), 1, 2),
 }
 """By what a row says: the counter, what it is multiplied by, and digits behind the point."""
 

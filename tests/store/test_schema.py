@@ -18,10 +18,12 @@ from tests.helpers.refusing import refused
 
 RELEASED = {"0200": "1eb80228dcb970773b3a2d79fe7f6fe407d42761de6e8cd9f845ef5e54bc6a75"}
 """The digest of what makes each schema's tables. Stores exist that have them: change a table by a migration."""
+LATER = {"at_profile"}
+"""Tables that a store may lack: they are made when they are first written."""
 
 
 def test_the_tables_of_a_schema_do_not_change() -> None:
-    tables = Base.metadata.sorted_tables
+    tables = [each for each in Base.metadata.sorted_tables if each.name not in LATER]
     indexes = sorted((index for table in tables for index in table.indexes), key=lambda each: str(each.name))
     found = hashlib.sha256()
     for name in ("sqlite", "postgresql"):

@@ -29,7 +29,7 @@ from tests.helpers.serving import serving
 from tests.helpers.tuned_studies import record, tuned
 
 JUDGED = 60
-TIMES_AGAIN = {"regress", "verify", "tune", "finals", "validate", "gate", "worker"}
+TIMES_AGAIN = {"regress", "verify", "profile", "tune", "finals", "validate", "gate", "worker"}
 """Commands that build and time, whose words tests/views/test_progress.py and test_trial_words.py look at."""
 OF_NO_STUDY = {"bundle", "study", "doctor", "serve", "submit", "devices", "space", "cache", "sweep"}
 LOOKS: dict[str, tuple[tuple[str, ...], ...]] = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from autotuner.devices.cpu import machine
+from autotuner.devices.cpu.counters import count
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import builders, environment, own_processes, usable_cpus
 from autotuner.devices.kind import Cage, Chosen, DeviceKind, Finding, Packaging, Wishes
@@ -130,6 +131,7 @@ DEVICE = DeviceKind(
     module=f"{__name__}.device",
     open=_open,
     findings=findings,
+    counted=count,
     who_disturbs=lambda chosen: who_disturbs(),
     reference_flops=1e9,
     copies=16,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotuner.devices.cpu import COPIED
 from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.counters import REMEDY, count
 from autotuner.devices.cuda.facts import SHOWN_BY, choose, missing
 from autotuner.devices.cuda.probe import probe_all
 from autotuner.devices.cuda.toolchain import CudaToolchain, has_cublas, require_driver
@@ -138,7 +139,7 @@ def _counters() -> Iterator[Finding]:
     """Whether Nsight may read the GPU's counters."""
     if COUNTERS.is_file():
         closed = "RmProfilingAdminOnly: 1" in COUNTERS.read_text()
-        remedy = "nothing here needs it; for Nsight: the module's option NVreg_RestrictProfilingToAdminUsers=0"
+        remedy = f"`autotuner profile` alone needs them: {REMEDY}"
         said = "the GPU's counters are for " + ("administrators" if closed else "everybody")
         yield Finding("Nsight", said, remedy if closed else "", blocks=False)
 
@@ -174,5 +175,6 @@ DEVICE = DeviceKind(
     overlap=True,
     jobs_per_process=250,
     findings=findings,
+    counted=count,
     who_disturbs=_who_disturbs,
 )

@@ -10,6 +10,7 @@ from autotuner.store import TrialRecord, queries
 from autotuner.tuning.finals import standings
 from autotuner.values.outcome import Outcome, Timing
 from autotuner.values.ratio import quoted
+from autotuner.views.drawings import profile
 from autotuner.views.drawings.answer import command
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.rejects import words
@@ -36,6 +37,7 @@ class TrialPage(NamedTuple):
     gate: Table | None
     cases: Table
     races: tuple[Figure, ...]
+    counters: Figure | None
     commands: tuple[tuple[str, str], ...]
 
 
@@ -43,6 +45,7 @@ def trial_page(snapshot: Snapshot, number: int, store: str) -> TrialPage:
     """`store`: how the command line names it. Raises StoreError: no such trial."""
     record = queries.trial(snapshot.store, snapshot.name, number)
     outcome = standings.proven(snapshot.store, record)
+    profiled = queries.profile(snapshot.store, snapshot.name, number)
     timings = () if outcome.measurement is None else outcome.measurement.timings
     return TrialPage(
         number=number,
@@ -55,6 +58,7 @@ def trial_page(snapshot: Snapshot, number: int, store: str) -> TrialPage:
         gate=None if outcome.gate is None else checks_table(outcome.gate.checks, snapshot.op),
         cases=cases_table(() if outcome.gate is None else outcome.gate.checks),
         races=tuple(_race(f"race-{number}-{place}", timing) for place, timing in enumerate(timings)),
+        counters=None if profiled is None else profile.figure(f"counters-{number}", profiled),
         commands=_commands(snapshot, number, outcome, record.revoked_at is not None, store),
     )
 
@@ -117,7 +121,8 @@ def _commands(
         found.insert(1, ("The same by its parameters", by_name))
     if outcome.verdict.has_latency and not revoked:
         again = command("finals", snapshot.name, "--trial", str(number), store=store)
-        found.insert(1, ("Time it again, beside the baseline", again))
+        counted = command("profile", str(number), snapshot.name, store=store)
+        found[1:1] = [("Time it again, beside the baseline", again), ("See what holds it back", counted)]
     if snapshot.best is not None and snapshot.best.entry.number == number:
         found.append(("Carry it away with its proof", command("export", snapshot.name, store=store)))
     return tuple(found)
