@@ -17,18 +17,22 @@ struct RowBias {
   int place;
 #endif
 
-  // Of this key, which is even, and the next; 0 past the last.
-  __device__ __forceinline__ float2 of(int key) const {
+  // Of the key `more` after `first`, both even, and the next; 0 past the last.
+  __device__ __forceinline__ float2 of(int first, int more) const {
 #if HAS_NUMBERS
+    const int key = first + more;
     if (key + 1 < keys) {
       const float2 pair = unpack(*(const uint32_t *)(row + key));
       return make_float2(kept(pair.x) * unit, kept(pair.y) * unit);
     }
     return make_float2(key < keys ? kept(to_float(row[key])) * unit : 0.0f, 0.0f);
 #else
-    return make_float2(slope * (float)(key - place), slope * (float)(key + 1 - place));
+    const float start = slope * (float)(first - place);  // once for many: integers are slow to convert
+    return make_float2(fmaf(slope, (float)more, start), fmaf(slope, (float)(more + 1), start));
 #endif
   }
+
+  static __device__ __forceinline__ float unit_of(float scale_log2) { return 1.442695041f / scale_log2; }
 
   // The least numbers of bfloat16 would become -infinity, which hides a key.
   static __device__ __forceinline__ float kept(float x) {
@@ -41,7 +45,7 @@ AT_DEVICE RowBias row_bias(const void *bias, [[maybe_unused]] const sdpa_strides
                            [[maybe_unused]] int query, [[maybe_unused]] int place, [[maybe_unused]] int keys,
                            float scale_log2) {
   RowBias found;
-  found.unit = 1.442695041f / scale_log2;
+  found.unit = RowBias::unit_of(scale_log2);
 #if HAS_NUMBERS
   found.row = (const element *)bias + (batch * stride.batch + head * stride.head + query * stride.row);
   found.keys = keys;

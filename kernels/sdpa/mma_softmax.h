@@ -112,7 +112,7 @@ AT_DEVICE void mask(Scores &scores, const Place &at, int first_row, int key) {
     const RowBias bias = at.bias_of(first_row + at.lane / 4 + half * 8);
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; j++) {
-      const float2 pair = bias.of(key + at.lane % 4 * 2 + j * 8);
+      const float2 pair = bias.of(key + at.lane % 4 * 2, j * 8);
       scores.fragment[j][half * 2] += pair.x;
       scores.fragment[j][half * 2 + 1] += pair.y;
     }

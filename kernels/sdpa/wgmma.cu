@@ -36,7 +36,7 @@ AT_GEOMETRY = {
     .head_dim = HEAD_DIM,
     .tma_rows = BLOCK_N,
     .strided_maps = STRIDED,
-    .host = {SCHEDULE, BLOCKS_SM},
+    .host = {SCHEDULE, BLOCKS_SM, HAS_NUMBERS},
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_SM)

@@ -22,6 +22,9 @@ struct Consumer {
   int group, warp, lane;
   Cursor<STAGES> keys, values;
   Cursor<Q_BUFFERS> query;
+#if HAS_NUMBERS
+  Cursor<BIAS_SLOTS> biases;
+#endif
   int stored = -1;  // the barrier of the Q buffer that a store of O still reads
   int slice, row, tiles;  // of the item at hand: this consumer's first row, and the tiles up to the last that it sees
 #if WINDOWED
@@ -47,6 +50,9 @@ struct Consumer {
     return shared + QUERY_OFFSET + query_buffer() * GROUP_BYTES;
   }
   __device__ __forceinline__ unsigned char *key_tile() const { return shared + KEYS_OFFSET + keys.slot * TILE_BYTES; }
+#if HAS_NUMBERS
+  __device__ __forceinline__ int bias_slot() const { return group * BIAS_SLOTS + biases.slot; }
+#endif
   __device__ __forceinline__ bool elected() const { return warp == 0 && lane == 0; }
 
   // Waiting and telling ------------------------------------------------------------------------------------------------
@@ -64,6 +70,17 @@ struct Consumer {
   __device__ __forceinline__ void release_values() {
     if (lane == 0) mbarrier_arrive(barrier(shared, VALUES_FREE + values.slot));
     values.next();
+  }
+
+  // Of a tile that was added, and is not wanted again.
+  __device__ __forceinline__ void release_bias() {
+#if HAS_NUMBERS
+    if (!args.bias_boxes) return;
+    copy_engine_fence();
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(barrier(shared, BIAS_FREE + bias_slot()));
+    biases.next();
+#endif
   }
 
   // Consumers take turns at issuing products, so that one's softmax falls into another's products. All take as many
@@ -162,7 +179,9 @@ struct Consumer {
     cap(scores, args.scale);
 #endif
     const int key = tile * BLOCK_N, after = keys_after(args);
-#if HAS_BIAS
+#if HAS_NUMBERS
+    if (args.bias_boxes) add_bias_from_boxes(); else add_bias(key);
+#elif HAS_BIAS
     add_bias(key);
 #endif
 #if WINDOWED
@@ -188,9 +207,29 @@ struct Consumer {
                                     slice % args.heads, my_row, my_row, args.seq_k, args.scale_log2);
 #pragma unroll
       for (int i = 0; i < HALF; i += 2) {
-        const float2 pair = bias.of(key + lane % 4 * 2 + i / 2 * 8);
+        const float2 pair = bias.of(key + lane % 4 * 2, i / 2 * 8);
         scores[place(half, i)] += pair.x;
         scores[place(half, i + 1)] += pair.y;
+      }
+    }
+  }
+#endif
+
+#if HAS_NUMBERS
+  // The bias of 16 keys lies as ldmatrix hands out a tile of A: each lane has the pairs that go to its scores.
+  __device__ __forceinline__ void add_bias_from_boxes() {
+    const unsigned char *const tile = shared + BIAS_OFFSET + bias_slot() * BIAS_BYTES;
+    const float unit = RowBias::unit_of(args.scale_log2);
+    mbarrier_wait(barrier(shared, BIAS_FULL + bias_slot()), biases.parity);
+#pragma unroll
+    for (int i = 0; i < KEYS; i++) {
+      uint32_t pairs[4];
+      ldmatrix_x4(pairs, tile + swizzled(GROUP_PANEL, warp * 16 + lane % 16, 2 * i + lane / 16));
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        const float2 pair = unpack(pairs[j]);
+        scores[8 * i + 2 * j] = fmaf(RowBias::kept(pair.x), unit, scores[8 * i + 2 * j]);
+        scores[8 * i + 2 * j + 1] = fmaf(RowBias::kept(pair.y), unit, scores[8 * i + 2 * j + 1]);
       }
     }
   }
@@ -223,6 +262,7 @@ struct Consumer {
   __device__ __forceinline__ void first_tile() {
     release_keys();
     mask(tiles - 1);
+    release_bias();
     softmax_exact<true>(softmax, scores, args.scale_log2);
     round_probabilities();
     if (stored >= 0 && elected()) {
@@ -262,8 +302,12 @@ struct Consumer {
     hold(scores);
     if (!SPECULATE) release_keys();
     mask(tile);
+    if (!SPECULATE) release_bias();
     const bool decays = soften(tile);
-    if (SPECULATE) release_keys();  // the way back reads them
+    if (SPECULATE) {  // the way back reads them
+      release_keys();
+      release_bias();
+    }
     wgmma_wait<0>();
     hold(output);
     hold(probabilities);

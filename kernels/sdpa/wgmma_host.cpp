@@ -11,6 +11,8 @@ at::Kernel kernel("variant_kernel");
 
 constexpr uint64_t ELEMENT_BYTES = 2;
 
+const void *bias_of(const wgmma_args &args) { return args.more[1] ? args.more[1] : args.more[0]; }  // the last that there is
+
 sdpa_strides strides_of(const at_call *call, int tensor) { return at::strides_of(call->in_stride[tensor]); }
 
 int encode_all(wgmma_args &args, const at_call *call) {
@@ -26,7 +28,18 @@ int encode_all(wgmma_args &args, const at_call *call) {
   if (const int error = at::tensor_map(&args.q_map, queries_at(call->in[SDPA_Q], strides_of(call, SDPA_Q)))) return error;
   if (const int error = at::tensor_map(&args.k_map, keys_at(SDPA_K))) return error;
   if (const int error = at::tensor_map(&args.v_map, keys_at(SDPA_V))) return error;
+  if (args.bias_boxes) {
+    const at::Matrix bias = queries_at(bias_of(args), args.bias_stride);
+    if (const int error = at::tensor_map(&args.bias_map, bias, dim[SDPA_SEQ_K], true)) return error;
+  }
   return at::tensor_map(&args.o_map, queries_at(call->out[SDPA_O], at::strides_of(call->out_stride[SDPA_O])));
+}
+
+/* Whether a tensor map reaches a bias of numbers: rows apart, and all of them at multiples of 16 bytes. */
+bool boxes_reach_bias(const wgmma_args &args) {
+  const sdpa_strides &stride = args.bias_stride;
+  const int64_t eighths = stride.row | stride.head | stride.batch | (int64_t)((uintptr_t)bias_of(args) / ELEMENT_BYTES);
+  return at::geometry().host[WGMMA_HAS_NUMBERS] && at::rows_apart(stride, args.seq_q) && eighths % 8 == 0;
 }
 
 /* False where one row is to stand for all of a tensor. */
@@ -105,6 +118,7 @@ extern "C" int variant_run(const at_call *call) {
   args.more[0] = call->in[SDPA_MORE];
   args.more[1] = call->in[SDPA_MORE + 1];
   args.bias_stride = sdpa_bias_stride(call);
+  args.bias_boxes = boxes_reach_bias(args);
   args.window_left = sdpa_window(call, SDPA_WINDOW_LEFT);
   args.window_right = sdpa_window(call, SDPA_WINDOW_RIGHT);
   args.scale = sdpa_scale(call);

@@ -9,7 +9,8 @@
 /* The slots of at_geometry.host. */
 enum {
   WGMMA_SCHEDULE, /* one of the schedules below */
-  WGMMA_BLOCKS_SM /* blocks of a multiprocessor */
+  WGMMA_BLOCKS_SM, /* blocks of a multiprocessor */
+  WGMMA_HAS_NUMBERS /* 1: the problem has a bias of numbers */
 };
 
 #define WGMMA_GROUP_ROWS 64 /* query rows of a warpgroup: a box of Q and of O */
@@ -38,6 +39,8 @@ typedef struct wgmma_args {
   float scale;                       /* with SOFTCAPPED: before tanh, scale_log2 is after it */
   const void *more[2]; /* at_call.in from SDPA_MORE on: it serves no lengths */
   sdpa_strides bias_stride;
+  int32_t bias_boxes;      /* 1: boxes bring the bias; 0: its rows lie where no tensor map reaches them */
+  sdpa_tensor_map bias_map; /* with bias_boxes; of 64 columns by WGMMA_GROUP_ROWS, four dimensions */
 } wgmma_args;
 
 #endif

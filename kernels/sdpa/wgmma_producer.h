@@ -1,5 +1,6 @@
-// The producer warpgroup: one thread loads K and V and draws the tickets, one of another warp loads Q. K and V go ahead as
-// far as the rings reach, Q by one item with two buffers; so neither waits for the other.
+// The producer warpgroup: one thread loads K and V and draws the tickets, one of another warp loads Q, one of a third a
+// bias of numbers. K, V and the bias go ahead as far as their rings reach, Q by one item with two buffers; so none waits
+// for another.
 #ifndef WGMMA_PRODUCER_H
 #define WGMMA_PRODUCER_H
 
@@ -61,6 +62,33 @@ AT_DEVICE void load_queries(const wgmma_args &args, unsigned char *shared) {
   }
 }
 
+#if HAS_NUMBERS
+// To each consumer the tiles that it sees, in its order.
+AT_DEVICE void load_biases(const wgmma_args &args, unsigned char *shared) {
+  Cursor<BIAS_SLOTS> cursors[CONSUMERS];
+  for (Schedule schedule(args, shared); !schedule.done(); schedule.next(false, true)) {
+    const Item now = item(args, schedule.number);
+    const int batch = now.slice / args.heads, head = now.slice - batch * args.heads;
+    for (int tile = now.tiles - 1; args.bias_boxes && tile >= now.first; tile--)
+#pragma unroll
+      for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+        Cursor<BIAS_SLOTS> &cursor = cursors[consumer];
+        const int row = now.row + consumer * GROUP_ROWS, slot = consumer * BIAS_SLOTS + cursor.slot;
+        if (tile >= own_tiles(args, now, row)) continue;
+        uint64_t *const arrived = barrier(shared, BIAS_FULL + slot);
+        mbarrier_wait(barrier(shared, BIAS_FREE + slot), cursor.parity ^ 1);
+        mbarrier_expect(arrived, BIAS_BYTES);
+#pragma unroll
+        for (int panel = 0; panel < BIAS_PANELS; panel++)
+          tma_load_4d(shared + BIAS_OFFSET + slot * BIAS_BYTES + panel * GROUP_PANEL, &args.bias_map,
+                      tile * BLOCK_N + panel * 64, row, args.bias_stride.head ? head : 0,
+                      args.bias_stride.batch ? batch : 0, arrived);
+        cursor.next();
+      }
+  }
+}
+#endif
+
 // One thread, before the block's barrier.
 AT_DEVICE void prepare_barriers(const wgmma_args &args, unsigned char *shared) {
   for (const sdpa_tensor_map *map : {&args.q_map, &args.k_map, &args.v_map, &args.o_map}) tma_prefetch(map);
@@ -74,6 +102,10 @@ AT_DEVICE void prepare_barriers(const wgmma_args &args, unsigned char *shared) {
     mbarrier_init(barrier(shared, QUERY_FULL + buffer), 1);
     mbarrier_init(barrier(shared, QUERY_FREE + buffer), OUTPUT_APART ? GROUP_WARPS : 1);
   }
+  for (int slot = 0; slot < BIAS_SLOTS * CONSUMERS; slot++) {
+    mbarrier_init(barrier(shared, BIAS_FULL + slot), 1);
+    mbarrier_init(barrier(shared, BIAS_FREE + slot), GROUP_WARPS);
+  }
   for (int slot = 0; slot < TICKET_SLOTS; slot++) {
     mbarrier_init(barrier(shared, TICKET_FULL + slot), 1);
     mbarrier_init(barrier(shared, TICKET_FREE + slot), TICKET_READERS);
@@ -84,6 +116,9 @@ AT_DEVICE void prepare_barriers(const wgmma_args &args, unsigned char *shared) {
 AT_DEVICE void produce(const wgmma_args &args, unsigned char *shared) {
   if (threadIdx.x == 0) load_keys_and_values(args, shared);
   if (threadIdx.x == 32) load_queries(args, shared);
+#if HAS_NUMBERS
+  if (threadIdx.x == 64) load_biases(args, shared);
+#endif
 }
 
 #endif

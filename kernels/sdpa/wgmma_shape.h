@@ -59,22 +59,29 @@ static constexpr int TILE_BYTES = PANELS * TILE_PANEL;    // a tile of K or V
 static constexpr int COLUMNS = HEAD_DIM / 16;             // steps along a row that a product takes at once
 static constexpr int KEYS = BLOCK_N / 16;                 // the same along the keys of a tile
 
-// Dynamic shared memory: Q of every consumer and buffer, O, the rings of K and V, barriers, tickets.
+// A bias of numbers is brought like a tile of Q, to each consumer its own.
+static constexpr int BIAS_SLOTS = HAS_NUMBERS ? 2 : 0;
+static constexpr int BIAS_PANELS = (BLOCK_N + 63) / 64, BIAS_BYTES = BIAS_PANELS * GROUP_PANEL;
+
+// Dynamic shared memory: Q of every consumer and buffer, O, the rings of K and V, each consumer's of the bias, barriers,
+// tickets.
 static constexpr int QUERY_OFFSET = 0;
 static constexpr int OUTPUT_OFFSET = QUERY_OFFSET + Q_BUFFERS * CONSUMERS * GROUP_BYTES;
 static constexpr int KEYS_OFFSET = OUTPUT_OFFSET + (OUTPUT_APART ? CONSUMERS * GROUP_BYTES : 0);
 static constexpr int VALUES_OFFSET = KEYS_OFFSET + STAGES * TILE_BYTES;
-static constexpr int BARRIER_OFFSET = VALUES_OFFSET + STAGES * TILE_BYTES;
+static constexpr int BIAS_OFFSET = VALUES_OFFSET + STAGES * TILE_BYTES;
+static constexpr int BARRIER_OFFSET = BIAS_OFFSET + BIAS_SLOTS * CONSUMERS * BIAS_BYTES;
 static constexpr int TICKET_SLOTS = 2;
 
-// Arrivals that free a ticket's slot: every consumer warp, and the thread that loads Q.
-static constexpr int TICKET_READERS = GROUP_WARPS * CONSUMERS + 1;
+// Arrivals that free a ticket's slot: every consumer warp, and the threads that load Q and the bias.
+static constexpr int TICKET_READERS = GROUP_WARPS * CONSUMERS + 1 + HAS_NUMBERS;
 
 // Barriers, each by its first one's number.
 static constexpr int KEYS_FULL = 0, KEYS_FREE = KEYS_FULL + STAGES;
 static constexpr int VALUES_FULL = KEYS_FREE + STAGES, VALUES_FREE = VALUES_FULL + STAGES;
 static constexpr int QUERY_FULL = VALUES_FREE + STAGES, QUERY_FREE = QUERY_FULL + Q_BUFFERS * CONSUMERS;
-static constexpr int TICKET_FULL = QUERY_FREE + Q_BUFFERS * CONSUMERS, TICKET_FREE = TICKET_FULL + TICKET_SLOTS;
+static constexpr int BIAS_FULL = QUERY_FREE + Q_BUFFERS * CONSUMERS, BIAS_FREE = BIAS_FULL + BIAS_SLOTS * CONSUMERS;
+static constexpr int TICKET_FULL = BIAS_FREE + BIAS_SLOTS * CONSUMERS, TICKET_FREE = TICKET_FULL + TICKET_SLOTS;
 static constexpr int BARRIERS = TICKET_FREE + TICKET_SLOTS;
 static constexpr int TICKET_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;
 static constexpr int SHARED_BYTES = TICKET_OFFSET + 4 * TICKET_SLOTS;

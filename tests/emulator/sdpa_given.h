@@ -27,7 +27,7 @@ struct Given {
   double scale;
   sdpa_strides strides[4];                  // of Q, K, V and O
   const Region *q, *k, *v, *o;
-  const Region *lengths = nullptr, *lse = nullptr;
+  const Region *lengths = nullptr, *bias = nullptr, *lse = nullptr;
   sdpa_strides bias_stride = {};
   const void *more[SDPA_MOST - SDPA_MORE] = {};  // as at_call.in from SDPA_MORE on
   int window_left, window_right;
@@ -100,9 +100,9 @@ inline Given given_by(int argc, char **argv) {
   const size_t lengths = (size_t)atoll(places[16]), lse = (size_t)atoll(places[19]);
   int more = 0;
   if (lengths) given.lengths = &filled("lengths", given, lengths, offset), given.more[more++] = given.lengths->data;
-  for (int i = 17; i < 19; i++)
-    if (const size_t size = (size_t)atoll(places[i]))
-      given.more[more++] = filled(i == 17 ? "sinks" : "bias", given, size, offset).data;
+  if (const size_t sinks = (size_t)atoll(places[17])) given.more[more++] = filled("sinks", given, sinks, offset).data;
+  if (const size_t bias = (size_t)atoll(places[18]))
+    given.bias = &filled("bias", given, bias, offset), given.more[more++] = given.bias->data;
   given.bias_stride = {atoll(places[20]), atoll(places[21]), atoll(places[22])};
   if (lse) given.lse = &place("LSE", lse, given.seed);
   given.window_left = atoi(places[23]);
@@ -124,14 +124,15 @@ inline void write_outputs(const Given &given) {
 inline int64_t map_step(int64_t stride) { return stride ? stride : 8; }
 
 inline void fill_map(sdpa_tensor_map &map, const Region &tensor, const sdpa_strides &strides, int batch, int heads,
-                     int length, int rows) {
+                     int length, int rows, int columns = variant_geometry.head_dim,
+                     bool strided = variant_geometry.strided_maps) {
   TensorMap filled = {.magic = TENSOR_MAP_MAGIC,
                       .base = tensor.data,
-                      .head_dim = variant_geometry.head_dim,
+                      .head_dim = columns,
                       .seq = length,
                       .slices = batch * heads,
                       .rows = rows};
-  if (variant_geometry.strided_maps) {
+  if (strided) {
     filled.slices = heads;
     filled.row_stride = map_step(strides.row);
     filled.slice_stride = map_step(strides.head);

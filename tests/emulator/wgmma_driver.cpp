@@ -15,6 +15,14 @@ constexpr int RESIDENT = 3;  // blocks that the device has room for
 
 wgmma_args args;
 
+// As the host side has it.
+bool boxes_reach_bias(const Given &given) {
+  if (!variant_geometry.host[WGMMA_HAS_NUMBERS]) return false;
+  const sdpa_strides &stride = given.bias_stride;
+  const int64_t eighths = stride.row | stride.head | stride.batch | (int64_t)((uintptr_t)given.bias->data / 2);
+  return (stride.row || given.seq_q == 1) && eighths % 8 == 0;
+}
+
 void fill_arguments(const Given &given) {
   const at_geometry &shape = variant_geometry;
   if (shape.args_bytes != (int)sizeof(args)) fail("geometry.args_bytes is %d", shape.args_bytes);
@@ -38,6 +46,7 @@ void fill_arguments(const Given &given) {
   }
   memcpy(args.more, given.more, sizeof args.more);
   args.bias_stride = given.bias_stride;
+  args.bias_boxes = boxes_reach_bias(given);
   if (given.lse) args.lse = (float *)given.lse->data;
 }
 
@@ -48,6 +57,8 @@ void fill_maps(const Given &given) {
   emulator::fill_map(args.k_map, *given.k, given.strides[1], batch, heads_kv, given.seq_k, keys);
   emulator::fill_map(args.v_map, *given.v, given.strides[2], batch, heads_kv, given.seq_k, keys);
   emulator::fill_map(args.o_map, *given.o, given.strides[3], batch, heads, given.seq_q, rows);
+  if (args.bias_boxes)
+    emulator::fill_map(args.bias_map, *given.bias, given.bias_stride, batch, heads, given.seq_q, rows, given.seq_k, true);
 }
 
 }  // namespace

@@ -35,20 +35,24 @@ inline CUtensorMapL2promotion l2_promotion(int32_t bytes) {
 inline cuuint64_t map_step(int64_t stride) { return stride ? (cuuint64_t)stride * 2 : 16; }
 
 /* Returns 0 or the driver's error. */
-inline int tensor_map(sdpa_tensor_map *map, const Matrix &of) {
+inline int tensor_map(sdpa_tensor_map *map, const Matrix &of, int64_t columns, bool strided) {
   const Driver &driver = Driver::get();
   const at_geometry &shape = geometry();
   if (!driver.cuTensorMapEncodeTiled) return CUDA_ERROR_NOT_SUPPORTED;
-  const cuuint64_t head_dim = (cuuint64_t)shape.head_dim, length = (cuuint64_t)of.length;
+  const cuuint64_t row = (cuuint64_t)columns, length = (cuuint64_t)of.length;
   const cuuint64_t heads = (cuuint64_t)of.heads, batch = (cuuint64_t)of.batch;
-  cuuint64_t sizes[4] = {head_dim, length, heads, batch};
+  cuuint64_t sizes[4] = {row, length, heads, batch};
   cuuint64_t strides[3] = {map_step(of.stride.row), map_step(of.stride.head), map_step(of.stride.batch)};
-  if (!shape.strided_maps) sizes[2] = heads * batch, strides[0] = head_dim * 2, strides[1] = head_dim * 2 * length;
+  if (!strided) sizes[2] = heads * batch, strides[0] = row * 2, strides[1] = row * 2 * length;
   const cuuint32_t box[4] = {64, (cuuint32_t)of.box_rows, 1, 1}, steps[4] = {1, 1, 1, 1};
-  return driver.cuTensorMapEncodeTiled((CUtensorMap *)map, CU_TENSOR_MAP_DATA_TYPE_UINT16, shape.strided_maps ? 4 : 3,
+  return driver.cuTensorMapEncodeTiled((CUtensorMap *)map, CU_TENSOR_MAP_DATA_TYPE_UINT16, strided ? 4 : 3,
                                        const_cast<void *>(of.base), sizes, strides, box, steps,
                                        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                        l2_promotion(shape.l2_bytes), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+inline int tensor_map(sdpa_tensor_map *map, const Matrix &of) {
+  return tensor_map(map, of, geometry().head_dim, geometry().strided_maps);
 }
 
 }  // namespace at
