@@ -6,6 +6,7 @@
 #define MMA_SOFTMAX_H
 
 #include "cap.h"
+#include "exponential.h"
 #include "mma_shape.h"
 #include "shift.h"
 
@@ -29,32 +30,6 @@ struct Partial {
   float max[2] = {-INFINITY, -INFINITY};
   float sum[2] = {};
 };
-
-// 2^x on the multiply-add pipe for x below 127, relative error 2e-7; 0 from -127 down, and some number for what is none.
-// Adding 1.5 * 2^23 rounds x to an integer, whose low bits are then the integer itself; a power of two is added to the
-// exponent of 2^fraction.
-AT_DEVICE float exp2_polynomial(float x) {
-  x = fmaxf(x, -127.0f);
-  const float shifted = x + 12582912.0f, fraction = x - (shifted - 12582912.0f);
-  float y = 0.0013264727f;
-  y = fmaf(y, fraction, 0.009671513f);
-  y = fmaf(y, fraction, 0.055507336f);
-  y = fmaf(y, fraction, 0.24022242f);
-  y = fmaf(y, fraction, 0.693147f);
-  y = fmaf(y, fraction, 1.0f);
-  return __int_as_float(__float_as_int(y) + (int)((unsigned)__float_as_int(shifted) << 23));
-}
-
-// EXP=mixed gives one of four to the multiply-add pipe, which then takes as long as the special function unit does.
-AT_DEVICE float exponential(float x, [[maybe_unused]] int index = 0) {
-#if defined(EXP_POLY)
-  return exp2_polynomial(x);
-#elif defined(EXP_MIXED)
-  return index % 4 == 3 ? exp2_polynomial(x) : exp2_approx(x);
-#else
-  return exp2_approx(x);
-#endif
-}
 
 // A row that has seen no key yet has the maximum -inf; what is subtracted from -inf must be a number.
 AT_DEVICE float finite(float max) { return max == -INFINITY ? 0.0f : max; }
