@@ -28,9 +28,9 @@ struct Consumer {
   int stored = -1;  // the barrier of the Q buffer that a store of O still reads
   int slice, row, tiles;  // of the item at hand: this consumer's first row, and the tiles up to the last that it sees
 #if WINDOWED
-  int first;  // of these the first that any row of the block sees
+  int first, unseen;  // of these the first that is seen, and how many others see before it
 #else
-  static constexpr int first = 0;
+  static constexpr int first = 0, unseen = 0;
 #endif
   float output[HEAD_DIM / 2];
   Scores scores;
@@ -137,15 +137,9 @@ struct Consumer {
 
   // An item --------------------------------------------------------------------------------------------------------------
 
-  // Gives back the tiles above the diagonal and issues the scores of the first tile that is seen.
-  __device__ __forceinline__ void begin(const Item &item) {
-    slice = item.slice;
-    row = item.row + group * GROUP_ROWS;
-    tiles = own_tiles(args, item, row);
-#if WINDOWED
-    first = item.first;
-#endif
-    for (int hidden = item.tiles - tiles; HIDES && hidden > 0; hidden--) {
+  // So many tiles that others see.
+  __device__ __forceinline__ void give_back(int count) {
+    for (; count > 0; count--) {
       wait_keys();
       __syncwarp();  // a lane that looks later must not find the phase after this one
       release_keys();
@@ -155,6 +149,18 @@ struct Consumer {
       __syncwarp();
       release_values();
     }
+  }
+
+  // Gives back the tiles above the diagonal and issues the scores of the first tile that is seen.
+  __device__ __forceinline__ void begin(const Item &item) {
+    slice = item.slice;
+    row = item.row + group * GROUP_ROWS;
+    tiles = own_tiles(args, item, row);
+#if WINDOWED
+    first = own_first(args, item, row, tiles);
+    unseen = first - item.first;
+#endif
+    give_back(HIDES ? item.tiles - tiles : 0);
     mbarrier_wait(barrier(shared, QUERY_FULL + query_buffer()), query.parity);
     if (QUERY_IN_REGISTERS) load_queries_to_registers();
     wait_keys();
@@ -415,6 +421,7 @@ AT_DEVICE void consume(const wgmma_args &args, unsigned char *shared, int group)
       wgmma_wait<0>();
       hold(at.output);
       at.release_values();
+      at.give_back(at.unseen);
       at.normalize(slice, row);
       at.store(slice, row, buffer);
       if (schedule.done()) break;

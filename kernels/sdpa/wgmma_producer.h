@@ -74,7 +74,8 @@ AT_DEVICE void load_biases(const wgmma_args &args, unsigned char *shared) {
       for (int consumer = 0; consumer < CONSUMERS; consumer++) {
         Cursor<BIAS_SLOTS> &cursor = cursors[consumer];
         const int row = now.row + consumer * GROUP_ROWS, slot = consumer * BIAS_SLOTS + cursor.slot;
-        if (tile >= own_tiles(args, now, row)) continue;
+        const int tiles = own_tiles(args, now, row);
+        if (tile >= tiles || tile < own_first(args, now, row, tiles)) continue;
         uint64_t *const arrived = barrier(shared, BIAS_FULL + slot);
         mbarrier_wait(barrier(shared, BIAS_FREE + slot), cursor.parity ^ 1);
         mbarrier_expect(arrived, BIAS_BYTES);

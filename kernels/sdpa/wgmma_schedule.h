@@ -24,6 +24,14 @@ AT_DEVICE int keys_after([[maybe_unused]] const wgmma_args &args) {
 #endif
 }
 
+#if WINDOWED
+// The first tile that any of these rows sees.
+AT_DEVICE int first_tile(const wgmma_args &args, int row, int tiles) {
+  const int begin = row - args.window_left;
+  return begin > 0 ? least(begin / BLOCK_N, tiles - 1) : 0;
+}
+#endif
+
 // Causal items are unequal, so the longest of a batch of slices come first: all last row blocks, then those before.
 AT_DEVICE Item item(const wgmma_args &args, int number) {
   Item found;
@@ -45,8 +53,7 @@ AT_DEVICE Item item(const wgmma_args &args, int number) {
   const int keys = HIDES ? least(args.seq_k, rows + keys_after(args)) : args.seq_k;
   found.tiles = (keys + BLOCK_N - 1) / BLOCK_N;
 #if WINDOWED
-  const int begin = found.row - args.window_left;
-  found.first = begin > 0 ? least(begin / BLOCK_N, found.tiles - 1) : 0;
+  found.first = first_tile(args, found.row, found.tiles);
 #endif
   return found;
 }
@@ -56,6 +63,18 @@ AT_DEVICE int own_tiles(const wgmma_args &args, const Item &all, int row) {
   if (!HIDES) return all.tiles;
   const int own = least(all.tiles, (row + GROUP_ROWS + keys_after(args) + BLOCK_N - 1) / BLOCK_N);
   return WINDOWED && own <= all.first ? all.first + 1 : own;
+}
+
+// The first of a consumer's own tiles. With EARLY_START it sees those before as well: the next item's come first.
+AT_DEVICE int own_first([[maybe_unused]] const wgmma_args &args, const Item &all, [[maybe_unused]] int row,
+                        [[maybe_unused]] int tiles) {
+#if WINDOWED
+  if (!EARLY_START) {
+    const int first = first_tile(args, row, tiles);
+    return first > all.first ? first : all.first;
+  }
+#endif
+  return all.first;
 }
 
 #endif
