@@ -50,10 +50,10 @@ FAR = 0.01
 
 
 def fa3(problem: SdpaProblem, inputs: Tensors) -> Forward:
-    """FlashAttention 3's forward, which has heads behind the sequence."""
+    """FlashAttention 3's forward, which has heads behind the sequence and caps scores."""
     attention = import_module("fa3_fwd_interface").flash_attn_func
     q, k, v = (tensor.transpose(1, 2) for tensor in inputs)
-    return kept(lambda: attention(q, k, v, causal=problem.causal).transpose(1, 2))
+    return kept(lambda: attention(q, k, v, causal=problem.causal, softcap=problem.softcap).transpose(1, 2))
 
 
 def flashinfer(problem: SdpaProblem, inputs: Tensors) -> Forward:

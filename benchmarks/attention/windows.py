@@ -1,5 +1,5 @@
-"""Times attention in windows, with capped scores, sinks and biases on this GPU beside torch's compiled flex_attention
-and its SDPA with a mask, and writes what it found.
+"""Times attention in windows, with capped scores, sinks and biases on this GPU beside torch's compiled flex_attention,
+its SDPA with a mask and, for capped scores, FlashAttention 3, and writes what it found.
 
     python -m benchmarks.attention.windows [--json docs/results/windows_attention.json] [--shapes 1,2] [--rounds 21]
         [--points 12]
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from benchmarks.attention.interleaved import (
     spread,
     variant_forward,
 )
+from benchmarks.attention.peers import fa3
 from benchmarks.provenance import command_line
 
 SHAPES = (
@@ -62,7 +63,7 @@ them."""
 WANTED: Mapping[str, Mapping[str, tuple[Value, ...]]] = {
     "wgmma": {
         "CONSUMERS": (2, 3),
-        "BLOCK_N": (96, 128, 176),
+        "BLOCK_N": (64, 96, 128, 160, 176),
         "OVERLAP": (1,),
         "Q_FROM": ("shared",),
         "BLOCKS_SM": (1,),
@@ -127,13 +128,16 @@ def timed_at(impl: str, text: str, rounds: int, most: int) -> Figures:
     best = sorted(searched, key=lambda label: searched[label])[:KEPT]
     sides = {label: forwards[label] for label in best}
     sides |= {name: baseline_forward(name, problem, [inputs]) for name in ("cudnn", "efficient")}
-    try:
-        sides["flex"] = flex_forward(problem, inputs)
-    except Exception as error:  # a compiler's own kinds
-        print("flex left out:", str(error)[:300], flush=True)
+    others: dict[str, Callable[[SdpaProblem, Tensors], Forward]] = {"flex": flex_forward}
+    others |= {"fa3": fa3} if problem.softcapped else {}
+    for name, make in others.items():
+        try:
+            sides[name] = make(problem, inputs)
+        except Exception as error:  # a compiler's own kinds
+            print(name, "left out:", str(error)[:300], flush=True)
     taken = race(timers(sides, 1), rounds)
-    others = [name for name in taken if name not in best]
-    baseline = min(others, key=lambda name: spread(taken[name])["median"])
+    beside = [name for name in taken if name not in best]
+    baseline = min(beside, key=lambda name: spread(taken[name])["median"])
     return {
         "problem": str(problem),
         "impl": impl,
