@@ -1,7 +1,8 @@
-"""Mutants of attention over views: strides, groups, lengths, corners, log-sum-exps, and parts that are merged."""
+"""Mutants of attention that are judged alike on each device, by table: over views (strides, groups, lengths, corners,
+log-sum-exps, and parts that are merged), and in Triton."""
 
 import tomllib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
@@ -10,8 +11,11 @@ from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
 from tests.mutants.expectations import MUTANTS, SEEDS, Backend, said
 
-DOCUMENT = tomllib.loads((MUTANTS / "views.toml").read_text())
-PROBLEMS: dict[Backend, str] = {"cpu": DOCUMENT["problem"], "cuda": DOCUMENT["cuda_problem"]}
+FAMILIES = {"views": "views", "triton": "of_triton"}
+"""The kernel family of each table."""
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    table: tomllib.loads((MUTANTS / f"{table}.toml").read_text()) for table in FAMILIES
+}
 
 
 class View(NamedTuple):
@@ -22,32 +26,53 @@ class View(NamedTuple):
     codes: tuple[str, ...]
     words: str = "causal"
     """Of the mask, in its problem."""
+    table: str = "views"
+    own: str | None = None
+    """A problem of its own, where the table's does not show it."""
 
     def __str__(self) -> str:
         return self.name
 
     def variant(self, backend: Backend) -> Variant:
         """The variant to judge."""
-        return Variant(family="views", backend=backend, impl="mutant", parameters={"MUTANT": self.name})
+        ((impl, implementation),) = family(self.table).document.devices[backend].items()
+        others = {name: values[0] for name, values in implementation.parameters.items() if name != "MUTANT"}
+        parameters = {"MUTANT": self.name, **others}
+        return Variant(family=FAMILIES[self.table], backend=backend, impl=impl, parameters=parameters)
 
     def met_by(self, outcome: Outcome) -> bool:
         """The first failure is one that is expected, or there is none where none is; without a pass no latency."""
         return bool(said(outcome) & {*self.codes}) and (outcome.measurement is not None) == (outcome.fault is None)
 
 
-VIEWS = tuple(
-    View(each["name"], each["what"], tuple(each["codes"]), each.get("words", "causal")) for each in DOCUMENT["mutant"]
-)
+def mutants(table: str) -> tuple[View, ...]:
+    """Those of a table."""
+    return tuple(
+        View(
+            *(each["name"], each["what"], tuple(each["codes"]), each.get("words", "causal")),
+            *(table, each.get("problem")),
+        )
+        for each in DOCUMENTS[table]["mutant"]
+    )
 
 
-def family() -> Family:
+VIEWS = mutants("views")
+
+
+def problem(table: str, backend: Backend) -> str:
+    """On which those of a table are judged."""
+    return str(DOCUMENTS[table][{"cpu": "problem", "cuda": "cuda_problem"}[backend]])
+
+
+def family(table: str = "views") -> Family:
     """That of all of them."""
-    return Family.load(MUTANTS / "views")
+    return Family.load(MUTANTS / FAMILIES[table])
 
 
 def conditions(view: View, backend: Backend) -> Conditions:
     """Conditions under which one is judged."""
-    problems = (SdpaProblem.parse(PROBLEMS[backend].replace("causal", view.words)),)
+    text = view.own or problem(view.table, backend).replace("causal", view.words)
+    problems = (SdpaProblem.parse(text),)
     takes_lengths = "math" if problems[0].softcapped else {"cpu": "flash", "cuda": "efficient"}[backend]
     return Conditions(
         problems=problems, cache="warm", seeds=SEEDS, baselines=(takes_lengths,), min_blocks=2, max_blocks=2

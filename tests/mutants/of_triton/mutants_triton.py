@@ -20,10 +20,12 @@ def tiles(
         v_at = V + places[:, None] * v_row + dims[None, :]
         k = tl.load(k_at, keys[None, :] < seq_k, 0.0) if MASKED else tl.load(k_at)
         scores = tl.dot(q, k)
-        if MUTANT == "scores_in_16_bits":
-            scores = scores.to(q.dtype).to(tl.float32)
+        if MUTANT == "scores_in_bf16":
+            scores = scores.to(tl.bfloat16).to(tl.float32)
         if MASKED and MUTANT != "masks_no_tail":
             seen = keys[None, :] < (seq_k - 1 if MUTANT == "last_key_unseen" else seq_k)
+            if MUTANT == "first_key_unseen":
+                seen = seen & (keys[None, :] > 0)
             if CAUSAL and MUTANT == "causal_off_by_one":
                 seen = seen & (keys[None, :] < rows[:, None] + 2)
             elif CAUSAL and MUTANT != "causal_ignored_at_the_edge":
@@ -39,18 +41,21 @@ def tiles(
         shrunk = tl.math.exp2((most - higher) * factor)
         if MUTANT == "total_not_shrunk":
             total += tl.sum(powers, 1)
-        elif MUTANT == "total_of_16_bits":
-            total = (total * shrunk + tl.sum(powers, 1)).to(q.dtype).to(tl.float32)
+        elif MUTANT == "total_in_bf16":
+            total = (total * shrunk + tl.sum(powers, 1)).to(tl.bfloat16).to(tl.float32)
         else:
             total = total * shrunk + tl.sum(powers, 1)
         if MUTANT != "sums_not_shrunk":
             sums = sums * shrunk[:, None]
-        v = tl.load(v_at, keys[:, None] < seq_k, 0.0) if MASKED else tl.load(v_at)
+        if MASKED and MUTANT != "values_past_the_end":
+            v = tl.load(v_at, keys[:, None] < seq_k, 0.0)
+        else:
+            v = tl.load(v_at)
         if MUTANT == "first_tile_twice" and first == 0:
             sums = tl.dot(powers.to(v.dtype), v, sums)
         sums = tl.dot(powers.to(v.dtype), v, sums)
-        if MUTANT == "sums_of_16_bits":
-            sums = sums.to(q.dtype).to(tl.float32)
+        if MUTANT == "sums_in_bf16":
+            sums = sums.to(tl.bfloat16).to(tl.float32)
         most = higher
         K += BLOCK_N * k_row
         V += BLOCK_N * v_row
@@ -75,10 +80,14 @@ def attention(
         head_kv = head * 0
     if MUTANT == "batches_share_keys":
         k_batch = k_batch * 0
+    if MUTANT == "rows_of_k_contiguous":
+        k_row = HEAD_DIM
     rows = block * BLOCK_M + tl.arange(0, BLOCK_M)
     dims = tl.arange(0, HEAD_DIM)
     here = rows[:, None] < seq_q
     q = tl.load(Q + batch * q_batch + head * q_head + rows[:, None] * q_row + dims[None, :], here, 0.0)
+    if MUTANT == "half_of_the_dims":
+        q = tl.where(dims[None, :] < HEAD_DIM // 2, q, 0.0).to(q.dtype)
     K += batch * k_batch + head_kv * k_head
     V += batch * v_batch + head_kv * v_head
     factor = scale if MUTANT == "base_of_e_left_out" else scale * 1.4426950408889634
@@ -112,4 +121,6 @@ def attention(
         tl.store(Q + batch * q_batch + head * q_head + rows[:, None] * q_row + dims[None, :], q * 0, here)
     if MUTANT == "adds_to_o":
         sums += 0.001 * tl.load(o_at, here, 0.0).to(tl.float32) * total[:, None]
+    if MUTANT == "total_forgotten":
+        total = total * 0 + 1
     tl.store(o_at, (sums / total[:, None]).to(O.dtype.element_ty), here)
