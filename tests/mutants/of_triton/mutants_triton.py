@@ -47,10 +47,7 @@ def tiles(
             total = total * shrunk + tl.sum(powers, 1)
         if MUTANT != "sums_not_shrunk":
             sums = sums * shrunk[:, None]
-        if MASKED and MUTANT != "values_past_the_end":
-            v = tl.load(v_at, keys[:, None] < seq_k, 0.0)
-        else:
-            v = tl.load(v_at)
+        v = tl.load(v_at, keys[:, None] < seq_k, 0.0) if MASKED and MUTANT != "values_past_the_end" else tl.load(v_at)
         if MUTANT == "first_tile_twice" and first == 0:
             sums = tl.dot(powers.to(v.dtype), v, sums)
         sums = tl.dot(powers.to(v.dtype), v, sums)
