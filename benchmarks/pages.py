@@ -189,6 +189,9 @@ def both_devices(name: str) -> list[dict[str, Any]]:
     return [found for each in (f"{name}_cpu", f"{name}_cuda", name) if (found := if_kept(each)) is not None]
 
 
+MUTANTS_OF_ATTENTION = ("mutants_views", "mutants_views_cuda", "mutants_triton_cuda")
+
+
 def models() -> str:
     """What the examples' models gained on a CPU and on a GPU."""
     names = [[f"{model}_{on}" for on in ("cpu", "cuda_float16", "cuda_bfloat16")] for model in ("encoder", "gpt")]
@@ -205,7 +208,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "gate_cost": lambda: gate_pages.cost_brief(loaded("gate_cost_cuda", "gate_cost_cpu")),
     "mutants": lambda: gate_pages.mutants_brief(loaded("mutants_cpu", "mutants_cuda")),
     "clock_cuda": lambda: gate_pages.clock_on_cuda(*loaded("mutants_clock_cuda")),
-    "views_mutants": lambda: gate_pages.views(kept("mutants_views", "mutants_views_cuda")),
+    "views_mutants": lambda: gate_pages.views(
+        {name: each for name in MUTANTS_OF_ATTENTION if (each := if_kept(name)) is not None}
+    ),
     "warpgroups": lambda: gate_pages.warpgroups(kept("mutants_wgmma")),
     "luck": lambda: gate_pages.luck(*loaded("luck")),
     "attacks": lambda: attacks_pages.attacks(*loaded("attacks_cpu")),
@@ -245,6 +250,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "decode": lambda: decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
     "fp8": lambda: fp8_pages.measured(if_kept("fp8_attention")),
     "peers": lambda: peers_pages.beside(if_kept("peers")),
+    "triton_autotune": lambda: peers_pages.autotuned(if_kept("triton_autotune")),
     "views": lambda: views_pages.views(if_kept("views")),
     "where": lambda: where_pages.where("docs/results/where.svg"),
     "cpu_attention": lambda: cpu_attention(*loaded("cpu_attention")),

@@ -256,6 +256,7 @@ PARTS = {
             step(mutants, kept("mutants_clock_cuda"), "--backend", "cuda", "--only", "clock", "--hold"),
             step(op_mutants, kept("mutants_ops_cuda"), "--backend", "cuda", "--hold"),
             step(view_mutants, "--backend", "cuda", "--json", kept("mutants_views_cuda")),
+            step(view_mutants, "--table", "triton", "--backend", "cuda", "--json", kept("mutants_triton_cuda")),
             step(soak, "--backend", "cuda", "--json", kept("soak_cuda"), "--hold"),
         ),
         needs_gpu=True,

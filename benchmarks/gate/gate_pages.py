@@ -162,7 +162,7 @@ def _soaked(document: dict[str, Any], name: str) -> str:
 
 
 def views(documents: dict[str, dict[str, Any]]) -> str:
-    """How many of the mutants of views the gate rejected on each device, and for what."""
+    """How many mutants of views, and in Triton, the gate rejected on each device."""
     return "\n".join(f"- {_views_on(name, document)}" for name, document in documents.items())
 
 
