@@ -19,11 +19,10 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor
-from transformers import DynamicCache
 
 import autotuner
 from autotuner.devices import DEVICES, Wishes
-from benchmarks.inference.new_lengths import Call, Decoder
+from benchmarks.inference.new_lengths import Call, Decoder, cache_of
 from benchmarks.provenance import provenance
 
 NAMES = ("whole", "low", "median", "high")
@@ -34,17 +33,6 @@ WARM = 3
 def nothing(query: Tensor, *_: Any, **__: Any) -> Tensor:
     """Attention that computes nothing."""
     return query
-
-
-def cache_of(decoder: Decoder, batch: int, length: int) -> Any:
-    """A cache of random keys and values."""
-    config, weight = decoder.model.config, decoder.model.lm_head.weight
-    heads, head_dim = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
-    found = DynamicCache()
-    for layer in range(config.num_hidden_layers):
-        pair = torch.randn(2, batch, heads, length, head_dim, device=weight.device, dtype=weight.dtype)
-        found.update(*pair.unbind(), layer)
-    return found
 
 
 def generated(decoder: Decoder, arms: dict[str, Call], batch: int, until: int, steps: int) -> dict[str, Any]:
@@ -66,20 +54,24 @@ def generated(decoder: Decoder, arms: dict[str, Call], batch: int, until: int, s
     return {"batch": batch, "until": until, "steps": steps, "seconds": seconds, "times_as_fast": times}
 
 
-def table(found: dict[str, Any]) -> str:
-    """The result as rows of a page."""
+def table(*kept: dict[str, Any] | None) -> str:
+    """A row a machine and batch."""
+    found = [each for each in kept if each is not None]
+    if not found:
+        return "Not kept yet."
     lines = [
-        "| device | batch | keys | of torch's loop | a step's quartiles | without attention | served |",
+        "| on | batch | keys | of torch's speed | a step's quartiles | without attention | served |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for each in found["loops"]:
+    for of, each in ((one, each) for one in found for each in one["loops"]):
         ours, most = each["times_as_fast"]["ours"], each["times_as_fast"]["nothing"]["whole"]
         keys = f"{each['until'] - each['steps']:,} to {each['until']:,}"
         lines.append(
-            f"| {found['device']}, {found['dtype']} | {each['batch']} | {keys} | {ours['whole']:.3f}x |"
+            f"| {of['device']}, {of['dtype']} | {each['batch']} | {keys} | {ours['whole']:.3f}x |"
             f" {ours['low']:.3f} to {ours['high']:.3f} | {most:.3f}x | {100 * each['served']:.0f} % |"
         )
-    return "\n".join(lines)
+    made = " and ".join(f"`{each['command']}` (torch {each['torch']})" for each in found)
+    return "\n".join([*lines, "", f"Made by {made}."])
 
 
 def main() -> None:
@@ -100,14 +92,7 @@ def main() -> None:
         "ours": ours,
         "nothing": nothing,
     }
-    loops = []
-    with torch.no_grad():
-        decoder = Decoder(said.layers, device, getattr(torch, said.dtype), said.heads)
-        for batch in said.batch:
-            ours.reset_counters()
-            found = generated(decoder, arms, batch, said.until, said.steps)
-            loops.append({**found, "served": ours.served, "counters": dict(ours.counters)})
-    document = {
+    document: dict[str, Any] = {
         **provenance([said.export]),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
@@ -116,11 +101,17 @@ def main() -> None:
         "layers": said.layers,
         "heads": said.heads,
         "ranges": [f"{each.low} to {each.high}" for each in ours.table.ranges],
-        "loops": loops,
+        "loops": [],
     }
-    if said.out is not None:
-        said.out.write_text(json.dumps(document, indent=1) + "\n")
-    print(table(document))
+    with torch.no_grad():
+        decoder = Decoder(said.layers, device, getattr(torch, said.dtype), said.heads)
+        for batch in said.batch:
+            ours.reset_counters()
+            found = generated(decoder, arms, batch, said.until, said.steps)
+            document["loops"].append({**found, "served": ours.served, "counters": dict(ours.counters)})
+            if said.out is not None:
+                said.out.write_text(json.dumps(document, indent=1) + "\n")
+            print(table({**document, "loops": document["loops"][-1:]}), flush=True)
 
 
 if __name__ == "__main__":

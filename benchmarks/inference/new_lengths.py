@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -36,7 +37,8 @@ from examples.gpt.gpt import gpt
 NAME = "autotuner_new_lengths"
 CALLS = ("first", "second", "third", "later")
 """Of a length; a model's layers make the later ones."""
-LATER = 8
+LATER, FUNCTIONS = 8, 12
+"""Calls of a length that count as later ones, and functions of one export whose first call is timed."""
 Call = Callable[..., Any]
 
 
@@ -72,7 +74,7 @@ def served_us(ours: Any, device: str) -> dict[str, float]:
     op = OPS[problem.op]
     taken: dict[str, list[float]] = {name: [] for name in CALLS}
     make, given = ours.made_by
-    for seed, fresh in enumerate([make(*given) for _ in range(50)]):
+    for seed, fresh in enumerate([make(*given) for _ in range(FUNCTIONS)]):
         inputs = tuple(each.to(device) for each in op.tensors().inputs(problem, op.ordinary, seed))
         args, named = op.signature.called(inputs, op.torch.options(problem))
         found = [host_us(partial(fresh, *args, **named), device) for _ in range(3 + LATER)]
@@ -111,11 +113,21 @@ class Decoder:
         return time.perf_counter() - started
 
 
-def growing(arms: dict[str, Call], steps: int, layers: int, device: str, dtype: torch.dtype) -> dict[str, Any]:
+def cache_of(decoder: Decoder, batch: int, length: int) -> Any:
+    """A cache of random keys and values."""
+    config, weight = decoder.model.config, decoder.model.lm_head.weight
+    heads, head_dim = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
+    found = DynamicCache()
+    for layer in range(config.num_hidden_layers if length else 0):
+        pair = torch.randn(2, batch, heads, length, head_dim, device=weight.device, dtype=weight.dtype)
+        found.update(*pair.unbind(), layer)
+    return found
+
+
+def growing(decoder: Decoder, arms: dict[str, Call], until: int, steps: int, device: str) -> dict[str, Any]:
     """Seconds of all steps of each arm, and how many times as long the last one's take as the first one's: over all,
-    and of each step the median and the quartiles."""
-    decoder = Decoder(layers, device, dtype)
-    caches = {name: DynamicCache() for name in arms}
+    and of each step the median and the quartiles. After the last one the cache has `until` keys."""
+    caches = {name: cache_of(decoder, 1, until - steps) for name in arms}
     taken: dict[str, list[float]] = {name: [] for name in arms}
     token = torch.ones(1, 1, dtype=torch.int64, device=device)
     for _ in range(steps):
@@ -130,28 +142,11 @@ def growing(arms: dict[str, Call], steps: int, layers: int, device: str, dtype: 
     }
 
 
-def table(found: dict[str, Any] | None) -> str:
-    """The result as rows of a page."""
-    if found is None:
-        return "Not kept yet."
-    lines = [f"| us of the host for a call | {' | '.join(CALLS)} |", f"| --- |{' ---: |' * len(CALLS)}"]
-    words = {"torch": "torch's function", "ours": "through `load`, torch serves it", "served": "a variant serves it"}
-    for name, said in words.items():
-        us = [f"{found['host_us'][name][call]:.1f}" for call in CALLS]
-        lines.append(f"| {said} | {' | '.join(us)} |")
-    loop, of = found["growing"], found["growing"]["of_a_step"]
-    said = (
-        f"A generation of {found['steps']} tokens, {found['layers']} layers, takes {loop['times_as_long']:.3f} times as"
-        f" long as with torch's function (a step {of['median']:.3f} times, {of['low']:.3f} to {of['high']:.3f})."
-    )
-    where = f"{found['device']}, {found['dtype']}, torch {found['torch']}, transformers {found['transformers']}"
-    return "\n".join([*lines, "", f"{said} Made by `{found['command']}` on {found['when'][:10]}; {where}."])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("export", type=Path)
-    parser.add_argument("--steps", type=int, default=2048, help="tokens that the decoder generates")
+    parser.add_argument("--until", type=int, default=2048, help="keys of the cache after the last step")
+    parser.add_argument("--steps", type=int, default=512, help="tokens that the decoder generates")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
     parser.add_argument("--out", type=Path)
@@ -160,13 +155,20 @@ def main() -> None:
     device, dtype = ours.table.device, getattr(torch, said.dtype)
     torchs = torch.nn.functional.scaled_dot_product_attention
     arms: dict[str, Call] = {"torch": torchs, "ours": ours}
+    host: dict[str, dict[str, float]] = {}
+
+    def keep(name: str, us: dict[str, float]) -> None:
+        host[name] = us
+        print(f"{name}, microseconds:", us, file=sys.stderr, flush=True)
+
     with torch.no_grad():
-        host = {"served": served_us(ours, device)}
+        keep("served", served_us(ours, device))
         ours.reset_counters()
         for each in (torchs, ours):  # once, with other lengths: what is slow once a process
             of_each_length(each, range(3, 40, 2), device, dtype)
-        host |= {name: of_each_length(each, range(2, 256, 2), device, dtype) for name, each in arms.items()}
-        found = growing(arms, said.steps, said.layers, device, dtype)
+        for name, each in arms.items():
+            keep(name, of_each_length(each, range(2, 256, 2), device, dtype))
+        found = growing(Decoder(said.layers, device, dtype), arms, said.until, said.steps, device)
     if ours.served:
         parser.error(f"{said.export} serves some of these calls; take one that serves none")
     document = {
@@ -176,6 +178,7 @@ def main() -> None:
         "device": DEVICES[device].choose(Wishes()).device.name,
         "dtype": said.dtype,
         "layers": said.layers,
+        "until": said.until,
         "steps": said.steps,
         "host_us": host,
         "growing": found,

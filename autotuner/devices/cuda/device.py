@@ -18,17 +18,18 @@ from autotuner.devices.cuda.guarded_memory import Arena
 from autotuner.devices.cuda.instruments import Instruments
 from autotuner.devices.cuda.nvml import ClockMonitor
 from autotuner.devices.cuda.sanitizer import CudaSanitizer
-from autotuner.devices.cuda.timing import BaselineArm, InputSets, VariantArm, elapsed, require_working_device
+from autotuner.devices.cuda.timing import BaselineArm, InputSets, VariantArm, elapsed
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, compute_truth
-from autotuner.ops.tensors import DTYPES
+from autotuner.ops.tensors import DTYPES, full_is_no_refusal
 from autotuner.race.arms import Audited, Track
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
+from autotuner.values.errors import FULL_PAUSES_S, DeviceFullError, InfrastructureError, first_line
 from autotuner.values.outcome import Artifact, Ceilings, Say
 from autotuner.values.problem import Problem
 
@@ -199,3 +200,28 @@ class CudaProcess:
 def _wait() -> None:
     with contextlib.suppress(RuntimeError):  # a device error of a stream that was not looked at: the next launch says
         torch.cuda.synchronize()
+
+
+def require_working_device() -> None:
+    """The canary: allocates, runs a known kernel and verifies it. Raises InfrastructureError when that fails, and after
+    some waiting DeviceFullError where there is no memory even for this."""
+    for pause in FULL_PAUSES_S:
+        try:
+            return _require_right_sum()
+        except DeviceFullError:
+            time.sleep(pause)
+    return _require_right_sum()
+
+
+def _require_right_sum() -> None:
+    """One try."""
+    try:
+        if not torch.cuda.is_available():
+            raise InfrastructureError("torch sees no CUDA device; is a driver installed, and torch built for CUDA?")
+        count = 1 << 20
+        with full_is_no_refusal():
+            found = int(torch.arange(count, device="cuda", dtype=torch.int64).sum())
+    except RuntimeError as error:
+        raise InfrastructureError(f"the CUDA device does not work: {first_line(error)}") from None
+    if found != count * (count - 1) // 2:
+        raise InfrastructureError(f"the CUDA device computes wrongly: a known sum came out as {found}")

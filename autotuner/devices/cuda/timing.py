@@ -25,7 +25,7 @@ from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits, full_is_no_r
 from autotuner.race.arms import ArmError, Clocks
 from autotuner.race.third_clock import Stamp
 from autotuner.values import codes
-from autotuner.values.errors import FULL_PAUSES_S, DeviceFullError, InfrastructureError, first_line
+from autotuner.values.errors import first_line
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
 
@@ -46,6 +46,9 @@ BAND = 32 << 10
 """Bytes of a band between the tensors of a set: more than a tile's rows, as what is just past the end is what a wrong
 tail touches."""
 ALIGNMENT = 1024
+
+MOST_SETS = 1024
+"""Of inputs. A forward on each lasts GRAPH_S or more; to capture one on each of ten thousand outlasts a race."""
 
 Forward = Callable[[int], None]
 """Launches one forward on the input set of that number, on the current stream."""
@@ -107,7 +110,8 @@ def _spans(sizes: list[int]) -> list[tuple[int, int]]:
 
 class InputSets:
     """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
-    second-level cache holds, so that a set has left it when its turn comes again; `warm`: one set.
+    second-level cache holds, so that a set has left it when its turn comes again; of a small problem there are
+    MOST_SETS, and something else fills the cache before each replay. `warm`: one set.
 
     After every sample all sets get other inputs, by symmetries of the op: what an earlier call has computed is of no
     use to a later one.
@@ -115,7 +119,10 @@ class InputSets:
 
     def __init__(self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int) -> None:
         self.cold, self._cache_bytes = cache == "cold", cache_bytes
-        count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
+        wanted = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
+        count = min(wanted, MOST_SETS)
+        self._stay = count < wanted
+        """The sets alone do not fill the cache."""
         self.problem, self.op, self.plain = problem, op_of(problem), inputs
         self.rows = Rows(count, inputs)
         self.inputs = list(zip(*(self.rows.tensors(place) for place in range(len(inputs))), strict=True))
@@ -137,6 +144,12 @@ class InputSets:
     def another(self) -> InputSets:
         """The same inputs in other memory."""
         return InputSets(self.problem, self.plain, "cold" if self.cold else "warm", self._cache_bytes)
+
+    def leave(self) -> None:
+        """Has the cache read something else where the sets would stay in it. What is read, unlike what is written, has
+        not to be put away while forwards are timed."""
+        if self._stay:
+            self.flush.view(torch.int64).sum()
 
     def renew(self) -> None:
         """Other inputs for every set."""
@@ -220,6 +233,7 @@ class GraphArm:
     def __init__(self, forward: Forward, sets: InputSets, seconds: float) -> None:
         least = max(1, math.ceil(GRAPH_S / seconds))
         self.calls = max(len(sets), least) if sets.cold else least
+        self._sets = sets
         self._graph, forwards = torch.cuda.CUDAGraph(), CapturedForwards()
         with torch.cuda.graph(self._graph):
             for call in range(self.calls):
@@ -232,6 +246,7 @@ class GraphArm:
             self._graph.replay()
 
     def __call__(self) -> float:
+        self._sets.leave()
         return elapsed(self._graph.replay, behind=True) / self.calls
 
     def replay(self) -> None:
@@ -462,28 +477,3 @@ def _variant_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
         raise
     except RuntimeError as error:
         raise LaunchError(str(error)) from None
-
-
-def require_working_device() -> None:
-    """The canary: allocates, runs a known kernel and verifies it. Raises InfrastructureError when that fails, and after
-    some waiting DeviceFullError where there is no memory even for this."""
-    for pause in FULL_PAUSES_S:
-        try:
-            return _require_right_sum()
-        except DeviceFullError:
-            time.sleep(pause)
-    return _require_right_sum()
-
-
-def _require_right_sum() -> None:
-    """One try."""
-    try:
-        if not torch.cuda.is_available():
-            raise InfrastructureError("torch sees no CUDA device; is a driver installed, and torch built for CUDA?")
-        count = 1 << 20
-        with full_is_no_refusal():
-            found = int(torch.arange(count, device="cuda", dtype=torch.int64).sum())
-    except RuntimeError as error:
-        raise InfrastructureError(f"the CUDA device does not work: {first_line(error)}") from None
-    if found != count * (count - 1) // 2:
-        raise InfrastructureError(f"the CUDA device computes wrongly: a known sum came out as {found}")

@@ -32,7 +32,8 @@ class Given(NamedTuple):
 
 def given(problem: SdpaProblem, inputs: Tensors) -> Given:
     """What a problem's inputs are."""
-    q, k, v, *more = inputs
+    q, k, v = inputs[:3]
+    more = list(inputs[3:])  # torch's compiler makes a tuple of what a star takes
     lengths = more.pop(0) if problem.key_lengths else None
     sinks = more.pop(0) if problem.sinks != "none" else None
     return Given(q, k, v, lengths, sinks, more.pop(0) if problem.bias != "none" else None)

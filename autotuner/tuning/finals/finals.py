@@ -26,8 +26,8 @@ from autotuner.values.errors import AutotunerError, InputError, LeaseLostError
 from autotuner.values.ratio import combine
 
 Right = Mapping[Number, Searched]
-SHORTER = 1 / 3
-"""The share of the seconds of finals in which the variant to use is tried on shorter lengths, where one grows, 0..1."""
+SHORTER_HEATS = 12
+"""What is to serve is tried on shorter lengths, where one grows: as many heats take about as long."""
 
 
 class Finals:
@@ -41,15 +41,15 @@ class Finals:
 
     def run(self) -> FinalsRecord:
         """Raises InputError when there is nothing to confirm, OracleError or InfrastructureError when it cannot be."""
-        grows = any(problem.growing for problem in self._problems)
-        shorter_s = SHORTER * self._trials.seconds if grows else 0.0
-        with replace(self._trials, seconds=self._trials.seconds - shorter_s).leased() as trials:
-            until = time.monotonic() + trials.seconds
+        started = time.monotonic()
+        with self._trials.leased() as trials:
             found = searched(self._store.outcomes(self._study))
             numbers = contenders(found, self._default)
             if not numbers:
                 raise InputError(f"{self._study} has no right variant yet; run `autotuner tune` first")
-            trials = trials.calibrated()
+            shorter_s = self._shorter_s(found[numbers[0]].heat_s)
+            trials = replace(trials, seconds=trials.seconds - shorter_s).calibrated()
+            until = started + trials.seconds
             baselines, objective = trials.conditions.baselines, trials.conditions.objective
             incumbents = plan.incumbents(queries.races(self._store, self._study, plan.RACES))
             raced = {digest: races for (digest, beside), races in incumbents.items() if beside == baselines}
@@ -73,17 +73,33 @@ class Finals:
             optuna_marks.mark(self._store, self._study)
         record = standings.finals(self._store, self._study)
         assert record is not None  # it was just recorded
-        if grows:
-            self._try_shorter(shorter_s)
+        assert record.standing is not None
+        if shorter_s:
+            left_s = started + self._trials.seconds - time.monotonic()
+            self._try_shorter(max(left_s, shorter_s), [proof.number for proof in record.standing.proofs])
         return record
 
-    def _try_shorter(self, seconds: float) -> None:
-        """The variant to use on shorter lengths than the tuned ones, so that it serves them too."""
+    def _shorter_s(self, heat_s: float) -> float:
+        """Seconds that are kept for shorter lengths; 0 where none grows, or they are too few to come to an end there.
+        `heat_s`: of a heat."""
+        seconds, needed = self._trials.seconds, SHORTER_HEATS * heat_s
+        if not any(problem.growing for problem in self._problems):
+            return 0.0
+        if needed > seconds / 2:
+            said = f"no time to try shorter lengths too, which takes about {needed:.0f} s"
+            self._trials.say(f"{said}: `autotuner validate` does, or more --finals-minutes")
+            return 0.0
+        return needed
+
+    def _try_shorter(self, seconds: float, proven: Sequence[Number]) -> None:
+        """The variant to use, and others that serve a problem, on shorter lengths than the tuned ones, so that they
+        serve these too."""
         best = standings.best(self._store, self._study)
         if best is None or best.confirmed is None or (best.confirmed.low or 0) <= 1:
             return
+        numbers = tuple(dict.fromkeys((best.record.number, *proven)))
         try:
-            validate(replace(self._trials, seconds=seconds), grown(self._problems, best.record.number))
+            validate(replace(self._trials, seconds=seconds), grown(self._problems, numbers))
         except LeaseLostError:
             raise
         except AutotunerError as error:

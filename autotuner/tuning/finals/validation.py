@@ -29,8 +29,8 @@ from autotuner.values.verdict import Fault
 
 LEAST = 3
 """Processes of a variant, at least: two bound nothing."""
-PER_DOUBLING, PER_DOUBLING_GROWN = 2, 0.5
-"""Steps between two tried lengths, as parts of a doubling; below one that grows."""
+PER_DOUBLING, PER_DOUBLING_GROWN = 2, 0.25
+"""Steps between two tried lengths in a doubling; below one that grows."""
 TILE = 32
 """Every second length is a multiple of this where there is one; the others are odd, so that every tile ends ragged."""
 
@@ -204,15 +204,15 @@ def _between(low: int, high: int, per_doubling: float) -> Iterator[int]:
         yield from [each for each in (wanted, odd, length, low + 1) if low < each < high][:1]
 
 
-def grown(problems: Sequence[Problem], number: int) -> tuple[Trying, ...]:
-    """What a trial is to be tried on so that it serves each length that grows, from 1 on."""
+def grown(problems: Sequence[Problem], numbers: tuple[int, ...]) -> tuple[Trying, ...]:
+    """What trials are to be tried on so that they serve each length that grows, from 1 on."""
     found: list[Trying] = []
     for vary in dict.fromkeys(each.growing for each in problems if each.growing):
         others: list[Problem] = []
         for line in lines_of([each for each in problems if each.growing == vary], vary):
             points = tried(line._replace(tuned=line.tuned[-1:]), (1, line.tuned[-1][0]), PER_DOUBLING_GROWN)
             others += map(line.at, points)
-        found.append(Trying((number,), tuple(each for each in others if each not in problems), vary))
+        found.append(Trying(numbers, tuple(each for each in others if each not in problems), vary))
     return tuple(found)
 
 
@@ -229,7 +229,7 @@ def to_try(
         if numbers and points:
             found.append(Trying(numbers, tuple(line.at(each) for each in points), line.vary))
     if not found and lengths is None and not vary:
-        found += [each for number in dict.fromkeys(used) if number is not None for each in grown(problems, number)]
+        found += grown(problems, tuple(dict.fromkeys(number for number in used if number is not None)))
     if found:
         return tuple(found)
     if not any(number is not None for number in used):
