@@ -134,6 +134,11 @@ def wanted_sweep(
     calm: CalmOption = False,
 ) -> Wanted:
     """What every command that asks for a sweep takes."""
+    if space is None:
+        from autotuner.devices import DEVICES
+
+        for kind in DEVICES.values():  # while all else is imported
+            kind.begin()
     from autotuner.jobs import queue
     from autotuner.tuning import workbench
 

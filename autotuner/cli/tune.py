@@ -71,6 +71,7 @@ def tune(
     with closing(Store.open(store or config.store_url())) as opened:
         for place, (file, request) in enumerate(zip(files, requests, strict=True)):
             here = workbench.Workbench(file, devices=request.devices)
+            here.begin()
             for line in here.remarks:
                 out.print(line, style="yellow")
             studies.append(_swept(opened, _in_time(request, began, place, len(files)), here, cancels))

@@ -5,24 +5,17 @@ from __future__ import annotations
 
 import mmap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from autotuner.forge.build import build
-from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
-from autotuner.forge.toolchain import Toolchain
 from autotuner.ops import op_of
 from autotuner.ops.tensors import FAR, Tensors, distinct, far_apart, gaps_of, lying_in, moved, span
-from autotuner.values import config
-from autotuner.values.errors import ToolchainError
 from autotuner.values.problem import Problem
-from autotuner.values.variant import Value, Variant
-from autotuner.values.verdict import Fault
 
 FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
 """Words that the workspace, and shared memory on CUDA, hold before a launch: a NaN, a large number, zero. Two are not
@@ -72,17 +65,6 @@ def workspace_bytes(variant: LoadedVariant, problem: Problem, most: int) -> int:
     if not 0 <= wanted <= most:
         raise MemoryError(f"the variant asks for {wanted} bytes of workspace; at most {most} are given")
     return wanted
-
-
-def instrument(backend: str, name: str, parameters: Mapping[str, Value], toolchain: Toolchain) -> LoadedVariant:
-    """What the harness itself runs on a device, of kernels/instruments. Raises ToolchainError when it cannot be
-    built."""
-    family = Family.load(config.kernels_dir() / "instruments")
-    variant = Variant(family="instruments", backend=backend, impl=name, parameters=dict(parameters))
-    built = build(family, variant, None, toolchain)
-    if isinstance(built, Fault):
-        raise ToolchainError(f"the instruments cannot be built: {built.detail}")
-    return LoadedVariant(built)
 
 
 LONG_ENOUGH_S = {"cpu": 0.3, "cuda": 0.1}

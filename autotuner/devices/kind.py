@@ -136,6 +136,10 @@ class DeviceKind(NamedTuple):
     """How many variants are built at a time beside that many devices."""
     reference_flops: float = 1e12
     """Operations a second at which references of large problems are computed, about."""
+    begin: Callable[[], object] = lambda: None
+    """Begins what `missing` waits for."""
+    make_ready: Callable[[Toolchain], object] = lambda toolchain: None
+    """Builds what the harness itself runs on such a device, for the process that will open it."""
     copies: int = 2
     """Bytes of the machine's memory, over those of a problem's tensors, that judging it takes."""
     proven_by: tuple[str, ...] = ()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from itertools import combinations, product
 from pathlib import Path
@@ -27,6 +29,8 @@ FAR = 1 << 31
 """Elements: the first offset that no 32-bit integer with a sign holds; twice as many hold none without one."""
 CACHED = 1 << 18
 """Elements of its result that a plain product on the CPU takes at a time: they stay in the cache."""
+DRAWN_AT_ONCE = 1 << 21
+"""Numbers that one generator draws where more are asked for."""
 
 
 class Symmetry(Protocol):
@@ -48,6 +52,20 @@ def shifted(tensors: Tensors, seed: int) -> Tensors:
     inputs are drawn one by one they are as good as fresh ones, at the price of a copy. They are dense."""
     draw = random.Random(seed)
     return tuple(each.flatten().roll(draw.randrange(1, max(2, each.numel()))).view(each.shape) for each in tensors)
+
+
+def normal(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Standard normal numbers. Many are drawn in parts, by as many threads as there are CPUs, which do not matter to
+    what is drawn."""
+    if math.prod(shape) <= DRAWN_AT_ONCE:
+        return torch.randn(shape, generator=generator)
+    found = torch.empty(shape)
+    parts = found.view(-1).split(DRAWN_AT_ONCE)
+    seeds = torch.randint(2**62, (len(parts),), generator=generator).tolist()
+    with ThreadPoolExecutor(min(len(parts), len(os.sched_getaffinity(0)))) as pool:
+        for _ in pool.map(lambda part, seed: part.normal_(generator=torch.Generator().manual_seed(seed)), parts, seeds):
+            pass
+    return found
 
 
 def span(tensor: Tensor) -> int:

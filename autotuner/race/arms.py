@@ -94,6 +94,8 @@ class Track(Protocol):
     problem: Problem
     gap: float
     """Seconds by which what runs between two forwards may cost one implementation more than another."""
+    settles_s: float
+    """Seconds of samples, by all arms in turn, after which the device keeps its clocks."""
 
     def another(self) -> Track | None:
         """The same with its inputs at other addresses; None where one load of all arms says as much as several, or

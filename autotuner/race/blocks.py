@@ -102,8 +102,8 @@ class Blocks:
         """Blocks that were void."""
         self.clean: list[int] = []
         """The blocks in which no sample was held up."""
-        self._retaken = 0
-        """Those in which one was taken again."""
+        self._again, self._retaken = False, 0
+        """Whether a sample of the last block was taken again, and of how many blocks one was."""
         self._throttled = self._shared = 0
         """Those of them in which the device throttled, and in which another program had it in turns."""
 
@@ -113,6 +113,12 @@ class Blocks:
     def go_on_with(self, tracks: Tracks, arms: Sequence[Sequence[Arm]]) -> None:
         """The next blocks are of other loads of the same arms."""
         self._tracks, self._arms = tracks, arms
+
+    def settle(self) -> None:
+        """Samples that do not count, until the device keeps its clocks."""
+        until = time.monotonic() + self._tracks[0].settles_s
+        while time.monotonic() < until:
+            self._block()
 
     def take(self) -> None:
         """One more block. One in which the device throttled, or was shared, is taken again; a device that stays shared

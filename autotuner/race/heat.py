@@ -57,20 +57,20 @@ def heat(
     """
     draw = random.Random(conditions.seeds[0])
     others = [tracks[0].another() for _ in range(LOADS - 1 if several and len(tracks) == 1 else 0)]
-    every = [tracks, *([other] for other in others if other is not None)]
+    more = [[other] for other in others if other is not None]
     held = [_loaded(tracks, artifacts, conditions, draw, say)]  # all stay: what comes later lies elsewhere
     arms, faults, step = held[0].arms, held[0].faults, LongStep(say, "racing")
     blocks = Blocks(tracks, held[0].rows, draw.randrange(2**31), step, max(count, MOST_DISCARDED))
-    for place, following in enumerate([*every[1:], None], 1):
-        is_last = _raced(blocks, place * count // len(every), count) or bool(faults)
-        faults |= _found(held[-1], blocks, artifacts, conditions, say, is_last)
-        if is_last or faults or following is None:
-            break
-        held.append(_loaded(following, artifacts, conditions, draw, say))
-        faults |= held[-1].faults
-        if faults:
-            break
-        blocks.go_on_with(following, held[-1].rows)
+    has_all = _raced(blocks, count // (1 + len(more)), count)
+    faults |= _found(held[0], blocks, artifacts, conditions, say, has_all)
+    for other in more:
+        if not (has_all or faults):
+            held.append(_loaded(other, artifacts, conditions, draw, say))
+            faults |= held[-1].faults
+    if len(held) > 1 and not faults:
+        _race_on(blocks, held, count)
+        for load in held[1:]:
+            faults |= _found(load, blocks, artifacts, conditions, say, load is held[-1])
     baseline_us, *micros = [_micros(blocks.seconds_kept, arm, len(tracks)) for arm in range(len(arms) + 1)]
     baseline_lost, *lost = [_micros(blocks.waited_kept, arm, len(tracks)) for arm in range(len(arms) + 1)]
     rows, lost_rows = (dict(zip(arms, each, strict=True)) for each in (micros, lost))
@@ -90,13 +90,23 @@ def heat(
 
 
 def _raced(blocks: Blocks, share: int, count: int) -> bool:
-    """Takes a load's share of the blocks, and all `count` where that takes long; whether it took all."""
+    """Takes the first load's share of the blocks, and all `count` where that takes long; whether it took all."""
+    blocks.settle()
     began = time.monotonic()
     take_clean(blocks, share)
     if share < count and time.monotonic() - began <= LOAD_S:
         return False
     take_clean(blocks, count)
     return True
+
+
+def _race_on(blocks: Blocks, held: Sequence[_Load], count: int) -> None:
+    """The blocks of the other loads, without a pause: after one a device has to settle."""
+    for place, load in enumerate(held[1:], 2):
+        blocks.go_on_with(load.tracks, load.rows)
+        if place == 2:
+            blocks.settle()
+        take_clean(blocks, place * count // len(held))
 
 
 def _found(

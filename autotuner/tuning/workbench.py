@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -256,6 +256,7 @@ class Workbench:
         Raises SpaceError, KernelError, ToolchainError, or InputError when there is no such device.
         """
         self._cluster = cluster
+        self._tried: Future[None] | None = None
         self.chosen = (
             choose_device(file, arch, devices)
             if cluster is None
@@ -397,13 +398,27 @@ class Workbench:
             return "who disturbs a node cannot be seen from here"
         return DEVICES[self.device.backend].who_disturbs(self.chosen)
 
+    def begin(self) -> None:
+        """Begins what the processes of `executor` wait for: the compilers are tried, and then build what the harness
+        itself runs on the device."""
+        if self._cluster is None:
+            pool = ThreadPoolExecutor(1)
+            self._tried = pool.submit(_try_compilers, self.toolchain)
+            pool.submit(kind_of(self.space.file).make_ready, self.toolchain)  # what is wrong then, the processes say
+            pool.shutdown(wait=False)
+
     def executor(self) -> Executor:
         """Processes that judge variants for this space, on this machine or on the nodes of the cluster."""
         if self._cluster is not None:
             require_cache()
             return on_nodes.executor(self._cluster, partial(Workbench, self.space.file), self)
         problems, baselines = self.conditions.problems, self.space.file.baselines
-        return executor_for(self.chosen, self.toolchain, self.family, problems, baselines)
+        return executor_for(self.chosen, self.toolchain, self.family, problems, baselines, self._tried)
+
+
+def _try_compilers(toolchain: Toolchain) -> None:
+    require_cache()
+    require_compilers(toolchain)
 
 
 def toolchain_for(device: Device) -> Toolchain:
@@ -417,9 +432,11 @@ def executor_for(
     family: Family,
     problems: Sequence[Problem],
     baselines: tuple[NamedFunction, ...] = (),
+    tried: Future[None] | None = None,
 ) -> LocalExecutor:
-    """Processes on this machine: a lane for each chosen device. `baselines`: the user's. Raises InputError when nothing
-    can be kept, and ToolchainError where the compilers refuse what is nearly nothing."""
+    """Processes on this machine: a lane for each chosen device. `baselines`: the user's. `tried`: a trial of the
+    compilers that has begun. Raises InputError when nothing can be kept, and ToolchainError where the compilers refuse
+    what is nearly nothing."""
     require_cache()
     kind = DEVICES[chosen.device.backend]
     executor = LocalExecutor(
@@ -435,7 +452,10 @@ def executor_for(
         before_calibration=lambda conditions: ahead.begin(kind.name, conditions.problems, conditions.seconds),
     )
     try:
-        require_compilers(toolchain)  # while the executor's server imports torch
+        if tried is None:
+            require_compilers(toolchain)  # while the executor's server imports torch
+        else:
+            tried.result()
     except ToolchainError:
         executor.close()
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import Literal
 
@@ -13,6 +14,8 @@ MOST = 2**31 - 1
 """Of a priority or a number of trials: what every database keeps."""
 FINALS_MINUTES = 2.0
 """Of finals, unless the user says otherwise, or there is less time in all."""
+LEAST_FINALS = 1 / 3
+"""Of finals, where that is no more than half of the minutes."""
 
 
 class State(StrEnum):
@@ -67,7 +70,10 @@ class SweepOptions(Model):
     until_converged: bool = False
     finals: bool = True
     finals_minutes: float | None = Field(
-        default=None, gt=0, le=1e6, description="of the minutes; null: two, and a third of the minutes at most"
+        default=None,
+        gt=0,
+        le=1e6,
+        description="of the minutes; null: two, and a third of the minutes at most, or up to 20 s a half",
     )
     patience_minutes: float = Field(default=10.0, ge=0, le=1e6, description="of a wait for a device that another times")
     quiet_within_minutes: float = Field(
@@ -100,6 +106,7 @@ class SweepRequest(SweepOptions):
 
     @property
     def finals_s(self) -> float:
-        """Seconds of finals; 0 without."""
-        usual = FINALS_MINUTES if self.minutes is None else min(FINALS_MINUTES, self.minutes / 3)
+        """Seconds of finals; 0 without. Less than LEAST_FINALS confirms little."""
+        minutes = math.inf if self.minutes is None else self.minutes
+        usual = min(FINALS_MINUTES, max(minutes / 3, min(minutes / 2, LEAST_FINALS)))
         return 60 * (self.finals_minutes or usual) if self.finals else 0.0

@@ -104,7 +104,7 @@ class OneTrack:
 
     def __init__(self, inner: Track, one: Artifact) -> None:
         self._inner, self._one = inner, one
-        self.problem, self.gap = inner.problem, inner.gap
+        self.problem, self.gap, self.settles_s = inner.problem, inner.gap, inner.settles_s
 
     def another(self) -> OneTrack | None:
         inner = self._inner.another()

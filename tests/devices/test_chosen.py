@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from autotuner.devices.cuda import ask_driver
 from autotuner.devices.cuda.facts import of_one_model
 from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.values.errors import InputError
@@ -75,9 +76,8 @@ def probed(folder: Path, init: int) -> object:
     (folder / "driver.cpp").write_text(text("driver_of_a_part.cpp"))
     command = ["g++", "-shared", "-fPIC", f"-DINIT={init}", "driver.cpp", "-o", "libcuda.so.1"]
     subprocess.run(command, cwd=folder, check=True)
-    code = "from autotuner.devices.cuda import probe; probe.tell()"
     around = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
-    done = subprocess.run([sys.executable, "-c", code], env=around, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, ask_driver.__file__], env=around, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 

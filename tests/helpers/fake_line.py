@@ -233,7 +233,7 @@ class FakeAuditArm:
 class FakeTrack:
     """A problem on the fake device."""
 
-    gap, has_room = 1e-6, False
+    gap, settles_s, has_room = 1e-6, 0.0, False
 
     def __init__(
         self, problem: Problem, device: _Device, truth: Callable[[Variant], Truth], baseline_us: float

@@ -7,7 +7,7 @@ from autotuner.gate.references import names
 from autotuner.ops import ahead, op_of
 from autotuner.ops.sdpa.masks import visible
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.tensors import distinct, gaps_of, lying_in, moved, span
+from autotuner.ops.tensors import distinct, gaps_of, lying_in, moved, normal, span
 
 
 def parsed(text: str) -> SdpaProblem:
@@ -123,6 +123,18 @@ def test_tensors_keep_their_places() -> None:
     copy = lying_in(torch.zeros(span(view)), view)
     assert copy.stride() == view.stride()
     assert [each.stride() for each in moved((view, shared), "cpu")] == [view.stride(), shared.stride()]
+
+
+def test_many_numbers_do_not_depend_on_the_cpus_that_draw_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotuner.ops.tensors.DRAWN_AT_ONCE", 1000)
+    found = []
+    for cpus in ({0}, {0, 1, 2}):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, cpus=cpus: cpus)
+        found.append(normal((7, 5, 999), torch.Generator().manual_seed(3)))
+    assert torch.equal(*found)
+    assert len(distinct(found[0]).unique()) > 30_000
+    assert abs(float(found[0].mean())) < 0.03
+    assert abs(float(found[0].std()) - 1) < 0.03
 
 
 def test_flex_attention_is_for_windows_alone() -> None:

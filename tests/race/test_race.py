@@ -287,8 +287,8 @@ def test_a_heat_leaves_out_what_cannot_be_launched() -> None:
 
 
 def test_a_heat_of_one_problem_shares_its_blocks_out_to_several_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each load draws what it differs by, and is rechecked; where one is slow it has the rest of the blocks, and where
-    one fails there are no more."""
+    """Each load draws what it differs by, and is rechecked; where the first is slow it has all blocks, and where it
+    fails there are no more. Before samples count there are others, after each pause."""
     monkeypatch.setattr(FakeTrack, "has_room", True)
     backend, artifacts, conditions = fakes([80], Deviations(process=0.02))
     said: list[str] = []
@@ -303,12 +303,18 @@ def test_a_heat_of_one_problem_shares_its_blocks_out_to_several_loads(monkeypatc
         assert len({*us}) == 4
     assert sum(step.startswith("G7") for step in said) == 4
     fault = Fault(verdict=Verdict.INCORRECT, code="G7.recheck", detail="no")
-    rechecks = iter([None, fault])
+    for sound, blocks in ((0, 6), (1, 24)):
+        rechecks = iter([*[None] * sound, fault, None, None, None])
+        with monkeypatch.context() as patched:
+            patched.setattr(FakeArm, "recheck", lambda _, rechecks=rechecks: next(rechecks))
+            failed = run()
+        assert failed.faults == {0: fault}
+        assert len(failed.baseline_us[0]) == blocks
     with monkeypatch.context() as patched:
-        patched.setattr(FakeArm, "recheck", lambda _: next(rechecks))
-        failed = run()
-    assert failed.faults == {0: fault}
-    assert len(failed.baseline_us[0]) == 12
+        patched.setattr(FakeTrack, "settles_s", 0.01)
+        began = time.monotonic()
+        assert len(run().baseline_us[0]) == 24
+        assert time.monotonic() - began >= 2 * 0.01
     monkeypatch.setattr("autotuner.race.heat.LOAD_S", -1.0)
     assert len({*run().baseline_us[0]}) == 1
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from autotuner.devices.bench import bandwidth, instrument, least, random_bytes, rate
+from autotuner.devices.bench import bandwidth, least, random_bytes, rate
 from autotuner.devices.cpu.audit import of_baseline, of_variant
 from autotuner.devices.cpu.bench import CpuBench
 from autotuner.devices.cpu.sanitizer import CpuSanitizer
 from autotuner.devices.cpu.timing import LONG_S, MOST_SLABS, Arm, Beside, InputSets, VariantArm
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.instrument import instrument
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.toolchain import Toolchain
@@ -37,6 +38,8 @@ PEAK_FLOPS = 2 * PEAK_CHAINS * PEAK_STEPS
 
 class CpuTrack:
     """A problem on the CPUs that the conditions allow, ready for races."""
+
+    settles_s = 0.0
 
     def __init__(self, sets: InputSets, threads: int, judges: Judges) -> None:
         self.problem = sets.problem

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from autotuner.devices.cpu import COPIED
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.counters import REMEDY, count
-from autotuner.devices.cuda.facts import SHOWN_BY, choose, missing
+from autotuner.devices.cuda.facts import SHOWN_BY, begin, choose, missing
+from autotuner.devices.cuda.instruments import make_instruments
 from autotuner.devices.cuda.probe import probe_all
 from autotuner.devices.cuda.toolchain import CudaToolchain, has_cublas, require_driver
 from autotuner.devices.environment import builders, usable_cpus
@@ -153,6 +154,7 @@ DEVICE = DeviceKind(
     preference=1,
     choices=frozenset({"arch", "devices"}),
     missing=missing,
+    begin=begin,
     choose=choose,
     toolchain=_toolchain,
     module=f"{__name__}.device",
@@ -173,6 +175,7 @@ DEVICE = DeviceKind(
     versions=_versions,
     cluster_unit="GPU",
     overlap=True,
+    make_ready=make_instruments,
     jobs_per_process=250,
     findings=findings,
     counted=count,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotuner.devices.cuda import triton
+from autotuner.devices.cuda import probe, triton
 from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.probe import CudaFacts, probe, probe_all
+from autotuner.devices.cuda.probe import CudaFacts, probe_all
 from autotuner.devices.cuda.toolchain import has_cublas
 from autotuner.devices.environment import environment
 from autotuner.devices.kind import Chosen, Wishes
@@ -23,12 +24,21 @@ SHOWN_BY = "CUDA_VISIBLE_DEVICES"
 
 def missing() -> str | None:
     """Why no GPU can be tuned for here, in words: torch, compiler and driver must all be there."""
+    found = _lacking() or probe.probe()
+    return None if isinstance(found, CudaFacts) else found
+
+
+def begin() -> None:
+    """Has the driver asked, where all else is there."""
+    if _lacking() is None:
+        with contextlib.suppress(OSError):  # whoever waits for the answer is told
+            probe.begin()
+
+
+def _lacking() -> str | None:
     if version_of("torch").endswith("+cpu"):
         return "torch is built without CUDA"
-    if config.nvcc() is None:
-        return "there is no nvcc"
-    found = probe()
-    return None if isinstance(found, CudaFacts) else found
+    return "there is no nvcc" if config.nvcc() is None else None
 
 
 def choose(wishes: Wishes) -> Chosen:

@@ -3,14 +3,23 @@ variants, from kernels/instruments."""
 
 from __future__ import annotations
 
-from autotuner.devices.bench import instrument
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.forge.loaded_variant import DEVICE_ERROR
+from autotuner.devices.instrument import made
+from autotuner.forge.loaded_variant import DEVICE_ERROR, LoadedVariant
+from autotuner.forge.toolchain import Toolchain
+from autotuner.values.outcome import Artifact
 
 STATUS, FILL, SPIN = 1, 2, 3
 NOT_READY = DEVICE_ERROR + 600
+
+
+def make_instruments(toolchain: Toolchain) -> Artifact:
+    """Their library. Raises ToolchainError when they cannot be built."""
+    assert isinstance(toolchain, CudaToolchain)
+    parameters = {"SHARED_BYTES": architecture(toolchain.architecture).shared_limit}
+    return made("cuda", "instruments", parameters, toolchain)
 
 
 class Instruments:
@@ -18,8 +27,7 @@ class Instruments:
 
     def __init__(self, toolchain: CudaToolchain, multiprocessors: int) -> None:
         """Raises ToolchainError when they cannot be built."""
-        parameters = {"SHARED_BYTES": architecture(toolchain.architecture).shared_limit}
-        self._variant = instrument("cuda", "instruments", parameters, toolchain)
+        self._variant = LoadedVariant(make_instruments(toolchain))
         self._multiprocessors = multiprocessors
 
     def status(self, stream: int) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 from autotuner.ops.sdpa.layouts import SHARED, laid_out, padded_apart
 from autotuner.ops.sdpa.masks import past
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.tensors import DTYPES, Tensors
+from autotuner.ops.tensors import DTYPES, Tensors, normal
 
 
 def _one_hot(
@@ -96,7 +96,7 @@ def inputs(problem: SdpaProblem, distribution: str, seed: int) -> Tensors:
     generator = torch.Generator().manual_seed(seed)
 
     def draw(heads: int, rows: int) -> Tensor:
-        return torch.randn(problem.batch, heads, rows, problem.head_dim, generator=generator)
+        return normal((problem.batch, heads, rows, problem.head_dim), generator)
 
     q, k, v = draw(problem.heads, problem.seq_q), *(draw(problem.heads_kv, problem.seq_k) for _ in range(2))
     if distribution == "large":
