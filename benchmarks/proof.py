@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from autotuner.devices.cuda.probe import probe
 from autotuner.values import config
-from benchmarks import tests_run, tuned
+from benchmarks import shards, tests_run, tuned
 from benchmarks.attacks import judged
-from benchmarks.attention import counters, elsewhere, peers
+from benchmarks.attention import counters, elsewhere
 from benchmarks.cli import hostile, machines, make_tune
 from benchmarks.driver import chaos, kills, ray_nodes, restarts, store_locked, workers
 from benchmarks.gate import accusations, emulated, luck, mutants, op_mutants, soak, view_mutants
@@ -300,11 +300,8 @@ PARTS = {
     ),
     "gpu_peers": Part(
         "one line of tuning on FlashAttention 3's published grid, beside it and cuDNN",
-        90,
-        (
-            step(tuned, "peers", "--minutes", "1", "--missing", "--json", kept("tuned_peers")),
-            step(peers, kept("tuned_peers"), "--json", kept("peers")),
-        ),
+        100,
+        (step(shards, "peers", "--gpu", "0", "--into", "docs/results"),),
         needs_gpu=True,
     ),
     "gpu_models": Part(

@@ -1,12 +1,12 @@
 """Runs long proofs in parts side by side, each on two CPUs of its own, and makes one result of a proof's parts.
 
     python -m benchmarks.shards attacks|accusations|busy ... --into FOLDER [--cpus 0-31] [--minutes M] [--hold]
-    python -m benchmarks.shards attacks_cuda|accusations_cuda ... --gpu N --into FOLDER [...]
+    python -m benchmarks.shards attacks_cuda|accusations_cuda|peers|one_line|drawnSEED ... --gpu N[,N] --into FOLDER
 
 A part is the proof's own command on some of its cases, in a process group bound to two CPUs, which are of one core
-where the machine says so, with a cache and a folder for temporary files of its own. On a GPU parts run one after
-another, with all the CPUs. No part begins that would not end within M minutes; FOLDER/PROOF.json is written after each,
-and the same command later goes on with the parts that it lacks.
+where the machine says so, with a cache and a folder for temporary files of its own. On GPUs parts run one after
+another on each, with its share of the CPUs. No part begins that would not end within M minutes; FOLDER/PROOF.json is
+written after each, and the same command later goes on with the parts that it lacks.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from benchmarks import holds
+from benchmarks import holds, tuned
 from benchmarks.attacks import catalogue, judged
+from benchmarks.attention import peers
 from benchmarks.gate import accusations
 from benchmarks.provenance import command_line
 from benchmarks.timing import busy
@@ -89,11 +91,29 @@ PROOFS = {
     "accusations": Proof(accusations, honest, 7.5),
     "accusations_cuda": Proof(accusations, lambda: seeds(5, "cuda", "--points", "12"), 2.0, needs_gpu=True),
     "busy": Proof(busy, lambda: seeds(busy.RUNS, "--runs", "1"), 7.6),
+    "one_line": Proof(tuned, partial(tuned.parts, "one_line"), 1.65, needs_gpu=True),
+    "peers": Proof(peers, lambda: [(problem,) for problem in tuned.PEERS], 1.5, needs_gpu=True),
 }
 
 
-def pairs(cpus: Sequence[int]) -> list[tuple[int, ...]]:
-    """CPUs two by two, those of one core together."""
+def proof(name: str) -> tuple[str, Proof]:
+    """The proof of that name. Raises ValueError where there is none."""
+    if name.startswith("drawn"):
+        return name, Proof(tuned, partial(tuned.parts, name), 1.5, needs_gpu=True)
+    if name not in PROOFS:
+        raise ValueError(name)
+    return name, PROOFS[name]
+
+
+class Place(NamedTuple):
+    """Where one part runs at a time."""
+
+    gpu: str
+    cpus: tuple[int, ...]
+
+
+def places(cpus: Sequence[int], gpus: Sequence[str]) -> list[Place]:
+    """A GPU each with its share of the CPUs; without GPUs CPUs two by two. Those of one core are together."""
 
     def core(cpu: int) -> tuple[int, int]:
         siblings = TOPOLOGY / f"cpu{cpu}" / "topology" / "thread_siblings_list"
@@ -101,7 +121,9 @@ def pairs(cpus: Sequence[int]) -> list[tuple[int, ...]]:
         return int(first), cpu
 
     ordered = sorted(cpus, key=core)
-    return [tuple(ordered[first : first + 2]) for first in range(0, len(ordered) - 1, 2)]
+    each = len(ordered) // len(gpus) if gpus else 2
+    shares = [tuple(ordered[first : first + each]) for first in range(0, len(ordered) - each + 1, each)]
+    return [Place(*pair) for pair in zip(gpus or [""] * len(shares), shares, strict=False)]
 
 
 def numbers(text: str) -> list[int]:
@@ -113,12 +135,12 @@ def numbers(text: str) -> list[int]:
     return found
 
 
-def run(proof: Proof, arguments: tuple[str, ...], limit_s: float, gpu: str) -> Any:
+def run(wanted: Proof, arguments: tuple[str, ...], limit_s: float, gpu: str) -> Any:
     """The document of one part, on the CPUs of this thread; None where it did not end."""
     with tempfile.TemporaryDirectory(prefix="shard_") as name:
         folder = Path(name)
         around = {"TMPDIR": name, "AUTOTUNER_CACHE": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": gpu}
-        words = [sys.executable, "-m", proof.module.__name__, *arguments, "--json", str(folder / "part.json")]
+        words = [sys.executable, "-m", wanted.module.__name__, *arguments, "--json", str(folder / "part.json")]
         with (folder / "log").open("w+") as log:
             process = subprocess.Popen(words, env=os.environ | around, stdout=log, stderr=log, start_new_session=True)
             try:
@@ -136,34 +158,35 @@ def run(proof: Proof, arguments: tuple[str, ...], limit_s: float, gpu: str) -> A
             return json.loads(part.read_text())
 
 
-def done(
-    waiting: list[tuple[str, tuple[str, ...]]], places: Sequence[tuple[int, ...]], gpu: str, until: float
-) -> Iterator[tuple[str, str, Any]]:
-    """Each part that ended, `places` being CPUs for one at a time: its proof, its arguments, its document."""
+Waiting = list[tuple[str, Proof, tuple[str, ...]]]
+
+
+def done(waiting: Waiting, where: Sequence[Place], until: float) -> Iterator[tuple[str, str, Any]]:
+    """Each part that ended: its proof, its arguments, its document."""
     ended: queue.SimpleQueue[tuple[str, str, Any] | None] = queue.SimpleQueue()
     taking = threading.Lock()
 
-    def take() -> tuple[str, tuple[str, ...]] | None:
+    def take() -> tuple[str, Proof, tuple[str, ...]] | None:
         """The first that has time left to end."""
         with taking:
             minutes = (until - time.monotonic()) / 60
-            found = next((each for each in waiting if PROOFS[each[0]].minutes <= minutes), None)
+            found = next((each for each in waiting if each[1].minutes <= minutes), None)
             if found is not None:
                 waiting.remove(found)
             return found
 
-    def work(place: tuple[int, ...]) -> None:
-        os.sched_setaffinity(0, place)  # of this thread, and of all that it starts
+    def work(place: Place) -> None:
+        os.sched_setaffinity(0, place.cpus)  # of this thread, and of all that it starts
         while (part := take()) is not None:
-            began, (name, arguments) = time.monotonic(), part
-            document = run(PROOFS[name], arguments, until - began, gpu)
+            began, (name, wanted, arguments) = time.monotonic(), part
+            document = run(wanted, arguments, until - began, place.gpu)
             said = "is done" if document is not None else "did not end"
-            print(f"{name} {' '.join(arguments)} {said}: {time.monotonic() - began:.0f} s on CPUs {place}", flush=True)
+            print(f"{name} {' '.join(arguments)} {said}: {time.monotonic() - began:.0f} s on {place}", flush=True)
             if document is not None:
                 ended.put((name, " ".join(arguments), document))
         ended.put(None)
 
-    workers = [threading.Thread(target=work, args=(place,)) for place in places]
+    workers = [threading.Thread(target=work, args=(place,)) for place in where]
     for worker in workers:
         worker.start()
     left = len(workers)
@@ -176,37 +199,42 @@ def done(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("proofs", nargs="+", choices=PROOFS, help="the first has the first CPUs that are free")
+    names = f"{', '.join(PROOFS)}, or drawn and a seed: the first has the first CPUs that are free"
+    parser.add_argument("proofs", nargs="+", type=proof, metavar="PROOF", help=names)
     parser.add_argument("--cpus", type=numbers, default=sorted(os.sched_getaffinity(0)), help="such as 0-7,16")
-    parser.add_argument("--gpu", default="", metavar="N", help="the one for proofs on CUDA")
+    parser.add_argument("--gpu", default="", metavar="N", help="those for proofs on CUDA, such as 0,1")
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--into", type=Path, required=True, metavar="FOLDER")
     holds.add_option(parser)
     given = parser.parse_args()
-    if any(PROOFS[name].needs_gpu != bool(given.gpu) for name in given.proofs):
+    proofs = dict(given.proofs)
+    if any(each.needs_gpu != bool(given.gpu) for each in proofs.values()):
         parser.error("name --gpu for proofs on CUDA, and for them alone")
-    places = [tuple(given.cpus)] if given.gpu else pairs(given.cpus)
+    where = places(given.cpus, given.gpu.split(",") if given.gpu else [])
     given.into.mkdir(parents=True, exist_ok=True)
-    files = {name: given.into / f"{name}.json" for name in given.proofs}
+    files = {name: given.into / f"{name}.json" for name in proofs}
     whole = {name: json.loads(file.read_text()) if file.exists() else {"parts": []} for name, file in files.items()}
     waiting = [
-        (name, part) for name in files for part in PROOFS[name].parts() if " ".join(part) not in whole[name]["parts"]
+        (name, each, part)
+        for name, each in proofs.items()
+        for part in each.parts()
+        if " ".join(part) not in whole[name]["parts"]
     ]
-    for name, part, document in done(waiting, places, given.gpu, time.monotonic() + 60 * given.minutes):
-        before, proof = whole[name], PROOFS[name]
+    for name, part, document in done(waiting, where, time.monotonic() + 60 * given.minutes):
+        before, module = whole[name], proofs[name].module
         parts = [*before["parts"], part]
-        missing = [each for each in map(" ".join, proof.parts()) if each not in parts]
-        after = proof.module.merged([before, document] if before["parts"] else [document])
+        missing = [each for each in map(" ".join, proofs[name].parts()) if each not in parts]
+        after = module.merged([before, document] if before["parts"] else [document])
         whole[name] = after | {"command": command_line(), "missing": missing, "parts": parts}
         files[name].write_text(json.dumps(whole[name], indent=1) + "\n")
     for name, document in whole.items():
-        left = len(PROOFS[name].parts()) - len(document["parts"])
+        left = len(proofs[name].parts()) - len(document["parts"])
         print(f"{name}: {len(document['parts'])} parts are done, {left} are missing")
     for name, document in whole.items():
         holds.measured(document["parts"], f"part of {name}")
         if given.hold:
             missing = [f"{name}: {each} is missing" for each in document["missing"]]
-            holds.require([*missing, *PROOFS[name].module.unmet(document)])
+            holds.require([*missing, *proofs[name].module.unmet(document)])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Tunes problems as a user does, by `autotuner tune` from an empty store, and keeps what the finals confirmed.
 
     python -m benchmarks.tuned SET [--problems TEXT] [--trials N] [--finals-minutes M] [--minutes M] [--seed N]
-        [--json FILE] [--missing] [--warm]
+        [--space FILE] [--first-points all|others] [--json FILE] [--missing] [--warm]
 
 SET is a name of SETS, or `drawn` and a seed, such as drawn7: DRAWN problems of attention that nobody tuned for. Each
 of its problems (with --problems, those that contain the text) is swept and goes through the finals. A row has the
@@ -16,15 +16,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from autotuner.devices import DEVICES, Wishes
@@ -49,13 +52,18 @@ class Set(NamedTuple):
 
 TOKENS = 16384
 """Of all sequences of a problem of the grid that FlashAttention 3's authors publish; 2,048 = heads * head_dim there."""
-PEERS = tuple(
-    f"({TOKENS // length},{2048 // dim},{length},{dim}) bfloat16 {mask}"
-    for dim in (128, 64, 256)
-    for length in (512, 1024, 2048, 4096, 8192, 16384)
-    for mask in ("full", "causal")
-) + tuple(f"(4,48,{length},128) bfloat16 {mask}" for length in (1024, 2048, 4096, 8192) for mask in ("full", "causal"))
-"""That grid, and that of tritonbench."""
+PEERS = (
+    *(
+        f"({TOKENS // length},{2048 // dim},{length},{dim}) bfloat16 {mask}"
+        for length in (4096, 2048, 8192, 1024, 16384, 512)
+        for dim in (128, 64, 256)
+        for mask in ("full", "causal")
+    ),
+    *(f"(4,48,{length},128) bfloat16 {mask}" for length in (2048, 4096, 1024, 8192) for mask in ("full", "causal")),
+    *(f"({sizes}) bfloat16 causal bshd" for sizes in ("1,32:8,8192,128", "4,32:8,2048,128", "2,24:6,1500,128")),
+)
+"""That grid, that of tritonbench, and groups. What comes first is spread over all of it: a race may end early."""
+PEERS += tuple(problem.replace("bfloat16", "float16") for problem in PEERS)
 
 LARGE = tuple(
     f"({sizes}) float16 {mask}"
@@ -63,6 +71,21 @@ LARGE = tuple(
     for mask in ("full", "causal")
 )
 """Problems that fill a GPU, float16."""
+
+GOALS = {
+    "(1,32,2048,128) float16 full": 1.17,
+    "(1,32,2048,128) float16 causal": 1.4,
+    "(4,48,2048,128) bfloat16 full": 1.18,
+    "(2,24:6,1500,128) bfloat16 causal bshd": 1.45,
+    "(1,32:8,1x4096,128) float16 full": 1.22,
+    "(4,32:8,16x4096,128) float16 full": 1.8,
+    "(3,5,333,64) bfloat16 causal": 1.6,
+    "(1,8,512,64) float16 full": 1.97,
+}
+"""What one line is to find on an H200 in MINUTES, and OTHERS of that without first points of nearly the same."""
+MINUTES, OTHERS = 1.3, 0.97
+COLD, COLD_MINUTES = "(1,8,512,64) float16 full", 0.75
+"""The problem that has a crowned winner sooner."""
 
 SETS = {
     "large": Set(
@@ -85,18 +108,16 @@ SETS = {
             for mask in ("full", "causal")
         ),
     ),
-    "one_line": Set(
+    "one_line": Set("sdpa", "", tuple(GOALS)),
+    "one_line_cpu": Set(
         "sdpa",
-        "",
+        "sdpa_cpu",
         (
-            "(1,32,2048,128) float16 full",
-            "(1,32,2048,128) float16 causal",
-            "(2,24:6,1500,128) bfloat16 causal bshd",
-            "(1,32:8,1x4096,128) float16 full",
-            "(4,32:8,16x4096,128) float16 full",
-            "(4,48,2048,128) bfloat16 full",
-            "(3,5,333,64) bfloat16 causal",
-            "(1,8,512,64) float16 full",
+            "(1,8,512,64) float32 full",
+            "(1,4,128,64) float32 full",
+            "(1,8,512,64) float32 causal",
+            "(1,8,512,64) bfloat16 full",
+            "(1,8,2048,128) float32 full",
         ),
     ),
     "peers": Set("sdpa", "", PEERS),
@@ -133,6 +154,32 @@ def drawn(seed: int) -> Set:
     return Set("sdpa", "", tuple(problems))
 
 
+def parts(name: str) -> list[tuple[str, ...]]:
+    """Arguments of this program for a problem of the set each."""
+    if name == "one_line":
+        runs = [(each, MINUTES, seed, "all") for seed in (1, 2) for each in GOALS]
+        runs += [(COLD, COLD_MINUTES, seed, "all") for seed in (1, 2)]
+        runs += [(each, MINUTES, 1, "others") for each in GOALS]
+    else:
+        runs = [(each, 0.8, 0, "all") for each in problem_set(name).problems]
+    return [
+        (
+            name,
+            "--trials",
+            "60",
+            "--problems",
+            each,
+            "--minutes",
+            str(minutes),
+            "--seed",
+            str(seed),
+            "--first-points",
+            of,
+        )
+        for each, minutes, seed, of in runs
+    ]
+
+
 def problem_set(name: str) -> Set:
     """The set of that name. Raises ValueError where there is none."""
     if name.startswith("drawn"):
@@ -144,11 +191,11 @@ def problem_set(name: str) -> Set:
 
 def tuned(wanted: Set, text: str, store: Path, options: argparse.Namespace) -> Row:
     """One problem's figures."""
-    problem, space = OPS[wanted.op].problem.parse(text), wanted.space
+    problem, space = OPS[wanted.op].problem.parse(text), options.space or wanted.space
     out = store.with_name("best.json")
     words = ["tune", *([space] if space else []), "--problem", text, "--trials", str(options.trials)]
     words += ["--seed", str(options.seed), "--store", f"sqlite:///{store}", "--out", str(out)]
-    words += [] if options.warm else ["--cold"]
+    words += ["--first-points", options.first_points, *([] if options.warm else ["--cold"])]
     environment = dict(os.environ)
     if options.minutes is None:
         words += ["--finals-minutes", str(options.finals_minutes)]
@@ -160,7 +207,7 @@ def tuned(wanted: Set, text: str, store: Path, options: argparse.Namespace) -> R
         [sys.executable, "-m", "autotuner", *words], capture_output=True, text=True, env=environment, check=False
     )
     row: Row = {"problem": str(problem), "space": space, "trials": options.trials, "exit_code": done.returncode}
-    row |= {"seed": options.seed, "minutes": options.minutes}
+    row |= {"seed": options.seed, "minutes": options.minutes, "first_points": options.first_points}
     row["seconds"] = round(time.monotonic() - started, 1)
     if done.returncode or not out.exists():
         return {**row, "error": (done.stderr.strip().splitlines() or ["nothing"])[-1]}
@@ -210,18 +257,59 @@ def spread(store: Path, study: str) -> Row:
 def keep(rows: list[Row], path: Path) -> None:
     """Writes the rows, and those of other problems and devices that the file holds."""
     held = json.loads(path.read_text())["rows"] if path.exists() else []
-    new = {_of(row) for row in rows}
-    document = {
-        "command": command_line(),
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": [row for row in held if _of(row) not in new] + rows,
-    }
+    whole = merged([{"rows": held}, {"rows": rows}])
+    document = {"command": command_line(), "when": datetime.now(UTC).isoformat(timespec="seconds"), **whole}
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
-def _of(row: Row) -> tuple[str, str | None, int]:
-    """The problem, the device and the seed of a row."""
-    return row["problem"], row.get("device"), row.get("seed", 0)
+def merged(documents: Sequence[Row]) -> Row:
+    """One of several: of runs that were asked for the same the last row."""
+    rows = {_of(row): row for document in documents for row in document["rows"]}
+    return {**documents[-1], "rows": list(rows.values())}
+
+
+LEAST_MEAN = 1.35
+"""Of the speedups of problems that were drawn."""
+
+
+def speedups(document: Row) -> list[Row]:
+    """What finals confirmed, with an interval; first the slowest."""
+    found = [row["confirmed"] for row in document["rows"] if "error" not in row]
+    return sorted((each for each in found if each["low"] is not None), key=lambda each: float(each["mean"]))
+
+
+def geometric_mean(document: Row) -> float:
+    return math.exp(fmean(math.log(each["mean"]) for each in speedups(document)))
+
+
+def unmet(document: Row) -> list[str]:
+    """What does not hold of problems that were drawn: nowhere slower than torch, and LEAST_MEAN in the mean; or of
+    GOALS."""
+    if all(row["problem"] in GOALS for row in document["rows"]):
+        return [f"{told(row)}: {why}" for row in document["rows"] if (why := short_of_goal(row)) is not None]
+    sure = speedups(document)
+    lacking = len(document["rows"]) - len(sure)
+    found = [f"{lacking} problems have no confirmed speedup"] if lacking else []
+    found += [f"slower than torch: {each['mean']:.3f}x ({each['low']:.3f} to)" for each in sure if each["low"] < 1]
+    if sure and geometric_mean(document) < LEAST_MEAN:
+        found.append(f"the geometric mean is {geometric_mean(document):.3f}x")
+    return found
+
+
+def short_of_goal(row: Row) -> str | None:
+    """What is missing, in words."""
+    goal, found = GOALS[row["problem"]], row.get("confirmed") or {}
+    if row["minutes"] < MINUTES:
+        late = row["seconds"] > 60 * COLD_MINUTES
+        return f"{60 * COLD_MINUTES:.0f} s and a crown are the goal" if late or not row.get("crowned") else None
+    least = goal * (OTHERS if row["first_points"] == "others" else 1)
+    return None if (found.get("mean") or 0) >= least else f"seed {row['seed']}: {least:.2f}x is the goal"
+
+
+def _of(row: Row) -> tuple[object, ...]:
+    """What was asked for, and the device."""
+    asked = ("problem", "space", "device", "minutes", "first_points", "seed")
+    return tuple(row.get(name) for name in asked)
 
 
 def rows_of(path: Path | None, device: str) -> set[str]:
@@ -252,6 +340,8 @@ def main() -> int:
     parser.add_argument("--finals-minutes", type=float, default=2)
     parser.add_argument("--minutes", type=float, help="of each problem's whole command, instead")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--space", help="instead of the set's")
+    parser.add_argument("--first-points", default="all", choices=("all", "others"))
     parser.add_argument("--missing", action="store_true", help="leave out what the file has of this device")
     parser.add_argument("--warm", action="store_true", help="later studies know what earlier ones found")
     parser.add_argument("--json", type=Path)

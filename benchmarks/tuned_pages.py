@@ -38,10 +38,11 @@ def one_line(document: dict[str, Any] | None) -> str:
     """What the one-line command came to, a row a run: seconds of the whole command, and what finals confirmed."""
     if document is None:
         return NONE
-    head = ["problem", "seed", "minutes asked", "seconds taken", "implementation", "us", "confirmed"]
+    head = ["problem", "first points", "seed", "minutes asked", "seconds taken", "implementation", "us", "confirmed"]
     rows = [
         [
             row["problem"],
+            row.get("first_points", "all"),
             str(row["seed"]),
             str(row["minutes"]),
             f"{row['seconds']:.0f}",
@@ -54,8 +55,8 @@ def one_line(document: dict[str, Any] | None) -> str:
     first = document["rows"][0]
     made = f"{first['device']}, torch {first['environment']['torch']}, {document['when'][:10]}"
     return (
-        f"{table(head, rows)}\n\n{made}: each from an empty store and an empty cache, every run that was made with this"
-        " seed; * crowned. Made by `python -m benchmarks.tuned one_line --trials 60`."
+        f"{table(head, rows)}\n\n{made}: each from an empty store and an empty cache, every run of these"
+        f" seeds; * crowned. Made by `{document['command']}`."
     )
 
 

@@ -127,7 +127,9 @@ def wanted_sweep(
     finals: Annotated[bool, typer.Option("--finals/--no-finals", help="confirm the best in fresh processes")] = True,
     finals_minutes: Annotated[
         float | None,
-        typer.Option("--finals-minutes", min=0.01, help="of the minutes; 2, and a third of them at most, if left out"),
+        typer.Option(
+            "--finals-minutes", min=0.01, help="of the minutes; if left out 2, a third of them at most, or 20 s"
+        ),
     ] = None,
     patience: PatienceOption = config.PATIENCE_MINUTES,
     quiet: QuietOption = 0.0,

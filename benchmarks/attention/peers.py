@@ -1,16 +1,17 @@
 """Races tuned variants beside the fastest attention that others publish, on this GPU.
 
-    python -m benchmarks.tuned peers --minutes 1 --missing --json docs/results/tuned_peers.json
-    python -m benchmarks.attention.peers docs/results/tuned_peers.json [--problems TEXT]... [--rounds N]
-        [--json docs/results/peers.json]
+    python -m benchmarks.attention.peers PROBLEM... [--minutes M] [--trials N] [--rounds N] [--json FILE]
+    python -m benchmarks.shards peers --gpu 0,1 --minutes 9 --into docs/results
 
-The first command tunes each problem of FlashAttention 3's published grid and of tritonbench's as one who types one line
-does. Of each row that was found on this kind of device (with --problems, of those that contain one of the texts; FILE
-keeps what it has of the others) the variant is built again, and must be right. Then forwards race in one process: the
-variant, cuDNN, FlashAttention 3 (the package fa3-fwd), FlashInfer and compiled flex_attention where they are installed
-and serve the problem, and a matrix product that says what the device gives in this state. Graphs of some milliseconds
-are replayed in random order, and each begins on a busy device. A speedup is the median over the rounds with its 95 %
-interval; the clock and the power are those of the whole race. Needs a GPU that nothing else uses.
+The first command tunes each problem as one who types one line does, builds the variant again, which must be right, and
+races forwards in one process: the variant, cuDNN, FlashAttention 3 (the package fa3-fwd), FlashInfer and compiled
+flex_attention where they are installed and serve the problem, and a matrix product that says what the device gives in
+this state. Graphs of some milliseconds are replayed in random order, and each begins on a busy device. A speedup is the
+median over the rounds with its 95 % interval; the clock and the power are those of the whole race. FILE keeps its rows
+of other problems and devices. Needs a GPU that nothing else uses.
+
+The second does so for FlashAttention 3's published grid and tritonbench's, a problem at a time on each GPU, as far as
+the minutes reach, and goes on there when it is called again.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import import_module
@@ -37,9 +40,8 @@ from autotuner.ops.tensors import DTYPES, Tensors, moved
 from autotuner.race.statistics import median_interval
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
-from benchmarks import holds
+from benchmarks import tuned
 from benchmarks.attention.decode import right
-from benchmarks.attention.elsewhere import rows_of
 from benchmarks.attention.interleaved import Figures, Forward, baseline_forward, race, spread, timer, variant_forward
 from benchmarks.provenance import command_line
 
@@ -192,29 +194,56 @@ def over(others_us: list[float], variants_us: list[float]) -> Figures:
     return median_interval(logs).speedup.model_dump()
 
 
+def found(text: str, options: argparse.Namespace) -> Figures:
+    """The row of one problem. Exits where tuning finds no variant."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "studies.db"
+        os.environ["AUTOTUNER_CACHE"] = str(store.with_suffix(".cache"))  # where tuning leaves what it builds
+        row = tuned.tuned(tuned.SETS["peers"], text, store, options)
+        if "error" in row:
+            raise SystemExit(f"{text}: {row['error']}")
+        kept = {name: row[name] for name in ("problem", "device", "seed", "minutes", "seconds", "judged", "confirmed")}
+        return {**kept, "torch": torch.__version__, **raced(row, options.rounds)}
+
+
+def merged(documents: Sequence[Figures]) -> Figures:
+    """One of several: of a problem and a device the last row."""
+    rows = {(row["problem"], row["device"]): row for document in documents for row in document["rows"]}
+    return {**documents[-1], "rows": list(rows.values())}
+
+
+def unmet(document: Figures) -> list[str]:
+    """Where no race was run, or another is faster beyond the interval."""
+    return [f"{row['problem']}: {row['refused']}" for row in document["rows"] if "refused" in row] + [
+        f"{row['problem']}: {name} is faster: {each['mid']:.3f}x"
+        for row in document["rows"]
+        for name, each in row.get("speedup", {}).items()
+        if each["high"] < 1
+    ]
+
+
 def main() -> None:
     """Prints a line a problem and writes the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", type=Path, help="what benchmarks/tuned.py wrote")
-    parser.add_argument("--problems", default=[], metavar="TEXT", action="append")
+    parser.add_argument("problems", nargs="+", metavar="PROBLEM")
+    parser.add_argument("--minutes", type=float, default=0.75, help="of each problem's tuning")
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=61)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    device = torch.cuda.get_device_name()
-    tuned = rows_of(given.rows, given.problems, device)
-    holds.measured([row["problem"] for row in tuned], "variant that was tuned on this device")
-    before = json.loads(given.json.read_text())["rows"] if given.json is not None and given.json.exists() else []
-    rows = {(row["problem"], row["device"]): row for row in before}
-    for row in tuned:
-        figures = {"problem": row["problem"], "device": device, "torch": torch.__version__, **raced(row, given.rounds)}
-        rows[row["problem"], device] = figures
+    given = parser.parse_args(namespace=argparse.Namespace(warm=False))
+    document: Figures = {"rows": []}
+    if given.json is not None and given.json.exists():
+        document = json.loads(given.json.read_text())
+    for text in given.problems:
+        row = found(text, given)
         said = {name: f"{each['mid']:.3f} [{each['low']:.3f}, {each['high']:.3f}]"
-                for name, each in figures.get("speedup", {}).items()}  # fmt: skip
-        tflops = {name: round(number) for name, number in figures.get("tflops", {}).items()}
-        print(row["problem"], figures.get("refused") or said, tflops, flush=True)
+                for name, each in row.get("speedup", {}).items()}  # fmt: skip
+        tflops = {name: round(number) for name, number in row.get("tflops", {}).items()}
+        print(row["problem"], row.get("refused") or said, tflops, flush=True)
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        document = merged([document, {"command": command_line(), "when": when, "rows": [row]}])
         if given.json is not None:
-            when = datetime.now(UTC).isoformat(timespec="seconds")
-            document = {"command": command_line(), "when": when, "rows": list(rows.values())}
             given.json.write_text(json.dumps(document, indent=1) + "\n")
 
 

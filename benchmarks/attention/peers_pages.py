@@ -2,32 +2,107 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+from statistics import fmean
 from typing import Any
 
 from benchmarks.markdown import table
 
+Row = dict[str, Any]
+
 NAMES = {"cudnn": "cuDNN", "fa3": "FlashAttention 3", "flashinfer": "FlashInfer", "flex": "flex_attention"}
+COLOURS = {"cudnn": "#1f77b4", "fa3": "#d62728", "flashinfer": "#9467bd", "flex": "#777777"}
+DARK, LIGHT = "#333333", "#dddddd"
+LEFT, WIDTH, LINE, TOP = 400, 330, 14, 40
+"""Pixels: where the axis begins and how long it is, the height of a row, and where the first one is."""
+FROM, TO = 0.9, 2.0
+"""Times as fast, at the two ends of the axis; what is beyond stands at the end."""
 
 
-def beside(document: dict[str, Any] | None) -> str:
-    """A row a problem and device: how many times as fast the variant is as each, with 95 % intervals."""
+def beside(document: Row | None, path: str) -> str:
+    """The figure with what it says in sentences. `path`: where it lies."""
     if document is None:
         return "Not measured yet."
-    rows = [each for each in document["rows"] if "speedup" in each]
+    rows = raced(document)
     there = [name for name in NAMES if any(name in row["speedup"] for row in rows)]
-    lines = [
-        [
-            f"{row['problem']}, {row['device']}",
-            f"`{row['impl']}`, {row['tflops']['variant']:.0f}",
-            *(_ratio(row["speedup"].get(name)) for name in there),
-        ]
-        for row in rows
-    ]
-    head = ["problem", "variant, TFLOP/s", *(NAMES[name] for name in there)]
+    devices = ", ".join(dict.fromkeys(row["device"] for row in rows))
     return (
-        f"{table(head, lines)}\n\nWarm, one race a row; times as fast, with the 95 % interval. Made by"
-        f" `{document['command']}` on {document['when'][:10]}, torch {rows[0]['torch']}."
+        f"![Variants beside what others publish]({path})\n\nWarm, one race a row, with 95 % intervals."
+        f" {' '.join(_said(name, rows) for name in there)} {devices}; made by `{document['command']}` on"
+        f" {document['when'][:10]}, torch {rows[0]['torch']}."
     )
+
+
+def raced(document: Row) -> list[Row]:
+    """The rows that have a race: by device, dtype, head dimension, mask and size."""
+    rows = [each for each in document["rows"] if "speedup" in each]
+    return sorted(rows, key=lambda row: (row["device"], *_order(row["problem"])))
+
+
+def _order(text: str) -> tuple[Any, ...]:
+    sizes, *words = text.split()
+    numbers = [each.split(":")[0] for each in sizes.strip("()").split(",")]
+    batch, heads, length, dim = (int(each.split("x")[-1]) for each in numbers)
+    return *words[:1], dim, *words[1:], batch * heads, length
+
+
+def _said(name: str, rows: Sequence[Row]) -> str:
+    """How the variants of all rows stand beside one of the others."""
+    found = [row["speedup"][name] for row in rows if name in row["speedup"]]
+    mean = math.exp(fmean(math.log(each["mid"]) for each in found))
+    faster, slower = sum(each["low"] > 1 for each in found), sum(each["high"] < 1 for each in found)
+    return (
+        f"{NAMES[name]}: faster in {faster} of {len(found)} rows, slower in {slower}; geometric mean {mean:.2f}x,"
+        f" least {min(each['mid'] for each in found):.2f}x."
+    )
+
+
+def figure(document: Row | None) -> str:
+    """Bars on one axis, a line a problem, as SVG."""
+    rows = [] if document is None else raced(document)
+    width, height = LEFT + WIDTH + 20, TOP + LINE * len(rows) + 8
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif"'
+        ' font-size="10">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        *_axis(height),
+        *(part for place, row in enumerate(rows) for part in _line(row, TOP + LINE * place + 10)),
+        "</svg>",
+    ]
+    return "\n".join(drawn) + "\n"
+
+
+def _axis(height: int) -> Iterator[str]:
+    yield _text(4, 28, "problem", DARK)
+    yield _text(228, 28, "TFLOP/s, of a product; MHz", DARK)
+    for place, (name, colour) in enumerate(COLOURS.items()):
+        yield _text(LEFT + 90 * place - 80, 12, NAMES[name], colour)
+    for tick in (0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0):
+        yield f'<path d="M{_x(tick)} 32V{height}" stroke="{DARK if tick == 1 else LIGHT}"/>'
+        yield _text(_x(tick) - 10, 28, f"{tick:g}x", DARK)
+
+
+def _line(row: Row, y: int) -> Iterator[str]:
+    tflops = row["tflops"]
+    yield _text(4, y, row["problem"], DARK)
+    said = f"{tflops['variant']:.0f} of {tflops['product']:.0f}; {row['mhz']['median']:.0f}  {row['impl']}"
+    yield _text(228, y, said, DARK)
+    for name, found in row["speedup"].items():
+        low, mid, high = (_x(found[each]) for each in ("low", "mid", "high"))
+        yield f'<path d="M{low} {y - 3}H{max(high, low + 1)}" stroke="{COLOURS[name]}" stroke-width="3"/>'
+        yield f'<circle cx="{mid}" cy="{y - 3}" r="3" fill="{COLOURS[name]}"/>'
+
+
+def _x(ratio: float) -> int:
+    """The place of a ratio on a logarithmic axis."""
+    inside = min(TO, max(FROM, ratio))
+    return round(LEFT + WIDTH * math.log(inside / FROM) / math.log(TO / FROM))
+
+
+def _text(x: int, y: int, text: str, colour: str) -> str:
+    return f'<text x="{x}" y="{y}" fill="{colour}">{escape(text)}</text>'
 
 
 def autotuned(document: dict[str, Any] | None) -> str:

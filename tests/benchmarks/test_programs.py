@@ -10,6 +10,7 @@ import pytest
 
 from autotuner.spaces.space import Space
 from autotuner.tuning.workbench import load_space
+from benchmarks import shards
 from benchmarks.attacks import judged
 from benchmarks.attacks.catalogue import groups
 from benchmarks.search import landscapes
@@ -98,3 +99,15 @@ def test_evolution_reaches_the_floor_of_a_kept_landscape() -> None:
     """Of the smallest: `make proof PART=landscapes` holds every one to its floor."""
     smallest = min(KEPT, key=lambda path: path.stat().st_size)
     assert landscapes.not_held(landscapes.held(smallest)) == []
+
+
+# Proofs in parts (benchmarks/shards.py) -------------------------------------------------------------------------------
+
+
+def test_each_gpu_has_its_share_of_the_cpus_and_each_drawn_problem_a_part() -> None:
+    shares = shards.places(range(4), ["0", "1"])
+    assert [place.gpu for place in shares] == ["0", "1"]
+    assert sorted(cpu for place in shares for cpu in place.cpus) == [0, 1, 2, 3]
+    assert {len(place.cpus) for place in shards.places(range(4), [])} == {2}
+    _, drawn = shards.proof("drawn7")
+    assert len(drawn.parts()) == len(set(drawn.parts())) == 12
