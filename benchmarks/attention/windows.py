@@ -1,12 +1,13 @@
-"""Times attention in windows, with capped scores, sinks and biases on this GPU beside torch's compiled flex_attention,
-its SDPA with a mask and, for capped scores, FlashAttention 3, and writes what it found.
+"""Times attention in windows, with capped scores, sinks and biases on this GPU beside FlashAttention 3, torch's
+compiled flex_attention and its SDPA with a mask, and writes what it found.
 
     python -m benchmarks.attention.windows [--json docs/results/windows_attention.json] [--shapes 1,2] [--rounds 21]
         [--points 12]
 
 Of each shape it tries points of one implementation in search_spaces/sdpa_cuda.toml, keeps those that are right and
-fastest, and times them again beside the others: graphs of forwards, replayed in random order, warm. Needs a GPU that
-nothing else uses.
+fastest, and times them again beside the others: graphs of forwards, replayed in random order, warm. Sinks are timed
+beside the same call without them. While one shape is timed, the next one's points are built. Needs a GPU that nothing
+else uses.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import argparse
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +30,10 @@ from autotuner.ops.sdpa.flex import module
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, moved
 from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values.errors import AutotunerError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Value
+from autotuner.values.verdict import Fault
 from benchmarks.attention.decode import medians, right, timers
 from benchmarks.attention.interleaved import (
     Figures,
@@ -39,27 +44,54 @@ from benchmarks.attention.interleaved import (
     spread,
     variant_forward,
 )
-from benchmarks.attention.peers import fa3
+from benchmarks.attention.peers import agrees, kept
 from benchmarks.provenance import command_line
 
-SHAPES = (
+GOALS = (
     ("wgmma", "(1,32:8,8192,128) bfloat16 causal window=1024"),
     ("wgmma", "(4,32:8,2048,128) bfloat16 causal window=1024"),
-    ("wgmma", "(1,16,4096,64) bfloat16 full window=256"),
-    ("wgmma", "(1,32:8,16384,128) bfloat16 causal window=4096"),
-    ("wgmma", "(8,16,1024,64) float16 full window=64"),
-    ("wgmma", "(1,64:8,4096,64) bfloat16 causal window=128"),
-    ("mma", "(2,16:8,2048,256) bfloat16 causal window=512"),
-    ("decode", "(8,32:8,1x8192,128) bfloat16 causal window=1024 bottom_right"),
     ("wgmma", "(1,32:8,8192,128) bfloat16 causal softcap=50"),
+    ("wgmma", "(4,32:8,2048,128) bfloat16 causal softcap=50"),
     ("wgmma", "(1,32:8,8192,128) bfloat16 causal bias=alibi"),
     ("wgmma", "(4,32:8,2048,128) bfloat16 causal bias=alibi"),
     ("wgmma", "(4,32:8,2048,128) bfloat16 full bias=full"),
     ("wgmma", "(4,32:8,2048,128) bfloat16 full bias=heads"),
     ("wgmma", "(1,64:8,4096,64) bfloat16 causal window=128 sinks"),
 )
-"""The first two and those of caps and biases are of the goal; the others were chosen before anything was tuned for
-them."""
+FURTHER = (
+    ("wgmma", "(1,16,4096,64) bfloat16 full window=256"),
+    ("wgmma", "(1,32:8,16384,128) bfloat16 causal window=4096"),
+    ("wgmma", "(8,16,1024,64) float16 full window=64"),
+    ("wgmma", "(1,64:8,4096,64) bfloat16 causal window=128"),
+    ("mma", "(2,16:8,2048,256) bfloat16 causal window=512"),
+    ("decode", "(8,32:8,1x8192,128) bfloat16 causal window=1024 bottom_right"),
+    ("wgmma", "(1,16,4096,64) bfloat16 causal softcap=30"),
+    ("wgmma", "(1,8:4,4096,256) bfloat16 causal softcap=50"),
+    ("wgmma", "(8,16,1024,64) float16 full softcap=20"),
+    ("wgmma", "(1,32:8,16384,128) bfloat16 causal softcap=50"),
+    ("wgmma", "(2,24:6,1500,128) float16 causal softcap=50"),
+    ("wgmma", "(1,32:16,4096,128) bfloat16 causal window=4095 softcap=50"),
+    ("wgmma", "(1,16,4096,64) bfloat16 causal bias=alibi"),
+    ("wgmma", "(8,16,1024,64) float16 full bias=alibi"),
+    ("wgmma", "(1,32,16384,128) bfloat16 causal bias=alibi"),
+    ("wgmma", "(2,24:6,1500,128) float16 causal bias=alibi"),
+    ("wgmma", "(4,12,512,64) bfloat16 full bias=alibi"),
+    ("decode", "(8,32:8,1x8192,128) bfloat16 causal bias=alibi bottom_right"),
+    ("wgmma", "(4,16,1024,64) bfloat16 full bias=full"),
+    ("wgmma", "(1,32:8,4096,128) bfloat16 causal bias=heads"),
+    ("wgmma", "(8,12,512,64) float16 full bias=heads"),
+    ("wgmma", "(2,16,2000,64) bfloat16 full bias=full"),
+    ("wgmma", "(2,24:6,1504,128) float16 full bias=full"),
+    ("mma", "(2,16,777,64) float16 full bias=heads"),
+    ("wgmma", "(1,64:8,4096,64) bfloat16 causal sinks"),
+    ("wgmma", "(2,64:8,2048,64) bfloat16 causal window=128 sinks"),
+    ("wgmma", "(4,32:8,2048,128) bfloat16 causal sinks"),
+    ("wgmma", "(8,16,1024,64) float16 full sinks"),
+    ("wgmma", "(2,24:6,1500,128) float16 causal sinks"),
+    ("decode", "(8,64:8,1x8192,64) bfloat16 causal window=128 sinks bottom_right"),
+)
+"""Six of each kind, chosen before anything was tuned for them."""
+SHAPES = (*GOALS, *FURTHER)
 WANTED: Mapping[str, Mapping[str, tuple[Value, ...]]] = {
     "wgmma": {
         "CONSUMERS": (2, 3),
@@ -99,20 +131,58 @@ def flex_forward(problem: SdpaProblem, inputs: Tensors) -> Forward:
     return forward
 
 
-def timed_at(impl: str, text: str, rounds: int, most: int) -> Figures:
+def fa3_forward(problem: SdpaProblem, inputs: Tensors, answer: torch.Tensor) -> Forward:
+    """FlashAttention 3's forward, which has windows and caps. Raises ImportError or TypeError where its wheel lacks
+    them, and ValueError where it gives another answer."""
+    if problem.bias != "none" or problem.sinks != "none":
+        raise ValueError("FlashAttention 3 has no bias and no sinks")
+    q, k, v = (tensor.transpose(1, 2) for tensor in inputs[:3])
+    options: dict[str, Any] = {"softcap": problem.softcap} if problem.softcapped else {}
+    if problem.windowed:
+        options["window_size"] = (problem.window_left, problem.window_right)
+    attention = import_module("fa3_fwd_interface").flash_attn_func
+    forward = kept(lambda: attention(q, k, v, causal=problem.causal, **options))
+    found: Any = forward(0)
+    agrees((found[0] if isinstance(found, tuple) else found).transpose(1, 2), answer)
+    return forward
+
+
+class Points:
+    """Points of a shape, built: of sinks those without them too."""
+
+    def __init__(self, impl: str, text: str, most: int) -> None:
+        self.problem, workbench = SdpaProblem.parse(text), _workbench(impl, text)
+        points = [workbench.space.point(index) for index in drawn(workbench, impl, most)]
+        self.built = _built(workbench, points)
+        without = text.replace(" sinks", "")
+        self.without = _built(_workbench(impl, without), points) if without != text else {}
+
+
+def _workbench(impl: str, text: str) -> Workbench:
+    return Workbench(load_space("sdpa_cuda", problems=[text]).only(impl))
+
+
+def _built(workbench: Workbench, points: Sequence[Mapping[str, Value]]) -> dict[str, Artifact | Fault]:
+    """What is built of these points, by what sets them apart."""
+    found = [index for index in range(len(workbench.space)) if workbench.space.point(index) in points]
+    labels = [
+        " ".join(f"{name}={value}" for name, value in workbench.space.point(index).items() if name != "IMPL")
+        for index in found
+    ]
+    return dict(zip(labels, workbench.build_all(found), strict=True))
+
+
+def timed(impl: str, points: Points, rounds: int) -> Figures:
     """The figures of one shape."""
-    problem = SdpaProblem.parse(text)
-    workbench = Workbench(load_space("sdpa_cuda", problems=[text]).only(impl))
-    chosen = drawn(workbench, impl, most)
-    built = dict(zip(chosen, workbench.build_all(chosen), strict=True))
+    problem = points.problem
     op = op_of(problem)
     case = Matrix(problem).case(op.cases.tuned(problem))
     truth = compute_truth(case, 1, "cuda")
     inputs = moved(op.tensors().inputs(problem, "randn", 1), "cuda")
     forwards: dict[str, Forward] = {}
+    answers: dict[str, Tensors] = {}
     wrong: list[str] = []
-    for index, artifact in built.items():
-        label = " ".join(f"{name}={value}" for name, value in workbench.space.point(index).items() if name != "IMPL")
+    for label, artifact in points.built.items():
         if not isinstance(artifact, Artifact):
             print("not built", label, str(artifact)[:200], flush=True)
             continue
@@ -123,30 +193,65 @@ def timed_at(impl: str, text: str, rounds: int, most: int) -> Figures:
             wrong.append(label)
             print("WRONG", label, flush=True)
             continue
-        forwards[label], _ = variant_forward(artifact, problem, [inputs])
+        forwards[label], answers[label] = variant_forward(artifact, problem, [inputs])
     searched = medians(forwards, 1, SEARCH_ROUNDS)
     best = sorted(searched, key=lambda label: searched[label])[:KEPT]
     sides = {label: forwards[label] for label in best}
+    plain = points.without.get(best[0])
+    if isinstance(plain, Artifact):
+        bare = problem.model_copy(update={"sinks": "none"})
+        sides["without"], _ = variant_forward(plain, bare, [inputs[:3]])
     sides |= {name: baseline_forward(name, problem, [inputs]) for name in ("cudnn", "efficient")}
-    others: dict[str, Callable[[SdpaProblem, Tensors], Forward]] = {"flex": flex_forward}
-    others |= {"fa3": fa3} if problem.softcapped else {}
-    for name, make in others.items():
+    makers: dict[str, Callable[[], Forward]] = {
+        "flex": lambda: flex_forward(problem, inputs),
+        "fa3": lambda: fa3_forward(problem, inputs, answers[best[0]][0]),
+    }
+    for name, make in makers.items():
         try:
-            sides[name] = make(problem, inputs)
+            sides[name] = make()
         except Exception as error:  # a compiler's own kinds
-            print(name, "left out:", str(error)[:300], flush=True)
+            print(f"{name} left out:", str(error)[:160].replace("\n", " "), flush=True)
     taken = race(timers(sides, 1), rounds)
-    beside = [name for name in taken if name not in best]
-    baseline = min(beside, key=lambda name: spread(taken[name])["median"])
+    others = [name for name in taken if name not in (*best, "without")]
+    of = {name: {label: ratios(taken[name], taken[label]) for label in best if label in taken} for name in others}
+    if "without" in taken and best[0] in taken:
+        of["without"] = {best[0]: ratios(taken["without"], taken[best[0]])}
     return {
         "problem": str(problem),
         "impl": impl,
         "tried": len(forwards),
         "wrong": wrong,
         "us": {name: spread(us) for name, us in taken.items()},
-        "baseline": baseline,
-        "speedup": {label: ratios(taken[baseline], taken[label]) for label in best if label in taken},
+        "baseline": min(others, key=lambda name: spread(taken[name])["median"]),
+        "speedup": of,
     }
+
+
+NAMES = {"flex": "flex", "fa3": "FA3", "cudnn": "cuDNN", "efficient": "efficient", "without": "without sinks"}
+
+
+def best_of(row: Figures) -> str:
+    """The fastest variant."""
+    return str(min((name for name in row["us"] if "=" in name), key=lambda name: float(row["us"][name]["median"])))
+
+
+def table(found: Figures | None) -> str:
+    """How many times as long as the fastest variant the others take: a row a shape of the goals, and of each other
+    shape the fastest of the others in a sentence."""
+    if found is None:
+        return "Not kept yet."
+    goals = {str(SdpaProblem.parse(text)) for _, text in GOALS}
+    lines = [f"| problem | us | {' | '.join(NAMES.values())} |", f"| --- |{' ---: |' * (len(NAMES) + 1)}"]
+    further = []
+    for row in found["shapes"]:
+        best, of = best_of(row), row["speedup"]
+        cells = [f"{of[name][best]['median']:.2f}x" if best in of.get(name, {}) else "-" for name in NAMES]
+        if row["problem"] in goals:
+            lines.append(f"| {row['problem']} | {row['us'][best]['median']:.1f} | {' | '.join(cells)} |")
+        else:
+            further.append(f"{row['problem']} {of[row['baseline']][best]['median']:.2f}x {row['baseline']}")
+    made = f"Made by `{found['command']}`; {found['device']}, torch {found['torch']}."
+    return "\n".join([*lines, "", f"Further shapes, beside the fastest of these: {'; '.join(further)}. {made}"])
 
 
 def main() -> int:
@@ -158,11 +263,21 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=12)
     given = parser.parse_args()
     rows: list[Figures] = []
-    for number in map(int, given.shapes.split(",")):
-        rows.append(row := timed_at(*SHAPES[number - 1], given.rounds, given.points))
-        best = {name: round(us["median"], 2) for name, us in row["us"].items()}
-        gained = [round(each["median"], 3) for each in row["speedup"].values()]
-        print(row["problem"], best, row["baseline"], gained, "wrong:", len(row["wrong"]), flush=True)
+    if given.json is not None and given.json.exists():  # of other shapes it keeps what it has
+        rows = json.loads(given.json.read_text())["shapes"]
+    shapes = [SHAPES[number - 1] for number in map(int, given.shapes.split(","))]
+    ahead = ThreadPoolExecutor(1)
+    due = [ahead.submit(Points, impl, text, given.points) for impl, text in shapes]
+    for (impl, text), points in zip(shapes, due, strict=True):
+        try:
+            row = timed(impl, points.result(), given.rounds)
+        except (AutotunerError, RuntimeError, IndexError) as error:
+            print(f"{text}: not timed: {error}", flush=True)
+            continue
+        best = {name.replace(" ", ","): round(us["median"], 2) for name, us in row["us"].items()}
+        gained = {name: [round(of["median"], 3) for of in each.values()] for name, each in row["speedup"].items()}
+        print(row["problem"], best, gained, "wrong:", len(row["wrong"]), flush=True)
+        rows = [*(each for each in rows if each["problem"] != row["problem"]), row]
         if given.json is not None:
             where = {"device": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
             given.json.write_text(json.dumps({"command": command_line(), **where, "shapes": rows}, indent=1) + "\n")
