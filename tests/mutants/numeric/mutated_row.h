@@ -266,6 +266,12 @@ ROW_CODE float new_maximum(const Row &row, [[maybe_unused]] int64_t j0, [[maybe_
 #elif MUTANT_MAX_MISSES_ODD_KEYS
   top = fmaxf(row.m, s[0]);
   for (int j = 0; j < BLOCK_N; j += 2) top = fmaxf(top, s[j]);
+#elif MUTANT_MAX_IN_BF16
+  top = as_bf16(top);
+#elif MUTANT_MAX_IN_FP16
+  top = as_fp16(top);
+#elif MUTANT_MAX_AT_MOST_A_BILLION
+  top = fminf(top, 1e9f);
 #endif
   return top;
 }
