@@ -26,6 +26,8 @@ NAMED = re.compile(rb'["<]([\w./+-]{1,200})\\?[">]')
 """What may be the name of a file in a source: in an #include, an #embed, a macro that stands for one, an .incbin."""
 SUFFIXES = (".h", ".hpp", ".cuh", ".inl", ".c", ".cc", ".cpp", ".cu")
 """Of files that may lie outside of the folders of the family and the ABI, as headers that several families share."""
+INSTALLED = Path("/usr/local/include")
+"""Where headers of libraries are, which change while the compiler does not."""
 
 
 def abi_dir() -> Path:
@@ -180,26 +182,24 @@ def built_from(family: Family, device: str, toolchain: Toolchain) -> str:
 
 
 def files_of(sources: Iterable[Path], include_dirs: tuple[Path, ...]) -> dict[Path, bytes]:
-    """The sources and every file of ours that they name, however deep, with their contents; the system's headers are
+    """The sources and every file of ours that they name, however deep, with their contents; the compiler's headers are
     not among them."""
     found: dict[Path, bytes] = {}
-    ours = [folder.resolve() for folder in include_dirs]
+    folders = [folder.resolve() for folder in (*include_dirs, INSTALLED)]
     waiting = [path.resolve() for path in sources]
     while waiting:
         path = waiting.pop()
-        if path in found or not (path.suffix in SUFFIXES or any(path.is_relative_to(folder) for folder in ours)):
+        if path in found or not (path.suffix in SUFFIXES or any(path.is_relative_to(folder) for folder in folders)):
             continue
         found[path] = path.read_bytes()
         for name in dict.fromkeys(NAMED.findall(found[path])):
-            for folder in (path.parent, *include_dirs):
-                if (folder / os.fsdecode(name)).is_file():
-                    waiting.append((folder / os.fsdecode(name)).resolve())
-                    break
+            places = (folder / os.fsdecode(name) for folder in (path.parent, *folders))
+            waiting.append(next(filter(Path.is_file, places), path).resolve())
     return found
 
 
 def source_digests(files: Mapping[Path, bytes]) -> dict[str, str]:
-    """SHA-256 of each file, by folder and name; system headers belong to the compiler's version."""
+    """SHA-256 of each file, by folder and name; the compiler's headers belong to its version."""
     digests: dict[str, str] = {}
     for path, text in files.items():
         key = f"{path.parent.name}/{path.name}"

@@ -7,7 +7,7 @@ import pytest
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.forge import landlock
+from autotuner.forge import build_inputs, landlock
 from autotuner.forge.build import build
 from autotuner.forge.compiling import NotCompiled, run_compiler
 from autotuner.forge.family import Family
@@ -79,7 +79,7 @@ def test_a_source_reads_no_file_outside_of_its_digest(workshop: Workshop, taken:
     assert "a build reads its toolchain" in fault.detail
 
 
-def test_whatever_a_source_takes_in_is_in_its_digest(workshop: Workshop) -> None:
+def test_whatever_a_source_takes_in_is_in_its_digest(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     (workshop.family / "more.h").write_text(
         '#define PART "part.inc"\n#include PART\nasm(".pushsection .rodata; .incbin \\"blob\\"; .popsection");\n'
     )
@@ -88,7 +88,14 @@ def test_whatever_a_source_takes_in_is_in_its_digest(workshop: Workshop) -> None
         (workshop.family / "part.inc").write_text(part)
         (workshop.family / "blob").write_bytes(blob)
         digests.append(workshop.library().digest)
-    assert len({*digests}) == 3
+    installed = workshop.folder / "include" / "Library"
+    installed.mkdir(parents=True)
+    monkeypatch.setattr(build_inputs, "INSTALLED", installed.parent)
+    (workshop.family / "part.inc").write_text("#include <Library/All>\n")
+    for text in ("", "// more"):
+        (installed / "All").write_text(text)
+        digests.append(workshop.inputs().digest)
+    assert len({*digests}) == 5
 
 
 @CAGED
