@@ -121,15 +121,16 @@ THREADS = (
     r"omp_get_max_threads"
 )
 FORBIDDEN = re.compile(
-    r":\t(syscall|sysenter|int|rdtscp?|rdpmc|rdrand|rdseed|(?:rd|wr)(?:[fg]sbase|pkru)|rdpid|u?monitorx?|u?mwaitx?|tpause|"
-    r"svc|mrs\s+\w+, cnt[vp]ct\w*)\b|(%mm[0-7])\b"
+    r":\t(?:[\w.]+ +)*(syscall|sysenter|int|rdtscp?|rdp(?:mc|id|ru)|rdrand|rdseed|(?:rd|wr)(?:[fg]sbase|pkru)|"
+    r"lsl|s[gil]dt|u?m(?:onitor|wait)x?|tpause|cpuid|xgetbv|popf|fn?stenv|f?n?x?save\w*|svc|mrs\s+\w+, cnt[vp]ct\w*)\b|"
+    r"(%mm[0-7]\b|%[d-g]s\b(?!:)|%[fg]s\b(?!:0x28\b)|DW\.ref\.\w+)"
 )
-"""Of the system, of a clock, by chance; and what keeps a number in a register from call to call."""
+"""After prefixes: of the system, a clock, chance, and what keeps a number. %fs:0x28 and DW.ref are of stacks alone."""
 IFUNC = ("STT_LOOS", "STT_GNU_IFUNC")
 """A symbol's type, of which pyelftools has two names."""
 AT_LOAD = (".init_array", ".preinit_array", ".ctors", ".fini_array", ".dtors")
-WRITABLE = 0x3
-"""Flags of a section: allocated, and writable."""
+WRITABLE, EXECUTED = 0x3, 0x4
+"""Flags of a section: allocated and writable; with instructions."""
 RELOCATED = re.compile(rf"\.data\.rel\.ro(\..*)?|{re.escape(IDENTITY_TABLE)}")
 """Constants with addresses in them, written by the loader alone."""
 
@@ -140,21 +141,20 @@ def misconduct(path: Path, code: str | None, calls: str, own: str, state: bool) 
     keep state. Raises ToolchainError without a disassembly."""
     with path.open("rb") as stream:
         sections = list(ELFFile(stream).iter_sections())
-        tables = [each for each in sections if isinstance(each, SymbolTableSection)]
-        symbols = [each for table in tables for each in table.iter_symbols()]
+        symbols = [each for table in sections if isinstance(table, SymbolTableSection) for each in table.iter_symbols()]
+        executed = [place for place, section in enumerate(sections) if section["sh_flags"] & EXECUTED]
         for section in sections:
             if section.name.startswith(AT_LOAD) and section["sh_size"]:
                 return f"it runs code when it is loaded ({section.name}): make its constants constexpr"
-        kept = None if state else _state(sections, symbols, own)
-        if kept is not None:
+        if not state and (kept := _state(sections, symbols, rf"{own}|DW\.ref\.__gxx_personality_v0")):
             return f"it keeps state in {kept}: use the workspace, or say `state` with the reason in kernel.toml"
         for symbol in symbols:
             if symbol["st_info"]["type"] in IFUNC:
                 return f"{symbol.name} is chosen when it is loaded (IFUNC): choose by a parameter"
+            if symbol["st_info"]["type"] == "STT_OBJECT" and symbol["st_shndx"] in executed:
+                return f"it has data among its code ({symbol.name}), where a disassembly shows none: leave that to g++"
             if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name and not state and not re.fullmatch(calls, symbol.name):
-                return (
-                    f"it calls {symbol.name}: a variant may call mathematics, memory and, where it has THREADS, threads"
-                )
+                return f"it calls {symbol.name}: a variant may call mathematics, memory and, with THREADS, threads"
     if not code:
         raise ToolchainError(NO_DISASSEMBLER)
     found = FORBIDDEN.search(code)
