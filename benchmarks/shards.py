@@ -92,7 +92,7 @@ PROOFS = {
     "accusations_cuda": Proof(accusations, lambda: seeds(5, "cuda", "--points", "12"), 2.0, needs_gpu=True),
     "busy": Proof(busy, lambda: seeds(busy.RUNS, "--runs", "1"), 7.6),
     "one_line": Proof(tuned, partial(tuned.parts, "one_line"), 1.65, needs_gpu=True),
-    "peers": Proof(peers, lambda: [(problem,) for problem in tuned.PEERS], 1.5, needs_gpu=True),
+    "peers": Proof(peers, lambda: [(problem,) for problem in tuned.PEERS], 1.2, needs_gpu=True),
 }
 
 

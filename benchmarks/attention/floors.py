@@ -13,11 +13,13 @@ import argparse
 import json
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 
+from autotuner.devices.environment import usable_cpus
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops import op_of
@@ -27,6 +29,7 @@ from autotuner.tuning.workbench import Workbench, load_space, point_of
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Value, Variant
+from autotuner.values.verdict import Fault
 from benchmarks import holds
 from benchmarks.attention.elsewhere import rows_of
 from benchmarks.attention.interleaved import race, ratios, spread, timer, variant_forward
@@ -82,20 +85,26 @@ def floors(text: str, point: dict[str, Value], others: list[str], rounds: int) -
     with tempfile.TemporaryDirectory() as folder:
         made = {name: (without(Path(folder) / str(n), edits), point) for n, (name, edits) in enumerate(PARTS.items())}
         made |= {each: (bench.family, point_of(bench.space, each)) for each in others}
-        timers = {}
-        for name, (family, parameters) in made.items():
+
+        def of(name: str) -> Artifact | Fault:
+            family, parameters = made[name]
             values = {key: value for key, value in parameters.items() if key != "IMPL"}
             variant = Variant(family="sdpa", backend="cuda", impl=str(parameters["IMPL"]), parameters=values)
-            built = build(family, variant, problem, bench.toolchain)
-            if isinstance(built, Artifact):
-                timers[name] = timer(variant_forward(built, problem, [inputs])[0], 1)
+            return build(family, variant, problem, bench.toolchain)
+
+        with ThreadPoolExecutor(usable_cpus()) as pool:
+            built = dict(zip(made, pool.map(of, made), strict=True))
+        timers = {}
+        for name, each in built.items():
+            if isinstance(each, Artifact):
+                timers[name] = timer(variant_forward(each, problem, [inputs])[0], 1)
             else:
-                print(f"{name} is not built: {built.detail}", flush=True)
+                print(f"{name} is not built: {each.detail}", flush=True)
         taken = race(timers, rounds)
     us = {name: spread(each) for name, each in taken.items()}
     shares = {name: ratios(each, taken["whole"]) for name, each in taken.items()}
-    for name, each in us.items():
-        print(f"{each['median']:6.2f} us, {shares[name]['median']:.3f} of the whole: {name}", flush=True)
+    for name in us:
+        print(f"{us[name]['median']:6.2f} us, {shares[name]['median']:.3f} of the whole: {name}", flush=True)
     return {"problem": text, "parameters": point, "us": us, "of_whole": shares}
 
 
