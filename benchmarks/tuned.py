@@ -197,9 +197,9 @@ def tuned(wanted: Set, text: str, store: Path, options: argparse.Namespace) -> R
     words += ["--seed", str(options.seed), "--store", f"sqlite:///{store}", "--out", str(out)]
     words += ["--first-points", options.first_points, *([] if options.warm else ["--cold"])]
     environment = dict(os.environ)
-    if options.minutes is None:
+    if options.finals_minutes is not None:
         words += ["--finals-minutes", str(options.finals_minutes)]
-    else:
+    if options.minutes is not None:
         words += ["--minutes", str(options.minutes)]
         environment["AUTOTUNER_CACHE"] = str(store.with_suffix(".cache"))
     started = time.monotonic()
@@ -337,8 +337,8 @@ def main() -> int:
     parser.add_argument("set", type=problem_set, metavar="SET", help=f"{', '.join(SETS)}, or drawn and a seed")
     parser.add_argument("--problems", default="", metavar="TEXT")
     parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--finals-minutes", type=float, default=2)
-    parser.add_argument("--minutes", type=float, help="of each problem's whole command, instead")
+    parser.add_argument("--finals-minutes", type=float, help="without --minutes 2, if left out")
+    parser.add_argument("--minutes", type=float, help="of each problem's whole command")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--space", help="instead of the set's")
     parser.add_argument("--first-points", default="all", choices=("all", "others"))
@@ -346,6 +346,8 @@ def main() -> int:
     parser.add_argument("--warm", action="store_true", help="later studies know what earlier ones found")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.minutes is None and options.finals_minutes is None:
+        options.finals_minutes = 2.0
     wanted, rows = options.set, list[Row]()
     there = rows_of(options.json, DEVICES["cuda"].choose(Wishes()).device.name) if options.missing else set()
     with tempfile.TemporaryDirectory() as folder:

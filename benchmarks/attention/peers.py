@@ -227,11 +227,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problems", nargs="+", metavar="PROBLEM")
     parser.add_argument("--minutes", type=float, default=0.6, help="of each problem's tuning")
+    parser.add_argument("--finals-minutes", type=float, default=0.1, help="of these; the race comes after them")
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=61)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args(namespace=argparse.Namespace(warm=False))
+    given = parser.parse_args(namespace=argparse.Namespace(warm=False, space=None, first_points="all"))
     document: Figures = {"rows": []}
     if given.json is not None and given.json.exists():
         document = json.loads(given.json.read_text())

@@ -64,7 +64,8 @@ def of_views(text: str) -> str:
 def winners(text: str, trials: int, finals_minutes: float) -> tuple[Points, list[Figures]]:
     """The winners of both layouts, each swept from an empty store, and what is known of the sweeps. Raises SystemExit
     where a sweep has none."""
-    options = argparse.Namespace(trials=trials, finals_minutes=finals_minutes, minutes=None, seed=0, warm=False)
+    asked = {"trials": trials, "finals_minutes": finals_minutes, "minutes": None, "seed": 0, "warm": False}
+    options = argparse.Namespace(**asked, space=None, first_points="all")
     points: Points = {}
     rows: list[Figures] = []
     for each in (text, of_views(text)):
