@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
@@ -113,6 +116,24 @@ def test_tensors_that_wrap_others_are_torchs_whoever_is_asked(ours: Any) -> None
         close(graph(*wrapped).a, scaled_dot_product_attention(*inputs))
     assert not said.served
     assert dict(ours.counters) == {said.why: 3}
+
+
+def test_an_op_gives_torch_what_is_sharded(ours: Any) -> None:
+    inputs = qkv()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        sharded = [DTensor.from_local(each, mesh, [Shard(1)]) for each in inputs]
+        with torch.no_grad():
+            why = ours.explain(*sharded).why
+            for call in (ours, ours.op):
+                close(call(*sharded).to_local(), scaled_dot_product_attention(*inputs))
+            assert dict(ours.counters) == {why: 2}
+            with pytest.raises(RuntimeError, match="no variant serves this call"):
+                ours.op(*sharded, strict=True)
+            close(ours.op(*inputs), scaled_dot_product_attention(*inputs))
+    finally:
+        dist.destroy_process_group()
 
 
 class Holder(torch.nn.Module):

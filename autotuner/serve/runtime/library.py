@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -21,6 +22,9 @@ from .stated import COPIES, STRICT, Stated
 GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
 NOT_TUNED, ELSEWHERE, OTHER_MODEL = -1, -3, -4
 """Reasons why no variant serves a call, in the place of one in the table; dispatch.h has the same numbers."""
+FOREIGN = "a tensor is nested, or of a class that answers for torch's functions itself"
+REFUSED = "no variant serves this call: "
+"""What the error of a strict call begins with."""
 NO_GRADIENT = f'{GRADIENT}, or load with gradients="torch"'
 
 
@@ -77,6 +81,7 @@ class Library:
         if failed is None:
             self._define(namespace)
         self.op = getattr(self.ops, signature.NAME)
+        self._knows_dtensors = False
 
     def _function(self, name: str) -> Any:
         return getattr(self._library, f"autotuner_{name}")
@@ -162,10 +167,7 @@ class Library:
 
         def by_name(*given: Any, **options: Any) -> Tensor:
             always = STRICT * options.pop("strict", False) | COPIES * options.pop("copies", False)
-            tensors, beside = given[: required + len(stated.more)], given[required + len(stated.more) :]
-            named = {each: value for each, value in zip(stated.beside, beside, strict=False) if value is not None}
-            args, kwargs = signature.called(tensors, {**named, **options})
-            tensors, said, beside_them = signature.arguments(*args, **kwargs)
+            tensors, said, beside_them = self._told(*given, **options)
             others = sorted(set(said) - stated.names)
             if others:
                 raise ValueError(f"{', '.join(others)} is not supported by the op; call the function instead")
@@ -187,6 +189,29 @@ class Library:
             self._cast_under_autocast(made, "choice")
         torch.library.register_autograd(f"{namespace}::{name}", _no_backward)
         _KEPT.append(made)
+
+    def _told(self, *given: Any, **options: Any) -> tuple[tuple[Tensor, ...], Mapping[str, Any], Mapping[str, Any]]:
+        """A call of the op for people, as the signature takes calls apart."""
+        stated, count = self.stated, len(self.stated.required) + len(self.stated.more)
+        beside = {each: value for each, value in zip(stated.beside, given[count:], strict=False) if value is not None}
+        args, kwargs = self.signature.called(given[:count], {**beside, **options})
+        return self.signature.arguments(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def know_dtensors(self) -> None:
+        """From now on that op gives torch the calls with DTensors, whose class knows no rule for it."""
+        module = sys.modules.get("torch.distributed.tensor")
+        if module is None or self._knows_dtensors:
+            return
+        self._knows_dtensors = True
+        torch.library.register_torch_dispatch(self.op.default, module.DTensor, self._by_torch)
+
+    def _by_torch(self, _mode: Any, _op: Any, _types: Any, args: Any, kwargs: Mapping[str, Any]) -> Tensor:
+        options = {**kwargs}
+        options.pop("copies", None)
+        if options.pop("strict", False):
+            raise RuntimeError(f"{REFUSED}{FOREIGN}")
+        self.tallies[FOREIGN].calls += 1
+        return self.signature.compute(*self._told(*args, **options))  # type: ignore[no-any-return]
 
     def _cast_under_autocast(self, made: torch.library.Library, name: str) -> None:
         op = surroundings.as_autocast(getattr(self.ops, name).default)

@@ -15,13 +15,10 @@ from torch import Tensor
 
 from .alike import Recent
 from .before import Before
-from .library import GRADIENT, NO_GRADIENT, Explanation, Library
+from .library import FOREIGN, GRADIENT, NO_GRADIENT, REFUSED, Explanation, Library
 from .stated import COPIES, STRICT
 from .surroundings import answers_itself, must_see_an_op, needs_gradient, unseen_by_guards
 
-REFUSED = "no variant serves this call: "
-"""What the error of a strict call begins with."""
-FOREIGN = "a tensor is nested, or of a class that answers for torch's functions itself"
 FAILED = "torch failed in "
 """What the library's error begins with where torch has refused what it was asked for."""
 OLDEST = (2, 10)
@@ -55,8 +52,6 @@ class Served:
         options = {"strict": strict, "gradients": gradients, "copies": copies}
         self.made_by: tuple[Callable[..., Any], tuple[Any, ...]] = _again, (__package__, options)
         """What makes such a one again in another process, and what that is given."""
-        self.op: Any = library.op.default
-        """The op of torch.library, with options by name. It refuses gradients itself."""
         self._node: Any = library.ops.served.default
         """The same without that. torch.compile sees a call as this one node, whatever the lengths."""
         self._quick: Any = getattr(self._node, "_op", self._node)
@@ -197,6 +192,12 @@ class Served:
         if not said.startswith(FAILED):
             raise error
         return self._compute(tensors, options, beside)  # type: ignore[no-any-return]
+
+    @property
+    def op(self) -> Any:
+        """The op of torch.library, with options by name. It refuses gradients itself."""
+        self._library.know_dtensors()
+        return self._library.op.default
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """Which variant would serve such a call, or why torch would. Nothing is computed, nothing counted."""
