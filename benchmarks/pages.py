@@ -213,7 +213,7 @@ PARTS: dict[str, Callable[[], str]] = {
     ),
     "warpgroups": lambda: gate_pages.warpgroups(kept("mutants_wgmma")),
     "luck": lambda: gate_pages.luck(*loaded("luck")),
-    "attacks": lambda: attacks_pages.attacks(*loaded("attacks_cpu")),
+    "attacks": lambda: attacks_pages.attacks(*loaded("attacks_cpu", "attacks_cuda")),
     "soak": lambda: gate_pages.soak(both_devices("soak")),
     "simulated_truth": lambda: trust_pages.simulated(*loaded("simulated_truth")),
     "leader": lambda: trust_pages.leader(*loaded("simulated_truth")),

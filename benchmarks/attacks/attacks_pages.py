@@ -12,27 +12,32 @@ from benchmarks.markdown import table
 GAINS = ("latency", "paid", "crown", "export")
 
 
-def attacks(document: dict[str, Any]) -> str:
-    """For each group how many attacks got what, and the shares of all with their intervals; CPU."""
+def attacks(document: dict[str, Any], on_cuda: dict[str, Any]) -> str:
+    """For each group how many attacks got what, on a CPU; of all the shares with intervals, there and on a GPU."""
     rows = [each for each in document["rows"] if each["judged"]]
     groups = {each["group"].partition("_")[0] for each in rows}
     head = ["attacks", "judged", "a latency", "one better than the honest variant's", "confirmed", "exported"]
     lines = [
         _line(group, [each for each in rows if each["group"].partition("_")[0] == group]) for group in sorted(groups)
     ]
-    low_high = [f"up to {document['shares'][gain]['high']:.1%}" for gain in GAINS]
-    whole = _line("all", rows)
-    lines.append([*whole[:2], *(f"{count}, {span}" for count, span in zip(whole[2:], low_high, strict=True))])
+    lines += [_whole("all", document), _whole(f"all, {on_cuda['device']}", on_cuda)]
     left = len(document["rows"]) - len(rows)
     disturbed = f" {left} more were disturbed, or not reached in the time." if left else ""
     missing = [group.name for group in catalogue("cpu") if all(each["group"] != group.name for each in rows)]
     disturbed += f" Not run: {', '.join(f'`{name}`' for name in missing)}." if missing else ""
     named = [each["name"] for each in rows if each["paid"] or each["export"]]
     through = f" What got through: {', '.join(f'`{name}`' for name in named)}." if named else ""
-    said = f"The last row has the upper ends of exact 95 % intervals.{disturbed}{through}"
+    said = f"The last rows have the upper ends of exact 95 % intervals.{disturbed}{through}"
     more = max(0, len(document.get("commands", ())) - 1)
     parts = f" And by {more} more, which the file names, on the same machine." if more else ""
     return f"{table(head, lines)}\n\n{said} {made_by(document)}{parts}"
+
+
+def _whole(name: str, document: dict[str, Any]) -> list[str]:
+    """The line of all that were judged, with how large the shares may be."""
+    name, judged, *counts = _line(name, [each for each in document["rows"] if each["judged"]])
+    highs = [f"{document['shares'][gain]['high']:.1%}" for gain in GAINS]
+    return [name, judged, *(f"{count}, up to {high}" for count, high in zip(counts, highs, strict=True))]
 
 
 def _line(name: str, rows: Sequence[dict[str, Any]]) -> list[str]:
