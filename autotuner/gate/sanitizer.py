@@ -131,10 +131,8 @@ def sanitized(
             note = str(why)
         status = "fail" if fault else "unavailable" if note else "pass"
         note = fault.detail if fault else note
-        seconds = time.monotonic() - started
-        checks.append(
-            CheckResult.model_validate({"code": level.code, "status": status, "seconds": seconds, "note": note})
-        )
+        said = {"code": level.code, "status": status, "seconds": time.monotonic() - started, "note": note}
+        checks.append(CheckResult.model_validate(said))
         if fault is not None:
             return tuple(checks), fault
     return tuple(checks), None
@@ -162,8 +160,7 @@ def _judged(tool: SanitizerTool, level: Level, ending: ToolRun, cases: Sequence[
         return fault(level.verdict, found)
     if READY in ending.progress and ending.status is None:
         return fault(Verdict.HUNG, f"no end after {ending.seconds:.0f} s; the process was killed")
-    finished = tool.is_finished(ending.output)
-    if READY not in ending.progress or not finished or BROKEN.search(ending.output):
+    if READY not in ending.progress or not tool.is_finished(ending.output) or BROKEN.search(ending.output):
         raise Unavailable(f"the tool does not run here: {complaint(ending.output)}")
     if ending.progress[-1].startswith(STATUS):
         status = int(ending.progress[-1].removeprefix(STATUS))

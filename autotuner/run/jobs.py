@@ -291,10 +291,10 @@ class _Judging:
 
     def _explained(self, rejected: Outcome) -> Outcome:
         """The outcome of a variant that was rejected, with what the sanitizers find of it. Its fault stays the one."""
-        artifact, fault = self._job.built.artifact, rejected.fault
-        before = rejected.gate or GateReport(artifact=artifact.digest, required=(), checks=(), fault=fault)
+        artifact, told = self._job.built.artifact, {"fault": rejected.fault}
+        before = (rejected.gate or GateReport(artifact=artifact.digest, required=(), checks=())).model_copy(update=told)
         step = partial(self._line.check, artifact, self._job.conditions, self._say, Passed(before, "sanitize"))
-        found = self._timed("sanitize", step).model_copy(update={"fault": fault})
+        found = self._timed("sanitize", step).model_copy(update=told)
         return rejected.model_copy(update={"gate": found, "seconds": {**rejected.seconds, **self._seconds}})
 
     def _levels(self, measured: Measurement) -> list[Level]:
