@@ -90,6 +90,25 @@ def test_a_mask_of_numbers_is_a_bias() -> None:
     assert [str(each) for each in calls.problems] == ["(1,2,16,64) float32 full bias=heads"]
 
 
+def test_slopes_and_numbers_of_another_type_are_not_rounded_by_torch() -> None:
+    """With slopes of some 0.7 the bias of the farthest key is off by 0.06 where it is rounded to bfloat16."""
+    q, numbers = torch.randn(1, 2, 32, 64).bfloat16(), 10 * torch.randn(1, 2, 32, 32)
+    slopes, way = torch.tensor([0.7, 0.3]), torch.arange(32) - torch.arange(32).view(-1, 1)
+    attention, exact = autotuner.function("sdpa"), numbers + slopes.view(-1, 1, 1) * way
+    wide = q.double()
+    expected = functional.scaled_dot_product_attention(wide, wide, wide, attn_mask=exact.double())
+    torch.testing.assert_close(
+        attention(q, q, q, alibi_slopes=slopes, bias=numbers).double(), expected, atol=0.03, rtol=0
+    )
+
+
+@pytest.mark.parametrize("wrong", [{"bias": torch.zeros(1, 3, 16, 16)}, {"sinks": torch.zeros(3)}])
+def test_a_bias_or_sinks_of_another_shape_are_refused_in_one_line(wrong: dict[str, Tensor]) -> None:
+    q = torch.zeros(1, 2, 16, 64)
+    with pytest.raises(ValueError, match="expected"):
+        autotuner.function("sdpa")(q, q, q, **wrong)
+
+
 def nested(layout: torch.layout) -> Tensor:
     pieces = [torch.randn(2, length, 64) for length in (5, 7)]
     if layout == torch.strided:

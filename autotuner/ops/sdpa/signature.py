@@ -63,7 +63,8 @@ def arguments(
             raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")
     options: dict[str, Any] = {}
     beside: dict[str, Any] = {}
-    is_alone = bias is None and key_lengths is None and window is None
+    named = bias is not None
+    is_alone = not named and key_lengths is None and window is None
     if attn_mask is not None and is_alone and _is_added(attn_mask, query):
         attn_mask, bias = None, attn_mask
     if attn_mask is not None:
@@ -89,11 +90,11 @@ def arguments(
     if enable_gqa and not _is_idle(query, key, value):
         options["enable_gqa"] = True
     if bias is not None and 1 < bias.dim() < 5:
-        whole = (*query.shape[:2], query.shape[-2], key.shape[-2])
-        if bias.shape != whole and all(
-            one in (1, size) for one, size in zip(bias.shape[::-1], whole[::-1], strict=False)
-        ):
-            bias = bias.expand(whole)
+        whole = (*query.shape[:-1], key.shape[-2])
+        if all(one in (1, size) for one, size in zip(bias.shape[::-1], whole[::-1], strict=False)):
+            bias = bias if bias.shape == whole else bias.expand(whole)
+        elif named:
+            raise ValueError(f"bias is {tuple(bias.shape)}, expected what expands to {whole}")
     more = (key_lengths, sinks, alibi_slopes, bias)
     if beside and not _agrees(attn_mask, query, key, key_lengths, options):
         warnings.warn(CONTRADICTS, stacklevel=3)
@@ -234,7 +235,8 @@ def _numbers(
     mask: Tensor | None,
     causal: bool,
 ) -> Tensor:
-    """What is added to scores, with -inf where a mask hides a key, or a causal one does; of the query's type."""
+    """What is added to scores, with -inf where a mask hides a key, or a causal one does. On a GPU it is of the query's
+    type, which some of torch's kernels ask for; elsewhere what is not rounded stays so."""
     rows, keys = (torch.arange(each.size(-2), device=query.device) for each in (query, key))
     found = bias
     if slopes is not None:
@@ -244,7 +246,7 @@ def _numbers(
     assert found is not None
     if mask is None and causal:
         mask = keys <= rows.view(-1, 1)
-    found = found.to(query.dtype)
+    found = found.to(query.dtype) if query.is_cuda else found.to(torch.promote_types(found.dtype, query.dtype))
     if mask is None:
         return found
     return torch.where(mask, found, -torch.inf) if mask.dtype == torch.bool else found + mask
@@ -273,6 +275,8 @@ def _explicit(
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
     if sinks is not None:
+        if sinks.numel() != query.size(-3):
+            raise ValueError(f"sinks is {tuple(sinks.shape)}, expected ({query.size(-3)},): one a head")
         scores = torch.cat([scores, sinks.float().view(-1, 1, 1).expand(*scores.shape[:-1], 1)], -1)
     weights = torch.softmax(scores, -1).nan_to_num(0)[..., : key.size(-2)].to(value.dtype)
     return torch.dropout(weights, dropout_p, dropout_p > 0) @ value

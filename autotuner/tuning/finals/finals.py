@@ -26,7 +26,7 @@ from autotuner.values.errors import AutotunerError, InputError, LeaseLostError
 from autotuner.values.ratio import combine
 
 Right = Mapping[Number, Searched]
-SHORTER_HEATS = 12
+SHORTER_HEATS = 15
 """What is to serve is tried on shorter lengths, where one grows: as many heats take about as long."""
 
 
