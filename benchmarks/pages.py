@@ -31,12 +31,14 @@ from benchmarks.attention import (
     peers_pages,
     views_pages,
     where_pages,
+    windows,
 )
 from benchmarks.cli import commands_page, machines
 from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
 from benchmarks.inference import (
     after_torch,
+    generate,
     gpu_tests_pages,
     hooked,
     host_time_pages,
@@ -240,6 +242,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "models": models,
     "host_time": lambda: host_time_pages.table(if_kept("host_time_cuda")),
     "new_lengths": lambda: host_time_pages.growing(*map(if_kept, ("new_lengths_cpu", "new_lengths_cuda"))),
+    "generate": lambda: generate.table(*map(if_kept, ("generate_cuda", "generate_cpu"))),
+    "windows": lambda: windows.table(if_kept("windows_attention")),
     "hooked": lambda: hooked.table(*loaded("hooked_models")),
     "after_torch": lambda: after_torch.table(if_kept("after_torch")),
     "chaos": lambda: sweep_pages.chaos(if_kept("chaos")),

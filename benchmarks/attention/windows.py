@@ -227,7 +227,8 @@ def timed(impl: str, points: Points, rounds: int) -> Figures:
     }
 
 
-NAMES = {"flex": "flex", "fa3": "FA3", "cudnn": "cuDNN", "efficient": "efficient", "without": "without sinks"}
+KINDS = ("sinks", "softcap", "bias=alibi", "bias=", "window")
+"""What sets the kinds of problems apart: of a problem that has several the first one."""
 
 
 def best_of(row: Figures) -> str:
@@ -235,23 +236,31 @@ def best_of(row: Figures) -> str:
     return str(min((name for name in row["us"] if "=" in name), key=lambda name: float(row["us"][name]["median"])))
 
 
+def gains(row: Figures) -> dict[str, float]:
+    """How many times as long as that the others take."""
+    best = best_of(row)
+    return {name: each[best]["median"] for name, each in row["speedup"].items() if best in each}
+
+
 def table(found: Figures | None) -> str:
-    """How many times as long as the fastest variant the others take: a row a shape of the goals, and of each other
-    shape the fastest of the others in a sentence."""
+    """A line a shape of the goals, and one of all others of a kind."""
     if found is None:
         return "Not kept yet."
     goals = {str(SdpaProblem.parse(text)) for _, text in GOALS}
-    lines = [f"| problem | us | {' | '.join(NAMES.values())} |", f"| --- |{' ---: |' * (len(NAMES) + 1)}"]
-    further = []
+    lines, others = [], dict[str, list[float]]()
     for row in found["shapes"]:
-        best, of = best_of(row), row["speedup"]
-        cells = [f"{of[name][best]['median']:.2f}x" if best in of.get(name, {}) else "-" for name in NAMES]
+        gained = gains(row)
         if row["problem"] in goals:
-            lines.append(f"| {row['problem']} | {row['us'][best]['median']:.1f} | {' | '.join(cells)} |")
+            us = row["us"][best_of(row)]["median"]
+            of = ", ".join(f"{name} {gain:.2f}x" for name, gain in gained.items())
+            lines.append(f"- {row['problem']}: {us:.0f} us; {of}")
         else:
-            further.append(f"{row['problem']} {of[row['baseline']][best]['median']:.2f}x {row['baseline']}")
-    made = f"Made by `{found['command']}`; {found['device']}, torch {found['torch']}."
-    return "\n".join([*lines, "", f"Further shapes, beside the fastest of these: {'; '.join(further)}. {made}"])
+            kind = next(each for each in KINDS if each in row["problem"])
+            others.setdefault(kind.rstrip("="), []).append(min(x for name, x in gained.items() if name != "without"))
+    further = "; ".join(f"{kind} {min(each):.2f}x to {max(each):.2f}x ({len(each)})" for kind, each in others.items())
+    said = f"Further shapes, beside the fastest of these: {further}." if further else ""
+    made = f"{found['device']}, torch {found['torch']}, by `{found['command']}`."
+    return "\n".join([*lines, "", f"{said} {made}".strip()])
 
 
 def main() -> int:
