@@ -93,14 +93,17 @@ class Problem(Model):
         """The problem that a text says by its sizes and the words behind them, the element type among them. `read` has
         the fields that another word says, none for one that it does not know; `names` are those that it knows. Raises
         ValueError."""
-        fields = dict(sizes)
+        fields, told = dict(sizes), dict[str, object]()
         for word in re.findall(r"[^\s,]+(?:,\d+)?", words):
             name, dtype = word.partition("=")[0], SHORT.get(word.lower(), word.lower())
             cls.refuse_not_served([name.lower()])
             if dtype not in ITEM_BYTES and not (found := read(word)):
                 hint = suggestion(name, [*ITEM_BYTES, *names, *cls.NOT_SERVED])
                 raise ValueError(f"{show(text)}: unknown {show(word)}{hint}; the form is {cls.FORM}")
-            fields |= {"dtype": dtype} if dtype in ITEM_BYTES else found
+            said = {"dtype": dtype} if dtype in ITEM_BYTES else found
+            if any(told.setdefault(name, value) != value for name, value in said.items()):
+                raise ValueError(f"{show(text)}: {show(word)} contradicts a word before it")
+            fields |= said
         if "dtype" not in fields:
             raise ValueError(
                 f"{show(text)}: the dtype is missing; expected one of {', '.join(ITEM_BYTES)},"

@@ -39,6 +39,7 @@ REFUSED = {
         "(1,2,64,64) float32 sinks=float32": "as the other tensors are",
         "(1,2,64,64) float32 sinks=float16": "unknown 'sinks=float16'",
         "(2,4,64x48,64) bfloat16 bias=slopes": "unknown 'bias=slopes'",
+        "(2,4,64,64) bfloat16 bias=full bias=alibi": "'bias=alibi' contradicts a word before it",
     },
     "sdpa_fp8": {
         "(1,2,64,128) float32": "float32 is not supported: O is bfloat16 or float16",

@@ -121,8 +121,7 @@ class InputSets:
         self.cold, self._cache_bytes = cache == "cold", cache_bytes
         wanted = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
         count = min(wanted, MOST_SETS)
-        self._stay = count < wanted
-        """The sets alone do not fill the cache."""
+        self._stay = count < wanted  # all of them in the cache, unless something else fills it
         self.problem, self.op, self.plain = problem, op_of(problem), inputs
         self.rows = Rows(count, inputs)
         self.inputs = list(zip(*(self.rows.tensors(place) for place in range(len(inputs))), strict=True))
@@ -146,8 +145,7 @@ class InputSets:
         return InputSets(self.problem, self.plain, "cold" if self.cold else "warm", self._cache_bytes)
 
     def leave(self) -> None:
-        """Has the cache read something else where the sets would stay in it. What is read, unlike what is written, has
-        not to be put away while forwards are timed."""
+        """Has the cache read something else where the sets would stay in it; writes would have to be put away later."""
         if self._stay:
             self.flush.view(torch.int64).sum()
 

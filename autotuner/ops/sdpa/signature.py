@@ -235,8 +235,7 @@ def _numbers(
     mask: Tensor | None,
     causal: bool,
 ) -> Tensor:
-    """What is added to scores, with -inf where a mask hides a key, or a causal one does. On a GPU it is of the query's
-    type, which some of torch's kernels ask for; elsewhere what is not rounded stays so."""
+    """What is added to scores, -inf where a mask hides a key; of the query's type where torch's kernels ask for it."""
     rows, keys = (torch.arange(each.size(-2), device=query.device) for each in (query, key))
     found = bias
     if slopes is not None:

@@ -200,16 +200,14 @@ class Library:
     def know_dtensors(self) -> None:
         """From now on that op gives torch the calls with DTensors, whose class knows no rule for it."""
         module = sys.modules.get("torch.distributed.tensor")
-        if module is None or self._knows_dtensors:
-            return
-        self._knows_dtensors = True
-        torch.library.register_torch_dispatch(self.op.default, module.DTensor, self._by_torch)
+        if module is not None and not self._knows_dtensors:
+            self._knows_dtensors = True
+            torch.library.register_torch_dispatch(self.op.default, module.DTensor, self._by_torch)
 
     def _by_torch(self, _mode: Any, _op: Any, _types: Any, args: Any, kwargs: Mapping[str, Any]) -> Tensor:
-        options = {**kwargs}
-        options.pop("copies", None)
-        if options.pop("strict", False):
+        if kwargs.get("strict"):
             raise RuntimeError(f"{REFUSED}{FOREIGN}")
+        options = {name: value for name, value in kwargs.items() if name not in ("strict", "copies")}
         self.tallies[FOREIGN].calls += 1
         return self.signature.compute(*self._told(*args, **options))  # type: ignore[no-any-return]
 

@@ -85,15 +85,13 @@ class Finals:
         seconds, needed = self._trials.seconds, SHORTER_HEATS * heat_s
         if not any(problem.growing for problem in self._problems):
             return 0.0
-        if needed > seconds / 2:
-            said = f"no time to try shorter lengths too, which takes about {needed:.0f} s"
-            self._trials.say(f"{said}: `autotuner validate` does, or more --finals-minutes")
-            return 0.0
-        return needed
+        if needed <= seconds / 2:
+            return needed
+        self._trials.say(f"no time to try shorter lengths too, some {needed:.0f} s: `autotuner validate` does")
+        return 0.0
 
     def _try_shorter(self, seconds: float, proven: Sequence[Number]) -> None:
-        """The variant to use, and others that serve a problem, on shorter lengths than the tuned ones, so that they
-        serve these too."""
+        """What serves a problem, on shorter lengths than the tuned ones, so that it serves them too."""
         best = standings.best(self._store, self._study)
         if best is None or best.confirmed is None or (best.confirmed.low or 0) <= 1:
             return
