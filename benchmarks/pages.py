@@ -220,6 +220,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "simulated_truth": lambda: trust_pages.simulated(*loaded("simulated_truth")),
     "leader": lambda: trust_pages.leader(*loaded("simulated_truth")),
     "aa_sweeps": lambda: trust_pages.aa_sweeps(loaded("aa_sweeps_cuda", "aa_sweeps_cpu")),
+    "accusations": lambda: trust_pages.accusations(*loaded("accusations")),
     "audit_cost": lambda: trust_pages.audit_cost(*loaded("audit_cost")),
     "audits": lambda: trust_pages.audits(
         [json.loads(path.read_text()) for path in sorted(RESULTS.glob("audits_*.json"))]

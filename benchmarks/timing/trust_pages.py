@@ -157,3 +157,12 @@ def _audited(runs: list[Document]) -> list[str]:
         f"{100 * min(medians):+.2f} to {100 * max(medians):+.2f} %",
         f"{min(seconds):.1f} to {max(seconds):.1f} s",
     ]
+
+
+def accusations(document: Document) -> str:
+    """How many honest variants were accused on a busy CPU."""
+    count, accused, verdicts = len(document["rows"]), len(document["accused"]), document["verdicts"]
+    return (
+        f"Of {count} honest variants beside two busy loops a CPU {accused} were accused, and"
+        f" {verdicts.get('disturbed', 0)} were `disturbed` ([kept](docs/results/accusations.json); 150 are aimed at)."
+    )
