@@ -122,8 +122,8 @@ THREADS = (
 )
 FORBIDDEN = re.compile(
     r":\t(?:[\w.]+ +)*(syscall|sysenter|int|rdtscp?|rdp(?:mc|id|ru)|rdrand|rdseed|(?:rd|wr)(?:[fg]sbase|pkru)|"
-    r"lsl|s[gil]dt|u?m(?:onitor|wait)x?|tpause|cpuid|xgetbv|popf|fn?stenv|f?n?x?save\w*|svc|mrs\s+\w+, cnt[vp]ct\w*)\b|"
-    r"(%mm[0-7]\b|%[d-g]s\b(?!:)|%[fg]s\b(?!:0x28\b)|DW\.ref\.\w+)"
+    r"lsl(?= *%)|s[gil]dt|u?m(?:onitor|wait)x?|tpause|cpuid|xgetbv|popf|fn?stenv|f?n?x?save\w*|svc|"
+    r"mrs\s+\w+, cnt[vp]ct\w*)\b|(%mm[0-7]\b|%[d-g]s\b(?!:)|%[fg]s\b(?!:0x28\b)|DW\.ref\.\w+)"
 )
 """After prefixes: of the system, a clock, chance, and what keeps a number. %fs:0x28 and DW.ref are of stacks alone."""
 IFUNC = ("STT_LOOS", "STT_GNU_IFUNC")
