@@ -60,6 +60,7 @@ class Implementation(Model):
     """One IMPL of a family on one kind of device: a source file, or a function of Python, and what it can do."""
 
     source: str = ""
+    language: str | None = Field(default=None, description="of the source; None: what its suffix says")
     python: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
@@ -267,7 +268,11 @@ class Family(Model):
                 raise KernelError(f"{where}.{key}: {show(name)} is no file name; a source lies in the family's folder")
             if name is not None and not (self.folder / name).is_file():
                 raise KernelError(f"{where}.{key}: there is no {name} in {self.folder}")
-        language_of(implementation).check(where, self, implementation)
+        try:
+            language = language_of(implementation)
+        except KernelError as error:
+            raise KernelError(f"{where}.language: {error}") from None
+        language.check(where, self, implementation)
         self._check_served(where, implementation)
         for name, value in implementation.default.items():
             values = implementation.parameters.get(name, ())

@@ -263,7 +263,8 @@ class SpaceFile(_Common):
         try:
             limits = find(family, device, Path(path).resolve().parent)
         except KernelError:
-            cls.of(document, path)  # what is wrong with the file itself comes first
+            if isinstance(own := document.get("parameters"), dict) and "IMPL" in own:
+                cls.of(document, path)  # what is wrong with the file itself comes first
             raise
         return cls.of(document, path, limits)
 

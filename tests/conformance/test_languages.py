@@ -26,6 +26,10 @@ SAMPLES = {
         TESTS / "kernels" / "tiny",
         Variant(family="tiny", backend="cpu", impl="plain", parameters={"SIZE": 1, "MODE": "a", "DEAD": 0}),
     ),
+    "cuda": (
+        TESTS / "mutants" / "views",
+        Variant(family="views", backend="cuda", impl="mutant", parameters={"MUTANT": "none"}),
+    ),
     "python": (
         TESTS / "kernels" / "of_python",
         Variant(family="of_python", backend="cpu", impl="rows", parameters={"ROWS": 16, "WRONG": "nothing"}),
@@ -44,9 +48,9 @@ SAMPLES = {
 
 
 def compilers(name: str, cpu: CpuToolchain) -> Toolchain:
-    if name != "triton":
+    if name not in ("cuda", "triton"):
         return cpu
-    if find_spec("triton") is None:
+    if name == "triton" and find_spec("triton") is None:
         pytest.skip("no Triton")
     try:
         return CudaToolchain.discover(architecture("sm_90"))
@@ -63,6 +67,7 @@ def test_a_library_says_what_it_is_and_another_source_is_another_build(
     family, used = Family.load(tmp_path / folder.name), compilers(name, toolchain)
     implementation = family.implementation(variant.backend, variant.impl)
     assert language_of(implementation).name == name
+    assert language_of(implementation.model_copy(update={"language": name})).name == name
     dtype = implementation.dtypes[0]
     problem = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype=dtype)
     built = artifact_of(build(family, variant, problem, used))

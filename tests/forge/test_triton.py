@@ -10,6 +10,7 @@ from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.tuning.workbench import load_space
 from autotuner.values.errors import KernelError, ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
@@ -36,6 +37,13 @@ def changed(tmp_path: Path, old: str, new: str, file: str = "kernel.toml") -> Pa
 def test_a_call_that_does_not_fit_is_refused_in_one_line(tmp_path: Path, old: str, new: str, said: str) -> None:
     with refused(KernelError, says=said):
         Family.load(changed(tmp_path, old, new))
+
+
+def test_a_space_that_leaves_parameters_to_its_family_says_what_is_wrong_there(tmp_path: Path) -> None:
+    changed(tmp_path, "grid = [", 'grid = ["0", ')
+    space = shutil.copy(WRONG.parent / "of_triton.toml", tmp_path)
+    with refused(KernelError, says="grid[0]: found 0, expected 1 or more"):
+        load_space(str(space))
 
 
 @pytest.mark.parametrize(("found", "said"), [(None, "and there is none"), ("3.5.1", "and this is 3.5.1")])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from autotuner.forge.unit import unit_text
+from autotuner.values.errors import KernelError
 
 if TYPE_CHECKING:
     from autotuner.forge.build_inputs import BuildInputs
@@ -43,10 +43,12 @@ class Language(ABC):
 
     @abstractmethod
     def takes(self, implementation: Implementation) -> bool:
-        """Whether the implementation is written in it."""
+        """Whether the implementation is written in it, by its keys and its source's suffix, where it names none."""
 
-    def check(self, where: str, family: Family, implementation: Implementation) -> None:  # noqa: B027 (none may do)
+    def check(self, where: str, family: Family, implementation: Implementation) -> None:
         """Raises KernelError, which names the key, for what would otherwise show only when a variant is built."""
+        if not implementation.source:
+            raise KernelError(f"{where}.source: expected the name of a file: a function is of the language python")
 
     def source(self, family: Family, implementation: Implementation) -> Path:
         """The file that is compiled."""
@@ -68,16 +70,3 @@ class Language(ABC):
     @abstractmethod
     def texts(self, inputs: BuildInputs) -> dict[str, str]:
         """The files that are written into a build's folder before it is compiled, by name."""
-
-
-class Cpp(Language):
-    """Whatever is of no other language."""
-
-    name = "c++"
-    has_host = True
-
-    def takes(self, implementation: Implementation) -> bool:
-        return True
-
-    def texts(self, inputs: BuildInputs) -> dict[str, str]:
-        return {inputs.toolchain.unit: unit_text(inputs)}

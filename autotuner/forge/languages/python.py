@@ -38,6 +38,10 @@ class Python(Language):
     def takes(self, implementation: Implementation) -> bool:
         return implementation.python is not None
 
+    def check(self, where: str, family: Family, implementation: Implementation) -> None:
+        if implementation.python is None:
+            raise KernelError(f"{where}.python: expected module:function, in place of a source")
+
     def source(self, family: Family, implementation: Implementation) -> Path:
         """What calls it."""
         return config.kernels_dir() / "abi" / "python_function.cpp"

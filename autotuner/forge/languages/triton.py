@@ -166,7 +166,7 @@ def _given(name: str, text: str, wanted: Wanted) -> Given:
         return Given("i32", f"(int32_t){_of_call(text, wanted)}")
     for table, tensors in tables.items():
         for place, tensor in enumerate(tensors):
-            if tensor.name.lower() == word[1]:
+            if tensor.name.lower() == word[1] and int(word[2] or 0) < len(tensor.shape):
                 whole = VECTOR // ITEMS[tensor.dtype]
                 if word[2] is None:
                     aligned = ITEMS[tensor.dtype] if "int" in tensor.dtype else VECTOR
