@@ -76,9 +76,10 @@ def _require_parameters(
     unknown = next((each for each in values if each not in taken and not anything), None)
     if unknown is not None:
         raise InputError(f"{function.__name__}: {no_such('parameter', unknown, taken)}")
-    empty = next((name for name, held in values.items() if not held), None)
-    if empty is not None:
-        raise InputError(f"{function.__name__}: the space has no value for {empty}")
+    for name, held in values.items():
+        if isinstance(held, str) or not isinstance(held, Sequence) or not {int, str} >= {*map(type, held)} > set():
+            expected = "expected a list of integers or names, such as [64, 128]"
+            raise InputError(f"{function.__name__}: the space's {name}: found {held!r}, {expected}")
     wanted = [name for name, each in taken.items() if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
     missing = next((name for name in wanted if name not in {*values, *given}), None)
     if missing is not None:

@@ -139,12 +139,13 @@ def chosen(problem: SdpaProblem, inputs: Tensors, configs: list[Any]) -> Chosen:
 
 
 def built(problem: str, parameters: dict[str, Any]) -> Artifact:
-    """That point of the space. Raises RuntimeError."""
+    """That point of the space; a parameter that is younger than the row has its first value. Raises RuntimeError."""
     bench = Workbench(load_space("sdpa_cuda", problems=[problem]))
-    index = bench.space.index_of(parameters)
+    known = bench.family.implementation("cuda", str(parameters["IMPL"])).parameters
+    index = bench.space.index_of({name: values[0] for name, values in known.items()} | parameters)
     found = None if index is None else bench.build_all([index])[0]
     if not isinstance(found, Artifact):
-        raise RuntimeError("no point of the space" if found is None else found.detail)
+        raise RuntimeError(f"{parameters} is no point of the space" if found is None else found.detail)
     return found
 
 

@@ -1,6 +1,10 @@
 """What every op must do, ours and one of another package: words that can be typed again, tensors that lie as they are
 said to, baselines and emulation that agree with the reference, and an exact symmetry."""
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +82,17 @@ def tensors(op: Op) -> OpTensors:
 @pytest.fixture
 def problem(op: Op, text: str) -> Problem:
     return op.problem.parse(text)
+
+
+@pytest.mark.slow
+def test_the_example_of_a_package_installs_and_is_found_by_its_entry_point(tmp_path: Path) -> None:
+    source, site = tmp_path / "rowsum", tmp_path / "site"
+    shutil.copytree(PLUGINS / "rowsum", source)
+    options = ["-q", "--no-deps", "--no-build-isolation", "--target", str(site), str(source)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options], check=True)
+    code = "from autotuner.ops import OPS; assert OPS['rowsum'].name == 'rowsum'"
+    environment = {**os.environ, "PYTHONPATH": str(site), "AUTOTUNER_CACHE": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=tmp_path)
 
 
 @each_problem

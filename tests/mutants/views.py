@@ -73,7 +73,8 @@ def conditions(view: View, backend: Backend) -> Conditions:
     """Conditions under which one is judged."""
     text = view.own or problem(view.table, backend).replace("causal", view.words)
     problems = (SdpaProblem.parse(text),)
-    takes_lengths = "math" if problems[0].softcapped else {"cpu": "flash", "cuda": "efficient"}[backend]
+    takes = "efficient" if backend == "cuda" and problems[0].key_lengths else "flash"  # the problem
+    baseline = "math" if problems[0].softcapped else takes
     return Conditions(
-        problems=problems, cache="warm", seeds=SEEDS, baselines=(takes_lengths,), min_blocks=2, max_blocks=2
+        problems=problems, cache="warm", seeds=SEEDS, baselines=(baseline,), min_blocks=2, max_blocks=2
     )
