@@ -43,6 +43,7 @@ FULL = (
     *(OpCase(shape, "sizes") for shape in ((3, 16384), (129, 768), (31, 2048), (40, 320))),
 )
 """Few rows and many, short ones and long ones, and a single number."""
+ALIKE = "each number follows from those at its place, and is rounded once: right outputs are alike"
 Sizes = tuple[str, ...]
 OWN_SHAPE = (65, 515)
 """Of the case of a distribution that the op has of its own."""
@@ -89,7 +90,8 @@ def op(
     OPS[name] = made()
     try:
         tensors.require_rows()
-        OPS[name] = made(own=tuple(scaled_by([*shapes][place].upper(), place) for place in tensors.scaled))
+        own_invariants = tuple(scaled_by([*shapes][place].upper(), place) for place in tensors.scaled)
+        OPS[name] = made(own=own_invariants, equals_baseline=ALIKE if tensors.is_elementwise else None)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         del OPS[name]
         raise InputError(f"the formula of {name}: {' '.join(str(error).split())[:300]}") from None

@@ -170,6 +170,13 @@ class RowTensors:
         return tuple(place for place in range(len(self._tried[1])) if several and self._follows(place, signs))
 
     @cached_property
+    def is_elementwise(self) -> bool:
+        """Whether a number of the output follows from those at its place alone."""
+        problem, inputs, found = self._tried
+        changed = self.of(problem, tuple(each + (torch.arange(TRIED[1]) % 2 == 0) for each in inputs))
+        return found.dim() > 1 and torch.equal(changed[:, 1::2], found[:, 1::2])
+
+    @cached_property
     def _orders_columns(self) -> bool:
         """Whether columns that change places do not change places in the output alone."""
         problem, inputs, found = self._tried

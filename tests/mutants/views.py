@@ -75,6 +75,4 @@ def conditions(view: View, backend: Backend) -> Conditions:
     problems = (SdpaProblem.parse(text),)
     takes = "efficient" if backend == "cuda" and problems[0].key_lengths else "flash"  # the problem
     baseline = "math" if problems[0].softcapped else takes
-    return Conditions(
-        problems=problems, cache="warm", seeds=SEEDS, baselines=(baseline,), min_blocks=2, max_blocks=2
-    )
+    return Conditions(problems=problems, cache="warm", seeds=SEEDS, baselines=(baseline,), min_blocks=2, max_blocks=2)

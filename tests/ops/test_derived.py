@@ -90,6 +90,11 @@ def test_the_kernel_for_cuda_compiles_with_the_launcher_that_was_made(dtype: str
     assert isinstance(made, Artifact), made
 
 
+def test_an_op_of_places_says_that_right_outputs_are_alike() -> None:
+    assert autotuner.op("doubled", {"a": "rows x dim", "b": "dim"}, lambda a, b: a * b).equals_baseline is not None
+    assert autotuner.op("sums", {"a": "rows x dim"}, lambda a: a.cumsum(-1)).equals_baseline is None
+
+
 def test_the_examples_have_few_lines() -> None:
     assert all(len(each.read_text().splitlines()) <= 25 for each in EXAMPLE.glob("*.py"))
 
