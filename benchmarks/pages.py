@@ -108,14 +108,6 @@ def took(found: dict[str, Any] | None) -> str:
     )
 
 
-OLDER = "(`python benchmarks/NAME.py`: the programs are in folders of `benchmarks/` by now.)"
-
-
-def with_older(drawn: str) -> str:
-    """What was drawn, and of a command in it that is no more where one finds it now."""
-    return f"{drawn.rstrip()}\n\n{OLDER}" if "`python benchmarks/" in drawn else drawn
-
-
 PART = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 """A part of a page that belongs to this program."""
 LINK = re.compile(r"\]\((docs/[^)]*)\)")
@@ -129,7 +121,7 @@ def insert(text: str, drawn: Mapping[str, Callable[[], str]], folder: str = "") 
     def link(match: re.Match[str]) -> str:
         return f"]({os.path.relpath(match[1], folder or '.')})"
 
-    return PART.sub(lambda part: f"{part[1]}{LINK.sub(link, with_older(drawn[part[2]]()))}\n{part[3]}", text)
+    return PART.sub(lambda part: f"{part[1]}{LINK.sub(link, drawn[part[2]]().rstrip())}\n{part[3]}", text)
 
 
 def loaded(*names: str) -> list[dict[str, Any]]:
@@ -283,7 +275,7 @@ def landscapes_drawn() -> dict[Path, str]:
 def drawn() -> dict[Path, str]:
     """Every page that this program owns or has a part in, as it should be."""
     return {
-        path: f"{with_older(text).rstrip()}\n" if path.parent == RESULTS and path.suffix == ".md" else text
+        path: f"{text.rstrip()}\n" if path.parent == RESULTS and path.suffix == ".md" else text
         for path, text in pages().items()
     }
 
