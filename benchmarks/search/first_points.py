@@ -112,11 +112,13 @@ def _of_landscape(path: Path) -> Kept:
 
 
 def thinned(points: list[Kept]) -> list[Kept]:
-    """Those that are worth shipping, of one implementation: the best ratios first, no two of near problems."""
+    """Those that are worth shipping, of one implementation: the best ratios first, no two of near problems. Rows of
+    another length are not near: tiles that fit them may not fit these."""
     found: list[Kept] = []
     for each in sorted(points, key=lambda each: -each.speedup):
-        distance = OPS[each.problem.op].distance
-        if all(distance(each.problem, other.problem) >= APART for other in found):
+        distance, row = OPS[each.problem.op].distance, getattr(each.problem, "head_dim", None)
+        alike = (other for other in found if getattr(other.problem, "head_dim", None) == row)
+        if all(distance(each.problem, other.problem) >= APART for other in alike):
             found.append(each)
     return sorted(found, key=lambda each: str(each.problem))
 
