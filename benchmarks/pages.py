@@ -195,7 +195,9 @@ def models() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "make_tune": make_tune,
     "found": lambda: tuned_pages.found(
-        [each for each in map(if_kept, ("tuned_wgmma", "tuned_rmsnorm")) if each is not None], *loaded("cpu_attention")
+        [each for each in map(if_kept, ("tuned_wgmma", "tuned_rmsnorm")) if each is not None],
+        loaded("cpu_attention")[0],
+        peers_pages.brief(if_kept("peers")),
     ),
     "replay": lambda: replay_pages.brief(replays()),
     "missing_barrier": lambda: gate_pages.missing_barrier(*loaded("missing_barrier")),
@@ -247,6 +249,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "decode": lambda: decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
     "fp8": lambda: fp8_pages.measured(if_kept("fp8_attention")),
     "peers": lambda: peers_pages.beside(if_kept("peers"), "docs/results/peers.svg"),
+    "floors": lambda: peers_pages.floors(if_kept("floors")),
     "triton_autotune": lambda: peers_pages.autotuned(if_kept("triton_autotune")),
     "views": lambda: views_pages.views(if_kept("views")),
     "where": lambda: where_pages.where("docs/results/where.svg"),

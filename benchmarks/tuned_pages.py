@@ -75,9 +75,9 @@ GPU = "NVIDIA H200"
 """The GPU that it shows them on."""
 
 
-def found(tuned: list[dict[str, Any]], cpu: dict[str, Any]) -> str:
+def found(tuned: list[dict[str, Any]], cpu: dict[str, Any], beside: str) -> str:
     """The table of README.md: of each problem the implementation that was best, and what was confirmed of it. On a GPU
-    from sweeps of `tuned`, on a CPU with one thread from `cpu`."""
+    from sweeps of `tuned`, on a CPU with one thread from `cpu`. `beside`: how it stands beside others."""
     head = ["problem", "device", "best implementation", "fastest of torch", "speedup", "95 % interval"]
     rows = [
         (row["problem"], GPU, row["parameters"]["IMPL"], row["baseline"], row["confirmed"]["mean"], row["confirmed"])
@@ -116,7 +116,7 @@ def found(tuned: list[dict[str, Any]], cpu: dict[str, Any]) -> str:
     }
     said = (
         "Cold caches; each problem was tuned by itself. `lanes` is of rmsnorm, the others of attention. All problems,"
-        f" with the commands: {', '.join(f'[{name}](docs/{place})' for name, place in places.items())}."
+        f" with the commands: {', '.join(f'[{name}](docs/{place})' for name, place in places.items())}. {beside}"
     )
     return f"{table(head, lines)}\n\n{said}"
 

@@ -35,6 +35,13 @@ def beside(document: Row | None, path: str) -> str:
     )
 
 
+def brief(document: Row | None) -> str:
+    """The same of FlashAttention 3 alone, for README.md."""
+    rows = [row for row in raced(document) if "fa3" in row["speedup"]] if document is not None else []
+    said = f"{_said('fa3', rows)} ([figure](docs/method/kernels-cuda.md#beside-others))." if rows else ""
+    return said.replace(". (", " (")
+
+
 def raced(document: Row) -> list[Row]:
     """The rows that have a race: by device, dtype, head dimension, mask and size."""
     rows = [each for each in document["rows"] if "speedup" in each]
@@ -103,6 +110,21 @@ def _x(ratio: float) -> int:
 
 def _text(x: int, y: int, text: str, colour: str) -> str:
     return f'<text x="{x}" y="{y}" fill="{colour}">{escape(text)}</text>'
+
+
+def floors(document: Row | None) -> str:
+    """What a small problem takes with parts of the kernel taken out, and at other points."""
+    if document is None:
+        return "Not measured yet."
+    rows = [
+        [f"`{name}`" if "=" in name else name, f"{us['median']:.2f}", f"{document['of_whole'][name]['median']:.2f}"]
+        for name, us in document["us"].items()
+    ]
+    return (
+        f"{table([document['problem'], 'us', 'of the whole'], rows)}\n\nWarm, in graphs. Made by"
+        f" `python -m benchmarks.attention.floors` on {document['when'][:10]}: {document['device']}, torch"
+        f" {document['torch']}."
+    )
 
 
 def autotuned(document: dict[str, Any] | None) -> str:
