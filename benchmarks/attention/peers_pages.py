@@ -116,12 +116,18 @@ def floors(document: Row | None) -> str:
     """What a small problem takes with parts of the kernel taken out, and at other points."""
     if document is None:
         return "Not measured yet."
+    times = {name: each["median"] for name, each in document["us"].items()}
     rows = [
-        [f"`{name}`" if "=" in name else name, f"{us['median']:.2f}", f"{document['of_whole'][name]['median']:.2f}"]
-        for name, us in document["us"].items()
+        [name, f"{us:.2f}", f"{document['of_whole'][name]['median']:.2f}"]
+        for name, us in times.items()
+        if "=" not in name
     ]
+    others = {us: name for name, us in times.items() if "=" in name}
+    said = (
+        f" The fastest of {len(others)} other points: {min(others):.2f} us, `{others[min(others)]}`." if others else ""
+    )
     return (
-        f"{table([document['problem'], 'us', 'of the whole'], rows)}\n\nWarm, in graphs. Made by"
+        f"{table([document['problem'], 'us', 'of the whole'], rows)}\n\nWarm, in graphs.{said} Made by"
         f" `python -m benchmarks.attention.floors` on {document['when'][:10]}: {document['device']}, torch"
         f" {document['torch']}."
     )
