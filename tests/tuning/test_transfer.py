@@ -201,6 +201,9 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         def remarks(self) -> list[str]:
             return []
 
+        def begin(self) -> None:
+            pass
+
         def executor(self) -> InlineExecutor:
             return InlineExecutor(simulated.backend())
 
