@@ -215,6 +215,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "leader": lambda: trust_pages.leader(*loaded("simulated_truth")),
     "aa_sweeps": lambda: trust_pages.aa_sweeps(loaded("aa_sweeps_cuda", "aa_sweeps_cpu")),
     "accusations": lambda: trust_pages.accusations(*loaded("accusations")),
+    "busy": lambda: trust_pages.busy(if_kept("busy")),
     "audit_cost": lambda: trust_pages.audit_cost(*loaded("audit_cost")),
     "audits": lambda: trust_pages.audits(
         [json.loads(path.read_text()) for path in sorted(RESULTS.glob("audits_*.json"))]

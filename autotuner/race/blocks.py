@@ -203,6 +203,15 @@ class Blocks:
         low, mid, high = ([math.log(a / b) for a, b in zip(*pair, strict=True)] for pair in pairs)
         return Bounded(low, mid, high)
 
+    def estimate(self, arm: int, problem: int) -> LogRatio:
+        """ln(t_arm / t_baseline) and its interval. Where most blocks were held up, by the shortest quarter of each
+        side: in a block the one that waited longer would decide."""
+        found = self.log_ratios(arm, problem).interval
+        if not self.held_up:
+            return found
+        one, base = (math.log(shortest_quarter(self.seconds_kept(each, problem))) for each in (arm, 0))
+        return found.model_copy(update={"mid": min(max(one - base, found.low), found.high)})
+
     def _ends(self, arm: int, problem: int) -> tuple[list[float], list[float]]:
         """The seconds without what was waited, and with it."""
         whole, waited = self.seconds_kept(arm, problem), self.waited_kept(arm, problem)

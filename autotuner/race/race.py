@@ -21,6 +21,8 @@ from autotuner.values.verdict import Fault, Verdict
 
 LONGEST_S = 10.0
 """From here on a race ends after the block it is in, if there are three; six where they may promote the variant."""
+HELD_UP_S = 4.0
+"""The same where most samples are held up: how far they may be off is not less in many of them."""
 
 BASELINE, VARIANT, INCUMBENT = 0, 1, 2
 
@@ -65,8 +67,7 @@ class _Race:
     def run(self) -> Measurement | Fault:
         step = LongStep(self._say, f"measuring {', '.join(str(track.problem) for track in self._tracks)}")
         blocks = self._blocks(step)
-        fault = self._rechecked() or self._implausible(blocks)
-        return fault if fault is not None else self._measurement(blocks)
+        return self._rechecked() or self._implausible(blocks) or self._measurement(blocks)
 
     def _blocks(self, step: LongStep) -> Blocks:
         conditions, blocks = self._conditions, Blocks(self._tracks, self._arms, self._conditions.seeds[0], step)
@@ -77,7 +78,8 @@ class _Race:
             ratios = [blocks.log_ratios(VARIANT, problem).mid for problem in range(len(self._tracks))]
             gains, count = self._gains(blocks), len(blocks)
             self._stopped = decide(ratios, gains, conditions.tie, conditions.min_blocks, conditions.max_blocks, count)
-            if self._stopped is None and count > 2 and time.monotonic() - started > LONGEST_S:
+            longest_s = min(LONGEST_S, HELD_UP_S) if blocks.held_up else LONGEST_S
+            if self._stopped is None and count > 2 and time.monotonic() - started > longest_s:
                 self._stopped = out_of_time(gains, conditions.tie)
         return blocks
 
@@ -146,11 +148,10 @@ class _Race:
         Such a race has few blocks. A disturbance slows two variants alike, and rarely the baseline with them. And what
         a race has shown to be slower is slower by its figure, too.
         """
-        direct = blocks.log_ratios(VARIANT, problem)
         assert self._stopped is not None
-        found = direct.interval
+        found = blocks.estimate(VARIANT, problem)
         if self._stopped.gives_up and self._incumbent is not None and self._incumbent.ratios:
-            behind = direct.less(blocks.log_ratios(INCUMBENT, problem))
+            behind = blocks.log_ratios(VARIANT, problem).less(blocks.log_ratios(INCUMBENT, problem))
             found = behind.interval.moved(self._incumbent.ratios[problem])
         return found.model_copy(update={"low": found.low - blocks.unseen, "high": found.high + blocks.unseen})
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 
 import psutil
 
-from autotuner.tuning.run.quiet import Waiting, pause, pause_s
+from autotuner.tuning.run.quiet import Waiting, pause
 from autotuner.values.errors import DeviceBusyError
 
 WAITING_ROOM = 1024
@@ -41,7 +41,7 @@ def held(names: Sequence[str], device: str, patience_s: float, listen: Callable[
                 if waited >= patience_s:
                     raise DeviceBusyError(f"{device} is timed by {who}: wait for it, or stop it")
                 listen(Waiting(detail=f"{device} is timed by {who}", since_s=waited))
-                pause(min(pause_s(waited), patience_s - waited), lambda: None)
+                pause(waited, patience_s, lambda: None)
             stack.enter_context(lock)
         yield
 

@@ -11,7 +11,7 @@ from autotuner.devices.kind import DeviceKind
 from autotuner.race.plausible import floor_us
 from autotuner.run.local import Deadlines
 from autotuner.spaces.space import BranchPoints, Space, SpaceFile
-from autotuner.values.errors import InputError, SpaceError
+from autotuner.values.errors import SpaceError
 from autotuner.values.outcome import Calibration, Ceilings
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import combine
@@ -26,27 +26,21 @@ SLOW = 4.0
 """How many times as long as a reference a step may take: the forward of a slow variant, or several."""
 
 
-def require_possible(problem: Problem, kind: DeviceKind) -> None:
-    """Raises InputError for a problem that this machine has not the memory or the time to judge."""
-    here, wanted = usable_memory(), kind.copies * problem.bytes
-    if here < max(LEAST_BYTES, wanted):
-        needs = f"{max(LEAST_BYTES, wanted) / 2**30:,.0f} GiB of memory, and {here / 2**30:,.1f} GiB may be used here"
-        raise InputError(f"judging {problem} takes {needs}; choose smaller sizes, or give the container more memory")
-    seconds = reference_s(problem, kind)
-    if seconds > LONGEST_S:
-        raise InputError(
-            f"{problem} has {problem.flops / 1e12:,.1f} TFLOP: a reference of it takes about {seconds / 3600:,.1f}"
-            f" hours here, and {REFERENCES} come before the first variant; tune shorter lengths"
-        )
-
-
 def require_all(file: SpaceFile, kind: DeviceKind) -> None:
-    """The same of the problems of a space. Raises SpaceError."""
+    """Raises SpaceError for a problem of the space that this machine has not the memory or the time to judge."""
+    here = usable_memory()
     for index, problem in enumerate(file.problems):
-        try:
-            require_possible(problem, kind)
-        except InputError as error:
-            raise SpaceError(f"{file.path}: problems[{index}]: {error}") from None
+        where, wanted = f"{file.path}: problems[{index}]", max(LEAST_BYTES, kind.copies * problem.bytes)
+        if here < wanted:
+            needs = f"{wanted / 2**30:,.0f} GiB of memory, and {here / 2**30:,.1f} GiB may be used here"
+            advice = "choose smaller sizes, or give the container more memory"
+            raise SpaceError(f"{where}: judging {problem} takes {needs}; {advice}")
+        if (seconds := reference_s(problem, kind)) > LONGEST_S:
+            raise SpaceError(
+                f"{where}: {problem} has {problem.flops / 1e12:,.1f} TFLOP: a reference of it takes about"
+                f" {seconds / 3600:,.1f} hours here, and {REFERENCES} come before the first variant; tune shorter"
+                " lengths"
+            )
 
 
 def reference_s(problem: Problem, kind: DeviceKind) -> float:
@@ -56,12 +50,11 @@ def reference_s(problem: Problem, kind: DeviceKind) -> float:
 
 def slow_words(problems: Sequence[Problem], kind: DeviceKind) -> list[str]:
     """What a person has to know of problems that take long, a line each."""
-    found = [(problem, reference_s(problem, kind)) for problem in problems]
     return [
         f"{problem}: a reference takes about {seconds / 60:.0f} minutes here, and {REFERENCES} come before the first"
         " variant; deadlines are as much longer"
-        for problem, seconds in found
-        if seconds > TOLD_S
+        for problem in problems
+        if (seconds := reference_s(problem, kind)) > TOLD_S
     ]
 
 

@@ -74,6 +74,27 @@ def leader(document: Document) -> str:
     return f"{table(head, rows)}\n\n{said}"
 
 
+def busy(document: Document | None) -> str:
+    """docs/method/busy-machine.md: whole runs with and without other work."""
+    if document is None:
+        return "No result is kept yet."
+    head = ["machine", "runs", "judged", "winner", "interval above 1", "has the quiet ratio", "wrong crowns", "seconds"]
+    rows = []
+    for name in ("quiet", "busy"):
+        found = document[name]
+        of = [run for run in document["runs"] if run["is_busy"] == (name == "busy")]
+        above = sum(run["speedup"] is not None and run["speedup"]["low"] > 1 for run in of)
+        seconds = " to ".join(f"{each:.0f}" for each in found["seconds"])
+        judged = " to ".join(map(str, found["judged"]))
+        counts = [found["winners"], above, found["covered"], found["crowns_missed"]]
+        rows.append([name, str(found["runs"]), judged, *map(str, counts), seconds])
+    said = (
+        f"`tune --minutes {document['minutes']:g}` at {document['problem']}; intervals are those of the finals."
+        f" Made by `{document['command']}` on {document['when'][:10]}."
+    )
+    return f"{table(head, rows)}\n\n{said}"
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 

@@ -365,17 +365,19 @@ def test_where_too_few_are_left_the_interval_has_the_truth_and_all_that_waiting_
     on_one_side: bool,
 ) -> None:
     """Also where the baseline alone is held up, which makes the variant look faster."""
-    covered = 0
+    covered, off = 0, []
     for seed in range(40):
         draw = random.Random(seed)
         blocks = raced([preempted(100, draw, 0.9), preempted(80, draw, 0.0 if on_one_side else 0.9)], 0, seed)
         take_clean(blocks, 24)
         assert len(blocks) == 48
         assert blocks.held_up > 0.5
-        found = blocks.log_ratios(1, 0).interval
+        found = blocks.estimate(1, 0)
         covered += found.low <= math.log(0.8) <= found.high
         assert found.low <= found.mid <= found.high
+        off.append(found.mid - math.log(0.8))
     assert covered >= 36
+    assert abs(median(off)) < 0.2
 
 
 def test_nobody_is_promoted_or_given_up_by_what_the_other_one_waited() -> None:

@@ -225,7 +225,9 @@ class _Run:
         if len(self._flights) and self._study.wants_nothing_beside:
             return False
         flying, most = len(self._flights), min(budget.trials, self._outcomes.judgeable(self._points))
-        return flying < self._executor.width and self._outcomes.judged + flying < most
+        ahead = self._landed or self._plan.builds_ahead  # else the first one would wait for builds of others
+        width = self._executor.width if ahead else self._executor.builders
+        return flying < width and self._outcomes.judged + flying < most
 
     def _propose(self) -> None:
         """Starts a trial. A variant that was judged under another number is told at once; no other driver can have

@@ -31,14 +31,9 @@ class Waited(Model):
     detail: str = Field(default="", description='who disturbs still, as there was no more time to wait; "": nobody')
 
 
-def pause_s(waited_s: float) -> float:
-    """Seconds until the next look."""
-    return min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, waited_s / 4))
-
-
-def pause(seconds: float, beat: Beat) -> None:
-    """Sleeps, and beats meanwhile."""
-    until = time.monotonic() + seconds
+def pause(waited_s: float, within_s: float, beat: Beat) -> None:
+    """Sleeps until the next look, or until it has waited for `within_s` seconds, and beats meanwhile."""
+    until = time.monotonic() + min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, waited_s / 4), within_s - waited_s)
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(left, BEAT_S))
         beat()
@@ -53,7 +48,7 @@ def wait_until_quiet(
     detail = who() if within_s > 0 else ""
     while detail and (waited := time.monotonic() - began) < within_s:
         listen(Waiting(detail=detail, since_s=waited))
-        pause(min(pause_s(waited), within_s - waited), beat)
+        pause(waited, within_s, beat)
         detail = who()
     if within_s > 0:
         listen(Waited(waited_s=time.monotonic() - began, detail=detail))
