@@ -96,7 +96,7 @@ CHANGES: dict[str, list[Point]] = {
     ],
     "mma": [
         {"WARPS_N": 2, "WARPS_M": 2, "BLOCK_N": 16, "STAGES": 3, "EXP": "poly"},
-        {"Q_FROM": "shared", "STAGES": 1, "SYNC_POLICY": 1, "FIXED": 1},
+        {"Q_FROM": "shared", "STAGES": 1, "SYNC_POLICY": 1, "FIXED": 1, "WARPS_M": 1, "BLOCK_N": 16},
         {"LOAD": "tma", "WARPS_M": 1, "ROW_TILES": 2, "WARPS_N": 2, "BLOCK_N": 32, "EXP": "mixed"},
         {"LOAD": "tma", "MULTICAST": 2, "WARPS_M": 1, "BLOCK_N": 32, "Q_FROM": "shared", "SYNC_POLICY": 1},
         {"LOAD": "cp_async", "SPLIT": 2, "WARPS_M": 1, "WARPS_N": 2, "BLOCK_N": 16, "SYNC_POLICY": 2},
