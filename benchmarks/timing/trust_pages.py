@@ -89,7 +89,7 @@ def busy(document: Document | None) -> str:
         counts = [found["winners"], above, found["covered"], found["crowns_missed"]]
         rows.append([name, str(found["runs"]), judged, *map(str, counts), seconds])
     said = (
-        f"`tune --minutes {document['minutes']:g}` at {document['problem']}; intervals are those of the finals."
+        f"`tune --minutes {document['minutes']:g}` at {document['problem']}."
         f" Made by `{document['command']}` on {document['when'][:10]}."
     )
     return f"{table(head, rows)}\n\n{said}"
