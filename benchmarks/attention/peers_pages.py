@@ -137,12 +137,12 @@ def autotuned(document: dict[str, Any] | None) -> str:
     """A row a problem: what `triton.autotune` chose, its time, and how many times as fast the tuned variant is."""
     if document is None:
         return "Not measured yet."
-    head = ["problem", "its choice", "Triton, us", "built here, us", "ours, us", "ours against Triton's"]
+    head = ["problem", "its choice", "us", "ours, us", "ours against it"]
     rows = [
         [
             row["problem"],
-            ", ".join(map(str, row["autotune"].values())),
-            *(_microseconds(row["us"].get(name)) for name in ("jit", "triton", "ours")),
+            ",".join(map(str, row["autotune"].values())),
+            *(f"{row['us'][name]['median']:.1f}" for name in ("jit", "ours")),
             _ratio(row["speedup"]["jit"]),
         ]
         for row in document["rows"]
@@ -152,10 +152,6 @@ def autotuned(document: dict[str, Any] | None) -> str:
         f"{table(head, rows)}\n\n{names}. Made by `{document['command']}` on {document['when'][:10]}:"
         f" {document['device']}, torch {document['torch']}, Triton {document['triton']}."
     )
-
-
-def _microseconds(found: dict[str, float] | None) -> str:
-    return "" if found is None else f"{found['median']:.1f}"
 
 
 def _ratio(found: dict[str, float] | None) -> str:
