@@ -56,7 +56,7 @@ class CudaTrack:
 
     gap = 5e-6
     """A kernel that follows another of its kind starts some microseconds sooner than behind one with other needs."""
-    settles_s = 0.12
+    settles_s = 0.15
     """After a pause long forwards draw more power than clocks stand: for up to 0.09 s they are lower, by up to 15 %."""
 
     def __init__(self, sets: InputSets, judges: Judges, monitor: ClockMonitor) -> None:
