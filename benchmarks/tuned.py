@@ -157,9 +157,9 @@ def drawn(seed: int) -> Set:
 def parts(name: str) -> list[tuple[str, ...]]:
     """Arguments of this program for a problem of the set each."""
     if name == "one_line":
-        runs = [(COLD, COLD_MINUTES, seed, "all") for seed in (1, 2)]
-        runs += [(each, MINUTES, seed, "all") for each in GOALS for seed in (1, 2)]
-        runs += [(each, MINUTES, 1, "others") for each in GOALS]
+        runs = [(each, MINUTES, seed, "all") for each in GOALS for seed in (1, 2)]
+        cold = [(COLD, COLD_MINUTES, seed, "all") for seed in (1, 2)]
+        runs = [cold[0], *runs, cold[1], *((each, MINUTES, 1, "others") for each in GOALS)]
     else:
         runs = [(each, 0.8, 0, "all") for each in problem_set(name).problems]
     return [

@@ -1,18 +1,20 @@
 """The job in hand: a device goes on to its next job while the driver is busy with the result of the last one."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from autotuner.run.jobs import Built, JudgeJob
 from autotuner.run.local import Deadlines, LocalExecutor
-from autotuner.values.outcome import Outcome
+from autotuner.values.outcome import Heat, Outcome
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.executors import build_job, fresh_job, judge_job, notes, play, race_job
+from tests.conformance.executors import PlayBackend, build_job, fresh_job, judge_job, notes, play, race_job
 from tests.helpers import preload
 from tests.helpers.ends import comes_of, next_of, outcome
 from tests.helpers.judging import result
@@ -64,6 +66,24 @@ def test_a_device_goes_on_while_the_driver_is_busy(eager: LocalExecutor, tmp_pat
         assert outcome(done).verdict == Verdict.MEASURED
         assert done is not None
         assert done[0] == number
+
+
+class Opened(NamedTuple):
+    """A factory that notes which process has made a line."""
+
+    folder: Path
+
+    def __call__(self) -> PlayBackend:
+        (self.folder / str(os.getpid())).touch()
+        return play()
+
+
+def test_while_one_races_in_a_fresh_process_the_next_one_opens_the_device(tmp_path: Path) -> None:
+    opened = Opened(tmp_path)
+    with closing(LocalExecutor(opened, preload.CPU, overlap=True, jobs_per_process=20)) as executor:
+        for processes in (2, 3):
+            assert isinstance(result(executor, race_job("right", fresh=True), 60), Heat)
+            wait_for(lambda processes=processes: len(list(tmp_path.iterdir())) == processes)  # type: ignore[misc]
 
 
 def test_it_has_one_job_in_hand_and_no_more(eager: LocalExecutor, tmp_path: Path) -> None:
