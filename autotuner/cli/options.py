@@ -141,11 +141,15 @@ def wanted_sweep(
 
         for kind in DEVICES.values():  # while all else is imported
             kind.begin()
-    from autotuner.jobs import queue
     from autotuner.tuning import workbench
 
+    def request_for(*given: Any, **more: Any) -> SweepRequest:
+        from autotuner.jobs import queue  # takes long to import: once others import too
+
+        return queue.request_for(*given, **more)
+
     said = functools.partial(
-        queue.request_for,
+        request_for,
         trials=trials,
         minutes=minutes,
         devices=devices,

@@ -54,7 +54,6 @@ def tune(
     A search is a sweep of a space: it builds, checks and times one variant after the other, and its results are kept in
     a study. The same command goes on where one was stopped.
     """
-    from autotuner.store import Store
     from autotuner.tuning import workbench
 
     if dry_run:
@@ -65,8 +64,10 @@ def tune(
     files = workbench.with_baselines(workbench.load_spaces(*wanted.space), wanted.baselines)
     if len(files) > 1:
         out.print(f"{len(files)} studies, one for each set of problems that one variant can serve")
-    requests = [wanted.request(file, share=len(files)) for file in files]
     workbench.begin_imports(files[0])
+    from autotuner.store import Store
+
+    requests = [wanted.request(file, share=len(files)) for file in files]
     studies: list[str] = []
     with closing(Store.open(store or config.store_url())) as opened:
         for place, (file, request) in enumerate(zip(files, requests, strict=True)):
