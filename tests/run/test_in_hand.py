@@ -4,8 +4,8 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -68,19 +68,14 @@ def test_a_device_goes_on_while_the_driver_is_busy(eager: LocalExecutor, tmp_pat
         assert done[0] == number
 
 
-class Opened(NamedTuple):
-    """A factory that notes which process has made a line."""
-
-    folder: Path
-
-    def __call__(self) -> PlayBackend:
-        (self.folder / str(os.getpid())).touch()
-        return play()
+def noted(folder: Path) -> PlayBackend:
+    """As `play`; the folder has which process made a line."""
+    (folder / str(os.getpid())).touch()
+    return play()
 
 
 def test_while_one_races_in_a_fresh_process_the_next_one_opens_the_device(tmp_path: Path) -> None:
-    opened = Opened(tmp_path)
-    with closing(LocalExecutor(opened, preload.CPU, overlap=True, jobs_per_process=20)) as executor:
+    with closing(LocalExecutor(partial(noted, tmp_path), preload.CPU, overlap=True, jobs_per_process=20)) as executor:
         for processes in (2, 3):
             assert isinstance(result(executor, race_job("right", fresh=True), 60), Heat)
             wait_for(lambda processes=processes: len(list(tmp_path.iterdir())) == processes)  # type: ignore[misc]
