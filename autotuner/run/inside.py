@@ -49,8 +49,6 @@ class Role(NamedTuple):
     """Jobs after which it ends."""
     cage: CageParts | None = None
     """What it enters before it runs a variant; None: nothing."""
-    opens: bool = False
-    """It makes its line before there is a job."""
 
 
 def log_of(folder: Path, number: int) -> Path:
@@ -101,7 +99,7 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
             sanitizes = isinstance(job, JudgeJob) and (job.sanitize or job.checks_memory)
             cage.enter(parts, folder, Work(job.conditions.compiled_for.dtype, sanitizes))
 
-    if role.opens:
+    if role.devices != "":
         with contextlib.suppress(Exception):  # its first job is told
             line()
     for _ in range(role.jobs):

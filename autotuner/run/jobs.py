@@ -193,8 +193,7 @@ def race(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
     say("measure")
     try:
         tracks = line.tracks(job.conditions)
-        several = job.fresh and bool(job.artifacts)  # by the baseline alone nobody is ranked
-        found = heat(tracks, job.artifacts, job.blocks, job.conditions, say, several)
+        found = heat(tracks, job.artifacts, job.blocks, job.conditions, say, job.fresh and bool(job.artifacts))
     except (ArmError, Throttled) as error:
         return error.fault
     return _audited_after(found, job, tracks, say) if job.audits and not found.faults else found

@@ -129,8 +129,7 @@ class LocalExecutor:
         self._idle: dict[int | None, JobProcess] = {}
         """By lane: the device's process, between two jobs. Builders have one job each."""
         self._spare: dict[int | None, JobProcess] = {}
-        """By lane: a process that opens the device while a race in a fresh process is got ready: another race follows,
-        or the proof. It waits for that before samples are taken."""
+        """By lane: a process that opens the device while a race in a fresh process is got ready, for what follows."""
         self._ending: list[JobProcess] = []
         """Killed, but not known to have gone: on a GPU that may take seconds, which other lanes do not wait for."""
         self._done: deque[tuple[int, Result]] = deque()
@@ -234,15 +233,13 @@ class LocalExecutor:
         if not self._may_start(job.lane):  # or not any more: a process that was not fit may take its time to go
             return False
         role = self._builder if job.lane is None else self._judges[job.lane]
-        process = self._idle.pop(job.lane, None) or self._spare.pop(job.lane, None) or self._process(role, job.lane)
+        process = self._idle.pop(job.lane, None) or self._spare.pop(job.lane, None)
+        process = process or JobProcess(self._server, role, job.lane, self._scratch.folder())
         process.give(job)
         self._running.append(process)
         if self._overlap and job.wants_fresh and isinstance(job.job, RaceJob):
-            self._spare[job.lane] = self._process(role._replace(opens=True), job.lane)
+            self._spare[job.lane] = JobProcess(self._server, role, job.lane, self._scratch.folder())
         return True
-
-    def _process(self, role: Role, lane: int | None) -> JobProcess:
-        return JobProcess(self._server, role, lane, self._scratch.folder())
 
     def _make_way(self, job: Submitted) -> None:
         """Ends the lane's process if the job cannot have it: two on one device would disturb each other."""
