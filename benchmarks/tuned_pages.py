@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.markdown import table
 
 NONE = "Not measured yet."
+NOTHING = "nothing was written"
 
 
 def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
@@ -46,13 +47,15 @@ def one_line(document: dict[str, Any] | None) -> str:
             str(row["seed"]),
             str(row["minutes"]),
             f"{row['seconds']:.0f}",
-            f"`{row['parameters']['IMPL']}`",
-            f"{row['us']:.2f}",
-            _confirmed(row),
+            *(
+                [f"`{row['parameters']['IMPL']}`", f"{row['us']:.2f}", _confirmed(row)]
+                if "us" in row
+                else ("", "", NOTHING)
+            ),
         ]
         for row in document["rows"]
     ]
-    first = document["rows"][0]
+    first = next(row for row in document["rows"] if "us" in row)
     made = f"{first['device']}, torch {first['environment']['torch']}, {document['when'][:10]}"
     return (
         f"{table(head, rows)}\n\n{made}: each from an empty store and an empty cache, every run of these"
