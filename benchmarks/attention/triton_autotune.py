@@ -138,20 +138,27 @@ def chosen(problem: SdpaProblem, inputs: Tensors, configs: list[Any]) -> Chosen:
     return Chosen(found, kept(launch), took)
 
 
-def built(problem: str, parameters: dict[str, Any]) -> Artifact:
+def point(problem: str, parameters: dict[str, Any]) -> tuple[Workbench, int]:
     """That point of the space; a parameter that is younger than the row has its first value. Raises RuntimeError."""
     bench = Workbench(load_space("sdpa_cuda", problems=[problem]))
     known = bench.family.implementation("cuda", str(parameters["IMPL"])).parameters
     index = bench.space.index_of({name: values[0] for name, values in known.items()} | parameters)
-    found = None if index is None else bench.build_all([index])[0]
+    if index is None:
+        raise RuntimeError(f"{parameters} is no point of the space")
+    return bench, index
+
+
+def built(bench: Workbench, index: int) -> Artifact:
+    """Raises RuntimeError."""
+    found = bench.build_all([index])[0]
     if not isinstance(found, Artifact):
-        raise RuntimeError(f"{parameters} is no point of the space" if found is None else found.detail)
+        raise RuntimeError(found.detail)
     return found
 
 
 def variant(problem: str, parameters: dict[str, Any], inputs: Tensors) -> tuple[Forward, torch.Tensor]:
     """A forward of that point, and its answer. Raises RuntimeError."""
-    forward, outputs = variant_forward(built(problem, parameters), SdpaProblem.parse(problem), [inputs])
+    forward, outputs = variant_forward(built(*point(problem, parameters)), SdpaProblem.parse(problem), [inputs])
     forward(0)
     return forward, outputs[0]
 
@@ -191,8 +198,9 @@ def main() -> None:
     device = torch.cuda.get_device_name()
     tuned = rows_of(given.rows, given.problems or list(SIX), device)
     holds.measured([row["problem"] for row in tuned], "variant that was tuned on this device")
+    points = [point(row["problem"], row["parameters"]) for row in tuned]
     with ThreadPoolExecutor() as pool:  # so that each is in the cache when its turn comes
-        list(pool.map(built, [row["problem"] for row in tuned], [row["parameters"] for row in tuned]))
+        list(pool.map(built, *zip(*points, strict=True)))
     compile_all([row["problem"] for row in tuned], given.configs)
     rows = []
     for row in tuned:
