@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -21,10 +22,11 @@ from autotuner.cli.options import (
     stored,
     takes,
 )
-from autotuner.cli.output import err, out, print_table, say_waiting
+from autotuner.cli.output import err, json_of, out, print_table, say_waiting
 from autotuner.values import config
 from autotuner.values.errors import InputError
-from autotuner.values.files import regular_target
+from autotuner.values.files import regular_target, why
+from autotuner.values.versions import version_of
 
 Meant = Annotated[str, typer.Argument(metavar="STUDY", help="a study, by name or unique prefix")]
 
@@ -112,6 +114,9 @@ def bundle(
 def verify(
     path: Annotated[Path, typer.Argument(metavar="BUNDLE", help="a file of `bundle`")],
     minutes: Annotated[float, typer.Option("--minutes", min=0.01, help=FINALS_MINUTES)] = 2.0,
+    python: Annotated[
+        Path | None, typer.Option("--python", help="do it in this Python, such as one with another torch")
+    ] = None,
     as_json: JsonOption = False,
     patience: PatienceOption = config.PATIENCE_MINUTES,
 ) -> None:
@@ -126,6 +131,8 @@ def verify(
     from autotuner.views.again_tables import reproduced_table
 
     found = bundles.read(path)
+    if python is not None:
+        raise typer.Exit(_verified_by(python, path, minutes, patience, as_json))
     heard = err if as_json else out
     with tempfile.TemporaryDirectory() as folder, closing(Store.open(f"{folder}/studies.db")) as store:
         name, _ = bundles.bring(store, found, builds=False)
@@ -137,5 +144,18 @@ def verify(
             with here.held(60 * patience, say_waiting), closing(here.executor()) as executor:
                 trials = here.retrials(store, name, executor, lambda step: heard.print(step.text), 60 * minutes)
                 levels = reproduced.reproduce(trials, here.default_digest)
-    print_table(reproduced_table(levels), as_json)
+    torch = found.manifest.environment.get("torch", ""), version_of("torch")
+    document = {"study": name, "torch": [*torch], "levels": [json_of(each) for each in levels]}
+    print_table(reproduced_table(levels, torch), as_json, document)
     raise typer.Exit(1 if any(each.found == "differs" for each in levels) else 0)
+
+
+def _verified_by(python: Path, bundle: Path, minutes: float, patience: float, as_json: bool) -> int:
+    """The exit code of the same command of this autotuner in another Python. Raises InputError where that cannot be."""
+    root = Path(__file__).parent.parent.parent
+    options = ["--minutes", str(minutes), "--patience", str(patience), *(["--json"] if as_json else [])]
+    command = [str(python.absolute()), "-m", "autotuner", "verify", str(bundle.absolute()), *options]
+    try:
+        return subprocess.run(command, cwd=root).returncode
+    except OSError as error:
+        raise InputError(f"--python {python}: {why(error)}; give the interpreter of an environment") from None

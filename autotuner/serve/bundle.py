@@ -37,6 +37,10 @@ PACKED, UNPACKED = 256 << 20, 1 << 30
 """Bytes of a bundle, and of what is in it, at most."""
 MOST_FILES = 10_000
 MANIFEST, ROWS, PAGE = "manifest.json", "study.json", "study.html"
+PLACES = re.compile(
+    r'(?<=path\\":\\")/[^"\\]*/(?=[^/"\\]+\.so\\"|search_spaces/)|(?<=\s)/[^\s"\\<]*/(?=search_spaces/)'
+)
+"""In rows, whose documents are text, and on the page: this machine's folders of builds and of shipped spaces."""
 NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*){0,4}")
 """A file in a bundle."""
 
@@ -72,7 +76,8 @@ def write(store: Store, study: str, target: Path, page: str) -> Manifest:
     numbers = {*standings.every_confirmed(store, study), *([] if best is None else [best.record.number])}
     found = (store.outcome(study, number).artifact for number in sorted(numbers))
     artifacts = [each for each in found if each is not None]
-    files = {ROWS: json.dumps(whole_study.data_of(store, study)).encode(), PAGE: page.encode()}
+    rows = PLACES.sub("", json.dumps(whole_study.data_of(store, study)))
+    files = {ROWS: rows.encode(), PAGE: PLACES.sub("", page).encode()}
     for artifact in artifacts:
         inputs = inputs_of(record, artifact)
         for path in () if inputs is None else inputs.files:

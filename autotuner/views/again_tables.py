@@ -29,9 +29,10 @@ def race_table(race: Race) -> Table:
     return Table.of(RACE, [race], [over] if over else [], title=lambda e: f"{e.study}, trial {e.trial}, timed again")
 
 
-def reproduced_table(levels: Sequence[Level]) -> Table:
-    """What of a study was reproduced, a row a level."""
-    return Table.of([Column[Level]("level", str), Column("found", str), Column("detail", str)], levels)
+def reproduced_table(levels: Sequence[Level], torch: tuple[str, str]) -> Table:
+    """What of a study was reproduced, a row a level; `torch`: its versions then and now."""
+    columns = [Column[Level]("level", str), Column[Level]("found", str), Column[Level]("detail", str)]
+    return Table.of(columns, levels, above=["torch {} then, {} now.".format(*torch)])
 
 
 def _ends(speedup: Speedup) -> str:

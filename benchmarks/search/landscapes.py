@@ -2,12 +2,12 @@
 
   python -m benchmarks.search.landscapes measure SPACE.toml OUT.json.gz [--store PATH] [--devices all] [--minutes N]
   python -m benchmarks.search.landscapes summary FILE ...
-  python -m benchmarks.search.landscapes t4 IN OUT
+  python -m benchmarks.search.landscapes hub FOLDER FILE ...
   python -m benchmarks.search.landscapes floors [FOLDER] [--seeds 60] [--fixed-seeds 8] [--jobs 2]
 
 measure   goes on with what the store holds; writes OUT once all points are there, else the exit code is 3
 summary   what landscapes are, in a table
-t4        any recorded space as T4 results, for Kernel Tuner and others
+hub       landscapes in the layout of the AutoTuning Association's hub, as Kernel Tuner plays them
 floors    how well `evolution` must score on each landscape of a folder, for `make proof PART=floors`
 """
 
@@ -36,6 +36,7 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, JudgeJob, Result
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
+from autotuner.tuning import hub
 from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
@@ -50,7 +51,7 @@ from benchmarks.search.landscape_pages import NEAR, named, summary
 from benchmarks.search.replay import SPACES, Case, run_all
 from benchmarks.search.replay_run import replay
 from benchmarks.search.replay_score import Axis, Trace, Yardstick
-from benchmarks.search.replay_spaces import Landscape, LandscapePoint, Recorded, read, write_t4
+from benchmarks.search.replay_spaces import Landscape, LandscapePoint, Recorded, read, t4_of
 from benchmarks.throughput.sweep_watch import Around, rounded
 
 LANDSCAPES = RESULTS / "landscapes"
@@ -218,6 +219,12 @@ def space_of(options: argparse.Namespace) -> SpaceFile:
     return load_space(options.space, problems=options.problem)
 
 
+def hub_files(path: Path) -> dict[str, bytes]:
+    """A landscape in the layout of the hub."""
+    recorded = read(path)
+    return hub.files(recorded.name, recorded.space.file, Landscape.read(path).device, t4_of(recorded))
+
+
 def measure_here(options: argparse.Namespace) -> int:
     """The step `measure`."""
     if not options.out.resolve().parent.is_dir():
@@ -370,9 +377,9 @@ def arguments(line: Sequence[str] | None = None) -> argparse.Namespace:
     step.add_argument("space", help="the space file")
     step.add_argument("landscape", type=Path)
     step.add_argument("--problem", action="append", default=[], help="in the place of the file's own")
-    step = steps.add_parser("t4", help="a recorded space as T4 results")
-    step.add_argument("source", type=Path)
-    step.add_argument("out", type=Path)
+    step = steps.add_parser("hub", help="landscapes in the layout of the AutoTuning Association's hub")
+    step.add_argument("folder", type=Path)
+    step.add_argument("files", type=Path, nargs="+")
     step = steps.add_parser("floors", help=f"write {FLOORS} beside the landscapes of a folder")
     step.add_argument("folder", type=Path, nargs="?", default=LANDSCAPES)
     step.add_argument("--seeds", type=int, default=60, help="searches by each sampler on each landscape")
@@ -391,8 +398,9 @@ def perform(options: argparse.Namespace) -> int:
         return hold(options.json)
     if options.step == "derive":
         with_derived(Landscape.read(options.landscape), space_of(options)).write(options.landscape)
-    elif options.step == "t4":
-        write_t4(read(options.source), options.out)
+    elif options.step == "hub":
+        for path in options.files:
+            hub.write(options.folder, hub_files(path))
     elif options.step == "summary":
         print(summary(named(options.files)))
     else:

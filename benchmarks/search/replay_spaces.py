@@ -1,6 +1,6 @@
 """Recorded spaces: every valid configuration of a kernel with its time and what judging it cost. docs/method/replay.md.
 
-`read` takes Kernel Tuner's caches, results in the T4 format, and the landscapes of this project; `write_t4` converts.
+`read` takes Kernel Tuner's caches, results in the T4 format, and the landscapes of this project; `t4_of` converts.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ def _t4_parts(times: Mapping[str, Any]) -> tuple[float, float, float]:
     return compiling, _positive(times.get("validation")), benchmarking
 
 
-def write_t4(recorded: Recorded, path: Path) -> None:
-    """Writes the space as T4 results; what a configuration lacks is null there."""
+def t4_of(recorded: Recorded) -> dict[str, Any]:
+    """The space as T4 results; what a configuration lacks is null there."""
     names = list(dict.fromkeys(name for each in recorded.configurations for name in each))
     results = [
         {
@@ -201,8 +201,7 @@ def write_t4(recorded: Recorded, path: Path) -> None:
         )
     ]
     metadata = {"device": recorded.device, "timeunit": "milliseconds", "autotuner": "autotuner"}
-    document = {"schema_version": VERSION, "metadata": metadata, "results": results}
-    write_json(document, path)
+    return {"schema_version": VERSION, "metadata": metadata, "results": results}
 
 
 def write_json(document: object, path: Path) -> None:

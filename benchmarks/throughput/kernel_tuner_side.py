@@ -199,7 +199,7 @@ def judge(points: Sequence[Point], problem: SdpaProblem, compiler_options: list[
     arguments, answer = inputs(problem)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CUPY_CACHE_DIR"] = folder  # read when cupy is imported
-        import kernel_tuner  # type: ignore[import-not-found,unused-ignore]
+        import kernel_tuner  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         started = time.perf_counter()
         results, environment = kernel_tuner.tune_kernel(

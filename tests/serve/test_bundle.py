@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from autotuner.cli.app import app
 from autotuner.serve import bundle
 from autotuner.store import Store, queries
 from autotuner.values.errors import InputError
+from autotuner.values.versions import version_of
 from tests.helpers.stores import sample_store
 
 Members = list[tuple[tarfile.TarInfo, bytes]]
@@ -49,10 +51,25 @@ def test_a_machine_of_another_kind_says_what_it_cannot_check(name: str) -> None:
     _said("bundle", "--out", "a.tar.gz")
     code, printed = _said("verify", "a.tar.gz", "--json")
     assert code == 0
-    found = json.loads(printed)
+    found = json.loads(printed)["levels"]
     assert [each["level"] for each in found] == ["bytes", "gate", "order", "ratio"]
     assert {each["found"] for each in found} == {"not checked"}
     assert "the study is of simulated" in found[0]["detail"]
+
+
+def test_another_python_does_the_same_again(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    _said("bundle", "--out", "a.tar.gz")
+    assert _said("verify", "a.tar.gz", "--json", "--python", sys.executable)[0] == 0
+    assert json.loads(capfd.readouterr().out)["torch"][1] == version_of("torch")
+    assert "--python nowhere: No such file" in _said("verify", "a.tar.gz", "--python", "nowhere")[1]
+
+
+def test_the_shipped_study_of_an_h200_is_small_and_can_be_browsed(name: str, tmp_path: Path) -> None:
+    shipped = Path(__file__).parents[2] / "docs" / "results" / "h200.tar.gz"
+    assert shipped.stat().st_size < 1_000_000
+    assert _said("study", "copy", str(shipped), "--to", "h200.db")[0] == 0
+    code, shown = _said("show", "--store", "h200.db")
+    assert (code, "Crowned" in shown) == (0, True)
 
 
 def _renamed(to: str) -> Callable[[Members], None]:

@@ -1,7 +1,11 @@
 """T4 results: valid by the schema, all trials and all faults, read back equal, and a start for another study."""
 
+import gzip
 import json
 import math
+import warnings
+from ast import literal_eval
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +14,18 @@ import pytest
 from typer.testing import CliRunner
 
 from autotuner.cli.app import app
+from autotuner.devices.cpu.machine import cpu_facts
+from autotuner.spaces.branch import Branch
+from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
-from autotuner.tuning import t4
+from autotuner.tuning import hub, t4
 from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.transfer import known_points, start
+from autotuner.tuning.workbench import load_space
 from autotuner.values.errors import InputError
-from autotuner.values.variant import Variant
+from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Verdict
+from benchmarks.search import landscapes
 from benchmarks.search.replay_spaces import read as read_recorded
 from tests.helpers import simulated
 from tests.helpers.driven import swept
@@ -116,3 +125,54 @@ def test_the_command_writes_what_is_revoked_as_wrong(tmp_path: Path, monkeypatch
         if {"name": "fault", "value": "store.revoked", "unit": ""} in each["measurements"]
     ]
     assert [each["invalidity"] for each in revoked] == ["correctness"]
+
+
+def test_the_hub_gets_files_by_its_schemas_and_its_t1_has_the_points_of_every_branch(
+    store: Store, study: str, tmp_path: Path
+) -> None:
+    schemas = pytest.importorskip("kernel_tuner.file_utils")
+    found = t4.for_hub(store, study)
+    kinds = {"_T4.json.gz": "results", "-metadata.json.gz": "metadata"}
+    for end, kind in kinds.items():
+        (content,) = (each for name, each in found.items() if name.endswith(end))
+        jsonschema.validate(json.loads(gzip.decompress(content)), schemas.output_file_schema(kind)[1])
+    jsonschema.validate(json.loads(found[f"kernels/{study}.json"]), schemas.input_file_schema()[1])
+
+    space = load_space("sdpa_cpu", threads=1, problems=["(1,2,64,64) float32 full"])
+    both = space.with_branches(branch.model_copy(update={"parameters": _thinned(branch)}) for branch in space.branches)
+    device = simulated.DEVICE.model_copy(update={"backend": "cpu", "facts": cpu_facts(1)})
+    described = hub.t1("both", both, device, "both.cpp")["ConfigurationSpace"]
+    values = {each["Name"]: literal_eval(each["Values"]) for each in described["TuningParameters"]}
+    points = (dict(zip(values, point, strict=True)) for point in product(*values.values()))
+    kept = [each for each in points if all(eval(c["Expression"], {}, each) for c in described["Conditions"])]
+    assert len(both.branches) > 1
+    assert len(kept) == len(Space.enumerate(both, device.facts))
+
+
+def _thinned(branch: Branch) -> dict[str, tuple[Value, ...]]:
+    """Its default and two values of three parameters."""
+    few = [name for name, values in branch.parameters.items() if len(values) > 1][:3]
+    return {
+        name: tuple(dict.fromkeys((branch.default[name], *(values[:2] if name in few else ()))))
+        for name, values in branch.parameters.items()
+    }
+
+
+def test_kernel_tuner_plays_a_kept_landscape(tmp_path: Path) -> None:
+    kernel_tuner = pytest.importorskip("kernel_tuner")
+    kept = landscapes.LANDSCAPES / "sdpa_small.json.gz"
+    hub.write(tmp_path, landscapes.hub_files(kept))
+    (cached,) = tmp_path.glob("cachefiles/*/NVIDIA_H200.json.gz")
+    cached.with_suffix("").write_bytes(gzip.decompress(cached.read_bytes()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it misses thread blocks
+        _, played = kernel_tuner.tune_kernel_T1(
+            tmp_path / "kernels" / "sdpa_small.json",
+            cached.with_suffix(""),
+            simulation_mode=True,
+            strategy="brute_force",
+        )
+    recorded = read_recorded(kept)
+    times = [each["value"] for one in played["results"] for each in one["measurements"] if each["name"] == "time"]
+    assert sorted(times) == sorted(ms for ms in recorded.ms if ms > 0)
+    assert len(played["results"]) == len(recorded.space)
