@@ -29,7 +29,7 @@ from benchmarks.gate import accusations, emulated, luck, mutants, op_mutants, so
 from benchmarks.inference import in_a_model
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import branches, landscapes, replay, replay_choice, transfer
-from benchmarks.service import first_paint
+from benchmarks.service import first_paint, load
 from benchmarks.throughput import figures
 from benchmarks.timing import aa_sweeps, audit_cost, audits, busy, simulated_truth
 from tests.mutants.expectations import MUTANTS
@@ -236,6 +236,11 @@ PARTS = {
         "a browser paints every page of a study of 10,000 trials in less than a second (needs a quiet machine)",
         4,
         (step(first_paint, "--json", kept("service_first_paint"), "--hold"),),
+    ),
+    "load": Part(
+        "twenty readers at once get 100 leaderboards a second, and half a request is not held (needs a quiet machine)",
+        2,
+        (step(load, "--json", kept("service_load"), "--hold"),),
     ),
     "hostile": Part(
         "bad files, bad command lines and damaged stores end in one line, 100,000 of them",

@@ -56,7 +56,8 @@ def serve(
     Read-only unless a token is set.
     """
     try:
-        from autotuner.web.app import create_app, listen
+        from autotuner.web.app import create_app
+        from autotuner.web.listening import listen
     except ImportError as error:
         raise InputError(f"{MISSING} ({error.name} is not here)") from None
     from autotuner.web.access import LOOPBACK, Settings

@@ -115,10 +115,16 @@ def connect_args(url: URL) -> dict[str, Any]:
     return {"factory": TunedConnection, "timeout": BUSY_SECONDS}
 
 
+def _is_for_reading(label: str) -> bool:
+    """Whether there is a file that this process may read, and neither it nor its folder may be written."""
+    path = Path(label)
+    return path.is_file() and not all(os.access(each, os.W_OK) for each in (path, path.parent))
+
+
 def _opened_to_read(path: Path) -> sqlite3.Connection:
     """A connection to a SQLite file that writes nothing, also where neither the file nor its folder can be written:
     such a file has no writer, and what a writer would share with readers is not asked for."""
-    lonely = not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK)
+    lonely = _is_for_reading(str(path))
     beside = Path(f"{path}-wal")
     immutable = "&immutable=1" if lonely and not (beside.exists() and beside.stat().st_size) else ""
     uri = f"{path.absolute().as_uri()}?mode=ro{immutable}"
@@ -142,8 +148,10 @@ class Database:
     """One database: `read` and `write` are transactions, each whole or not at all."""
 
     def __init__(self, url: URL, *, create: bool, read_only: bool = False, patience: Patience | None = None) -> None:
-        self.url, self._read_only = url, read_only
         self.label = label_of(url)
+        # Questions are answered of a store that may only be read, as on a read-only mount.
+        read_only = read_only or (url.get_backend_name() == "sqlite" and not create and _is_for_reading(self.label))
+        self.url, self._read_only = url, read_only
         if self.is_sqlite and read_only:
             _check_readable(Path(self.label))
         elif self.is_sqlite:

@@ -87,8 +87,12 @@ changes = changing("server")
 
 def answer(found: BaseModel | dict[str, Any]) -> Response:
     """A document as JSON, its infinite numbers as null."""
-    document = json_of(found) if isinstance(found, BaseModel) else found
-    return Response(json.dumps(document, allow_nan=False), media_type="application/json")
+    return Response(text_of(json_of(found) if isinstance(found, BaseModel) else found), media_type="application/json")
+
+
+def text_of(document: dict[str, Any]) -> str:
+    """The text of an answer."""
+    return json.dumps(document, allow_nan=False)
 
 
 def snapshot_of(request: Request, study: StudyName) -> Snapshot:
@@ -122,10 +126,15 @@ def get_study(of: OfStudy) -> Response:
 
 
 @router.get("/studies/{study}/leaderboard", response_model=wire.Leaderboard)
-def get_leaderboard(of: OfStudy, limit: Annotated[int, Query(ge=1, le=1000)] = 10) -> Response:
+def get_leaderboard(request: Request, of: OfStudy, limit: Annotated[int, Query(ge=1, le=1000)] = 10) -> Response:
     """The fastest variants that passed the gate."""
-    variants = leaderboard(standings.leaderboard(of.store, of.name, limit), of.record).json()
-    return answer({"study": of.name, "baseline": of.baseline, "tie": of.tie, "variants": variants})
+
+    def draw() -> str:
+        variants = leaderboard(standings.leaderboard(of.store, of.name, limit), of.record).json()
+        return text_of({"study": of.name, "baseline": of.baseline, "tie": of.tie, "variants": variants})
+
+    key = "leaderboard", of.name, str(limit), of.revision.tag
+    return Response(server_of(request).drawn.once(key, draw), media_type="application/json")
 
 
 @router.get("/studies/{study}/best", response_model=wire.BestVariant)

@@ -1,19 +1,17 @@
-"""The application: the guard around the API, the pages and their files; and the server that listens for it, on loopback
-and nowhere else."""
+"""The application: the guard around the API, the pages and their files."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException as AnyHTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -25,8 +23,8 @@ from autotuner.web.access import Settings
 from autotuner.web.guard import SAFE, Guard
 from autotuner.web.server import Server, server_of
 
-GRACE_S = 5
-"""Seconds that open answers have when the server is told to end."""
+WORTH_PACKING, LEVEL = 1000, 6
+"""Bytes of an answer that is sent packed to who takes that, and how hard it is packed."""
 ABOUT = (
     "Sweeps and their results. Reading needs nothing; what changes something needs the server's token as"
     " `Authorization: Bearer TOKEN`. A number that is not finite is null."
@@ -54,7 +52,9 @@ def create_app(settings: Settings) -> Guard:
         lifespan=lifespan,
     )
     app.openapi = partial(describe, app)  # type: ignore[method-assign]
-    app.state.server, app.state.drawn = server, pages.Drawn()
+    app.state.server = server
+    # What is packed tells by its length no secret to who has another site's page send requests: the cookie is strict.
+    app.add_middleware(GZipMiddleware, minimum_size=WORTH_PACKING, compresslevel=LEVEL)
     app.include_router(api.router)
     app.include_router(api.changes)
     app.include_router(sweep_api.router)
@@ -135,32 +135,3 @@ def _not_done(request: Request, error: Exception) -> Response:
     else:
         status = 503
     return _refused(request, HTTPException(status, str(error)))
-
-
-def listen(application: Guard, port: int, ready: Callable[[int], None]) -> None:
-    """Serves on 127.0.0.1 until the process is told to end; `ready` hears the port, once requests are answered there.
-
-    Raises InputError where the port is taken.
-    """
-    options = uvicorn.Config(
-        application, log_level="warning", server_header=False, timeout_graceful_shutdown=GRACE_S, lifespan="on"
-    )
-    try:
-        bound = socket.create_server(("127.0.0.1", port), backlog=128)
-    except OSError as error:
-        raise InputError(f"port {port}: {error.strerror or error}; choose another with --port") from None
-    with bound:
-        _Server(options, lambda: ready(int(bound.getsockname()[1]))).run([bound])
-
-
-class _Server(uvicorn.Server):
-    """Says when it has started: what the application reads first has been read then."""
-
-    def __init__(self, options: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(options)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._ready()

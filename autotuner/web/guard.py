@@ -7,6 +7,7 @@ that changes something must come from its own page or a program, and no answer m
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,8 +18,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LARGEST = 64 * 1024
 """Bytes of a request's body, at most."""
+TOO_LARGE = 413, f"the body is larger than {LARGEST} bytes"
 LONGEST = 4096
 """Bytes of a path with its query, at most."""
+BODY_S = 10.0
+"""Seconds that a request's body may take."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self';"
@@ -50,10 +54,13 @@ class Guard:
         if refused is not None:
             await _answer(send, *refused)
             return
-        taken = 0
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # whoever sends the answer leaves its body out
+        taken, whole = 0, False
+        until = asyncio.get_running_loop().time() + BODY_S
 
         async def guarded_send(message: Message) -> None:
-            if taken > LARGEST:
+            if refused is not None:
                 return  # the application's answer is about a body that it has not seen to its end
             if message["type"] == "http.response.start":
                 own = {name.lower() for name, _ in message.get("headers", [])}
@@ -62,15 +69,23 @@ class Guard:
             await send(message)
 
         async def guarded_receive() -> Message:
-            nonlocal taken
-            message = await receive()
+            nonlocal taken, whole, refused
+            try:
+                async with asyncio.timeout_at(None if whole else until):
+                    message = await receive()
+            except TimeoutError:
+                refused = 408, f"the body has not come within {BODY_S:g} s"
+                return {"type": "http.disconnect"}
+            whole = not message.get("more_body", False)
             taken += len(message.get("body", b""))
-            return {"type": "http.disconnect"} if taken > LARGEST else message
+            if taken > LARGEST:
+                refused = TOO_LARGE
+            return {"type": "http.disconnect"} if refused else message
 
         with suppress(ClientDisconnect):
             await self._app(scope, guarded_receive, guarded_send)
-        if taken > LARGEST:
-            await _answer(send, 413, f"the body is larger than {LARGEST} bytes")
+        if refused is not None:
+            await _answer(send, *refused)
 
     def _refused(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         """Status and reason where the request is none for this server."""
@@ -85,7 +100,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal():
             return 400, "the length of the body is no number"
-        return (413, f"the body is larger than {LARGEST} bytes") if int(length) > LARGEST else None
+        return TOO_LARGE if int(length) > LARGEST else None
 
 
 def _name_of(host: str) -> str:

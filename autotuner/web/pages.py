@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -30,31 +28,10 @@ from autotuner.web.server import server_of
 from autotuner.web.templates import render
 
 router = APIRouter(include_in_schema=False)
-PAGES_KEPT = 128
 FINDING = (
     "What the study has shown is being found, in a process that gives way to everything else. This page shows it when"
     " it is there; without scripts, load it again."
 )
-
-
-class Drawn:
-    """The pages drawn last, by what they show."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, ...], bytes] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def once(self, key: tuple[str, ...], draw: Callable[[], str]) -> bytes:
-        """The page of that key."""
-        with self._lock:
-            found = self._kept.get(key)
-        if found is None:
-            found = draw().encode()
-            with self._lock:
-                self._kept[key] = found
-                while len(self._kept) > PAGES_KEPT:
-                    self._kept.popitem(last=False)
-        return found
 
 
 def page(request: Request, template: str, tag: str, values: Callable[[], dict[str, Any]]) -> Response:
@@ -68,13 +45,12 @@ def page(request: Request, template: str, tag: str, values: Callable[[], dict[st
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Cookie"}
     if request.headers.get("if-none-match") == etag:
         return Response(status_code=304, headers=headers)
-    drawn: Drawn = request.app.state.drawn
 
     def draw() -> str:
         here = f"{request.url.path}?{query}" if query else request.url.path
         return render(template, **_common(request), **{"tag": tag, "here": here, **values()})
 
-    return HTMLResponse(drawn.once(key, draw), headers=headers)
+    return HTMLResponse(server_of(request).drawn.once(key, draw), headers=headers)
 
 
 def study_page(

@@ -20,6 +20,7 @@ from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates
 from autotuner.web.access import Access, Settings
 from autotuner.web.beliefs_process import BeliefsFinder
+from autotuner.web.drawn import Drawn
 from autotuner.web.reader import QueueReader, Reader
 from autotuner.web.wire import NewSweep
 
@@ -50,6 +51,7 @@ class Server:
         self.queue = QueueReader(self.reader, settings.spaces)
         self.beliefs = BeliefsFinder(settings.store)
         self.access = Access(settings)
+        self.drawn = Drawn()
 
     def close(self) -> None:
         """Ends what runs beside it."""

@@ -52,12 +52,15 @@ def list_spaces(request: Request) -> Response:
 
 @router.get("/sweeps", response_model=wire.SweepList)
 def list_sweeps(
-    request: Request, all: Annotated[bool, Query(description="also those that are over")] = False
+    request: Request,
+    all: Annotated[bool, Query(description="also those that are over")] = False,
+    skip: Annotated[int, Query(ge=0, le=MOST, description="how many of the first are left out")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """The queue."""
     queue = server_of(request).queue
     found = queue.every() if all else [each for each in queue.look().sweeps if not each.sweep.state.is_over]
-    return answer({"sweeps": sweeps_table(found).json()})
+    return answer({"count": len(found), "sweeps": sweeps_table(found[skip : skip + limit]).json()})
 
 
 @changes.post("/sweeps", response_model=wire.SweepNow, status_code=201, responses=AGAIN, openapi_extra=SECURED)

@@ -99,7 +99,9 @@ SweepNow = model_of(
     "A sweep at a revision.",
     [*SWEEPS, data("revision", int, "number of its last event: pass it as `since` to wait for the next")],
 )
-SweepList = listed("SweepList", "The queue, in the order in which sweeps are due.", sweeps=Sweep)
+SweepList = listed(
+    "SweepList", "The queue, in the order in which sweeps are due; `count`: of all.", {"count": int}, sweeps=Sweep
+)
 Event = model_of("Event", "Something that happened to a sweep or a device.", EVENTS)
 EventList = listed("EventList", "What happened to a sweep, the oldest first.", events=Event)
 BestVariant = listed(

@@ -4,7 +4,8 @@
 
 Two studies are made up (benchmarks/service/made_up.py), each with that number of trials. `cold` is the first request to
 a server that has just said that it serves, `warm` the fifth. First contentful paint is the browser's own figure, from
-the start of the navigation. With --hold it fails where a page takes longer than LIMIT_MS, cold or warm.
+the start of the navigation. `bytes` is what a page with all that it loads sends over the wire, packed, and must stay
+below LIMIT_BYTES. With --hold it fails where a page takes longer than LIMIT_MS, cold or warm, or is larger.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tests.helpers.browser import browser, served
 
 LIMIT_MS = 1000.0
 """Milliseconds in which the first of a page must be painted."""
+LIMIT_BYTES = 200 * 1024
 PAGES = {
     "overview": "/studies/{study}",
     "why rejected": "/studies/{study}/rejects",
@@ -42,9 +44,12 @@ PAGES = {
 }
 PAINTED = "performance.getEntriesByName('first-contentful-paint').map((each) => each.startTime)[0]"
 
+SENT = """() => [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+.reduce((sum, each) => sum + each.transferSize, 0)"""
+
 
 def paints(path: Path, study: str, other: str) -> dict[str, dict[str, float]]:
-    """Milliseconds to the first contentful paint of each page, cold and warm."""
+    """Milliseconds to the first contentful paint of each page, cold and warm, and what it sends."""
     found: dict[str, dict[str, float]] = {}
     with browser() as chromium:
         for name, address in PAGES.items():
@@ -55,8 +60,10 @@ def paints(path: Path, study: str, other: str) -> dict[str, dict[str, float]]:
                     page = context.new_page()
                     page.goto(server.url + address.format(study=study, other=other))
                     times.append(painted(page))
+                    page.wait_for_load_state("networkidle")
+                    sent = page.evaluate(SENT)
                     context.close()
-                found[name] = {"cold_ms": round(times[0], 1), "warm_ms": round(times[-1], 1)}
+                found[name] = {"cold_ms": round(times[0], 1), "warm_ms": round(times[-1], 1), "bytes": sent}
     return found
 
 
@@ -66,8 +73,8 @@ def unmet(found: dict[str, dict[str, float]]) -> list[str]:
         f"{name}: {kind.removesuffix('_ms')} {took:.0f} ms, above {LIMIT_MS:.0f}"
         for name, times in found.items()
         for kind, took in times.items()
-        if took >= LIMIT_MS
-    ]
+        if kind.endswith("_ms") and took >= LIMIT_MS
+    ] + [f"{name}: {times['bytes']} bytes" for name, times in found.items() if times["bytes"] > LIMIT_BYTES]
 
 
 def painted(page: Page) -> float:

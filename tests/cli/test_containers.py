@@ -11,6 +11,7 @@ from autotuner.store import database
 from autotuner.store.store import Store
 from autotuner.values.errors import StoreError
 from autotuner.values.files import file_system_of
+from tests.helpers.stores import sample_store
 
 MAPPED = ("--user", "--map-user=54321", "--map-group=54321")
 HOMELESS = ("env", "-u", "HOME", "-u", "USER", "-u", "LOGNAME", "-u", "XDG_CACHE_HOME", "-u", "AUTOTUNER_CACHE")
@@ -64,6 +65,18 @@ def test_a_cache_that_no_library_is_loaded_from_is_refused_before_anything_is_bu
     done = run("unshare", "--mount", "sh", "-c", script, "sh", str(tmp_path), sys.executable, code)
     assert "InputError" in done.stderr
     assert "is mounted noexec" in done.stderr
+
+
+def test_questions_are_answered_of_a_store_that_may_only_be_read(tmp_path: Path) -> None:
+    require("unshare", "--mount")
+    study = sample_store(tmp_path / "studies.db")
+    script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+    mounted = ("unshare", "--mount", "sh", "-c", script, "sh", str(tmp_path), sys.executable, "-m", "autotuner")
+    store = ("--store", str(tmp_path / "studies.db"))
+    assert study in run(*mounted, "status", *store).stdout
+    refused = run(*mounted, "study", "rename", study, "other", *store)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "cannot be written" in refused.stderr
 
 
 def test_a_store_on_a_shared_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

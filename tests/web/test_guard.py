@@ -85,6 +85,17 @@ def test_every_answer_says_what_a_browser_may_do_with_it(client: TestClient, pat
     assert headers["x-content-type-options"] == "nosniff"
 
 
+def test_an_answer_is_packed_for_who_takes_that_and_its_head_alone_can_be_asked_for(
+    client: TestClient, study: str
+) -> None:
+    for path in (f"/studies/{study}", f"/api/v1/studies/{study}/leaderboard", "/static/pages.css"):
+        packed, plain = client.get(path), client.get(path, headers={"Accept-Encoding": "identity"})
+        assert (packed.headers["content-encoding"], plain.headers.get("content-encoding")) == ("gzip", None)
+        assert packed.content == plain.content
+        head = client.head(path, headers={"Accept-Encoding": "identity"})
+        assert (head.status_code, head.headers["content-length"]) == (200, plain.headers["content-length"])
+
+
 # The token ------------------------------------------------------------------------------------------------------------
 
 

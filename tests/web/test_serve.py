@@ -1,7 +1,9 @@
 """`autotuner serve` and `autotuner export --format html` as commands."""
 
+import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ from autotuner.cli import serve
 from autotuner.values.errors import InputError
 from autotuner.web.access import Settings
 from tests.helpers.refusing import refused
+from tests.web.conftest import TOKEN
 
 
 def test_a_token_file_is_made_for_its_owner_alone(tmp_path: Path) -> None:
@@ -57,6 +60,22 @@ def test_workers_hear_of_the_store_where_nobody_else_sees_it(monkeypatch: pytest
     assert "worker" in words
     assert not any("s3cret" in word for word in words)
     assert environment["AUTOTUNER_STORE"] == store
+
+
+@pytest.mark.slow
+def test_what_is_not_sent_to_its_end_is_not_waited_for(empty: Path) -> None:
+    hasty = "from autotuner.web import guard, listening; guard.BODY_S = listening.HEAD_S = 0.2"
+    words = [sys.executable, "-c", f"{hasty}; from autotuner.cli.app import run; run()", "serve", "--store", str(empty)]
+    environment = {**os.environ, "AUTOTUNER_TOKEN": TOKEN}
+    head = f"POST /api/v1/sweeps HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    halves = {head: b"", f"{head}Content-Length: 9\r\n\r\n{{": b"HTTP/1.1 408"}
+    with subprocess.Popen([*words, "--port", "0"], stdout=subprocess.PIPE, text=True, env=environment) as server:
+        port = int(re.search(r":(\d+)/", server.stdout.readline()).group(1))
+        for half, said in halves.items():
+            with socket.create_connection(("127.0.0.1", port)) as client, contextlib.suppress(ConnectionError):
+                client.sendall(half.encode())
+                assert client.recv(len(said) or 1) == said
+        server.terminate()
 
 
 def _odd(path: Path, kind: str) -> Path:

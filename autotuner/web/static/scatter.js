@@ -212,6 +212,7 @@
 
   fetch(box.dataset.source).then((answer) => (answer.ok ? answer.json() : Promise.reject(answer.status))).then((found) => {
     data = found;
+    for (const each of Object.values(data.parameters)) each.values = [...each.values].map((sign) => sign.codePointAt(0) - 49);
     draw();
     box.dataset.ready = "yes";
   }).catch((why) => { document.getElementById("status").textContent = `The variants could not be read: ${why}`; });
