@@ -78,7 +78,7 @@ GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
         *(LOOK, "The studies of a store."),
         {
             **{"list": studies.list_studies, "copy": studies.copy, "rename": studies.rename},
-            "delete": studies.delete,
+            **{"note": studies.note, "delete": studies.delete},
         },
     ),
     "space": (HERE, "Search spaces.", {"list": space.space_list, "show": space.space_show}),

@@ -51,6 +51,16 @@ def rename(study: Meant, name: str, store: StoreOption = None) -> None:
     out.print(f"{found} is {name} now")
 
 
+def note(study: Meant, text: str, store: StoreOption = None) -> None:
+    """Notes something of a study, which lists and pages show; an empty text takes the note away."""
+    from autotuner.store import notes
+
+    with stored(store) as opened:
+        found = named(opened, study)
+        notes.annotate(opened, found, text)
+    out.print(f"{found} has {'this note' if text else 'no note'} now")
+
+
 def delete(
     study: Meant,
     yes: Annotated[bool, typer.Option("--yes", help="delete it; without, only say what would go")] = False,

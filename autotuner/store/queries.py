@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection
 from datetime import datetime
@@ -16,6 +17,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from autotuner.store import lease, rows
 from autotuner.store.database import reads
+from autotuner.store.notes import note_in
 from autotuner.store.records import (
     FinalsRecord,
     JudgedTrial,
@@ -103,6 +105,7 @@ def revision(store: Store, session: Session, study: str) -> Revision:
         heats=session.scalar(select(func.count()).where(HeatRow.study_id == owner)) or 0,
         finals=session.scalar(ended) or 0,
         profiles=_last_profile(session, TrialRow.study_id == owner, ProfileRow.id) or 0,
+        note=zlib.crc32(note_in(session, study).encode()),
     )
 
 
@@ -435,6 +438,7 @@ def _progress(session: Session, row: StudyRow) -> StudyProgress:
         by_verdict={verdict: by_verdict[verdict] for verdict in Verdict if by_verdict[verdict]},
         by_fault=dict(sorted(by_fault.items(), key=lambda each: (-each[1], each[0]))),
         revoked=revoked,
+        note=note_in(session, row.name),
         disturbed=_disturbed(session, row.id),
     )
 

@@ -276,6 +276,7 @@ class Revision(Model):
     heats: int
     finals: int = Field(description="finals that came to an end")
     profiles: int = Field(default=0, description="key of the profile recorded last; 0: none")
+    note: int = Field(default=0, description="a checksum of the note")
 
     @property
     def tag(self) -> str:
@@ -299,6 +300,7 @@ class StudyProgress(Model):
     by_verdict: dict[Verdict, int] = Field(description="recorded trials, revoked ones left out")
     by_fault: dict[str, int] = Field(description="rejected trials by the code of the first failure")
     revoked: int
+    note: str = Field(default="", description="what people say of it")
     disturbed: tuple[int, ...] = Field(
         default=(), description="trials of variants that were measured on a disturbed machine alone: they do not count"
     )

@@ -28,7 +28,7 @@ def studies_table(found: Sequence[StudySummary], links: Links = LINKS) -> Table:
 
 def list_table(found: Sequence[StudySummary]) -> Table:
     """A row a study, with what tells it from the others."""
-    kept = ("name", "state", "judged", "best_speedup", "last_activity")
+    kept = ("name", "state", "judged", "best_speedup", "last_activity", "note")
     return Table.of([each for each in study_columns() if each.key in kept], found)
 
 
@@ -56,6 +56,7 @@ def study_columns(links: Links = LINKS) -> list[Column[StudySummary]]:
         field("spread", type=LatencySpread, inner=SPREAD, text=_spread, where="full"),
         *field.data("started_at"),
         field("last_activity", reads=moment),
+        field("note", where="table"),
     ]
 
 

@@ -125,6 +125,20 @@ def get_study(of: OfStudy) -> Response:
     return answer(row_of(study_columns(), now))
 
 
+@changes.patch("/studies/{study}", response_model=wire.Study, openapi_extra=SECURED, tags=["studies"])
+def change_study(request: Request, study: StudyName, asked: wire.StudyChange) -> Response:
+    """Renames a study, or notes something of it; `""` takes a note away."""
+    snapshot_of(request, study)
+    return get_study(snapshot_of(request, server_of(request).change_study(study, asked.note, asked.name)))
+
+
+@changes.delete("/studies/{study}", status_code=204, openapi_extra=SECURED, tags=["studies"])
+def delete_study(request: Request, study: StudyName) -> None:
+    """Deletes a study with its trials, finals and times, which nothing brings back."""
+    snapshot_of(request, study)
+    server_of(request).delete_study(study)
+
+
 @router.get("/studies/{study}/leaderboard", response_model=wire.Leaderboard)
 def get_leaderboard(request: Request, of: OfStudy, limit: Annotated[int, Query(ge=1, le=1000)] = 10) -> Response:
     """The fastest variants that passed the gate."""

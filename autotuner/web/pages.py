@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request
 from starlette.concurrency import run_in_threadpool
@@ -92,6 +93,30 @@ def overview(request: Request, study: str) -> Response:
         "",
         lambda snapshot: {"cards": answer.cards(snapshot, store), "parts": sections.overview(snapshot, LINKS)},
     )
+
+
+@router.post("/studies/{study}/{verb}")
+def change(
+    request: Request,
+    study: str,
+    verb: str,
+    form: Annotated[str, Form(max_length=100)],
+    name: Annotated[str, Form(max_length=200)] = "",
+    note: Annotated[str, Form(max_length=2000)] = "",
+) -> Response:
+    """Renames a study and notes something of it, or deletes it."""
+    server = server_of(request)
+    server.access.require_form(request, form)
+    server.study(study)
+    if verb not in ("change", "delete"):
+        raise HTTPException(404, "a study knows change and delete")
+    if verb == "change":
+        now = server.change_study(study, note.replace("\r\n", "\n"), name or None)
+        return RedirectResponse(f"/studies/{quote(now, safe='')}", 303)
+    if name != study:
+        raise InputError(f"{study} is not deleted: its name was not typed")
+    server.delete_study(study)
+    return RedirectResponse("/", 303)
 
 
 @router.get("/studies/{study}/variants")

@@ -82,6 +82,13 @@ class Reader:
                 self._studies = time.monotonic() + 5 * (time.monotonic() - began), found
             return found
 
+    def forget(self) -> None:
+        """Has what was read of studies read anew."""
+        with self._lock, self._listing:
+            self._kept.clear()
+            self._summaries.clear()
+            self._studies = (-FRESH_S, ())
+
     def found(self, study: str) -> Found:
         """What a study has found; nothing where it was begun, and killed before it was made."""
         with suppress(StoreError):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fastapi import HTTPException, Request
 
 from autotuner.jobs import queue
-from autotuner.store import Store, device_health
+from autotuner.store import Store, device_health, notes, whole_study
 from autotuner.store.records import SweepRecord
 from autotuner.tuning.workbench import load_each, load_space
 from autotuner.values.errors import AutotunerError, InputError
@@ -103,6 +103,20 @@ class Server:
         and InputError."""
         VERBS[verb](self.writing(), number, wanted)
         self.queue.forget()
+
+    def change_study(self, name: str, note: str | None, new: str | None) -> str:
+        """Notes something of a study, and gives it another name; its name. Raises StoreError, and InputError."""
+        if note is not None:
+            notes.annotate(self.writing(), name, note)
+        if new is not None and new != name:
+            whole_study.rename(self.writing(), name, new)
+        self.reader.forget()
+        return new or name
+
+    def delete_study(self, name: str) -> None:
+        """Deletes a study with all its rows. Raises StoreError."""
+        whole_study.remove(self.writing(), name)
+        self.reader.forget()
 
     def clear(self, names: tuple[str, ...]) -> None:
         """Ends the quarantine of devices. Raises StoreError: no such device."""

@@ -120,6 +120,13 @@ class ClearRequest(Model):
     names: tuple[Text, ...] = Field(min_length=1, max_length=64)
 
 
+class StudyChange(Model):
+    """What is to change of a study; what is null stays."""
+
+    name: Text | None = Field(default=None, min_length=1, max_length=200)
+    note: Annotated[str, StringConstraints(max_length=1000)] | None = None
+
+
 # The queue ------------------------------------------------------------------------------------------------------------
 
 
@@ -145,7 +152,7 @@ class ChangeRequest(SweepChange):
     priority: Priority | None = None
 
 
-ASKED = (ClearRequest, NewSweep, ChangeRequest)
+ASKED = (ClearRequest, StudyChange, NewSweep, ChangeRequest)
 """What requests are made of."""
 
 

@@ -18,6 +18,9 @@ from autotuner.views.figure_tables import baselines_table, costs_table, coverage
 from autotuner.views.trials_table import trials_of
 from autotuner.web.beliefs_process import BeliefsFinder
 from autotuner.web.guard import LONGEST
+from tests.helpers.serving import serving
+from tests.helpers.stores import sample_store
+from tests.web.conftest import TOKEN
 
 API = "/api/v1"
 
@@ -181,6 +184,28 @@ def test_all_that_submit_takes_can_be_asked_for(writable: TestClient, shown: dic
     ]
     for study in ("none", "/tmp/a.t4.json"):
         assert writable.post(f"{API}/sweeps", headers=shown, json={**ASKED, "from": study}).status_code == 400
+
+
+def test_a_study_is_renamed_noted_and_deleted(tmp_path: Path, shown: dict[str, str]) -> None:
+    study, page = sample_store(tmp_path / "studies.db"), "/studies/nightly"
+    with serving(tmp_path / "studies.db", token=TOKEN) as found:
+        asked = {"name": "nightly", "note": "too warm"}
+        assert found.patch(f"{API}/studies/{study}", json=asked).status_code == 401
+        changed = found.patch(f"{API}/studies/{study}", headers=shown, json=asked).json()
+        assert {name: changed[name] for name in asked} == asked
+        assert found.get(f"{API}/studies/{study}").status_code == 404
+        found.post("/login", data={"token": TOKEN})
+        text = found.get(page).text
+        assert "too warm" in text
+        form = {"form": text.split('name="form" value="')[1].split('"')[0]}
+        assert found.post(f"{page}/delete", data={**form, "name": "x"}).status_code == 400
+        done = found.post(
+            "/studies/nightly/change", data={**form, "name": "weekly", "note": ""}, follow_redirects=False
+        )
+        assert done.headers["location"] == "/studies/weekly"
+        assert "too warm" not in found.get("/studies/weekly").text
+        assert found.delete(f"{API}/studies/weekly", headers=shown).status_code == 204
+        assert found.get(f"{API}/studies").json()["studies"] == []
 
 
 def test_events_are_listed_after_any_of_them(writable: TestClient, shown: dict[str, str]) -> None:

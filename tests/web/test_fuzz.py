@@ -3,6 +3,7 @@ description says. Some examples in every run, many among the slow tests."""
 
 import shutil
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from autotuner.store import Store, queries
 from autotuner.tuning.run.driver import Budget
 from autotuner.web.access import Settings
 from autotuner.web.app import create_app
+from autotuner.web.reader import FRESH_S
 from tests.helpers import simulated
 from tests.helpers.driven import WIDE, driver
 from tests.helpers.serving import serving
@@ -97,6 +99,7 @@ def test_readers_lock_nothing_and_a_sweep_beside_them_loses_nothing(tmp_path: Pa
                 over.set()
                 for each in readers:
                     each.join()
+            time.sleep(FRESH_S)
             last = client.get(f"/api/v1/studies/{sweep.name}").json()
         assert set(answers) == {200}
         assert last["judged"] == queries.judged_count(store, sweep.name) == TRIALS
