@@ -10,6 +10,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -176,16 +177,16 @@ class Worker:
         """Works until the moment `until`, a signal, or with `idle_exit` until nothing is left that it could do; why it
         has ended.
 
-        Raises LeaseHeldError where another worker serves a device, LeaseLostError where one has taken it over.
+        Where another worker serves a device it stands by until that one is gone. Raises LeaseHeldError there with
+        `idle_exit`, and LeaseLostError where one has taken a device over.
         """
         patience, serves = self._store.database.patience, self._serves
         self._until = until
         patience.seconds = float("inf")
         patience.say, patience.pulse = self._say, lambda: tell_manager("WATCHDOG=1")  # it lives while it waits
-        words = {name: serves.words[place] if serves.words else () for place, name in enumerate(serves.names)}
-        where = words, socket.gethostname(), serves.kind.name, serves.model
         try:
-            with device_health.serving(self._store, *where, self.name) as self._leases:
+            with ExitStack() as stack:
+                self._leases = self._wait_for_devices(stack, idle_exit)
                 self._say(f"serves {', '.join(serves.names)} ({serves.model})")
                 tell_manager("READY=1")
                 with self._stop.in_hand():
@@ -194,6 +195,26 @@ class Worker:
             return f"stopped by {stopping}"
         finally:
             tell_manager("STOPPING=1")
+
+    def _wait_for_devices(self, stack: ExitStack, idle_exit: bool) -> list[Lease]:
+        """The leases of its devices, which the stack holds."""
+        serves, said = self._serves, ""
+        words = {name: serves.words[place] if serves.words else () for place, name in enumerate(serves.names)}
+        where = words, socket.gethostname(), serves.kind.name, serves.model
+        while True:
+            try:
+                return stack.enter_context(device_health.serving(self._store, *where, self.name))
+            except LeaseHeldError as error:
+                if idle_exit:
+                    raise
+                if not said:
+                    said = f"stands by: {str(error).partition(': wait for it')[0]}"
+                    self._say(said)
+                    tell_manager("READY=1")
+            self._beat()
+            if _is_late(self._until):
+                raise Stopping(LATE)
+            time.sleep(POLL_S)
 
     def _hurry(self) -> None:
         """Has to be gone within ten seconds: no long waits for the store any more."""

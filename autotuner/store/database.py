@@ -390,6 +390,16 @@ class Database:
             with self._writer.begin() as connection:
                 self._make_tables(connection)
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other process makes Optuna's tables on the same server while the block runs."""
+        if self.is_sqlite:
+            yield
+            return
+        with self._engine.begin() as connection:
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({OPENING})"))
+            yield
+
     def _make_tables(self, connection: Connection) -> None:
         """Makes them, unless another process has made them meanwhile."""
         if not self.is_sqlite:

@@ -124,11 +124,12 @@ class Store:
 
         url = self.database.url
         try:
-            plain = RDBStorage(
-                # Optuna fills `{SCHEMA_VERSION}` in it by str.format, so that braces of a path must be doubled.
-                url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}"),
-                engine_kwargs={"connect_args": connect_args(url), "pool_pre_ping": not self.database.is_sqlite},
-            )
+            with self.database.alone():
+                plain = RDBStorage(
+                    # Optuna fills `{SCHEMA_VERSION}` in it by str.format, so that braces of a path must be doubled.
+                    url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}"),
+                    engine_kwargs={"connect_args": connect_args(url), "pool_pre_ping": not self.database.is_sqlite},
+                )
         except RuntimeError as error:
             raise StoreError(f"{self.label}: Optuna cannot use its tables there: {first_line(error)}") from None
         return DriverStorage(self.database, plain)
