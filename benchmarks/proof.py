@@ -24,7 +24,7 @@ from benchmarks import shards, tests_run, tuned
 from benchmarks.attacks import judged
 from benchmarks.attention import counters, elsewhere
 from benchmarks.cli import hostile, machines, make_tune
-from benchmarks.driver import chaos, kills, ray_nodes, restarts, store_locked, workers
+from benchmarks.driver import chaos, kills, many_workers, ray_nodes, restarts, store_locked, workers
 from benchmarks.gate import accusations, emulated, luck, mutants, op_mutants, soak, view_mutants
 from benchmarks.inference import in_a_model
 from benchmarks.provenance import RESULTS, ROOT
@@ -226,6 +226,11 @@ PARTS = {
         5,
         (step(workers, "--devices", "cuda:0,cuda:1", "--json", kept("workers"), "--hold"),),
         needs_gpu=True,
+    ),
+    "many_workers": Part(
+        "eight workers of fake devices do 10,000 trials on PostgreSQL, and the driver's share of a trial stays flat",
+        5,
+        (step(many_workers, "--json", kept("many_workers"), "--hold"),),
     ),
     "figures": Part(
         "the figures of a study of 10,000 trials take less than 100 ms each (needs a quiet machine)",

@@ -34,6 +34,9 @@ def submit(
         bool, typer.Option("--each", help="a group: a sweep for each problem; they share the minutes")
     ] = False,
     priority: Annotated[int, typer.Option(min=-MOST, max=MOST, help="larger goes first")] = 0,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="TIME", help="every day, such as 02:00; `sweep cancel` ends that")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="for people; the space's name when left out")] = None,
     key: Annotated[
         str | None, typer.Option(help="the same sweep under the same key is made once, however often it is asked for")
@@ -50,9 +53,11 @@ def submit(
     from autotuner.tuning import workbench
     from autotuner.views.sweep_tables import sweeps_document, sweeps_table
 
+    if each and every is not None:
+        raise InputError("--each makes a group and --every a sweep that comes again: leave one of them out")
     loaded = workbench.load_each(*wanted.space) if each else (workbench.load_space(*wanted.space),)
     files = workbench.with_baselines(loaded, wanted.baselines)
-    requests = [wanted.request(file, share=len(files), name=name) for file in files]
+    requests = [wanted.request(file, share=len(files), name=name, every=every) for file in files]
     with closing(Store.open(store or config.store_url())) as opened:
         made, is_new = queue.submit_group(opened, requests, priority, key)
         found = [outlook.outlook(opened, sweep.id) for sweep in made]

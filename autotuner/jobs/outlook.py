@@ -131,6 +131,8 @@ class _Outlooks:
         if place is None:
             return None
         if each.not_before is not None and each.not_before > self._now:
+            if each.request.every is not None and not each.detail:
+                return f"due at {each.not_before:%Y-%m-%d %H:%M} UTC, then every day"
             return f"{each.detail}; tried again at {each.not_before:%H:%M:%S} UTC"
         return self._why_it_waits(each, place)
 

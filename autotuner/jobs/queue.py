@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotuner.jobs.outlook import found_in
+from autotuner.jobs.schedule import daily
 from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, sweeps
@@ -17,10 +18,15 @@ TOP = 1_000_000
 
 
 def request_for(
-    file: SpaceFile, share: int = 1, minutes: float | None = None, sampler: str | None = None, **wanted: object
+    file: SpaceFile,
+    share: int = 1,
+    minutes: float | None = None,
+    sampler: str | None = None,
+    every: str | None = None,
+    **wanted: object,
 ) -> SweepRequest:
     """What a worker has to know to sweep a space as it is now; `wanted` are more fields of `SweepRequest`. `share`: of
-    how many sweeps it is one that share the minutes.
+    how many sweeps it is one that share the minutes. `every`: the time of day at which it comes again and again.
 
     Raises InputError where there is no such sampler, or the finals leave no time to search.
     """
@@ -34,7 +40,7 @@ def request_for(
     }
     found = SweepRequest.model_validate({**defaults, **{name: one for name, one in wanted.items() if one is not None}})
     _require_time(found)
-    return found
+    return found if every is None else found.model_copy(update={"every": daily(every, found.trials)})
 
 
 def _require_time(request: SweepRequest) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import Field
 
 from autotuner.jobs.outlook import found_in
+from autotuner.jobs.schedule import ask_again
 from autotuner.ops import op_of
 from autotuner.run.executor import Executor
 from autotuner.spaces.space import SpaceFile
@@ -188,7 +189,9 @@ class SweepRun:
         found, detail = found_in(self._store, self._study), " ".join(detail.split())
         if state == State.DONE and found.best_speedup is None:
             detail = "no variant was measured to the end" if found.judged else "no variant was judged in its time"
-        return sweeps.settle(self._store, self.number, state, detail, spent_s=self.spent_s, found=found, **more)
+        ended = sweeps.settle(self._store, self.number, state, detail, spent_s=self.spent_s, found=found, **more)
+        ask_again(self._store, ended)
+        return ended
 
     def _search(self, here: Workbench, executor: Executor) -> tuple[str, bool]:
         """Judges until the study has the trials of the budget, or time is up; the study's name, and whether the

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterable, Sequence
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import NamedTuple
 
 from sqlalchemy import Select, func, select
@@ -168,6 +168,7 @@ def add(
             request=request,
             foreground=foreground,
             submitted_at=now,
+            not_before=None if request.every is None else request.every.due.astimezone(UTC),
         )
         for request in requests
     ]

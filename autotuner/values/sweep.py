@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
@@ -89,6 +90,14 @@ class SweepChange(Model):
     priority: int | None = Field(default=None, ge=-MOST, le=MOST)
 
 
+class Daily(Model):
+    """That a sweep comes every day."""
+
+    at: str = Field(description="time of day, by the clock of the machine that asks")
+    trials: int = Field(description="that each of them adds to its study")
+    due: datetime = Field(description="when this one is due")
+
+
 class SweepRequest(SweepOptions):
     """All that a worker has to know. A change of the space's file after this was made does not touch it."""
 
@@ -99,6 +108,7 @@ class SweepRequest(SweepOptions):
     like: str | None = Field(default=None, description="the study to start from")
     start: tuple[str, ...] = Field(default=(), description="points that a new study judges first, as NAME=VALUE ...")
     devices: str | None = Field(default=None, description="such as cuda:0; None: whatever the worker serves")
+    every: Daily | None = Field(default=None, description="it comes every day; None: once")
 
     def changed(self, change: SweepChange) -> SweepRequest:
         """The request with another budget."""

@@ -143,6 +143,7 @@ class NewSweep(SweepOptions):
     threads: int | None = Field(default=None, ge=1, le=MOST, description="that both sides may use")
     devices: Text | None = Field(default=None, description="such as cuda:0; null: any")
     like: Text | None = Field(default=None, alias="from", description="name of the study to start from")
+    every: Text | None = Field(default=None, description="a time of day, such as 02:00: it comes again every day")
     start: tuple[Text, ...] = Field(default=(), max_length=64, description="points to judge first, NAME=VALUE ...")
 
 

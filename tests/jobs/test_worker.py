@@ -4,10 +4,13 @@ import json
 import random
 import signal
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from autotuner.jobs import worker
+from autotuner.jobs.signals import StopSignal
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.records import SweepRecord
 from autotuner.values.sweep import State
@@ -49,6 +52,22 @@ def test_a_sweep_outlives_its_workers(tmp_path: Path) -> None:
         assert require_whole(store, sweep, []) == 4
         assert sweep.spent_s > back.spent_s > 0
         assert events_of(store, number, "begun") == 3
+
+
+def test_a_second_worker_of_a_device_stands_by(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    serves, stop, said = worker.served("cpu"), StopSignal(), list[str]()
+    first = ExitStack()
+    words: dict[str, tuple[str, ...]] = dict.fromkeys(serves.names, ())
+    first.enter_context(device_health.serving(store, words, "here", "cpu", "a CPU", "the first"))
+
+    def say(line: str) -> None:
+        said.append(line.partition(":")[0].partition(" ")[0])
+        first.close()
+        stop.why = "SIGTERM" if line.startswith("serves") else None
+
+    monkeypatch.setattr(worker, "POLL_S", 0.01)
+    assert worker.Worker(store, serves, say, None, stop).run() == "stopped by SIGTERM"
+    assert said == ["stands", "serves"]
 
 
 @pytest.mark.slow

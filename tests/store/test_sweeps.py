@@ -16,11 +16,12 @@ import pytest
 
 from autotuner.jobs import queue
 from autotuner.jobs.outlook import outlook, outlooks
+from autotuner.jobs.schedule import ask_again
 from autotuner.store import Store, device_health, lease, sweeps
 from autotuner.store.records import SweepRecord
 from autotuner.store.tables import LeaseRow
 from autotuner.values.errors import InputError, LeaseHeldError, LeaseLostError, StoreError
-from autotuner.values.sweep import State, SweepChange, Wish
+from autotuner.values.sweep import Found, State, SweepChange, Wish
 from tests.helpers import simulated
 from tests.helpers.processes import child, said
 from tests.helpers.recorded import CALIBRATION, measured, study_record
@@ -121,6 +122,24 @@ def test_pause_resume_cancel_and_retry_of_what_nobody_works_on(opened: Store) ->
     assert queue.retry(opened, number).detail.startswith("no budget is left, its 9 minutes are spent")
     queue.cancel(opened, number)
     assert queue.retry(opened, number, SweepChange(minutes=10)).detail == ""
+
+
+def test_a_sweep_that_comes_every_day_asks_for_the_next(opened: Store) -> None:
+    request = queue.request_for(simulated.space().file, name="nightly", trials=10, every="02:00")
+    ahead = queue.submit(opened, request)[0].id
+    assert (sweeps.due(opened), "then every day" in str(outlook(opened, ahead).waits)) == ((), True)
+    queue.cancel(opened, ahead)
+    assert ask_again(opened, sweeps.one(opened, ahead)) is None
+    late = request.every.model_copy(update={"due": request.every.due - timedelta(days=4)})
+    number = queue.submit(opened, request.model_copy(update={"every": late}))[0].id
+    sweeps.claim(opened, number, "me").lease.release()
+    ended = sweeps.settle(opened, number, State.DONE, found=Found(judged=12))
+    again = ask_again(opened, ended)
+    assert (again.request.trials, again.not_before) == (22, request.every.due)
+    assert sweeps.events(opened, again.id, last=1)[0].text.startswith("3 missed since")
+    assert ask_again(opened, ended) is None, "it is there already"
+    with pytest.raises(InputError, match="expected a time of day"):
+        queue.request_for(simulated.space().file, every="25:00")
 
 
 def test_who_works_on_a_sweep_hears_what_is_wished(opened: Store) -> None:
