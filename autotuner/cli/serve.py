@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -28,7 +29,7 @@ HAND_BACK_S = 15.0
 """Seconds that workers have to hand back what they work on."""
 SHORTEST = 16
 """Characters of a token, at least."""
-LARGEST_BYTES = 4096
+LARGEST_BYTES = 65_536
 """Bytes of a file with a token, at most."""
 MISSING = "the service needs more packages: pip install 'kernel-autotuner[service]'"
 
@@ -43,6 +44,13 @@ def serve(
         Path | None,
         typer.Option(help=f"file with the token for changes [${config.TOKEN}]; made if it is not there"),
     ] = None,
+    users: Annotated[
+        Path | None, typer.Option(help="file with a line a user: a name and its token's SHA-256; --add-user writes it")
+    ] = None,
+    add_user: Annotated[
+        str | None, typer.Option("--add-user", metavar="NAME", help="adds a user to --users, prints the token and ends")
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="who reads must show a token, too")] = False,
     spaces: Annotated[
         Path | None, typer.Option(help="folder of spaces that sweeps may be asked for, beside those that are shipped")
     ] = None,
@@ -66,13 +74,20 @@ def serve(
         raise InputError(f"--spaces: {spaces} is not a folder")
     if workers and read_only:
         raise InputError("--workers writes to the store, and --read-only does not: leave one of them out")
+    if add_user is not None:
+        out.print(f"the token of {add_user}, which is kept nowhere: {_added(users, add_user)}")
+        return
     settings = Settings(
         store=store or config.store_url(),
         read_only=read_only,
-        token=None if read_only else _token(token_file),
+        token=None if read_only and not private else _token(token_file),
+        users={} if users is None else _users(users),
+        private=private,
         hosts=(*LOOPBACK, *(each.lower() for each in name or ())),
         spaces=None if spaces is None else spaces.resolve(),
     )
+    if private and settings.token is None and not settings.users:
+        raise InputError("--private needs tokens: give --users or --token-file")
     with _beside(workers, settings.store):
         listen(create_app(settings), port, lambda bound: _say(bound, settings))
 
@@ -129,12 +144,35 @@ def _token(path: Path | None) -> str | None:
     return token
 
 
-def _read(path: Path) -> str:
-    """The token in a file."""
+def _added(path: Path | None, name: str) -> str:
+    """The token of a new user of that file. Raises InputError."""
+    from autotuner.web.access import hashed
+
+    if path is None or re.fullmatch(r"[\w.@-]{1,64}", name) is None:
+        raise InputError("--add-user NAME needs --users FILE, and a name of letters, digits and . _ @ -")
+    if os.path.lexists(path) and name in _users(path):
+        raise InputError(f"--users {path} has {name} already: delete that line first")
+    token = secrets.token_urlsafe(24)
+    regular_target(path, "--users")
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as file:
+        file.write(f"{name} {hashed(token)}\n")
+    return token
+
+
+def _users(path: Path) -> dict[str, str]:
+    """By name the hashes of a file. Raises InputError."""
+    lines = [line.split() for line in _read(path, "--users").splitlines() if line.strip()]
+    if not all(len(line) == 2 and re.fullmatch(r"[0-9a-f]{64}", line[1]) for line in lines):
+        raise InputError(f"--users {path}: expected lines of a name and 64 hexadecimal digits; --add-user writes them")
+    return {line[0]: line[1] for line in lines}
+
+
+def _read(path: Path, option: str = "--token-file") -> str:
+    """The text in a file."""
     remedy = "give a file with one line of text, or a new name to have one made"
     try:
         return read_regular(path, LARGEST_BYTES).decode().strip()
     except OSError as error:
-        raise InputError(f"--token-file {path}: cannot be read: {why(error)}; {remedy}") from None
+        raise InputError(f"{option} {path}: cannot be read: {why(error)}; {remedy}") from None
     except UnicodeDecodeError:
-        raise InputError(f"--token-file {path}: not UTF-8 text; {remedy}") from None
+        raise InputError(f"{option} {path}: not UTF-8 text; {remedy}") from None

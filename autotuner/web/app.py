@@ -19,7 +19,7 @@ from autotuner.store import device_health, sweeps
 from autotuner.values.errors import AutotunerError, InputError, StoreError, StoreUnavailableError
 from autotuner.values.versions import version_of
 from autotuner.web import api, metrics, pages, queue_pages, sweep_api, wire
-from autotuner.web.access import Settings
+from autotuner.web.access import Private, Settings
 from autotuner.web.guard import SAFE, Guard
 from autotuner.web.server import Server, server_of
 
@@ -55,6 +55,8 @@ def create_app(settings: Settings) -> Guard:
     app.state.server = server
     # What is packed tells by its length no secret to who has another site's page send requests: the cookie is strict.
     app.add_middleware(GZipMiddleware, minimum_size=WORTH_PACKING, compresslevel=LEVEL)
+    if settings.private:
+        app.add_middleware(Private, access=server.access)
     app.include_router(api.router)
     app.include_router(api.changes)
     app.include_router(sweep_api.router)

@@ -276,7 +276,13 @@ def _common(request: Request) -> dict[str, Any]:
     """What the head of every page needs."""
     server = server_of(request)
     form, writes = server.access.form_of(request), server.settings.writes
-    return {"links": LINKS, "tabs": (("", "Overview"), *TABS), "form": form, "writes": writes}
+    return {
+        "links": LINKS,
+        "tabs": (("", "Overview"), *TABS),
+        "form": form,
+        "writes": writes,
+        "private": server.settings.private,
+    }
 
 
 def refused(request: Request, error: HTTPException) -> Response:

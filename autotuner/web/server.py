@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fastapi import HTTPException, Request
 
 from autotuner.jobs import queue
-from autotuner.store import Store, device_health, notes, whole_study
+from autotuner.store import Store, device_health, notes, sweeps, whole_study
 from autotuner.store.records import SweepRecord
 from autotuner.tuning.workbench import load_each, load_space
 from autotuner.values.errors import AutotunerError, InputError
@@ -18,7 +18,7 @@ from autotuner.values.sweep import SweepChange
 from autotuner.values.validation import no_such
 from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates
-from autotuner.web.access import Access, Settings
+from autotuner.web.access import WHO, Access, Settings
 from autotuner.web.beliefs_process import BeliefsFinder
 from autotuner.web.drawn import Drawn
 from autotuner.web.reader import QueueReader, Reader
@@ -97,6 +97,8 @@ class Server:
         wanted = asked.model_dump(exclude={"space", "problems", "priority", "each", "threads"})
         requests = [queue.request_for(each, share=len(spaces), **wanted) for each in spaces]
         made, is_new = queue.submit_group(self.writing(), requests, asked.priority, key)
+        if is_new:
+            self._note("submitted", made[0].id)
         self.queue.forget()
         return made[0], is_new
 
@@ -104,6 +106,7 @@ class Server:
         """Pauses, resumes, cancels, retries or changes a sweep. Raises StoreError where that has no meaning for it now,
         and InputError."""
         VERBS[verb](self.writing(), number, wanted)
+        self._note(verb, number)
         self.queue.forget()
 
     def change_study(self, name: str, note: str | None, new: str | None) -> str:
@@ -112,18 +115,26 @@ class Server:
             notes.annotate(self.writing(), name, note)
         if new is not None and new != name:
             whole_study.rename(self.writing(), name, new)
+        self._note(f"study {name} changed" + (f", now {new}" if new else ""))
         self.reader.forget()
         return new or name
 
     def delete_study(self, name: str) -> None:
         """Deletes a study with all its rows. Raises StoreError."""
         whole_study.remove(self.writing(), name)
+        self._note(f"study {name} deleted")
         self.reader.forget()
 
     def clear(self, names: tuple[str, ...]) -> None:
         """Ends the quarantine of devices. Raises StoreError: no such device."""
         device_health.clear(self.writing(), names)
+        self._note(f"{', '.join(names)} cleared")
         self.queue.forget()
+
+    def _note(self, what: str, sweep: int | None = None) -> None:
+        """Who has asked for a change, where users have names."""
+        if self.settings.users:
+            sweeps.note(self.writing(), sweep, "by_user", f"{what} by {WHO.get()}", {"user": WHO.get()})
 
     async def warm(self) -> None:
         """Compiles the templates and reads what was active last, so that the first reader waits for less. What takes

@@ -1,12 +1,16 @@
 """Requests that are none for this server, and answers that nobody can misuse."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
+from autotuner.cli import serve
+from autotuner.values.errors import InputError
 from autotuner.web.guard import LARGEST, LONGEST
+from tests.helpers.refusing import refused
 from tests.helpers.serving import serving
 from tests.web.conftest import TOKEN
 
@@ -165,6 +169,26 @@ def test_a_wrong_token_logs_nobody_in(writable: TestClient) -> None:
     answer = writable.post("/login", data={"token": "guess"})
     assert answer.status_code == 403
     assert "set-cookie" not in answer.headers
+
+
+def test_users_have_names_and_a_private_server_answers_nobody_else(empty: Path, tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    tokens = {name: serve._added(users, name) for name in ("ann", "bob")}
+    assert not any(token in users.read_text() for token in tokens.values())
+    with refused(InputError, "has ann already"):
+        serve._added(users, "ann")
+    path = shutil.copy(empty, tmp_path / "studies.db")
+    with serving(path, users=serve._users(users), private=True) as found:
+        shown = {name: {"Authorization": f"Bearer {token}"} for name, token in tokens.items()}
+        assert [found.get(each).status_code for each in ("/api/v1/sweeps", "/metrics")] == [401, 401]
+        page = found.get("/queue", headers={"Accept": "text/html"}, follow_redirects=False)
+        assert (page.status_code, page.headers["location"]) == (303, "/login")
+        assert found.post("/api/v1/sweeps", headers=shown["ann"], json={"space": "sdpa_cpu"}).status_code == 201
+        assert found.post("/api/v1/sweeps/1:cancel", headers=shown["bob"]).status_code == 200
+        texts = [each["text"] for each in found.get("/api/v1/sweeps/1/events", headers=shown["ann"]).json()["events"]]
+        assert {"submitted by ann", "cancel by bob"} <= {*texts}
+        found.post("/login", data={"token": tokens["bob"]})
+        assert found.get("/queue").status_code == 200
 
 
 def test_a_read_only_server_takes_no_token(tmp_path_factory: pytest.TempPathFactory, made: Path) -> None:
