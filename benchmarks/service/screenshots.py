@@ -46,7 +46,6 @@ OTHERS = {
     "queue": "/queue",
     "sweep": "/sweeps/1",
     "compare": "/compare?a={first}&b={second}",
-    "api": "/api",
     "login": "/login",
     "refused": "/nothing",
 }
