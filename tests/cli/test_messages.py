@@ -56,6 +56,7 @@ ELSEWHERE = {
     "goes on; `autotuner sweep watch",
     "is cancelled; its study keeps what was judged",
     "characters, expected at least",
+    "already: delete that line first",
     "is unconfirmed, torch serves: run `autotuner finals",
     ": cannot be read:",
     ": not UTF-8 text;",
