@@ -87,7 +87,7 @@ def serve(
         spaces=None if spaces is None else spaces.resolve(),
     )
     if private and settings.token is None and not settings.users:
-        raise InputError("--private needs tokens: give --users or --token-file")
+        raise InputError("--private asks for a token: give --users or --token-file")
     with _beside(workers, settings.store):
         listen(create_app(settings), port, lambda bound: _say(bound, settings))
 

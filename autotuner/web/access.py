@@ -59,7 +59,7 @@ def hashed(token: str) -> str:
 
 
 class Access:
-    """The tokens, and the readers of pages who have shown one."""
+    """Each token, and the readers of pages who have shown one."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -19,7 +19,7 @@ ENDING = (
 ARGUMENTS = {
     **{"number": "1", "target": "1", "sweep": "1", "space": "space.toml", "last": "best.json", "path": "best.json"},
     **dict.fromkeys(("what", "study", "name", "first"), "scalar"),
-    "second": "small",
+    **{"second": "small", "text": "as of today"},
 }
 """For each argument or option that a command cannot do without, what it can be."""
 MORE = (
