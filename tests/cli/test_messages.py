@@ -60,6 +60,7 @@ ELSEWHERE = {
     "is unconfirmed, torch serves: run `autotuner finals",
     ": cannot be read:",
     ": not UTF-8 text;",
+    "; give the interpreter of an environment",
     "is not here)",
     "--ray needs Ray: pip install 'kernel-autotuner[ray]'",
 }
