@@ -169,7 +169,7 @@ def module(family: Family, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         (lambda q, k, v: q, {}, "<lambda> is not"),
         (None, {"space": {"ROW": [1]}}, "no parameter 'ROW'"),
         (None, {"space": {}}, "attention needs ROWS"),
-        (None, {"space": {"ROWS": []}}, "no value for ROWS"),
+        (None, {"space": {"ROWS": []}}, "ROWS: found [], expected a list"),
         (None, {"space": "sdpa_cpu"}, "over values of its parameters"),
         (None, {"problems": ()}, "a function is tuned for problems"),
         (None, {"problems": "(1,8,512,64) float32 causal bottom_right"}, "no argument corner"),
