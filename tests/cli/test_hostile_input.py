@@ -27,6 +27,7 @@ def test_bad_input_is_one_line(recipe: Recipe) -> None:
         (Ended(2, "", "autotuner: one\ntwo\n", 0.1), "2 lines of error"),
         (Ended(0, "\x1b[31m", "", 0.1), "a character that a terminal obeys"),
         (Ended(0, "", "", 11.0), "11.0 s of CPU time"),
+        (Ended(0, "", "", 0.1, 2 * 10**9), "2.0 GB"),
     ],
 )
 def test_what_is_looked_for(ended: Ended, fault: str) -> None:
