@@ -144,7 +144,8 @@ def test_the_hub_gets_files_by_its_schemas_and_its_t1_has_the_points_of_every_br
     described = hub.t1("both", both, device, "both.cpp")["ConfigurationSpace"]
     values = {each["Name"]: literal_eval(each["Values"]) for each in described["TuningParameters"]}
     points = (dict(zip(values, point, strict=True)) for point in product(*values.values()))
-    kept = [each for each in points if all(eval(c["Expression"], {}, each) for c in described["Conditions"])]
+    conditions = [compile(each["Expression"], "T1", "eval") for each in described["Conditions"]]
+    kept = [each for each in points if all(eval(condition, {}, each) for condition in conditions)]
     assert len(both.branches) > 1
     assert len(kept) == len(Space.enumerate(both, device.facts))
 
