@@ -400,8 +400,8 @@ def faults(ended: Ended) -> list[str]:
 
 
 def begin_peak() -> int:
-    """Bytes in memory, from which `peak` counts on: other tests of this process may have had more. Where Linux does not let
-    it begin anew, the most that there were until now."""
+    """Bytes in memory, from which `peak` counts on: other tests of this process may have had more. Where Linux does not
+    let it begin anew, the most that there were until now."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return peak()
