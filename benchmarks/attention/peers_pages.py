@@ -52,7 +52,7 @@ def _order(text: str) -> tuple[Any, ...]:
     sizes, *words = text.split()
     numbers = [each.split(":")[0] for each in sizes.strip("()").split(",")]
     batch, heads, length, dim = (int(each.split("x")[-1]) for each in numbers)
-    return *words[:1], dim, *words[1:], batch * heads, length
+    return words[0], dim, " ".join(words[1:]), batch * heads, length
 
 
 def _said(name: str, rows: Sequence[Row]) -> str:
@@ -131,6 +131,31 @@ def floors(document: Row | None) -> str:
         f" `python -m benchmarks.attention.floors` on {document['when'][:10]}: {document['device']}, torch"
         f" {document['torch']}."
     )
+
+
+def ideas(document: Row | None) -> str:
+    """What each idea gives at each problem where it was tried."""
+    if document is None:
+        return "Not measured yet."
+    rows = [each for each in document["rows"] if "speed" in each]
+    problems = list(dict.fromkeys(each["problem"] for each in rows))
+    found = {(each["idea"], each["problem"]): each["speed"] for each in rows}
+    names = list(dict.fromkeys(each["idea"] for each in rows))
+    cells = [[name, *(_gain(found.get((name, problem))) for problem in problems)] for name in names]
+    helps = sum(each["low"] > 1 for (name, _), each in found.items() if name != "the same")
+    return (
+        f"{table(['idea', *problems], cells)}\n\nTime without the idea over time with it, one race a problem; bold"
+        f" where the 95 % interval is above 1 ({helps} of {len(found)}), in brackets where it has 1. The JSON has the"
+        f" points. Made by `{document['command']}` on {document['when'][:10]}: {document['device']}, torch"
+        f" {document['torch']}."
+    )
+
+
+def _gain(speed: dict[str, float] | None) -> str:
+    if speed is None:
+        return ""
+    said = f"{speed['mid']:.3f}"
+    return f"**{said}**" if speed["low"] > 1 else said if speed["high"] < 1 else f"({said})"
 
 
 def autotuned(document: dict[str, Any] | None) -> str:

@@ -1,0 +1,223 @@
+"""What single ideas give: points of a kernel that differ in one of them, raced side by side on this GPU.
+
+    python -m benchmarks.attention.ideas [PROBLEM...] [--rounds N] [--seconds S] [--json FILE]
+
+An idea is a change of parameters or, where it is always on, an edit that takes it out of the sources. At each problem
+all points are built, must be right, and race in one process, warm: graphs of forwards, replayed in random order. A
+speed is the median over the rounds of the time without the idea over that with it, with its 95 % interval; graphs of
+the same program differ by some tenths of a per cent beyond it (`same`). No problem begins after S seconds. Needs a GPU
+that nothing else uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from autotuner.devices.environment import usable_cpus
+from autotuner.forge.build import build
+from autotuner.gate.cases import Matrix
+from autotuner.gate.tolerance import compute_truth
+from autotuner.ops import op_of
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.tensors import moved
+from autotuner.tuning.workbench import Workbench, load_space, point_of
+from autotuner.values.outcome import Artifact
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault
+from benchmarks import holds
+from benchmarks.attention.decode import right
+from benchmarks.attention.floors import Edit, without
+from benchmarks.attention.interleaved import race, spread, timer, variant_forward
+from benchmarks.attention.peers import over
+from benchmarks.provenance import command_line
+
+WGMMA = (
+    "IMPL=wgmma BLOCKS_SM=1 BLOCK_N=128 CONSUMERS=2 EARLY_START=0 EXP=ex2 OVERLAP=1 O_STAGING=query PING_PONG=1"
+    " Q_BUFFERS=2 Q_FROM=registers SCHEDULE=dynamic SOFTMAX=spec STAGES=2"
+)
+WIDE = f"{WGMMA} BLOCK_N=64 Q_BUFFERS=1 Q_FROM=shared"
+"""For rows of 256."""
+MMA = (
+    "IMPL=mma BLOCK_N=64 EXP=ex2 FIXED=1 LOAD=tma MULTICAST=1 Q_FROM=shared ROW_TILES=1 SPLIT=1 STAGES=2 SYNC_POLICY=0"
+    " WARPS_M=4 WARPS_N=1"
+)
+DECODE = (
+    "IMPL=decode BLOCK_N=64 L2_FETCH=256 LOAD=tma MERGE=device PACK_GQA=1 Q_FROM=registers ROW_TILES=1 SPLIT=4 STAGES=2"
+    " WARPS_M=4 WARPS_N=2"
+)
+FULL, CAUSAL = "(4,16,4096,128) bfloat16 full", "(4,16,4096,128) bfloat16 causal"
+NARROW, NARROW_CAUSAL = "(4,32,4096,64) bfloat16 full", "(4,32,4096,64) bfloat16 causal"
+WIDEST, GROUPS = "(4,8,4096,256) bfloat16 full", "(4,32:8,2048,128) bfloat16 causal"
+CAPPED = "(1,32:8,8192,128) bfloat16 causal softcap=50"
+SMALL, FEW = "(2,8,2048,64) bfloat16 causal", "(4,32:8,16x4096,128) bfloat16 full"
+PROBLEMS = (CAUSAL, NARROW, GROUPS, CAPPED, FULL, NARROW_CAUSAL, FEW, SMALL, WIDEST)
+"""The first are wanted most: the time may be over before the last."""
+
+
+class Idea(NamedTuple):
+    """One idea, where it is tried, and what of a point it changes."""
+
+    name: str
+    problems: tuple[str, ...]
+    point: str
+    before: str
+    """Values without it, laid over those of the point."""
+    after: str
+    """Values with it."""
+    edits: tuple[Edit, ...] = ()
+    """What takes it out of the sources, of the point without it."""
+
+
+LARGE = (FULL, CAUSAL, NARROW, NARROW_CAUSAL, GROUPS)
+ORDER = "wgmma_schedule.h"
+IDEAS = (
+    Idea("the same", PROBLEMS[:6], WGMMA, "", "", (("wgmma.cu", "// Attention on", "// Attention, on"),)),
+    Idea("a quarter of the exponentials as polynomials", (NARROW, NARROW_CAUSAL, CAPPED), WGMMA, "", "EXP=mixed"),
+    Idea("a guessed maximum", (*LARGE, CAPPED), WGMMA, "SOFTMAX=exact", ""),
+    Idea("softmax beside the product", (*LARGE, CAPPED), WGMMA, "OVERLAP=0", ""),
+    Idea("consumers in turn", (*LARGE, CAPPED), WGMMA, "PING_PONG=0", ""),
+    Idea("queries in registers", LARGE, WGMMA, "Q_FROM=shared", ""),
+    Idea("the next item's scores early", LARGE, WGMMA, "", "EARLY_START=1"),
+    Idea("a third consumer", (FULL, CAUSAL, GROUPS), WGMMA, "", "CONSUMERS=3 BLOCK_N=80 Q_FROM=shared"),
+    Idea("a third consumer", (NARROW, NARROW_CAUSAL), f"{WGMMA} Q_FROM=shared", "", "CONSUMERS=3"),
+    Idea("a third stage", (NARROW, NARROW_CAUSAL), WGMMA, "", "STAGES=3"),
+    Idea("larger tiles of keys", (CAUSAL, CAPPED), f"{WGMMA} Q_BUFFERS=1 Q_FROM=shared", "", "BLOCK_N=176"),
+    Idea("larger tiles of keys", (WIDEST,), WIDE, "", "BLOCK_N=80"),
+    Idea("blocks that stay", LARGE, f"{WGMMA} Q_BUFFERS=1", "SCHEDULE=tile", "SCHEDULE=static"),
+    Idea("items by tickets", LARGE, WGMMA, "SCHEDULE=static", ""),
+    Idea(
+        "the longest items first",
+        (CAUSAL, NARROW_CAUSAL, GROUPS),
+        WGMMA,
+        "",
+        "",
+        ((ORDER, "row_block = args.row_blocks - 1 - turn;", "row_block = turn;"),),
+    ),
+    Idea(
+        "heads at a time that share the cache",
+        (CAUSAL, NARROW_CAUSAL, GROUPS),
+        WGMMA,
+        "",
+        "",
+        (("wgmma_host.cpp", "std::clamp<int64_t>(blocks / 2 / rows, 1, slices);", "slices;"),),
+    ),
+    Idea("copies for two blocks", (SMALL, NARROW_CAUSAL), MMA, "", "MULTICAST=2"),
+    Idea("two row tiles a warp", (SMALL, NARROW_CAUSAL), MMA, "", "ROW_TILES=2"),
+    Idea("keys in two parts", (SMALL, NARROW_CAUSAL), MMA, "", "SPLIT=2"),
+    Idea("heads of a group in one tile", (FEW,), DECODE, "PACK_GQA=0 WARPS_M=1", ""),
+    Idea("keys in four parts, merged over the device", (FEW,), DECODE, "SPLIT=1 MERGE=cluster", ""),
+)
+Side = tuple[str, tuple[Edit, ...]]
+"""A point, and what is taken out of its sources."""
+
+
+def sides(idea: Idea) -> tuple[Side, Side]:
+    """Without the idea and with it."""
+    return (laid(idea.point, idea.before), idea.edits), (laid(idea.point, idea.after), ())
+
+
+def laid(point: str, over_it: str) -> str:
+    """The point with other values."""
+    values = dict(word.split("=") for word in f"{point} {over_it}".split())
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def raced(text: str, rounds: int) -> list[dict[str, Any]]:
+    """A row for each idea that is tried at this problem."""
+    problem = SdpaProblem.parse(text)
+    ideas = [idea for idea in IDEAS if text in idea.problems]
+    wanted = list(dict.fromkeys(side for idea in ideas for side in sides(idea)))
+    refused: dict[Side, str] = {}
+    timers = {}
+    op = op_of(problem)
+    case = Matrix(problem).case(op.cases.tuned(problem))
+    built = made(text, wanted)
+    truth = compute_truth(case, 1, "cuda")
+    inputs = moved(op.tensors().inputs(problem, "randn", 1), "cuda")
+    for side, artifact in built.items():
+        if not isinstance(artifact, Artifact):
+            refused[side] = artifact.detail if isinstance(artifact, Fault) else artifact
+            continue
+        forward, outputs = variant_forward(artifact, case.problem, [truth.inputs])
+        forward(0)
+        torch.cuda.synchronize()
+        if right(outputs, truth):
+            timers[side] = timer(variant_forward(artifact, problem, [inputs])[0], 1)
+        else:
+            refused[side] = "wrong"
+    names = {str(number): side for number, side in enumerate(timers)}
+    taken = race({name: timers[side] for name, side in names.items()}, rounds)
+    us = {side: taken[name] for name, side in names.items()}
+    rows = []
+    for idea in ideas:
+        before, after = sides(idea)
+        row: dict[str, Any] = {"problem": text, "idea": idea.name, "before": before[0], "after": after[0]}
+        reasons = [refused[side].splitlines()[0] for side in (before, after) if side in refused]
+        if reasons:
+            row["refused"] = reasons[0]
+        else:
+            row |= {"us": [spread(us[side]) for side in (before, after)], "speed": over(us[before], us[after])}
+        print(text, idea.name, row.get("refused") or said(row["speed"]), flush=True)
+        rows.append(row)
+    return rows
+
+
+def made(text: str, wanted: list[Side], arch: str | None = None) -> dict[Side, Artifact | Fault | str]:
+    """Each built, or why not."""
+    bench = Workbench(load_space("sdpa_cuda", problems=[text]), arch=arch)
+    problem = SdpaProblem.parse(text)
+    with tempfile.TemporaryDirectory() as folder:
+        edited = dict.fromkeys(edits for _, edits in wanted if edits)
+        families = {edits: without(Path(folder) / str(n), edits) for n, edits in enumerate(edited)}
+        families[()] = bench.family
+
+        def one(side: Side) -> Artifact | Fault | str:
+            point, edits = side
+            if bench.space.index_of(values := point_of(bench.space, point)) is None:
+                return "no valid point here"
+            parameters = {name: value for name, value in values.items() if name != "IMPL"}
+            variant = Variant(family="sdpa", backend="cuda", impl=str(values["IMPL"]), parameters=parameters)
+            return build(families[edits], variant, problem, bench.toolchain)
+
+        with ThreadPoolExecutor(usable_cpus()) as pool:
+            return dict(zip(wanted, pool.map(one, wanted), strict=True))
+
+
+def said(speed: dict[str, float]) -> str:
+    """With its interval."""
+    return f"{speed['mid']:.3f}x ({speed['low']:.3f} to {speed['high']:.3f})"
+
+
+def main() -> None:
+    """Prints a line for each and writes the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("problems", nargs="*", default=PROBLEMS, metavar="PROBLEM")
+    parser.add_argument("--rounds", type=int, default=61)
+    parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    began, rows = time.monotonic(), list[dict[str, Any]]()
+    for text in given.problems:
+        if time.monotonic() - began > given.seconds:
+            print(f"{text}: no time is left", flush=True)
+            continue
+        rows += raced(text, given.rounds)
+        if given.json is not None:
+            made_at = {"command": command_line(), "when": datetime.now(UTC).isoformat(timespec="seconds")}
+            where = {"device": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
+            given.json.write_text(json.dumps(made_at | where | {"rows": rows}, indent=1) + "\n")
+    holds.measured([row["problem"] for row in rows], "idea")
+
+
+if __name__ == "__main__":
+    main()
