@@ -36,31 +36,31 @@ def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
 
 
 def one_line(document: dict[str, Any] | None) -> str:
-    """What the one-line command came to, a row a run: seconds of the whole command, and what finals confirmed."""
+    """What the one-line command came to: a row a problem and the minutes that it had, a column a seed."""
     if document is None:
         return NONE
-    head = ["problem", "first points", "seed", "minutes asked", "seconds taken", "implementation", "us", "confirmed"]
-    rows = [
-        [
-            row["problem"],
-            row.get("first_points", "all"),
-            str(row["seed"]),
-            str(row["minutes"]),
-            f"{row['seconds']:.0f}",
-            *(
-                [f"`{row['parameters']['IMPL']}`", f"{row['us']:.2f}", _confirmed(row)]
-                if "us" in row
-                else ("", "", NOTHING)
-            ),
-        ]
-        for row in document["rows"]
+    runs = {
+        (row["problem"], row["minutes"], row.get("first_points", "all"), row["seed"]): row for row in document["rows"]
+    }
+    columns = sorted({(of, seed) for _, _, of, seed in runs})
+    names = [f"seed {seed}" if of == "all" else f"without its class, seed {seed}" for of, seed in columns]
+    lines = [
+        [problem, str(minutes), *(_ran(runs.get((problem, minutes, *column))) for column in columns)]
+        for problem, minutes in dict.fromkeys((problem, minutes) for problem, minutes, _, _ in runs)
     ]
     first = next(row for row in document["rows"] if "us" in row)
     made = f"{first['device']}, torch {first['environment']['torch']}, {document['when'][:10]}"
     return (
-        f"{table(head, rows)}\n\n{made}: each from an empty store and an empty cache, every run of these"
-        f" seeds; * crowned. Made by `{document['command']}`."
+        f"{table(['problem', 'minutes', *names], lines)}\n\n{made}: the seconds of all, and what was"
+        f" confirmed, each from an empty store and an empty cache; every run of these seeds; * crowned. Made by"
+        f" `{document['command']}`."
     )
+
+
+def _ran(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    return f"{row['seconds']:.0f}s: {row['us']:.2f}us, {_confirmed(row)}" if "us" in row else NOTHING
 
 
 SHOWN = (
@@ -172,7 +172,7 @@ def _confirmed(row: dict[str, Any] | None) -> str:
     if ratio["low"] is None:
         return f"{ratio['mean']:.3f}x of {row['baseline']}, too few processes for an interval"
     crown = "*" if row["crowned"] else ""
-    return f"**{ratio['mean']:.3f}x**{crown} ({ratio['low']:.3f} to {ratio['high']:.3f}, {row['baseline']})"
+    return f"**{ratio['mean']:.3f}x**{crown} ({ratio['low']:.3f}-{ratio['high']:.3f}, {row['baseline']})"
 
 
 def _means(device: str, rows: list[dict[str, Any]], apart: Sequence[str]) -> str:
