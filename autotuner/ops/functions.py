@@ -110,11 +110,11 @@ def baseline(function: Function) -> Baseline:
 def _require_device(function: Function, problem: Problem, error: Exception) -> None:
     """Raises InputError, which names the function, where it has broken the device: nothing goes on in this process. A
     launch of Triton's says so in an error that may be anything."""
-    if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
-        try:
+    try:
+        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
             torch.cuda.synchronize()
-        except torch.AcceleratorError as broken:
-            error = broken
+    except torch.AcceleratorError as broken:
+        error = broken
     if isinstance(error, torch.AcceleratorError) and full_of(error) is None:
         name, said = f"{function.__module__}:{function.__name__}", str(error).partition("\n")[0]
         raise InputError(f"{name} breaks the device on {problem} ({said}): mend it, or leave it out") from None
