@@ -148,7 +148,7 @@ def _copied(launching: Launching) -> str | None:
     same = next((name for name, answer in answers.items() if launching.same(outputs, answer)), None)
     if same is None:
         return None
-    why = launching.claims.policy.equals_baseline or launching.op.equals_baseline
+    why = launching.claims.policy.equals_baseline or launching.op.equals_baseline(case.problem)
     detail = f"the output is bitwise that of the baseline {same}: " + (why or "it is hardly the variant's own")
     if why is not None:
         return detail

@@ -91,7 +91,7 @@ def op(
     try:
         tensors.require_rows()
         own_invariants = tuple(scaled_by([*shapes][place].upper(), place) for place in tensors.scaled)
-        OPS[name] = made(own=own_invariants, equals_baseline=ALIKE if tensors.is_elementwise else None)
+        OPS[name] = made(own=own_invariants, equals_baseline=lambda problem: ALIKE if tensors.is_elementwise else None)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         del OPS[name]
         raise InputError(f"the formula of {name}: {' '.join(str(error).split())[:300]}") from None

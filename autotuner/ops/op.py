@@ -274,8 +274,8 @@ class Op(NamedTuple):
     """In the place of the package's `tensors`: made from a formula (ops/derived.py)."""
     source: Path | None = None
     """The file of that formula."""
-    equals_baseline: str | None = None
-    """Why every right output may be bitwise a baseline's, where that is so."""
+    equals_baseline: Callable[[Problem], str | None] = lambda problem: None
+    """Why every right output of the problem may be bitwise a baseline's, where that is so."""
 
     @property
     def digest(self) -> str:

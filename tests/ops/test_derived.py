@@ -90,9 +90,15 @@ def test_the_kernel_for_cuda_compiles_with_the_launcher_that_was_made(dtype: str
     assert isinstance(made, Artifact), made
 
 
-def test_an_op_of_places_says_that_right_outputs_are_alike() -> None:
-    assert autotuner.op("doubled", {"a": "rows x dim", "b": "dim"}, lambda a, b: a * b).equals_baseline is not None
-    assert autotuner.op("sums", {"a": "rows x dim"}, lambda a: a.cumsum(-1)).equals_baseline is None
+def test_an_op_says_where_right_outputs_are_alike() -> None:
+    """Where each number is rounded once, and where attention has so few keys that one product holds them."""
+    doubled = autotuner.op("doubled", {"a": "rows x dim", "b": "dim"}, lambda a, b: a * b)
+    sums = autotuner.op("sums", {"a": "rows x dim"}, lambda a: a.cumsum(-1))
+    said = [
+        op.equals_baseline(op.problem.parse(f"({sizes}) float16")) is not None
+        for op, sizes in ((doubled, "4,8"), (sums, "4,8"), (OPS["sdpa"], "2,3,509x16,64"), (OPS["sdpa"], "2,3,17,64"))
+    ]
+    assert said == [True, False, True, False]
 
 
 def test_the_examples_have_few_lines() -> None:

@@ -7,7 +7,7 @@ from typing import cast
 
 from autotuner.ops.op import Input, Op, Output, Words
 from autotuner.ops.sdpa.call import CALL
-from autotuner.ops.sdpa.cases import CASES
+from autotuner.ops.sdpa.cases import CASES, few_keys
 from autotuner.ops.sdpa.invariants import INVARIANTS
 from autotuner.ops.sdpa.problem import SdpaProblem, distance
 from autotuner.values import config
@@ -173,4 +173,5 @@ OP = Op(
     call=CALL,
     libraries={"flash_attn": "flash-attn", "flashinfer": "flashinfer-python"},
     compiled=lambda problem: cast(SdpaProblem, problem).in_blocks,
+    equals_baseline=few_keys,
 )

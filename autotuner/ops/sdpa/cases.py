@@ -144,6 +144,17 @@ def tuned(problem: Problem) -> Shape:
     return (1, min(of.heads, 2), of.seq_q, of.seq_k)
 
 
+FEW_KEYS = 16
+"""What one instruction of a tensor core multiplies with V."""
+
+
+def few_keys(problem: Problem) -> str | None:
+    """Why right outputs may be bitwise a baseline's: nothing but the order of one short sum could set them apart."""
+    if cast(SdpaProblem, problem).seq_k > FEW_KEYS:
+        return None
+    return f"up to {FEW_KEYS} keys are one product and one sum, which right programs make alike"
+
+
 def sanitized(tile: tuple[int, ...]) -> tuple[Shape, ...]:
     """A tool may slow a kernel down a hundred times: no case is much longer than LONGEST_TILE_CASE."""
     block_m, block_n = (min(block, LONGEST_TILE_CASE) for block in tile)
