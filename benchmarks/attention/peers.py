@@ -24,7 +24,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ import torch
 from autotuner.gate.cases import Matrix
 from autotuner.gate.tolerance import compute_truth
 from autotuner.ops import op_of
+from autotuner.ops.sdpa.flex import module
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import DTYPES, Tensors, moved
 from autotuner.race.statistics import median_interval
@@ -52,10 +53,22 @@ FAR = 0.01
 
 
 def fa3(problem: SdpaProblem, inputs: Tensors) -> Forward:
-    """FlashAttention 3's forward, which has heads behind the sequence and caps scores."""
+    """FlashAttention 3's forward, which has heads behind the sequence, windows and capped scores. Raises ImportError or
+    TypeError where its wheel lacks them."""
+    if problem.bias != "none" or problem.sinks != "none":
+        raise ValueError("fa3: no bias and no sinks")
     attention = import_module("fa3_fwd_interface").flash_attn_func
-    q, k, v = (tensor.transpose(1, 2) for tensor in inputs)
-    return kept(lambda: attention(q, k, v, causal=problem.causal, softcap=problem.softcap).transpose(1, 2))
+    q, k, v = (tensor.transpose(1, 2) for tensor in inputs[:3])
+    options: dict[str, Any] = {"softcap": problem.softcap} if problem.softcapped else {}
+    if problem.windowed:
+        options["window_size"] = (problem.window_left, problem.window_right)
+
+    def answer() -> torch.Tensor:
+        found: Any = attention(q, k, v, causal=problem.causal, **options)
+        drawn: torch.Tensor = (found[0] if isinstance(found, tuple) else found).transpose(1, 2)
+        return drawn
+
+    return kept(answer)
 
 
 def flashinfer(problem: SdpaProblem, inputs: Tensors) -> Forward:
@@ -67,22 +80,10 @@ def flashinfer(problem: SdpaProblem, inputs: Tensors) -> Forward:
     return kept(lambda: attention(q, k, v, causal=problem.causal).transpose(0, 1)[None])
 
 
-@cache
-def compiled_flex() -> Any:
-    from torch.nn.attention.flex_attention import flex_attention  # takes a second, and not all races need it
-
-    return torch.compile(flex_attention, dynamic=False)
-
-
 def flex(problem: SdpaProblem, inputs: Tensors) -> Forward:
-    """flex_attention as torch's compiler makes it."""
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    options: dict[str, Any] = {"enable_gqa": problem.grouped}
-    if problem.causal:
-        sizes = (problem.seq_q, problem.seq_k)
-        options["block_mask"] = create_block_mask(lambda _b, _h, row, key: row >= key, None, None, *sizes, "cuda")
-    return kept(lambda: compiled_flex()(*inputs, **options))
+    """flex_attention as torch's compiler makes it, with its mask of blocks, which is made once."""
+    compiled: Any = torch.compile(module(problem, "cuda"), dynamic=False)
+    return kept(lambda: compiled(*inputs))
 
 
 PEERS: Mapping[str, Callable[[SdpaProblem, Tensors], Forward]] = {"fa3": fa3, "flashinfer": flashinfer, "flex": flex}

@@ -15,18 +15,15 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from autotuner.gate.cases import Matrix
 from autotuner.gate.tolerance import compute_truth
 from autotuner.ops import op_of
-from autotuner.ops.sdpa.flex import module
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, moved
 from autotuner.tuning.workbench import Workbench, load_space
@@ -44,7 +41,7 @@ from benchmarks.attention.interleaved import (
     spread,
     variant_forward,
 )
-from benchmarks.attention.peers import agrees, kept
+from benchmarks.attention.peers import agrees, fa3, flex
 from benchmarks.provenance import command_line
 
 GOALS = (
@@ -97,7 +94,6 @@ WANTED: Mapping[str, Mapping[str, tuple[Value, ...]]] = {
         "CONSUMERS": (2, 3),
         "BLOCK_N": (64, 96, 128, 160, 176),
         "OVERLAP": (1,),
-        "Q_FROM": ("shared",),
         "BLOCKS_SM": (1,),
     },
     "mma": {"WARPS_M": (4, 8), "WARPS_N": (1,), "BLOCK_N": (32, 64), "FIXED": (0,), "SPLIT": (1,), "MULTICAST": (1,)},
@@ -115,36 +111,6 @@ def drawn(workbench: Workbench, impl: str, most: int) -> list[int]:
         points = random.Random(1).sample(points, 40000)
     found = [index for index in points if all(space.point(index).get(name) in each for name, each in wanted.items())]
     return random.Random(2).sample(found, min(most, len(found)))
-
-
-def flex_forward(problem: SdpaProblem, inputs: Tensors) -> Forward:
-    """flex_attention as torch's compiler makes it, with its mask of blocks, which is made once."""
-    compiled: Any = torch.compile(module(problem, "cuda"), dynamic=False)
-    for _ in range(3):
-        compiled(*inputs)
-    kept: list[Any] = []
-
-    def forward(_: int) -> object:
-        kept[:] = [compiled(*inputs)]
-        return kept
-
-    return forward
-
-
-def fa3_forward(problem: SdpaProblem, inputs: Tensors, answer: torch.Tensor) -> Forward:
-    """FlashAttention 3's forward, which has windows and caps. Raises ImportError or TypeError where its wheel lacks
-    them, and ValueError where it gives another answer."""
-    if problem.bias != "none" or problem.sinks != "none":
-        raise ValueError("FlashAttention 3 has no bias and no sinks")
-    q, k, v = (tensor.transpose(1, 2) for tensor in inputs[:3])
-    options: dict[str, Any] = {"softcap": problem.softcap} if problem.softcapped else {}
-    if problem.windowed:
-        options["window_size"] = (problem.window_left, problem.window_right)
-    attention = import_module("fa3_fwd_interface").flash_attn_func
-    forward = kept(lambda: attention(q, k, v, causal=problem.causal, **options))
-    found: Any = forward(0)
-    agrees((found[0] if isinstance(found, tuple) else found).transpose(1, 2), answer)
-    return forward
 
 
 class Points:
@@ -202,13 +168,11 @@ def timed(impl: str, points: Points, rounds: int) -> Figures:
         bare = problem.model_copy(update={"sinks": "none"})
         sides["without"], _ = variant_forward(plain, bare, [inputs[:3]])
     sides |= {name: baseline_forward(name, problem, [inputs]) for name in ("cudnn", "efficient")}
-    makers: dict[str, Callable[[], Forward]] = {
-        "flex": lambda: flex_forward(problem, inputs),
-        "fa3": lambda: fa3_forward(problem, inputs, answers[best[0]][0]),
-    }
-    for name, make in makers.items():
+    for name, make in {"flex": flex, "fa3": fa3}.items():
         try:
-            sides[name] = make()
+            forward = make(problem, inputs)
+            agrees(forward(0), answers[best[0]][0])
+            sides[name] = forward
         except Exception as error:  # a compiler's own kinds
             print(f"{name} left out:", str(error)[:160].replace("\n", " "), flush=True)
     taken = race(timers(sides, 1), rounds)

@@ -23,6 +23,7 @@ from autotuner.spaces.first_points import FILE
 from autotuner.values import config
 from autotuner.values.problem import Problem
 from benchmarks.attention.decode import common
+from benchmarks.attention.windows import best_of, gains
 from benchmarks.provenance import RESULTS
 from benchmarks.search.replay_spaces import Landscape, read
 
@@ -61,6 +62,7 @@ def kept() -> Iterator[Kept]:
     yield from _by_implementation(_read("cuda_attention"))
     for name in ("decode_attention", "decode_attention_h100"):
         yield from _of_decode(_read(name))
+    yield from _of_windows(_read("windows_attention"))
     for path in sorted((RESULTS / "landscapes").rglob("*.json.gz")):
         yield _of_landscape(path)
 
@@ -96,11 +98,22 @@ def _of_decode(document: dict[str, Any]) -> Iterator[Kept]:
     for shape in document["shapes"]:
         speedups = {text: found["median"] for text, found in shape["cold"]["speedup"].items()}
         text = max(speedups, key=lambda each: speedups[each])
-        words = dict(word.split("=") for word in text.split())
-        point = {name: int(value) if value.isdecimal() else value for name, value in words.items()}
         problem = SdpaProblem.parse(shape["problem"])
-        point |= {"IMPL": "decode", **common(problem)}
+        point = _labelled(text) | {"IMPL": "decode", **common(problem)}
         yield Kept("cuda", problem, document["device"], speedups[text], point)
+
+
+def _of_windows(document: dict[str, Any]) -> Iterator[Kept]:
+    """Against the fastest of torch."""
+    for shape in document["shapes"]:
+        speedup = min(gain for name, gain in gains(shape).items() if name in ("cudnn", "efficient", "flex"))
+        point = _labelled(best_of(shape)) | {"IMPL": shape["impl"]}
+        yield Kept("cuda", SdpaProblem.parse(shape["problem"]), document["device"], speedup, point)
+
+
+def _labelled(text: str) -> dict[str, Any]:
+    words = dict(word.split("=") for word in text.split())
+    return {name: int(value) if value.isdecimal() else value for name, value in words.items()}
 
 
 def _of_landscape(path: Path) -> Kept:
