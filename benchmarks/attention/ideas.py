@@ -4,9 +4,9 @@
 
 An idea is a change of parameters or, where it is always on, an edit that takes it out of the sources. At each problem
 all points are built, must be right, and race in one process, warm: graphs of forwards, replayed in random order. A
-speed is the median over the rounds of the time without the idea over that with it, with its 95 % interval; graphs of
-the same program differ by some tenths of a per cent beyond it (`same`). No problem begins after S seconds. Needs a GPU
-that nothing else uses.
+speed is the median over the rounds of the time without the idea over that with it, with its 95 % interval; what graphs
+of the same program differ by is an idea too. cuDNN and FlashAttention 3, where its wheel is installed, race beside the
+fastest point. No problem begins after S seconds. Needs a GPU that nothing else uses.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from benchmarks import holds
 from benchmarks.attention.decode import right
 from benchmarks.attention.floors import Edit, without
 from benchmarks.attention.interleaved import race, spread, timer, variant_forward
-from benchmarks.attention.peers import over
+from benchmarks.attention.peers import others, over
 from benchmarks.provenance import command_line
 
 WGMMA = (
@@ -132,8 +132,11 @@ def laid(point: str, over_it: str) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def raced(text: str, rounds: int) -> list[dict[str, Any]]:
-    """A row for each idea that is tried at this problem."""
+Row = dict[str, Any]
+
+
+def raced(text: str, rounds: int) -> tuple[list[Row], list[Row]]:
+    """A row for each idea that is tried at this problem, and the fastest point beside others."""
     problem = SdpaProblem.parse(text)
     ideas = [idea for idea in IDEAS if text in idea.problems]
     wanted = list(dict.fromkeys(side for idea in ideas for side in sides(idea)))
@@ -151,25 +154,43 @@ def raced(text: str, rounds: int) -> list[dict[str, Any]]:
         forward, outputs = variant_forward(artifact, case.problem, [truth.inputs])
         forward(0)
         torch.cuda.synchronize()
-        if right(outputs, truth):
-            timers[side] = timer(variant_forward(artifact, problem, [inputs])[0], 1)
-        else:
+        if not right(outputs, truth):
             refused[side] = "wrong"
+            continue
+        forward, outputs = variant_forward(artifact, problem, [inputs])
+        forward(0)
+        timers[side], answer = timer(forward, 1), outputs[0]
+    if not timers:
+        return [], []
     names = {str(number): side for number, side in enumerate(timers)}
-    taken = race({name: timers[side] for name, side in names.items()}, rounds)
+    peers = others(problem, inputs, answer, ["fa3"])
+    taken = race({name: timers[side] for name, side in names.items()} | peers, rounds)
     us = {side: taken[name] for name, side in names.items()}
-    rows = []
-    for idea in ideas:
-        before, after = sides(idea)
-        row: dict[str, Any] = {"problem": text, "idea": idea.name, "before": before[0], "after": after[0]}
-        reasons = [refused[side].splitlines()[0] for side in (before, after) if side in refused]
-        if reasons:
-            row["refused"] = reasons[0]
-        else:
-            row |= {"us": [spread(us[side]) for side in (before, after)], "speed": over(us[before], us[after])}
-        print(text, idea.name, row.get("refused") or said(row["speed"]), flush=True)
-        rows.append(row)
-    return rows
+    return [row_of(idea, text, us, refused) for idea in ideas], [beside(problem, us, {n: taken[n] for n in peers})]
+
+
+def row_of(idea: Idea, text: str, us: dict[Side, list[float]], refused: dict[Side, str]) -> Row:
+    """What the idea gives, or why that is not known."""
+    before, after = sides(idea)
+    row: Row = {"problem": text, "idea": idea.name, "before": before[0], "after": after[0]}
+    reasons = [refused[side].splitlines()[0] for side in (before, after) if side in refused]
+    if reasons:
+        row["refused"] = reasons[0]
+    else:
+        row |= {"us": [spread(us[side]) for side in (before, after)], "speed": over(us[before], us[after])}
+    print(text, idea.name, row.get("refused") or said(row["speed"]), flush=True)
+    return row
+
+
+def beside(problem: SdpaProblem, us: dict[Side, list[float]], peers: dict[str, list[float]]) -> Row:
+    """The fastest point of sources as they are, and how many times as fast as others it is."""
+    best = min((side for side in us if not side[1]), key=lambda side: spread(us[side])["median"])
+    found = {name: over(each, us[best]) for name, each in peers.items()}
+    tflops = problem.flops / spread(us[best])["median"] / 1e6
+    print(
+        problem, "the fastest:", round(tflops), "TFLOP/s", {name: said(each) for name, each in found.items()}, best[0]
+    )
+    return {"problem": str(problem), "point": best[0], "tflops": tflops, "speedup": found}
 
 
 def made(text: str, wanted: list[Side], arch: str | None = None) -> dict[Side, Artifact | Fault | str]:
@@ -206,16 +227,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    began, rows = time.monotonic(), list[dict[str, Any]]()
+    began, rows, fastest = time.monotonic(), list[Row](), list[Row]()
     for text in given.problems:
         if time.monotonic() - began > given.seconds:
             print(f"{text}: no time is left", flush=True)
             continue
-        rows += raced(text, given.rounds)
+        more, best = raced(text, given.rounds)
+        rows, fastest = rows + more, fastest + best
         if given.json is not None:
             made_at = {"command": command_line(), "when": datetime.now(UTC).isoformat(timespec="seconds")}
             where = {"device": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
-            given.json.write_text(json.dumps(made_at | where | {"rows": rows}, indent=1) + "\n")
+            given.json.write_text(json.dumps(made_at | where | {"rows": rows, "fastest": fastest}, indent=1) + "\n")
     holds.measured([row["problem"] for row in rows], "idea")
 
 

@@ -22,7 +22,7 @@ import math
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -100,11 +100,14 @@ def kept(call: Callable[[], torch.Tensor]) -> Forward:
     return forward
 
 
-def others(problem: SdpaProblem, inputs: Tensors, answer: torch.Tensor) -> dict[str, Callable[[], float]]:
-    """Timers of the peers that serve the problem and whose answer is that of the variant, which was found right."""
+def others(
+    problem: SdpaProblem, inputs: Tensors, answer: torch.Tensor, names: Collection[str] = PEERS.keys()
+) -> dict[str, Callable[[], float]]:
+    """Timers of cuDNN and these peers, where they serve the problem and their answer is the variant's, which was found
+    right."""
     found: dict[str, Callable[[], float]] = {}
     made: dict[str, Callable[[], Forward]] = {"cudnn": lambda: baseline_forward("cudnn", problem, [inputs])}
-    made |= {name: partial(peer, problem, inputs) for name, peer in PEERS.items()}
+    made |= {name: partial(peer, problem, inputs) for name, peer in PEERS.items() if name in names}
     for name, make in made.items():
         try:
             forward = make()
