@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from autotuner.jobs.sweep_run import TimeSpent
     from autotuner.store import Store
     from autotuner.tuning.finals.retrials import Step
-    from autotuner.tuning.run.driver import Event
+    from autotuner.tuning.run.driver import Event, Started
     from autotuner.tuning.run.plan import Start
     from autotuner.tuning.workbench import Workbench
     from autotuner.values.sweep import SweepRequest
@@ -130,7 +130,7 @@ def _swept(store: Store, request: SweepRequest, here: Workbench, cancels: bool) 
     if server is not None:
         asked = request.model_copy(update={"devices": server.devices})
         return _attach(store, asked, str(server.worker), cancels)
-    shown = _Shown(here, request)
+    shown = _Shown(here, request, store)
     with _says_what_is_kept(store, shown.progress):
         listener = Listener(shown.hears, shown.begins, shown.confirms, shown.ends)
         return foreground.run_here(store, request, here, listener)
@@ -174,9 +174,10 @@ def _attach(store: Store, request: SweepRequest, server: str, cancels: bool) -> 
 class _Shown:
     """Shows a sweep in the terminal: the search, then its finals."""
 
-    def __init__(self, here: Workbench, request: SweepRequest) -> None:
+    def __init__(self, here: Workbench, request: SweepRequest, store: Store) -> None:
         from autotuner.views import progress
 
+        self._here, self._request, self._store = here, request, store
         self._finals_s = request.finals_s
         seconds = float("inf") if request.minutes is None else 60 * request.minutes - request.finals_s
         where = (here.space, here.device, here.conditions)
@@ -195,6 +196,7 @@ class _Shown:
     def hears(self, event: Event | Step | TimeSpent) -> None:
         from autotuner.jobs.sweep_run import TimeSpent
         from autotuner.tuning.finals.retrials import Step
+        from autotuner.tuning.run.driver import Started
         from autotuner.tuning.run.quiet import Waiting
 
         if isinstance(event, TimeSpent):
@@ -203,8 +205,20 @@ class _Shown:
             out.print(f"finals: {event.text}", style="yellow")
         elif self._now is not None:
             self._now.hear(event)  # type: ignore[arg-type]  # of the search to who shows that, else of finals
+            if isinstance(event, Started) and self._request.minutes is None:
+                self._say_how_long(event)
         elif isinstance(event, Waiting):
             say_waiting(event)
+
+    def _say_how_long(self, event: Started) -> None:
+        """An estimate before the first build, where no --minutes says when all is over."""
+        from autotuner.tuning.foresight import search_s
+        from autotuner.views.words import about
+
+        found, left = event.calibration, max(0, self._request.trials - event.judged)
+        us = sum(each.median_us for each in found.timings if each.backend in found.baselines)
+        takes_s = search_s(self._here, self._store, us, left) + self._finals_s
+        out.print(f"It takes about {about(takes_s)} in all; --minutes ends it earlier.")
 
     def ends(self) -> None:
         if self._now is not None:

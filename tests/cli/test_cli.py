@@ -75,6 +75,7 @@ def test_a_sweep_may_begin_with_the_best_of_another(tuned: subprocess.CompletedP
     )
     assert begun.returncode == 0, begun.stderr
     assert "MUTANT=none" in begun.stdout
+    assert begun.stdout.index("in all; --minutes ends it earlier") < begun.stdout.index("trial 0")
     one_line(autotuner(folder, "tune", "other.toml", "--from", "nowhere", "--store", "other.db"), "nowhere")
 
 
