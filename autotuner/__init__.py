@@ -1,7 +1,5 @@
 """autotuner finds the fastest correct variant of a kernel for one device and one set of shapes, and proves it."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,5 @@
 """`python -m autotuner` and the console script. Imports nothing heavy: a job's process may import it again."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

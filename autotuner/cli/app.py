@@ -1,8 +1,6 @@
 """The program: its commands, and how it ends. Only `cli` and `views` speak to people; the rooms below return values or
 raise."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

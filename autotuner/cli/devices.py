@@ -1,7 +1,5 @@
 """Commands on the devices that workers serve."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

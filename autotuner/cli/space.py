@@ -1,7 +1,5 @@
 """Commands on search spaces: what is shipped, what a space holds here, and whether its parameters reach the program."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

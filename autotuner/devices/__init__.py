@@ -5,8 +5,6 @@ group `autotuner.devices`. It offers a bench, tracks, truths and ceilings (proce
 contains nothing of the gate and of the races. No other room names a device.
 """
 
-from __future__ import annotations
-
 import sys
 
 from autotuner.devices.kind import Chosen, DeviceKind, Wishes, device_names

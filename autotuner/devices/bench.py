@@ -1,8 +1,6 @@
 """What the gate's benches have in common on every kind of device: where tensors lie, what precedes a launch, and the
 instruments that are built like variants."""
 
-from __future__ import annotations
-
 import mmap
 import time
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 A profiler starts that process, so the variant runs outside the cage there: it has passed the gate.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The machine around a device: its CPUs, our processes, and the versions that any number depends on."""
 
-from __future__ import annotations
-
 import math
 import os
 import platform

@@ -1,7 +1,5 @@
 """What the harness itself runs on a device, of kernels/instruments: built and loaded like variants, without torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from autotuner.forge.build import build

@@ -1,7 +1,5 @@
 """What a process has of its device: the seam between the line (run/) and a kind of device."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from autotuner.forge.family import Family

@@ -1,7 +1,5 @@
 """The call of a variant that is a function of Python: tensors where a library's caller says, in and out."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 from collections.abc import Callable, Mapping

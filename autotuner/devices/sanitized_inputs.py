@@ -1,7 +1,5 @@
 """Inputs of an op as bytes, drawn without torch: for processes that run under a sanitizer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

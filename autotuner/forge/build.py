@@ -6,8 +6,6 @@ CUDA, the host side that launches. Builds happen in a private directory and appe
 processes that build the same variant never see each other's half-made files, and no lock can be left behind.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

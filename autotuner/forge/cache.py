@@ -4,8 +4,6 @@ An entry is a folder of `builds/`, `compiled/` or `packages/`, or a file of `ref
 it was last used. Whatever is removed is made again when it is needed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -4,8 +4,6 @@ Of the user's files a compiler reads those alone that are in the digest of what 
 folder. Whatever the flags and the source say, it can do no more. docs/method/isolation.md says what that is worth.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Landlock: a process gives up all files but those it names, for itself and whatever it starts. Linux 5.13 or newer."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import stat

@@ -1,8 +1,6 @@
 """A build of the cache as an object that other programs are linked with: the machine code that was proven, without its
 Python module, under one symbol; and what a library needs of the system that loads it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Sequence

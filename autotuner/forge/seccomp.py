@@ -4,8 +4,6 @@ What is refused fails with EPERM, as for a user without rights: no variant needs
 clone3 fails as on a kernel without it, since a filter cannot look at its flags: libraries use clone then.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

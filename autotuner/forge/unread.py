@@ -4,8 +4,6 @@ nothing tells apart, and conditions on what nobody defines.
 It reads words, as the preprocessor sees them. What only a build can show is what `doctor` looks for.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches

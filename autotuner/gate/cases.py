@@ -1,7 +1,5 @@
 """The case matrix of the gate: the op's shapes and distributions, at lengths that the artifact serves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from autotuner.forge.family import Claims

@@ -6,8 +6,6 @@ The gate reads some fifty truths for each variant. torch.load takes longer for o
 its output. Each memory begins at a multiple of ALIGNMENT; the head says where, and how each tensor lies in one.
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 from pathlib import Path

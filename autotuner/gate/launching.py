@@ -1,7 +1,5 @@
 """Launches under the gate's eyes, and what every check does with the outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 

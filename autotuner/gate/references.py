@@ -1,7 +1,5 @@
 """The dual reference: the op's baselines, pinned one at a time, against float64 on the gate's own cases."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 

@@ -4,8 +4,6 @@ How it is run under which tool is the device's affair (`SanitizerTool`). Where a
 its check is unavailable.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 import time

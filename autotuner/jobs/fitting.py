@@ -1,7 +1,5 @@
 """Which sweeps a worker takes: one rule for workers and for those who say how long a sweep waits."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 

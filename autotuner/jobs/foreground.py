@@ -1,7 +1,5 @@
 """A sweep in the terminal or the program that asks for it: the same machinery as a worker's, in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Is it the device, or the sweep? A probe of known-good variants decides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path

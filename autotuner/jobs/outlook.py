@@ -1,7 +1,5 @@
 """Where each sweep is: what it has found, its place in the queue, why it waits, and what happens to it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial

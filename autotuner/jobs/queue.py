@@ -1,7 +1,5 @@
 """Asking for sweeps, and asking something of them: what every caller uses, commands and pages alike."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from autotuner.jobs.outlook import found_in

@@ -1,7 +1,5 @@
 """Sweeps that come every day at a time: whoever ends one asks for the next, so that no service but workers is there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta

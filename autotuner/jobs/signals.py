@@ -4,8 +4,6 @@ SIGTERM, SIGINT, SIGHUP and SIGUSR1 (what Slurm, Kubernetes and systemd send bef
 works on within ten seconds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import socket

@@ -5,8 +5,6 @@ An op is a folder with a record OP (op.py says what is in it), or another packag
 is asked for something.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from contextlib import suppress

@@ -3,8 +3,6 @@
 It imports no torch: the driver has none.
 """
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

@@ -6,8 +6,6 @@ there, and the loader of torch 2.11 crashed on what came out. A process reads a 
 Where there is no compiler for the device, or it fails, this baseline takes no problem.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import functools

@@ -3,8 +3,6 @@
 They could use no GPU if that one had asked CUDA for anything, as the import of torch's own benchmarker does.
 """
 
-from __future__ import annotations
-
 import os
 
 os.environ["TORCHINDUCTOR_USE_EXPERIMENTAL_BENCHMARKER"] = "0"  # Triton's instead

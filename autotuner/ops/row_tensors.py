@@ -1,7 +1,5 @@
 """An op of rows in tensors, from its formula: inputs, float64 reference, low-precision emulation, torch's own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What every op's tensors share: element types, sums in an order of one's own, bitwise comparison."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import os

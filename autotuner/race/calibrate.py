@@ -1,7 +1,5 @@
 """The op's baselines on the problems, before the first trial: variants are compared with the fastest of each."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from statistics import median, median_high

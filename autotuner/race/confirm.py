@@ -4,8 +4,6 @@ rarely, one winner.
 docs/method/finals.md says how the method and its constants were chosen.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, median

@@ -1,7 +1,5 @@
 """What the codes of the faults assert that a race may end with, and what usually breaks it."""
 
-from __future__ import annotations
-
 from autotuner.values import codes
 from autotuner.values.verdict import Meaning
 

@@ -1,7 +1,5 @@
 """Heats: variants and the baseline through a fixed number of blocks in one process, or the baseline alone."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Sequence

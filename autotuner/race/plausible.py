@@ -1,7 +1,5 @@
 """What no variant can do: be faster than the device, or faster by its clock than by the host's."""
 
-from __future__ import annotations
-
 from autotuner.race.arms import VariantArm
 from autotuner.values.outcome import Ceilings
 from autotuner.values.problem import Problem

@@ -1,7 +1,5 @@
 """When a race ends: precise enough, hopeless, eliminated, promoted."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import fmean

@@ -7,8 +7,6 @@ ours with these. But its import takes another 0.3 to 0.5 s in each process that 
 140 us where `trimmed` takes 8 us; a race asks for several after each block. It does not have Holm's procedure.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from functools import cache

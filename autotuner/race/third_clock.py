@@ -6,8 +6,6 @@ anyway. What the process says of a sample and what lies between the stamps must 
 sample, outside of its time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import socket

@@ -1,7 +1,5 @@
 """How wide a tie is: what races of a binary against itself show."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import fmean

@@ -1,8 +1,6 @@
 """Where jobs run: the seam between the driver and the processes, or the machines, that do the work; and how an executor
 is asked for answers."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ not well is ended and replaced. It adopts whoever loses its parent among those t
 moved away (setsid, a double fork): the driver finds them there and ends them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """The inside of a process that does jobs. It is forked from the zygote, and a variant may spoil it in any way."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

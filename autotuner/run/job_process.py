@@ -1,7 +1,5 @@
 """One process that does jobs, as the driver sees it: gives it jobs, hears its steps and answers, ends it."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

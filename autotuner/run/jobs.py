@@ -3,8 +3,6 @@
 A variant's way takes two: it is built where no device is seen, and judged (check, measure, soak) on the device.
 """
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable, Iterable, Sequence

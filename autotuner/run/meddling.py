@@ -5,8 +5,6 @@ nothing takes it back. At the end of a job it also looks whether functions and c
 that they were when the first job came.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType

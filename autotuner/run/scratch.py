@@ -4,8 +4,6 @@ The driver holds a lock on its folder. What a killed driver left behind is known
 removed by the next one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

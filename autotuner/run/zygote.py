@@ -5,8 +5,6 @@ when it ends. After that it leaves at once: Python would first tear down all of 
 output through a pipe would wait for that, as the zygote holds the pipe too.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import ctypes

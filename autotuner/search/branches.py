@@ -11,8 +11,6 @@ not known here, so the rungs grow without end. A branch that cannot be as fast a
 can do at most, gets no draw.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

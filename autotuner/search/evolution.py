@@ -4,8 +4,6 @@ Offspring: mutation to neighbours, crossover repaired to valid points, immigrant
 point that was not asked for is screened.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

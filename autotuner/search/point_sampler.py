@@ -1,7 +1,5 @@
 """The base of all samplers: only valid points of the space, and no point twice."""
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Mapping, Sequence
 from datetime import datetime

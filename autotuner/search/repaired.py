@@ -4,8 +4,6 @@ A stock sampler knows nothing of constraints between parameters, and asks again 
 study itself but a view of it: the points that were judged, as places in the lists of values.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

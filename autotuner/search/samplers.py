@@ -1,7 +1,5 @@
 """The samplers by name. Each proposes only valid points of the space, and no point twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

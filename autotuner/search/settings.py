@@ -4,8 +4,6 @@ docs/method/search.md says how they were chosen; benchmarks/search/replay_choice
 study keeps none of them: every search of the product has the defaults.
 """
 
-from __future__ import annotations
-
 import math
 
 from autotuner.values.model import Model

@@ -5,8 +5,6 @@ bounds, no name in it becomes a path before it was compared with what such names
 unless all of it is as its manifest says.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

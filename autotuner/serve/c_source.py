@@ -1,7 +1,5 @@
 """A folder for programs without Python and torch: a header, one C++ file with the dispatch, the variants' objects."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

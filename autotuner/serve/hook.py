@@ -1,7 +1,5 @@
 """A model of transformers hooked by one call: what it computes with and its masks are ours, registered together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """An export as a function: the package of its table, made in the cache where it is not there yet, and imported."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

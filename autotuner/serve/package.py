@@ -4,8 +4,6 @@ What it needs at run time is in it: the variants as they were proven, linked int
 op of torch; and a little Python. Neither a compiler nor autotuner is needed there.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

@@ -4,8 +4,6 @@ Known lengths of a variant on a line (tuning/finals/validation.py) are those on 
 neighbours of these it may serve where it was faster than the baseline on both, and one of them was not tuned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The dispatch table of some studies: what the finals confirmed on each problem, and who serves it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import suppress

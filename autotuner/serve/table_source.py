@@ -1,7 +1,5 @@
 """The dispatch table as C: what kernels/abi/dispatch.h looks problems up in."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Branch: what a space has of one implementation: its parameters and values, limits, and what a point amounts to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any

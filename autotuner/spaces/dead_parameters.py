@@ -3,8 +3,6 @@
 A space with one proposes the same binary again and again, and its size says nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from typing import Literal

@@ -1,7 +1,5 @@
 """The enumeration of a branch: parameter by parameter, each constraint applied as soon as all its names are bound."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any

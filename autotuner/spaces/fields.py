@@ -1,7 +1,5 @@
 """What space files and the limits of kernel families are written with: values, expressions, parameters, constraints."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping

@@ -4,8 +4,6 @@ They stand in the family's first_points.toml, in tables `[[cuda.mma]]`, one a po
 results (benchmarks/search/first_points.py). A new study begins with those of the nearest problems.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple

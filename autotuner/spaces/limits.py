@@ -6,8 +6,6 @@ implementations of the device, each table as in a space file (docs/reference/ker
 what a space file says. They are no part of a study's identity: they change no program, only which points a space has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path

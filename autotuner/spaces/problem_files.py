@@ -1,7 +1,5 @@
 """Problems as files and callers give them: the tables [[problems]], and the form in which an op writes one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ It holds and finds; which trial is the best is decided above it (tuning/finals/s
 package imports sqlalchemy; what crosses its border is in `records`.
 """
 
-from __future__ import annotations
-
 from autotuner.store import figures, queries
 from autotuner.store.lease import Lease
 from autotuner.store.records import (

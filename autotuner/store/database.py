@@ -1,7 +1,5 @@
 """The database behind the store: connections, transactions, schema version, and errors in words a person can act on."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

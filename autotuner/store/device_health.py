@@ -1,7 +1,5 @@
 """The devices that workers serve: who has each, and which are in quarantine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 

@@ -4,8 +4,6 @@ None reads an outcome, so that each takes milliseconds on a study of ten thousan
 (benchmarks/throughput/figures.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """What people note of a study: an attribute of Optuna's study, where its own tools show it, too."""
 
-from __future__ import annotations
-
 import json
 
 from optuna.storages._rdb.models import StudyModel, StudyUserAttributeModel

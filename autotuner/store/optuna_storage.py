@@ -4,8 +4,6 @@ Optuna's own storage commits each parameter and each attribute by itself and rea
 proposal. Here a trial is three short transactions: it begins, its parameters are noted together, it ends.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Container, Mapping, Sequence

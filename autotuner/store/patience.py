@@ -1,7 +1,5 @@
 """Waiting for a store that is locked, full or gone: what was to be written is kept in memory and written later."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import TypeVar

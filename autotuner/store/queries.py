@@ -1,8 +1,6 @@
 """What can be asked of a store. Every query reads our tables, never Optuna's, and decides nothing: which trial is the
 best is for the rooms above to say."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import math

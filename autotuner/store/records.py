@@ -1,8 +1,6 @@
 """What the store takes and gives: frozen values, never a row of a table. Times are in UTC; those of sweeps, events and
 devices are the database's."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from typing import Literal

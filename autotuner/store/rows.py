@@ -1,7 +1,5 @@
 """Between rows of the tables and the values that cross the store's border."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Like `queries` they take an open store. They hold and find; what is decided is decided in the room `jobs`.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, timedelta

@@ -5,8 +5,6 @@ the JSON types of databases refuse; in a row they are the values that they stand
 a column of its own.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 

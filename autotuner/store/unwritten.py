@@ -4,8 +4,6 @@ A store may be locked, full or gone for longer than the process that judged live
 host records what it finds here.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from datetime import datetime

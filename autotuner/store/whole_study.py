@@ -4,8 +4,6 @@ As data a row is a list of plain values. Keys are counted from 1 in each table, 
 whichever store it lies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum

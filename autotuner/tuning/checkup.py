@@ -1,8 +1,6 @@
 """What a bug report needs of this machine, each point with its remedy where something is wrong: what the rooms below
 find out, what is around the devices, and the store."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

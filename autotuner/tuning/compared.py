@@ -1,7 +1,5 @@
 """Two studies, of two devices, say, or of two versions of a compiler, by the variants that both have judged."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean
 

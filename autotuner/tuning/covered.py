@@ -1,7 +1,5 @@
 """How much of its space a study has judged. The space is enumerated anew; the counts are the database's."""
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 

@@ -5,8 +5,6 @@ is gone with the process that bound it. Processes that this one starts do not ge
 own do not see each other's: there the races show that somebody else is at work.
 """
 
-from __future__ import annotations
-
 import errno
 import pwd
 import socket

@@ -1,8 +1,6 @@
 """What tuning a problem promises, before anything is built: who can serve it, its bound, what is known of near
 problems, and how long a search takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The gate alone, on one variant: that of a trial, or of its parameters."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import closing

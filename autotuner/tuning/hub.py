@@ -5,8 +5,6 @@ mode from T1 and the cache. T1 knows CUDA, OpenCL and Vulkan; a kernel in C++ is
 only simulated.
 """
 
-from __future__ import annotations
-
 import ast
 import gzip
 import json

@@ -1,7 +1,5 @@
 """A function of a program as a kernel family: what `tune(function, ...)` writes before it searches."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import sys

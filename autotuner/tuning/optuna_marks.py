@@ -5,8 +5,6 @@ confirmed are attributes of the user, which its dashboard and its data frames sh
 names.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from typing import Any

@@ -1,8 +1,6 @@
 """What this machine can judge, and in what time; and what no implementation can go below: the roofline of the whole
 device, and of an implementation without matrix units its own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A variant of a study timed again in a fresh process: against its baseline or against itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 

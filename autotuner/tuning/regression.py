@@ -4,8 +4,6 @@ The exported binary is the yardstick. It has not changed since, so where the bas
 baseline that moved; clocks and temperatures move both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from datetime import datetime

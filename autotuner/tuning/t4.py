@@ -4,8 +4,6 @@ T4 is what Kernel Tuner writes, and what the AutoTuning Methodology's hub keeps 
 configuration has every parameter of the study; one that its implementation lacks is null.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping

@@ -5,8 +5,6 @@ or device, of another space file of the family, or of the same one before its so
 counted in doublings and changes, as a person who tunes would: docs/method/search.md has it in words.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Codes of the gate that other rooms speak of too. A code does not change: stores and reports hold it."""
 
-from __future__ import annotations
-
 LIMITS = "G0.limits"
 UNWRITTEN = "G1.unwritten"
 QUICK = "G2.quick"

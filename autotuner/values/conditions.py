@@ -1,7 +1,5 @@
 """Under what variants are judged: what a study fixes for all of them, and what a job is told beside that."""
 
-from __future__ import annotations
-
 import secrets
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Settings from the environment and the places where files live. No other module reads the environment."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

@@ -20,8 +20,6 @@ AutotunerError
 └── Stopped               a person has stopped the command; the message says what is kept and how to go on
 """
 
-from __future__ import annotations
-
 
 class AutotunerError(Exception):
     """Root of every error this package raises on purpose."""

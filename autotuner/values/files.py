@@ -4,8 +4,6 @@ The tool may run as root, and a path may name anything: a device, a pipe, a fold
 place of a device; a read of a pipe would wait for ever.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """The base of every noun that crosses a module border."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Self
 

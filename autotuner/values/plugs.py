@@ -1,7 +1,5 @@
 """Parts that are found by name: ours, and those that another package has as an entry point."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping, MutableMapping

@@ -1,7 +1,5 @@
 """What Linux says of the processor."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

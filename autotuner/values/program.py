@@ -3,8 +3,6 @@
 What a process imports first is imported once, in the fork server, if it is known there (`run/fork_server.py`).
 """
 
-from __future__ import annotations
-
 _MODULES: list[str] = []
 
 

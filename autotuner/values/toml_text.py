@@ -1,7 +1,5 @@
 """TOML files of the user: what is too large, nested too deep or no number of 64 bits is refused in one line."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 import unicodedata

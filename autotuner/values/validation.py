@@ -4,8 +4,6 @@ A document (a space file, a kernel.toml) is checked by a pydantic model. `explan
 it into words for the person who wrote it.
 """
 
-from __future__ import annotations
-
 import difflib
 import types
 from collections.abc import Collection, Iterable, Mapping

@@ -1,7 +1,5 @@
 """How judging a variant ended: a verdict, and the fault behind it."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import NamedTuple
 

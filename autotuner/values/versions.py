@@ -1,7 +1,5 @@
 """The installed versions that a number depends on."""
 
-from __future__ import annotations
-
 from importlib import metadata
 
 

@@ -1,8 +1,6 @@
 """What was timed or judged again, for a person: a variant beside its opponent, an earlier export beside today's best, a
 study that was done again elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from autotuner.tuning.race_again import Race

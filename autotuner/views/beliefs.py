@@ -4,8 +4,6 @@ Everything is read from the store; nothing is built. The space is the one of the
 beliefs are those of the evolutionary sampler after the study's trials, whichever sampler proposed them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections import Counter

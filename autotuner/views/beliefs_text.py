@@ -1,7 +1,5 @@
 """What a study has shown: what is believed as tables, the rest in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

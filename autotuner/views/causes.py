@@ -4,8 +4,6 @@ from the pattern of the failure.
 A cause is named only where the pattern points to it, and as likely, never as certain.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Tables of a study's figures: what it found when, what it cost, what it covered, what its baselines took."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median_high
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The finals of a study as a table: what was confirmed of each finalist, and how they ended."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What tuning promises, for a person."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What the gate found: check by check, case by case, and the baselines case by case."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from autotuner.ops import Op

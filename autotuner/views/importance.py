@@ -9,8 +9,6 @@ Variables, 2007). Where constraints tie parameters to each other, each also expl
 shares can overlap and need not add up to 1.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

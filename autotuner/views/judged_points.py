@@ -1,8 +1,6 @@
 """The judged trials of a study as points of its space: where variants were rejected: the values, and pairs of values,
 that say it in the fewest words."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The leaderboard: the fastest variants that passed the gate."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from autotuner.store import StudyRecord

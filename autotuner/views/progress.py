@@ -1,8 +1,6 @@
 """What a person sees of a sweep, and of finals, while they run: lines at the foot of a terminal that tick, with what
 happens printed above them."""
 
-from __future__ import annotations
-
 import math
 import time
 from abc import abstractmethod

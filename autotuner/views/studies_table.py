@@ -1,7 +1,5 @@
 """Studies at a glance: how far each is, what it came to, and what was rejected for what."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from autotuner.tuning.finals.standings import FinalsSummary, Spread, StudySummary

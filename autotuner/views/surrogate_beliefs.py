@@ -1,7 +1,5 @@
 """What the evolutionary sampler's surrogate believes after the trials of a study, whichever sampler proposed them."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 from typing import Literal

@@ -1,7 +1,5 @@
 """Sweeps, their events and the devices that are served: for a terminal, a page and programs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A dispatch table in words: who serves which problem."""
 
-from __future__ import annotations
-
 from autotuner.values.table import DispatchTable
 
 

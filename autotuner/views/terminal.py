@@ -1,7 +1,5 @@
 """Tables as a terminal prints them: each kind of row has a sign beside its colour."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 

@@ -1,7 +1,5 @@
 """An outcome in words: what a variant achieved, or which check turned it down, where, by how much and perhaps why."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

@@ -1,8 +1,6 @@
 """Every trial of a study: what was tried, what came of it, what finals confirmed. The same columns for people, CSV,
 JSON and data frames."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,8 +1,6 @@
 """What a server is told when it starts; and who may change something: a program that shows the token, or a page whose
 reader has shown it once."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

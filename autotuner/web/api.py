@@ -1,8 +1,6 @@
 """The API under /api/v1: studies, their figures and devices, for programs that are elsewhere. sweep_api.py
 has the queue. The name of a function here is the call's operation id."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The application: the guard around the API, the pages and their files."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial

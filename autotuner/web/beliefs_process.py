@@ -1,7 +1,5 @@
 """Beliefs take seconds of a whole CPU: they are found in a process of its own that gives way to everything else."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -1,7 +1,5 @@
 """What was drawn last."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Callable

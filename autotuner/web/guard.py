@@ -5,8 +5,6 @@ resolves to 127.0.0.1 makes them look like its own (DNS rebinding). So the Host 
 that changes something must come from its own page or a program, and no answer may be framed or run a foreign script.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterable

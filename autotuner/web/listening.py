@@ -1,7 +1,5 @@
 """The server that listens for the application, on loopback and nowhere else."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Metrics in Prometheus' form: how far each study is, and what happened, from the store whenever they are asked for."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The pages, drawn from a study's snapshot. One is drawn again only when something has changed."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The pages of the queue: sweeps and devices, one sweep as it goes, and the forms that change them."""
 
-from __future__ import annotations
-
 import secrets
 from typing import Annotated, Any
 

@@ -1,8 +1,6 @@
 """What the service reads of a store: the snapshots of its studies, each made anew only when something of its study has
 changed; one look at the queue for all readers of a moment; and the spaces that may be asked for."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """What one server holds while it runs: its settings, the store's snapshots, beliefs, and who may change something."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

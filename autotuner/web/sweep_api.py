@@ -1,7 +1,5 @@
 """The API of sweeps: the queue, what has happened, and what may be asked of it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any

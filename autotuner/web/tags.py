@@ -4,8 +4,6 @@ Some of it moves with the clock alone. It counts as far as a page says it, times
 at every look.
 """
 
-from __future__ import annotations
-
 import hashlib
 from datetime import datetime
 

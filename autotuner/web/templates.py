@@ -1,7 +1,5 @@
 """The templates, with autoescape everywhere: what a store holds is text of others, never markup."""
 
-from __future__ import annotations
-
 import hashlib
 from datetime import UTC, datetime
 from functools import cache

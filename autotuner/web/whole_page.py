@@ -1,7 +1,5 @@
 """A study's pages as one HTML file: the same drawings, nothing loaded from anywhere, to mail or to keep."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 

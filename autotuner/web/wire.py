@@ -2,8 +2,6 @@
 column of the store or a field of a record may be renamed without any of these; tests/web/test_api.py holds what each is
 called."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from types import GenericAlias
 from typing import Annotated, Any

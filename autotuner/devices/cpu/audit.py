@@ -4,8 +4,6 @@ Forwards of a tenth of a second are too dear to be taken as often as short ones.
 forward, and what comes before it is the forward of the sample before.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from time import perf_counter_ns

@@ -1,7 +1,5 @@
 """Runs a C++ variant on guarded memory, for the gate."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import math

@@ -1,7 +1,5 @@
 """Counters of a CPU, by `perf_event_open`. Run as a module this is the process that counts itself."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

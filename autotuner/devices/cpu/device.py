@@ -1,7 +1,5 @@
 """The CPU in the process that uses it: C++ variants in guarded memory, timed beside torch's kernels."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

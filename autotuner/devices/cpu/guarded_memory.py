@@ -6,8 +6,6 @@ wrong number. They are so many that an access far past a tensor reaches no other
 What lies before the tensor on its own pages is checked for the pattern afterwards.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import weakref

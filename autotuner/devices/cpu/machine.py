@@ -1,7 +1,5 @@
 """Facts of the processor. An export copies this file: it imports nothing of autotuner."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

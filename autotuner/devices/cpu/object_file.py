@@ -1,7 +1,5 @@
 """What a compiled object says about itself: its program hash and its disassembly."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil

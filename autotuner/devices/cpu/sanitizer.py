@@ -1,7 +1,5 @@
 """G8 on the CPU: the variant built anew with the compiler's sanitizers and a small program around it."""
 
-from __future__ import annotations
-
 import platform
 import shutil
 import struct

@@ -5,8 +5,6 @@ A library finds functions of others by addresses in memory that it can write, or
 variant's lie there: what calls it has its address from its own module.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Iterator

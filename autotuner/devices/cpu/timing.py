@@ -1,7 +1,5 @@
 """Timing on the CPU: the sides of a race, each a few forwards a sample over sets of guarded inputs."""
 
-from __future__ import annotations
-
 import math
 import random
 import signal

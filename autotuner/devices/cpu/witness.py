@@ -5,8 +5,6 @@ that slow the baseline, or replace a clock. No honest program can use more CPU t
 of one machine do not disagree. Nor does the clock of another process (race/third_clock.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from time import clock_gettime_ns, monotonic_ns, process_time_ns, thread_time_ns

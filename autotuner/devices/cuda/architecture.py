@@ -4,8 +4,6 @@ Source: CUDA C++ Programming Guide, "Compute Capabilities", table of technical s
 of A100, A40, L4 and H100 SXM, from NVIDIA's papers on these architectures.
 """
 
-from __future__ import annotations
-
 from autotuner.values import codes
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model

@@ -1,8 +1,6 @@
 """What the CUDA driver says of its devices, as JSON: a program that imports nothing but Python's own, since whoever
 tunes waits for it."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

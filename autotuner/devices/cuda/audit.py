@@ -1,7 +1,5 @@
 """An audit on CUDA: a graph of forwards with refills between them, or single launches between events."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Runs a CUDA extension on guarded memory, for the gate."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections import deque

@@ -4,8 +4,6 @@ It replays each kernel some forty times, restores what the kernel wrote, and lea
 this is the process that it starts.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import shutil

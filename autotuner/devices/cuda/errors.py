@@ -1,7 +1,5 @@
 """The errors of the CUDA driver, and of cuBLAS."""
 
-from __future__ import annotations
-
 from autotuner.forge.loaded_variant import DeviceErrors, LibraryErrors
 
 DEVICE_ERRORS = {

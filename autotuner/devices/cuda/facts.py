@@ -1,7 +1,5 @@
 """What GPUs there are, and which of them a sweep runs on."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A GPU whose memory is full: a launch that fails for want of memory then says nothing about the variant."""
 
-from __future__ import annotations
-
 import torch
 
 from autotuner.devices.cuda.errors import CUDA_ERRORS

@@ -1,8 +1,6 @@
 """Guarded memory on CUDA: a tensor has memory of its own, beyond which lies nothing (reserved_memory.py). What is left
 beside it is band, a NaN: a read of it shows in the output, a write is found there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

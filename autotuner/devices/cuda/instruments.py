@@ -1,8 +1,6 @@
 """What the harness itself runs on a GPU: the shared-memory fill, a delay, the state of a stream. Built and loaded like
 variants, from kernels/instruments."""
 
-from __future__ import annotations
-
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.toolchain import CudaToolchain

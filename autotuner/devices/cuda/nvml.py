@@ -1,8 +1,6 @@
 """What NVIDIA's management library (NVML) says of a GPU: whether it holds its clocks down, and who uses it now besides
 ourselves. The second is asked in a process of its own, so that a driver that hangs does not hang the caller."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@ that has ended. Back to back such forwards run into each other: they are timed a
 other kernel they are not. In a graph the edge between the two says so.
 """
 
-from __future__ import annotations
-
 import ctypes
 from functools import cache
 

@@ -1,7 +1,5 @@
 """What CUDA devices there are, asked in a process of its own, so that the caller never touches the driver."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -4,8 +4,6 @@ launch that reads or writes there ends with an error of the device.
     | WIDE bytes of nothing | memory, or several pieces of it with nothing between them | WIDE bytes of nothing |
 """
 
-from __future__ import annotations
-
 import ctypes
 import weakref
 from collections.abc import Sequence

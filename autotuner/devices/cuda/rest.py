@@ -6,8 +6,6 @@ a turn for. But the system may stop a thread between two looks at the clock. So 
 seemed to be at work is asked to do the same again.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import TypeVar

@@ -8,8 +8,6 @@ looks like an access to another. Here each tensor is an allocation of the driver
 PROGRESS gets a line when the process is ready, after each case that was done, and for a status other than 0.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import sys

@@ -1,7 +1,5 @@
 """The Triton that is installed here."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from importlib import metadata

@@ -1,7 +1,5 @@
 """The problem of the op rmsnorm: the sizes of X, its element type, and the number that keeps a row of zeros finite."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 

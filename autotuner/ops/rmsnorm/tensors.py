@@ -1,7 +1,5 @@
 """rmsnorm in tensors: inputs by distribution, low-precision emulation, torch's own."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

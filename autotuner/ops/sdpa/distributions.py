@@ -1,7 +1,5 @@
 """How Q, K and V of a case are drawn, and lengths of the keys and sinks."""
 
-from __future__ import annotations
-
 import math
 
 import torch

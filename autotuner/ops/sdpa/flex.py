@@ -1,7 +1,5 @@
 """torch's flex_attention, for its compiler: what SDPA takes with a mask of every score alone, it does in blocks."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch

@@ -1,7 +1,5 @@
 """What a model of transformers calls for its attention and for its masks (autotuner/serve/hook.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Where the tensors of an attention problem lie in memory."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

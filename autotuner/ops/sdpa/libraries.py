@@ -1,7 +1,5 @@
 """Libraries of attention as baselines, each called as its documentation does, where it is installed."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

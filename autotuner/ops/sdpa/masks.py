@@ -1,7 +1,5 @@
 """Which keys a row of attention sees: for the reference, and as the mask that torch's own attention is given."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The problem of the op sdpa: the sizes of the tensors, how they lie in memory, their element type and the mask."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

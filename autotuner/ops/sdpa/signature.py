@@ -1,8 +1,6 @@
 """torch's scaled_dot_product_attention, with the arguments that variants serve beside its own: the one statement of the
 op's signature. A package has a copy of this file: it imports nothing of autotuner."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

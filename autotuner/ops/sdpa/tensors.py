@@ -1,7 +1,5 @@
 """Attention in tensors: inputs by distribution, float64 reference, low-precision emulation, torch's backends."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast

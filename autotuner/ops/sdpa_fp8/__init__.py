@@ -1,7 +1,5 @@
 """The op sdpa_fp8: attention whose Q, K and V are FP8 (e4m3), each head of them with a float32 factor."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import cast
 

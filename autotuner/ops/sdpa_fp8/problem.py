@@ -1,7 +1,5 @@
 """The problem of the op sdpa_fp8: that of sdpa, but for the element type of what is read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import ClassVar, Literal, Self

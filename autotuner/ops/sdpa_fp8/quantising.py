@@ -1,7 +1,5 @@
 """From 16 bits to FP8: a factor for each head, by which its largest number becomes the largest that FP8 holds."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

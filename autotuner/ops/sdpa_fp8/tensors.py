@@ -1,7 +1,5 @@
 """Attention from FP8 in tensors: float64 reference, an emulation of products as Hopper has them, other people's."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from importlib import import_module

@@ -6,8 +6,6 @@ its share. Who stays in the running is judged by the gate again, with secret see
 chosen in the end goes through the longest soak. race/confirm.py has the statistics, rounds.py the rounds.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ The baseline is timed in processes of its own, too, in which no variant was ever
 finalist that makes the baseline beside it slow.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from autotuner.race.blocks import shortest_quarter

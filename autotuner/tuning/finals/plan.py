@@ -1,7 +1,5 @@
 """Who is in the finals: those who deserve it by what the search found, and of these as many as there is time for."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean

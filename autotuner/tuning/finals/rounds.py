@@ -4,8 +4,6 @@ on those who are left, and once more on the one that is chosen.
 Whoever fails is out, and what it beat is in the running again.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import time

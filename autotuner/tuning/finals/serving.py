@@ -5,8 +5,6 @@ problems another variant may be better than the chosen one on some. The finals p
 soak; a table has nobody else.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations

@@ -4,8 +4,6 @@ The store has what was recorded; here it is decided what that means. Before any 
 trials. Finals put theirs before these; what was revoked since is out of them, and out of every list here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -6,8 +6,6 @@ taken from what is found (serve/ranges.py). Nothing here is chosen by its figure
 variant that the gate finds wrong is revoked, as in finals.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ the study has found so far is in mind (`outcomes`). An outcome is recorded in ou
 second (`optuna_study`).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ A variant is built, waits until a device needs it, and is judged there. As late 
 was measured meanwhile: then it shares that measurement.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The devices of a run, a lane each: calibration, conditions, the tie band, and which jobs are on which device."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -4,8 +4,6 @@ Our tables come first: an outcome is told once it is recorded. A driver that is 
 return. Trials that were asked for and not judged are judged on return under the same numbers.
 """
 
-from __future__ import annotations
-
 import warnings
 from enum import StrEnum
 from typing import NamedTuple

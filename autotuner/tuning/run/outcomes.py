@@ -4,8 +4,6 @@ A sweep may have tens of thousands of trials, and an outcome takes some 55 KB. S
 decisions need; a whole outcome is read from the store when it is wanted, but for the incumbent's.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from statistics import median

@@ -1,7 +1,5 @@
 """What a run of the driver is to do: the study, and what a new study starts from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType

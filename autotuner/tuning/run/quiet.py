@@ -3,8 +3,6 @@
 Nothing else waits. What disturbs a race widens its interval (race/blocks.py).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

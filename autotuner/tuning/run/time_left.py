@@ -1,7 +1,5 @@
 """How long a sweep will still take, from what has been judged so far."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean
 

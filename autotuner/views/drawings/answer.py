@@ -1,7 +1,5 @@
 """The answer strip: is it done, is it faster, is it right, and was the machine calm."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Literal, NamedTuple
 

@@ -1,8 +1,6 @@
 """What a page shows: a figure with its table, which a person reads who does not see the drawing or wants the numbers; a
 table on its own; and sentences."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from markupsafe import Markup

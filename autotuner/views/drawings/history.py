@@ -1,7 +1,5 @@
 """The best so far against the baseline, with the band in which nothing is told apart."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The leaderboard as a forest plot: confirmed intervals filled, search estimates hollow, ties shaded."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Where the pages are. In a page that is saved as one file most links lead nowhere, and are left out."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from urllib.parse import quote, urlencode
 

@@ -1,7 +1,5 @@
 """A profile on a page: both sides under the device's roofs, and the table of their counters."""
 
-from __future__ import annotations
-
 import math
 
 from markupsafe import Markup

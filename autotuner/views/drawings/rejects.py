@@ -1,7 +1,5 @@
 """Why variants were rejected: the causes, and one trial in words."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from autotuner.store import ListedTrial, queries

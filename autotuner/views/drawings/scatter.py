@@ -1,7 +1,5 @@
 """Every variant as a point: what the page's script draws, any two quantities or parameters against each other."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The pages of a study. A server shows one at a time, as its reader asks for it; a saved file has all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -1,8 +1,6 @@
 """One variant: what it achieved or why it was rejected, its parameters, the gate case by case, its raw blocks, and
 the commands that build, gate and time it again."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import NamedTuple
 
