@@ -155,8 +155,8 @@ def verify(
                 trials = here.retrials(store, name, executor, lambda step: heard.print(step.text), 60 * minutes)
                 levels = reproduced.reproduce(trials, here.default_digest)
     torch = found.manifest.environment.get("torch", ""), version_of("torch")
-    document = {"study": name, "torch": [*torch], "levels": [json_of(each) for each in levels]}
-    print_table(reproduced_table(levels, torch), as_json, document)
+    document = {"study": name, "device": found.manifest.device.name, "torch": [*torch]}
+    print_table(reproduced_table(levels, torch), as_json, {**document, "levels": [json_of(each) for each in levels]})
     raise typer.Exit(1 if any(each.found == "differs" for each in levels) else 0)
 
 

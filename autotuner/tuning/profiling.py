@@ -16,7 +16,6 @@ from autotuner.tuning import workbench
 from autotuner.tuning.finals.retrials import rebuilt
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InputError
-from autotuner.values.outcome import Timing
 from autotuner.values.profile import Profile, Side
 from autotuner.values.validation import no_such
 
@@ -48,11 +47,14 @@ def profile(
         side = Side.taken_from(here.conditions, problem=timing.problem, artifact=artifact, baseline=baseline)
         variant = kind.counted(side, _report(reports, "variant"))
         other = kind.counted(side.model_copy(update={"artifact": None}), _report(reports, baseline))
+    beside_us = median(timing.baseline_us) if timing.baseline == baseline else None
     found = Profile.taken_from(
         side,
+        parameters=trial.outcome.variant.point,
+        device=here.device,
         variant=variant,
         beside=other,
-        us=_us(timing, baseline),
+        us=(median(timing.variant_us), beside_us),
         ceilings=trial.session.calibration.ceilings,
         acts=acts,
         counted_at=datetime.now(UTC),
@@ -64,7 +66,3 @@ def profile(
 
 def _report(folder: Path | None, name: str) -> Path | None:
     return None if folder is None else folder / f"{name}.ncu-rep"
-
-
-def _us(timing: Timing, baseline: str) -> tuple[float, float | None]:
-    return median(timing.variant_us), median(timing.baseline_us) if timing.baseline == baseline else None

@@ -22,12 +22,21 @@ LEVELS = ("bytes", "gate", "order", "ratio")
 Found = Literal["reproduced", "differs", "not checked"]
 
 
+class Again(Model):
+    """A finalist's t_baseline / t_variant in the study's finals and in the new ones."""
+
+    trial: int
+    then: Speedup
+    now: Speedup
+
+
 class Level(Model):
     """One of the levels, the easiest first."""
 
     level: str = Field(description=", ".join(LEVELS))
     found: Found
     detail: str
+    finalists: tuple[Again, ...] = Field(default=(), description="of the ratio: those that it rests on")
 
 
 def nothing(why: str) -> tuple[Level, ...]:
@@ -44,7 +53,7 @@ def reproduce(trials: Retrials, default: str) -> tuple[Level, ...]:
     store, study = trials.store, trials.study
     best = standings.required_best(store, study)
     then, were = standings.summary(store, study).finals, queries.revoked(store, study)
-    confirmed = standings.every_confirmed(store, study).get(best.record.number)
+    confirmed = standings.every_confirmed(store, study)
     made = ask(trials.executor, BuildJob(variant=best.outcome.variant, conditions=trials.conditions), trials.beat)
     if not isinstance(made, Built):
         why = "the best cannot be built here"
@@ -57,13 +66,9 @@ def reproduce(trials: Retrials, default: str) -> tuple[Level, ...]:
     Finals(trials, default).run()
     now = standings.summary(store, study).finals
     out = sorted({*queries.revoked(store, study)} - {*were})
-    again = standings.every_confirmed(store, study).get(best.record.number)
-    return (
-        _bytes(made, best),
-        _gate(trials, best, judged, out),
-        _order(then, now),
-        _ratio(best, confirmed, again, now),
-    )
+    again = standings.every_confirmed(store, study)
+    both = tuple(Again(trial=each, then=confirmed[each], now=again[each]) for each in confirmed if each in again)
+    return _bytes(made, best), _gate(trials, best, judged, out), _order(then, now), _ratio(both, then, now)
 
 
 def _bytes(made: Built, best: Best) -> Level:
@@ -100,16 +105,12 @@ def _order(then: FinalsSummary | None, now: FinalsSummary | None) -> Level:
     return Level(level="order", found="differs", detail=detail)
 
 
-def _ratio(best: Best, then: Speedup | None, now: Speedup | None, finals: FinalsSummary | None) -> Level:
-    number = best.record.number
+def _ratio(both: tuple[Again, ...], then: FinalsSummary | None, now: FinalsSummary | None) -> Level:
     if then is None:
         return Level(level="ratio", found="not checked", detail="the study had no finals")
-    if now is None or finals is None:
-        return Level(level="ratio", found="not checked", detail=f"trial {number} is not in the new finals")
-    apart = max(then.low / now.high, now.low / then.high) > 1 + finals.tie
-    said = f"trial {number}: {_ends(then)} then, {_ends(now)} now"
-    return Level(level="ratio", found="differs" if apart else "reproduced", detail=said)
-
-
-def _ends(speedup: Speedup) -> str:
-    return f"{speedup.mid:.3f}x ({speedup.low:.3f} to {speedup.high:.3f})"
+    if not both or now is None:
+        return Level(level="ratio", found="not checked", detail="no finalist is in the new finals")
+    apart = [each for each in both if max(each.then.low / each.now.high, each.now.low / each.then.high) > 1 + now.tie]
+    shown = (apart or both)[0]
+    said = f"{len(both) - len(apart)} of {len(both)} finalists hold; trial {shown.trial}: {shown.then}, now {shown.now}"
+    return Level(level="ratio", found="differs" if apart else "reproduced", detail=said, finalists=both)

@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import AwareDatetime, Field
 
 from autotuner.values.model import Model
-from autotuner.values.outcome import Artifact, Ceilings
+from autotuner.values.outcome import Artifact, Ceilings, Device
 from autotuner.values.problem import Problem
+from autotuner.values.variant import Value
 
 
 class Side(Model):
@@ -34,6 +35,8 @@ class Profile(Model):
     """A variant beside a baseline."""
 
     problem: Problem
+    parameters: dict[str, Value] = Field(description="of the variant, its implementation too")
+    device: Device = Field(description="where it was counted, with the driver's and torch's versions")
     baseline: str
     cache: Literal["cold", "warm"]
     variant: Counted

@@ -47,6 +47,9 @@ class Speedup(Model):
     high: Annotated[float, _Unbounded(math.inf)]
     level: float = Field(default=0.95, description="probability that the interval covers it")
 
+    def __str__(self) -> str:
+        return f"{self.mid:.3f}x ({self.low:.3f} to {self.high:.3f})"
+
     @property
     def bounded(self) -> bool:
         """Whether there were enough values for an interval."""

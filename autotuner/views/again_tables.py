@@ -33,16 +33,12 @@ def reproduced_table(levels: Sequence[Level], torch: tuple[str, str]) -> Table:
     return Table.of(columns, levels, above=["torch {} then, {} now.".format(*torch)])
 
 
-def _ends(speedup: Speedup) -> str:
-    return f"{speedup.mid:.3f}x ({speedup.low:.3f} to {speedup.high:.3f})"
-
-
 BASELINES: list[Column[BaselineSince]] = [
     Column("problem", str, of=lambda e: str(e.problem)),
     Column("then", str, head="baseline then"),
     Column("now", str),
-    Column("confirmed", Speedup, "over the exported binary, then", head="its time then", reads=_ends, none="no finals"),
-    Column("today", Speedup, "over the exported binary, now", head="its time now", reads=_ends),
+    Column("confirmed", Speedup, "over the exported binary, then", head="its time then", reads=str, none="no finals"),
+    Column("today", Speedup, "over the exported binary, now", head="its time now", reads=str),
     Column("moved", bool, reads=lambda moved: "yes" if moved else "no"),
 ]
 """What a problem's baseline takes over the exported binary, which has not changed."""
@@ -58,7 +54,7 @@ def regression_table(found: Regression) -> Table:
 def findings(found: Regression) -> list[str]:
     """What was found, a sentence each."""
     tie = f"more than a tie ({100 * found.tie:.1f} %)"
-    quick = f"Today's best is {_ends(found.speedup)} as fast as the exported variant"
+    quick = f"Today's best is {found.speedup} as fast as the exported variant"
     said = [f"{quick}: slower by {tie}." if found.slower else f"{quick}: not slower by {tie}."]
     for each in found.baselines:
         if each.then != each.now:

@@ -46,11 +46,7 @@ class Row(NamedTuple):
     baseline: float | str | None
 
 
-def _of(name: str, factor: float = 1.0) -> Read:
-    return lambda found: found[name] * factor if name in found else None
-
-
-def _sum(*names: str, factor: float = 1.0) -> Read:
+def _of(*names: str, factor: float = 1.0) -> Read:
     return lambda found: sum(found[each] for each in names) * factor if all(each in found for each in names) else None
 
 
@@ -60,9 +56,9 @@ def _over(name: str, under: str, factor: float = 1.0) -> Read:
 
 _PEAK = "{}.avg.pct_of_peak_sustained_elapsed"
 FIRST: dict[str, Read] = {
-    "profiled, us": _of("gpu__time_duration.sum", 1e-3),
-    "SM clock, GHz": _of("gpc__cycles_elapsed.avg.per_second", 1e-9),
-    "memory clock, GHz": _of("dram__cycles_elapsed.avg.per_second", 1e-9),
+    "profiled, us": _of("gpu__time_duration.sum", factor=1e-3),
+    "SM clock, GHz": _of("gpc__cycles_elapsed.avg.per_second", factor=1e-9),
+    "memory clock, GHz": _of("dram__cycles_elapsed.avg.per_second", factor=1e-9),
     "SM, % of peak": _of(_PEAK.format("sm__throughput")),
     "memory, % of peak": _of(_PEAK.format("gpu__compute_memory_throughput")),
     "DRAM, % of peak": _of(_PEAK.format("gpu__dram_throughput")),
@@ -74,14 +70,14 @@ FIRST: dict[str, Read] = {
 }
 LAST: dict[str, Read] = {
     "L2 hit rate, %": _of("lts__t_sector_hit_rate.pct"),
-    "DRAM, MB": _sum("dram__bytes_read.sum", "dram__bytes_write.sum", factor=1e-6),
+    "DRAM, MB": _of("dram__bytes_read.sum", "dram__bytes_write.sum", factor=1e-6),
     "bank conflicts": _of("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"),
-    "spills": _sum("smsp__sass_inst_executed_op_local_ld.sum", "smsp__sass_inst_executed_op_local_st.sum"),
+    "spills": _of("smsp__sass_inst_executed_op_local_ld.sum", "smsp__sass_inst_executed_op_local_st.sum"),
     "registers a thread": _of("launch__registers_per_thread"),
-    "shared, KB a block": _of("launch__shared_mem_per_block_dynamic", 1e-3),
-    "warp instructions, M": _of("smsp__inst_executed.sum", 1e-6),
-    "cycles, M": _of("cycles", 1e-6),
-    "instructions, M": _of("instructions", 1e-6),
+    "shared, KB a block": _of("launch__shared_mem_per_block_dynamic", factor=1e-3),
+    "warp instructions, M": _of("smsp__inst_executed.sum", factor=1e-6),
+    "cycles, M": _of("cycles", factor=1e-6),
+    "instructions, M": _of("instructions", factor=1e-6),
     "instructions a cycle": _over("instructions", "cycles"),
     "cache misses, %": _over("cache-misses", "cache-references", 100),
     "misses of 1,000": _over("cache-misses", "instructions", 1000),
@@ -93,14 +89,21 @@ def profile_table(found: Profile) -> Table:
     """Both sides and their difference, with what they mean."""
     columns: list[Column[Row]] = [
         Column("what", str, head=""),
-        Column("variant", float, reads=_number, right=True),
-        Column("baseline", float, head=found.baseline, reads=_number, right=True),
+        Column("variant", float, reads=number, right=True),
+        Column("baseline", float, head=found.baseline, reads=number, right=True),
         Column("difference", float, "of the variant over the baseline, less 1", _difference, reads=_percent, none="-"),
     ]
     head = (
         f"{found.problem}: the variant beside {found.baseline}, counted by {found.variant.tool}, {found.cache} caches"
     )
-    return Table.of(columns, rows(found), lines(found), above=[f"{head}."])
+    return Table.of(columns, rows(found), lines(found), above=[f"{head}, on {where(found)}."])
+
+
+def where(found: Profile) -> str:
+    """The device, with what its counters depend on."""
+    around, named = found.device.environment, {"driver": "driver_module", "torch": "torch"}
+    versions = (f"{name} {around[key]}" for name, key in named.items() if around.get(key))
+    return ", ".join([found.device.name, *versions])
 
 
 def rows(found: Profile) -> list[Row]:
@@ -166,10 +169,8 @@ def holds_back(found: Profile) -> str:
 
 
 def _on_gpu(counters: dict[str, float], found: Profile) -> str:
-    share = {name: counters.get(_PEAK.format(name), 0.0) for name in ("gpu__dram_throughput", "sm__throughput")}
-    dram, sm = share.values()
-    memory = counters.get(_PEAK.format("gpu__compute_memory_throughput"), 0.0)
-    tensor = counters.get(_PEAK.format("sm__pipe_tensor_cycles_active"), 0.0)
+    units = "gpu__dram_throughput", "sm__throughput", "gpu__compute_memory_throughput", "sm__pipe_tensor_cycles_active"
+    dram, sm, memory, tensor = (counters.get(_PEAK.format(unit), 0.0) for unit in units)
     if max(dram, sm, memory) >= BOUND:
         if dram >= max(sm, BOUND):
             return f"The variant is memory-bound: DRAM is at {dram:.0f} % of its peak."
@@ -184,10 +185,8 @@ def _on_gpu(counters: dict[str, float], found: Profile) -> str:
     waves = counters.get("launch__waves_per_multiprocessor", 1.0)
     few = f"; its grid fills {waves:.2f} of a wave" if waves < 1 else ""
     occupancy = counters.get("sm__warps_active.avg.pct_of_peak_sustained_active", math.nan)
-    said = (
-        f"The variant is latency-bound: SM at {sm:.0f} %, memory at {memory:.0f} % of peak, occupancy {occupancy:.0f} %"
-    )
-    return f"{said}{waits}{few}."
+    said = f"SM at {sm:.0f} %, memory at {memory:.0f} % of peak, occupancy {occupancy:.0f} %"
+    return f"The variant is latency-bound: {said}{waits}{few}."
 
 
 def _on_cpu(counters: dict[str, float], found: Profile) -> str:
@@ -210,5 +209,6 @@ def _percent(share: float) -> str:
     return f"{share:+.0%}"
 
 
-def _number(value: float | str) -> str:
+def number(value: float | str) -> str:
+    """A counter as it is shown."""
     return value if isinstance(value, str) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -19,6 +19,7 @@ from autotuner.values.profile import Counted, Profile, Side
 from autotuner.views.drawings import profile as drawn
 from autotuner.views.profile_table import holds_back, profile_table
 from tests.helpers.files import FILES
+from tests.helpers.simulated import DEVICE
 from tests.helpers.stores import sample_store
 
 PROBLEM = OPS["sdpa"].problem.parse("(1,32,2048,128) float16 full")
@@ -43,7 +44,9 @@ def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _profile(variant: Counted, baseline: Counted) -> Profile:
     ceilings = Ceilings(flops=8e14, bytes=4e12)
+    device = DEVICE.model_copy(update={"environment": {"driver_module": "580.159.04", "torch": "2.11.0"}})
     given = {"baseline": "cudnn", "variant": variant, "beside": baseline, "us": (110.0, 130.0), "ceilings": ceilings}
+    given |= {"device": device, "parameters": {"IMPL": "wgmma"}}
     return Profile.taken_from(SIDE, **given, acts=("STAGES (31%)",), counted_at=datetime.now(UTC), host="there")
 
 
@@ -87,6 +90,7 @@ def test_it_is_kept_beside_the_trial_and_travels(tmp_path: Path) -> None:
         whole_study.remove(other, name)
     shown = CliRunner().invoke(app, ["show", str(number), "--store", str(tmp_path / "studies.db")]).output
     assert "tensor, % of peak" in shown
+    assert "on simulated, driver 580.159.04, torch 2.11.0." in " ".join(shown.split())
     assert "STAGES (31%)" in shown
     figure = drawn.figure("counters", found)
     assert str(figure.svg).count("<circle") == 2
