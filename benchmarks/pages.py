@@ -212,6 +212,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "attacks": lambda: attacks_pages.attacks(*loaded("attacks_cpu", "attacks_cuda")),
     "soak": lambda: gate_pages.soak(both_devices("soak")),
     "simulated_truth": lambda: trust_pages.simulated(*loaded("simulated_truth")),
+    "heats": lambda: trust_pages.heats(if_kept("heat_seconds")),
     "leader": lambda: trust_pages.leader(*loaded("simulated_truth")),
     "aa_sweeps": lambda: trust_pages.aa_sweeps(loaded("aa_sweeps_cuda", "aa_sweeps_cpu")),
     "accusations": lambda: trust_pages.accusations(*loaded("accusations")),

@@ -37,6 +37,25 @@ def simulated(document: Document) -> str:
     return f"{table(head, rows)}\n\n{said}"
 
 
+def heats(document: Document | None) -> str:
+    """Where the seconds of a heat go, and what finals of so many resolve: a sentence a problem."""
+    if document is None:
+        return "Not measured yet."
+    return "\n".join(f"- {_heat(row)}" for row in document["rows"] if row["process"] == "finalist")
+
+
+def _heat(row: Document) -> str:
+    longest = sorted(row["seconds"].items(), key=lambda each: -each[1])[:4]
+    parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in longest)
+    apart = (
+        f"; ratios of processes differ by {100 * row['deviation']:.1f} %, so {row['heats'] // 2} of each of two resolve"
+        f" {100 * row['resolution']:.1f} %"
+        if "resolution" in row
+        else ""
+    )
+    return f"{row['problem']}, {row['device']}: {row['whole']:.1f} s a process ({parts}){apart}. {row['when'][:10]}."
+
+
 def _regime(name: str, rows: list[Document]) -> list[str]:
     equal = next(row for row in rows if not row["one_is_2_percent_better"])
     better = next(row for row in rows if row["one_is_2_percent_better"])
