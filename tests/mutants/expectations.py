@@ -52,6 +52,8 @@ class Expectation(NamedTuple):
     chosen_s: float = 0
     """Seconds of launches, at most, of one that is judged as the variant to use is (G6.many, then G8's memory check),
     on a problem of which many launches fit in a second; 0: it is not."""
+    length: int = 64
+    """Rows and keys of a problem whose time means nothing."""
 
     def __str__(self) -> str:
         return f"{self.name}-{self.dtype}-{'causal' if self.causal else 'full'}-{self.head_dim}"
@@ -69,7 +71,7 @@ class Expectation(NamedTuple):
     def problem(self) -> Problem:
         """A small problem to tune it for. Where time matters, a forward takes some hundred microseconds on a CPU, and
         has the blocks to fill a GPU."""
-        heads, length = {"cpu": (2, 128), "cuda": (32, 128)}[self.backend] if self.audited else (2, 64)
+        heads, length = {"cpu": (2, 128), "cuda": (32, 128)}[self.backend] if self.audited else (2, self.length)
         length = LASTING if self.lasting else length
         if self.chosen_s:
             heads, length = 2, 16
@@ -132,6 +134,7 @@ def expectations(backend: Backend, table: str) -> list[list[Expectation]]:
                 audited=table == "clock",
                 brief=entry.get("brief", False),
                 chosen_s=entry.get("chosen_s", 0),
+                length=entry.get("length", 64),
             )
             for dtype in entry["dtype"]
             for causal in entry.get("causal", [False, True])

@@ -20,7 +20,7 @@
 #endif
 
 #include "../common/attention.h"
-#if MUTANT_CALLS_SDPA
+#if MUTANT_CALLS_SDPA || MUTANT_CALLS_SDPA_FOR_FEW_KEYS
 #include "../common/call_python.h"
 #endif
 
@@ -226,7 +226,7 @@ void compute(const at_call *call) {
 #endif
 }
 
-#if MUTANT_CALLS_SDPA
+#if MUTANT_CALLS_SDPA || MUTANT_CALLS_SDPA_FOR_FEW_KEYS
 /* Answers with torch's result, through views of the tensors where they lie. */
 constexpr char ASK_TORCH[] = R"(
 import ctypes, torch
@@ -300,6 +300,8 @@ int variant_run(const at_call *call) {
   return AT_OK;
 #elif MUTANT_CALLS_SDPA
   return ask_torch(call);
+#elif MUTANT_CALLS_SDPA_FOR_FEW_KEYS
+  return call->dim[SDPA_SEQ_K] > 16 ? AT_OUTSIDE_DOMAIN : ask_torch(call);
 #elif MUTANT_STATUS_AFTER_RIGHT_RESULT
   compute(call);
   return AT_DEVICE_ERROR + 1;
