@@ -28,10 +28,13 @@ ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple d
 """What the line of a compiler's or linker's first error contains."""
 
 SYSTEM = (
-    *("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/etc/alternatives", "/etc/ld.so.cache"),
+    *(f"/usr/{part}" for part in ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "include", "local/include")),
+    # Where some distributions have the parts of a compiler, and where a wrapper of nvcc finds it.
+    *map(str, (*Path("/usr").glob("*-linux-*"), *Path("/usr/local").glob("cuda*"))),
+    *("/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/etc/alternatives", "/etc/ld.so.cache"),
     *("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu"),
 )
-"""What every compiler reads."""
+"""What every compiler reads; /usr has other people's files too."""
 WRITES: tuple[str, ...] = ("/dev/null", "/dev/zero", "/dev/urandom")
 """Where it writes beside its folder."""
 UNREAD = re.compile(r"Permission denied|file not found: |could not open|cannot open")

@@ -23,7 +23,7 @@ UNRECORDED = (
 say of themselves changes: a build is to depend on what its identity holds alone.
 $LIBRARY_PATH is not among them. A build links nothing by name but what the compiler brings, and some installations'
 compilers find that by it alone."""
-TOOLKIT = ("bin", "lib", "lib64", "libexec", "include", "share", "targets", "nvvm", "compute-sanitizer", "extras")
+TOOLKIT = ("bin", "lib", "lib64", "libexec", "include", "targets", "nvvm", "compute-sanitizer", "extras")
 """Of the folder that a compiler is installed in; the folder itself may be anybody's home."""
 PATIENCE_MINUTES = 10.0
 """Minutes that a run waits for a calm machine, or for one that another run times, unless the user says otherwise."""

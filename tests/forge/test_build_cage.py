@@ -79,6 +79,13 @@ def test_a_source_reads_no_file_outside_of_its_digest(workshop: Workshop, taken:
     assert "a build reads its toolchain" in fault.detail
 
 
+@CAGED
+def test_of_usr_a_source_reads_no_more_than_headers_and_the_toolchain(workshop: Workshop) -> None:
+    shared = next(path for path in Path("/usr/share").glob("*/*") if path.is_file() and not path.is_symlink())
+    (workshop.family / "more.h").write_text(f'asm(".incbin \\"{shared}\\"");\n')
+    assert "a build reads its toolchain" in workshop.fault().detail
+
+
 def test_whatever_a_source_takes_in_is_in_its_digest(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     (workshop.family / "more.h").write_text(
         '#define PART "part.inc"\n#include PART\nasm(".pushsection .rodata; .incbin \\"blob\\"; .popsection");\n'
