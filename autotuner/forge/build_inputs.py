@@ -1,14 +1,12 @@
 """Build inputs: all that goes into one artifact, and its identity."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from autotuner.forge.family import ABI_VERSION, Family, Implementation
 from autotuner.forge.languages import language_of
@@ -60,7 +58,7 @@ class BuildInputs:
     digest: str
 
     @classmethod
-    def of(cls, family: Family, variant: Variant, problem: Problem | None, toolchain: Toolchain) -> BuildInputs:
+    def of(cls, family: Family, variant: Variant, problem: Problem | None, toolchain: Toolchain) -> Self:
         """`problem` is None for what computes no op. Raises KernelError when the family does not take the variant or
         the problem."""
         family.admit(variant, problem)

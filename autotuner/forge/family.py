@@ -1,12 +1,10 @@
 """Kernel family: a folder with a kernel.toml and sources. Adding one takes no Python (docs/my-kernel.md)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
@@ -196,7 +194,7 @@ class Family(Model):
     )
 
     @classmethod
-    def load(cls, folder: Path) -> Family:
+    def load(cls, folder: Path) -> Self:
         """Reads folder/kernel.toml. Raises KernelError naming the file and the key."""
         path = folder / "kernel.toml"
         written = read_toml(path, KernelError)
@@ -308,7 +306,7 @@ class Family(Model):
                     raise KernelError(f"{where}.{name}s[{index}]: {error.errors()[0]['msg']}") from None
 
     @classmethod
-    def find(cls, family: str, near: Path | None = None) -> Family:
+    def find(cls, family: str, near: Path | None = None) -> Self:
         """The family of this name: a folder beside the space file (or in its kernels/), else one that is shipped.
 
         Raises KernelError when there is none.

@@ -1,7 +1,5 @@
 """A built variant, loaded: the Python side of kernels/abi/binding.cpp, and its statuses in words. No torch here."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import tempfile
@@ -9,7 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
@@ -95,7 +93,7 @@ class LoadedVariant:
         loader.exec_module(self._module)
 
     @classmethod
-    def second(cls, artifact: Artifact) -> LoadedVariant:
+    def second(cls, artifact: Artifact) -> Self:
         """The same library loaded once more: under another path, since the loader shares one path's image."""
         with tempfile.TemporaryDirectory(prefix="autotuner-copy-") as folder:
             copy = shutil.copy(artifact.path, folder)

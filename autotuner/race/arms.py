@@ -1,9 +1,7 @@
 """What a race needs of a device: tracks, one a problem, and the arms that run on them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
@@ -97,7 +95,7 @@ class Track(Protocol):
     settles_s: float
     """Seconds of samples, by all arms in turn, after which the device keeps its clocks."""
 
-    def another(self) -> Track | None:
+    def another(self) -> Self | None:
         """The same with its inputs at other addresses; None where one load of all arms says as much as several, or
         there is no room."""
 

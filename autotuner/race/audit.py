@@ -9,13 +9,11 @@ the baseline too: that is measured where they add so much that it matters. The b
 what a race found of the two is found once more where each forward of both has inputs that no launch had.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from autotuner.race.arms import Audited, Track, Tracks
 from autotuner.race.blocks import LongStep, shortest_quarter
@@ -64,7 +62,7 @@ class Raced(NamedTuple):
     baseline: float
 
     @classmethod
-    def of(cls, variant_us: Sequence[float], baseline_us: Sequence[float]) -> Raced:
+    def of(cls, variant_us: Sequence[float], baseline_us: Sequence[float]) -> Self:
         """Of the samples of a race, microseconds."""
         return cls(min(variant_us) / 1e6, min(baseline_us) / 1e6)
 
@@ -82,7 +80,7 @@ class Times(NamedTuple):
     baseline_fresh: list[float]
 
     @classmethod
-    def none(cls, raced: Raced) -> Times:
+    def none(cls, raced: Raced) -> Self:
         """Before the first round."""
         return cls(raced, [], [], [], [], [], [])
 

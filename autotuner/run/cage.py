@@ -4,15 +4,13 @@ It is entered once for a process, before the first library of a variant is loade
 lacks is left out and named; nothing of it is a reason not to judge. docs/method/isolation.md says what it is worth.
 """
 
-from __future__ import annotations
-
 import contextlib
 import resource
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from autotuner.devices.environment import usable_memory
 from autotuner.devices.kind import Cage
@@ -40,7 +38,7 @@ class CageParts(NamedTuple):
     reads: tuple[Path, ...]
 
     @classmethod
-    def of(cls, kind: Cage, reads: Iterable[Path] = ()) -> CageParts:
+    def of(cls, kind: Cage, reads: Iterable[Path] = ()) -> Self:
         """`reads`: what is to be read beside the system, Python and the cache. Found out once, by the driver: it takes
         longer than to enter the cage."""
         found = {*_readable(), *reads, *_matching(kind.reads)}

@@ -6,11 +6,10 @@ A variant can write whatever it likes into the pipe, and may have found the key.
 accept, or the end of its process; no code in it runs. And it must fit what the driver knows of the job.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection
 from multiprocessing.connection import Connection
+from typing import Self
 
 from pydantic import ValidationError, field_validator
 
@@ -46,7 +45,7 @@ class Raised(Model):
     text: str
 
     @classmethod
-    def of(cls, error: AutotunerError) -> Raised:
+    def of(cls, error: AutotunerError) -> Self:
         """Of a class of another package it is the nearest one that is ours."""
         kind = next(each for each in type(error).__mro__ if ERRORS.get(each.__name__) is each)
         return cls(kind=kind.__name__, text=str(error))

@@ -14,10 +14,8 @@ Computer Code When Fast Approximations Are Available, 2000. The factor is taken 
 until the points judged here say otherwise.
 """
 
-from __future__ import annotations
-
 import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
@@ -106,7 +104,7 @@ class Steps:
             places[there, column] = np.searchsorted(amounts, derived[there, place]) + 1
         return places
 
-    def beside(self, points: Indices, elsewhere: Floats | None) -> Steps:
+    def beside(self, points: Indices, elsewhere: Floats | None) -> Self:
         """The same with n points more, those after the N: these again, where they have the derived quantities
         `elsewhere` (n, q)."""
         more = self.slots[points]

@@ -5,11 +5,9 @@ Black-Box Functions, 1998. A belief depends on the space, the seed, the settings
 their ends, and on nothing else: a surrogate that is made anew believes the same to the last bit.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -101,7 +99,7 @@ class Surrogate:
         whole: bool,
         known: KnownPoints | None = None,
         settings: SearchSettings = DEFAULT,
-    ) -> Surrogate:
+    ) -> Self:
         """The surrogate of a branch. Its earlier belief is the latency expected there or, with `known`, comes from what
         another study has measured; at least one of the known points has a latency."""
         if known is None:

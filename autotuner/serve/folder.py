@@ -1,7 +1,5 @@
 """What every export that is a folder needs: the builds of its variants as they were proven, and a place to write to."""
 
-from __future__ import annotations
-
 import platform
 import re
 import shutil
@@ -11,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from elftools.common.exceptions import ELFError
 
@@ -52,7 +50,7 @@ class Source(NamedTuple):
     """Where families are looked for first."""
 
     @classmethod
-    def of(cls, study: StudyRecord) -> Source:
+    def of(cls, study: StudyRecord) -> Self:
         """Raises ToolchainError where the compiler is not here."""
         return cls(toolchain_for(study.device), Path(SpaceFile.stored(study.space_document).path).resolve().parent)
 

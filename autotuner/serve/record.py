@@ -1,8 +1,6 @@
 """Which calls a model makes: recorded while it runs, written as problems that `autotuner tune --problems` reads. And
 the problem of one call."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter
@@ -13,7 +11,7 @@ from inspect import signature
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from pydantic import ValidationError
@@ -57,7 +55,7 @@ class TorchsOwn:
             return found
         return self._compute(tensors, options, beside)  # type: ignore[no-any-return]
 
-    def __deepcopy__(self, _: object) -> TorchsOwn:
+    def __deepcopy__(self, _: object) -> Self:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

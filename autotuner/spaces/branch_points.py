@@ -1,12 +1,10 @@
 """BranchPoints: the valid points of one branch on one device, all of them enumerated."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,7 +112,7 @@ class BranchPoints:
     removed: tuple[int, ...]
 
     @classmethod
-    def enumerate(cls, branch: Branch, facts: Facts, problems: Sequence[Problem]) -> BranchPoints:
+    def enumerate(cls, branch: Branch, facts: Facts, problems: Sequence[Problem]) -> Self:
         """List the valid points on a device with these `facts`; each problem adds its own.
 
         Raises NoPoints when there is none, and PydanticCustomError for an expression that has no value.

@@ -4,13 +4,11 @@
 constraints of its branch hold, for every problem. A branch without any is left out.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +41,7 @@ class Space:
     left_out: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def enumerate(cls, file: SpaceFile, facts: Facts) -> Space:
+    def enumerate(cls, file: SpaceFile, facts: Facts) -> Self:
         """List the valid points on a device with these `facts`; each problem adds its own.
 
         Raises SpaceError, one line that names the file and the key, when an expression names an unknown fact or has no
@@ -55,7 +53,7 @@ class Space:
             raise SpaceError(f"{file.path}: {(error.context or {})['key']}: {error.message()}") from None
 
     @classmethod
-    def _enumerate(cls, file: SpaceFile, facts: Facts) -> Space:
+    def _enumerate(cls, file: SpaceFile, facts: Facts) -> Self:
         found, left_out = [], {}
         for branch in file.branches:
             try:

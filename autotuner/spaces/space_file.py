@@ -1,14 +1,12 @@
 """A space file: the TOML document, with what the kernel family says of each implementation, checked as far as it can be
 without a device."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -229,7 +227,7 @@ class SpaceFile(_Common):
     baselines: tuple[NamedFunction, ...] = Field(default=(), description="the user's, beside those of the op")
 
     @classmethod
-    def load(cls, path: str | Path, limits: FindLimits | None = None, problems: Asked | None = None) -> SpaceFile:
+    def load(cls, path: str | Path, limits: FindLimits | None = None, problems: Asked | None = None) -> Self:
         """Read and check a file and add what `limits` finds for its family; None where the file says all there is.
         `problems` replace those of the file, and their weights its objective; without weights they count alike.
 
@@ -238,12 +236,12 @@ class SpaceFile(_Common):
         return cls._read(read_toml(Path(path), SpaceError), path, limits, problems)
 
     @classmethod
-    def parse(cls, text: str, path: str | Path = "space.toml", limits: FindLimits | None = None) -> SpaceFile:
+    def parse(cls, text: str, path: str | Path = "space.toml", limits: FindLimits | None = None) -> Self:
         """Check the text of a space file, as `load` does; `path` names it in messages."""
         return cls._read(parse_toml(text, path, SpaceError), path, limits)
 
     @classmethod
-    def stored(cls, document: str) -> SpaceFile:
+    def stored(cls, document: str) -> Self:
         """The space of a study, from its record in a store, which may name a file that it was like: such keys are gone.
         Raises SpaceError where it cannot be read."""
         try:
@@ -253,9 +251,7 @@ class SpaceFile(_Common):
             raise SpaceError(f"the record of the study's space cannot be read ({first}): restore the store") from None
 
     @classmethod
-    def _read(
-        cls, written: Document, path: str | Path, find: FindLimits | None, problems: Asked | None = None
-    ) -> SpaceFile:
+    def _read(cls, written: Document, path: str | Path, find: FindLimits | None, problems: Asked | None = None) -> Self:
         document = written if problems is None else _about(written, problems, path)
         family, device = document.get("family"), document.get("backend")
         if find is None or not isinstance(family, str) or not isinstance(device, str):
@@ -269,7 +265,7 @@ class SpaceFile(_Common):
         return cls.of(document, path, limits)
 
     @classmethod
-    def of(cls, document: Document, path: str | Path = "space.toml", limits: Limits | None = None) -> SpaceFile:
+    def of(cls, document: Document, path: str | Path = "space.toml", limits: Limits | None = None) -> Self:
         """The space that a document says. Raises SpaceError, one line."""
         if OF_BRANCHES in document:
             raise SpaceError(f"{path}: {OF_BRANCHES}: unknown key")
@@ -304,10 +300,10 @@ class SpaceFile(_Common):
         """The branch of an implementation. Raises KeyError where it has none."""
         return {branch.impl: branch for branch in self.branches}[impl]
 
-    def only(self, *impls: str) -> SpaceFile:
+    def only(self, *impls: str) -> Self:
         """The same with the branches of these implementations alone. Raises KeyError where it has none of one."""
         return self.with_branches(self.branch(impl) for impl in impls)
 
-    def with_branches(self, branches: Iterable[Branch]) -> SpaceFile:
+    def with_branches(self, branches: Iterable[Branch]) -> Self:
         """The same with other branches."""
         return self.model_copy(update={"branches": tuple(branches)})

@@ -1,8 +1,6 @@
 """Leases: a study, a sweep and a device each have one holder at a time. A dead holder's lease is taken over, a living
 one's is refused. Time is the database's, so that hosts whose clocks differ agree."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets
@@ -11,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Self
 
 from sqlalchemy import Connection, delete, select, text, update
 from sqlalchemy.orm import Session
@@ -54,7 +53,7 @@ class HoldingProcess(Model):
     pid_started: str
 
     @classmethod
-    def current(cls) -> HoldingProcess:
+    def current(cls) -> Self:
         """Who is running this."""
         return cls(
             host=socket.gethostname(),

@@ -1,10 +1,8 @@
 """The report on one judged variant: one JSON a trial, for programs. Its schema is docs/trial-report.schema.json."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -37,7 +35,7 @@ class IdentityReport(Model):
     architecture: str
 
     @classmethod
-    def of(cls, artifact: Artifact, outcome: Outcome) -> IdentityReport:
+    def of(cls, artifact: Artifact, outcome: Outcome) -> Self:
         """What is known of the artifact and its loaded library."""
         reported = outcome.gate.identity if outcome.gate else None
         own = {"build_id": artifact.digest, "extension_name": artifact.name, "deduplicated_of": outcome.original}
@@ -141,7 +139,7 @@ class GateSummary(Model):
     memory: str = Field(default=NOT_CHOSEN, description="whether a memory sanitizer was run, or why not")
 
     @classmethod
-    def of(cls, report: GateReport) -> GateSummary:
+    def of(cls, report: GateReport) -> Self:
         """The figures of a report."""
         errors = [each.errors for check in report.checks for each in check.cases]
         ratios = [each.worst_ratio for each in errors]

@@ -3,9 +3,7 @@
 Stricter costs nothing. Looser needs a written reason, which is kept in every report and shown with every export.
 """
 
-from __future__ import annotations
-
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
@@ -23,7 +21,7 @@ class Tolerance(Model):
     reason: Reason | None = None
 
     @model_validator(mode="after")
-    def _reasoned(self) -> Tolerance:
+    def _reasoned(self) -> Self:
         if self.times > 1 and self.reason is None:
             raise ValueError("a tolerance of more than 1 times the gate's own needs a reason")
         return self

@@ -1,9 +1,7 @@
 """What the gate found, check by check. For programs it is a part of the trial report (trial_report.py)."""
 
-from __future__ import annotations
-
 import math
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -152,7 +150,7 @@ class GateReport(Model):
         """The check that failed first. A sanitizer may have run after it."""
         return next((check for check in self.checks if check.status == "fail"), None)
 
-    def extended(self, checks: tuple[CheckResult, ...], fault: Fault | None) -> GateReport:
+    def extended(self, checks: tuple[CheckResult, ...], fault: Fault | None) -> Self:
         """This report with later checks (soak, after timing, sanitizers) appended."""
         return self.model_copy(update={"checks": self.checks + checks, "fault": fault})
 

@@ -1,12 +1,10 @@
 """What the stages of the line hand to each other: Device, Artifact, Calibration, Measurement, Outcome."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from statistics import median
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import AwareDatetime, Field
 
@@ -316,13 +314,13 @@ class Outcome(Model):
             return self.measurement.objective
         return float("inf")
 
-    def corrected(self, objective: float | None) -> Outcome:
+    def corrected(self, objective: float | None) -> Self:
         """The same with another objective, where one is given and this one has a latency."""
         if objective is None or self.measurement is None or not self.verdict.has_latency:
             return self
         return self.model_copy(update={"measurement": self.measurement.model_copy(update={"objective": objective})})
 
-    def disturbed_by(self, who: str) -> Outcome:
+    def disturbed_by(self, who: str) -> Self:
         """The same with who was seen to disturb its measurement, where it was held up."""
         if self.measurement is None or not (self.measurement.held_up or self.measurement.unseen) or not who:
             return self

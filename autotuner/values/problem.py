@@ -1,7 +1,5 @@
 """Problem: what is to be computed. The fields are the op's: each op has a subclass in its folder (ops/)."""
 
-from __future__ import annotations
-
 import math
 import re
 from abc import abstractmethod
@@ -63,7 +61,7 @@ class Problem(Model):
     NOT_SERVED: ClassVar[Mapping[str, str]] = {}
     """What callers of such ops have and no problem has: its name, and what is the case instead."""
 
-    find: ClassVar[Callable[[str], type[Problem]]]
+    find: ClassVar[Callable[[str], type[Self]]]
     """The subclass of an op. ops/ sets it; raises KeyError with the names there are."""
 
     @property

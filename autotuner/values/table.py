@@ -5,9 +5,7 @@ proven, and of each problem what was confirmed. It matches by facts of the devic
 marketing names, and no index that means something else after an update.
 """
 
-from __future__ import annotations
-
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -113,7 +111,7 @@ class DispatchTable(Model):
     left_out: tuple[LeftOut, ...] = Field(default=(), description="lengths that were tried and are in no range")
 
     @model_validator(mode="after")
-    def _names_what_it_has(self) -> DispatchTable:
+    def _names_what_it_has(self) -> Self:
         known = {each.artifact for each in self.variants}
         named = [(f"entries[{index}]", each.use) for index, each in enumerate(self.entries)]
         named += [(f"ranges[{index}]", each.use) for index, each in enumerate(self.ranges)]

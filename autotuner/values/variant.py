@@ -1,11 +1,10 @@
 """Variant: one point of a search space, in canonical form, with its identity."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Self
 
 from pydantic import field_validator
 
@@ -44,7 +43,7 @@ class Variant(Model):
         return digest_of(self.model_dump(mode="json"))
 
     @classmethod
-    def of(cls, family: str, backend: str, point: Mapping[str, Value]) -> Variant:
+    def of(cls, family: str, backend: str, point: Mapping[str, Value]) -> Self:
         """The variant at a point of a space; `point` holds IMPL beside the other parameters."""
         rest = {name: value for name, value in point.items() if name != "IMPL"}
         return cls(family=family, backend=backend, impl=str(point["IMPL"]), parameters=rest)

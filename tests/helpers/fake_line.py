@@ -4,11 +4,10 @@ For simulated truth: tests of the driver and of the measuring, and replays of re
 form of real ones, and its races are run by the same code: only the samples are drawn instead of timed.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence
+from typing import Self
 
 from pydantic import Field
 
@@ -53,7 +52,7 @@ class Truth(Model):
     process: float | None = None
     """What `Deviations` say under the same name, where this variant is not like the others."""
 
-    def of(self, problem: Problem) -> Truth:
+    def of(self, problem: Problem) -> Self:
         """What is true on that problem."""
         us = self.on.get(str(problem), self.us)
         return self if us == self.us else self.model_copy(update={"us": us})
@@ -241,7 +240,7 @@ class FakeTrack:
         self.problem = problem
         self._device, self._truth, self._baseline_us = device, truth, baseline_us
 
-    def another(self) -> FakeTrack | None:
+    def another(self) -> Self | None:
         return self if self.has_room else None
 
     def baseline(self, name: str) -> FakeArm:

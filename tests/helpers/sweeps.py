@@ -3,12 +3,10 @@
 `Deviations` lie between the truth and a sample. All is the stack's own code but the samples (fake_line.py).
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import FinalsRecord, Store
@@ -54,7 +52,7 @@ class Land(NamedTuple):
     truths: tuple[Truth, ...]
 
     @classmethod
-    def drawn(cls, regime: str, better: bool, draw: random.Random) -> Land:
+    def drawn(cls, regime: str, better: bool, draw: random.Random) -> Self:
         """Most candidates are equal, some are slower, and one is faster if `better`; in random order."""
         factors = [*SLOWER, *([1.0] * (CANDIDATES - len(SLOWER)))]
         if better:
@@ -136,7 +134,7 @@ class Tally:
         for trial in sweep.trials:
             self._trial(trial)
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: Self) -> None:
         """Takes the other's counts too."""
         for name, (part, whole) in other.counts.items():
             pair = self.counts.setdefault(name, [0, 0])

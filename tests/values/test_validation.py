@@ -1,9 +1,7 @@
 """What is wrong with a document, in one line that its author can act on."""
 
-from __future__ import annotations
-
 import tomllib
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import pytest
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
@@ -46,7 +44,7 @@ class Document(Model):
         return tries
 
     @model_validator(mode="after")
-    def _check(self) -> Document:
+    def _check(self) -> Self:
         if self.title == "none":
             raise refuse("found no title, expected one", "head.title")
         return self

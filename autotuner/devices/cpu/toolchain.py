@@ -1,11 +1,10 @@
 """The machine's C++ compiler."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from pydantic import Field
 
@@ -43,7 +42,7 @@ class CpuToolchain(Toolchain):
     binding_flags: tuple[str, ...] = FLAGS
 
     @classmethod
-    def discover(cls) -> CpuToolchain:
+    def discover(cls) -> Self:
         """Finds the C++ compiler and tries it. Raises ToolchainError with the remedy."""
         compiler = cxx()
         version, *_ = ask(compiler, "--version").splitlines() or [""]

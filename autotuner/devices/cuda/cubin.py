@@ -1,7 +1,5 @@
 """What a cubin says about itself: launch geometry, program hash, resources, disassembly. A cubin is an ELF file."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import io
@@ -11,6 +9,7 @@ import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
@@ -52,7 +51,7 @@ class Geometry(Model):
     host: tuple[int, ...]
 
     @classmethod
-    def read(cls, path: Path) -> Geometry:
+    def read(cls, path: Path) -> Self:
         """The geometry in a cubin. Raises InputError when the source defines none."""
         with path.open("rb") as stream:
             elf = ELFFile(stream)

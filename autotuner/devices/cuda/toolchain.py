@@ -1,14 +1,12 @@
 """NVIDIA's nvcc for the device code, with a C++ compiler for the host side."""
 
-from __future__ import annotations
-
 import functools
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from pydantic import Field
 
@@ -75,7 +73,7 @@ class CudaToolchain(Toolchain):
     binding_flags: tuple[str, ...] = HOST_FLAGS
 
     @classmethod
-    def discover(cls, target: Architecture) -> CudaToolchain:
+    def discover(cls, target: Architecture) -> Self:
         """Finds nvcc ($CUDA_HOME, then PATH, then the toolkit that pip installs) and the C++ compiler, and asks them.
 
         Raises ToolchainError with the remedy.
@@ -178,7 +176,7 @@ class TritonToolchain(CudaToolchain):
     triton: str
 
     @classmethod
-    def beside(cls, toolchain: CudaToolchain) -> TritonToolchain:
+    def beside(cls, toolchain: CudaToolchain) -> Self:
         """With the compilers of other variants. Raises ToolchainError without a Triton that is new enough."""
         found = triton.require()
         said = toolchain.model_dump()

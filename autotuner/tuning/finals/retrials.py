@@ -1,11 +1,10 @@
 """Trials of a study judged and timed again in fresh processes: what finals and validations have in common."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Self
 
 from pydantic import Field
 
@@ -78,12 +77,12 @@ class Retrials:
         self.listen(Step(text=text, left_s=left_s, passing=passing))
 
     @contextmanager
-    def leased(self) -> Iterator[Retrials]:
+    def leased(self) -> Iterator[Self]:
         """The same while the study's lease is held. Raises as `leased`."""
         with leased(self.store, self.study, self.beat, lambda: self.until) as beat:
             yield replace(self, beat=beat)
 
-    def calibrated(self, **others: object) -> Retrials:
+    def calibrated(self, **others: object) -> Self:
         """The same with the baselines, and with seeds that the search has not seen. `others`: further conditions that
         are not the study's.
 

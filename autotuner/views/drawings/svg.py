@@ -1,10 +1,9 @@
 """An SVG drawing, its text escaped, and the scales of its axes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from markupsafe import Markup, escape
 
@@ -134,7 +133,7 @@ class Plot:
         label: str,
         x: tuple[float, float],
         y: tuple[float, float],
-    ) -> Plot:
+    ) -> Self:
         """An empty plot."""
         width, height = size
         return cls(Svg(width, height, label), Scale(*x, 60, width - 16), Scale(*y, height - 40, 12))
