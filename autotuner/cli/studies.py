@@ -1,7 +1,5 @@
 """Commands on whole studies of a store."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from contextlib import closing

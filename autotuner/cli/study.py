@@ -101,8 +101,7 @@ def trials(
     as_json: JsonOption = False,
 ) -> None:
     """Every trial of a study: its parameters, its verdict with the reason, its figures and times."""
-    from autotuner.views.trials_table import as_csv as csv_of
-    from autotuner.views.trials_table import trials_of
+    from autotuner.views.trials_table import as_csv as csv_of, trials_of
 
     if as_csv and as_json:
         raise InputError("--csv and --json are two formats: give one of them")

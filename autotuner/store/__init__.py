@@ -4,47 +4,24 @@ It holds and finds; which trial is the best is decided above it (tuning/finals/s
 package imports sqlalchemy; what crosses its border is in `records`.
 """
 
-from autotuner.store import figures, queries
-from autotuner.store.lease import Lease
+from autotuner.store import figures as figures, queries as queries
+from autotuner.store.lease import Lease as Lease
 from autotuner.store.records import (
-    Finalist,
-    FinalsRecord,
-    FinalsResult,
-    JudgedTrial,
-    Lineup,
-    ListedTrial,
-    MeasuredTrial,
-    OtherCache,
-    Proof,
-    Revision,
-    SessionRecord,
-    StudyProgress,
-    StudyRecord,
-    TrialRecord,
-    Validation,
-    ValidationRecord,
+    Finalist as Finalist,
+    FinalsRecord as FinalsRecord,
+    FinalsResult as FinalsResult,
+    JudgedTrial as JudgedTrial,
+    Lineup as Lineup,
+    ListedTrial as ListedTrial,
+    MeasuredTrial as MeasuredTrial,
+    OtherCache as OtherCache,
+    Proof as Proof,
+    Revision as Revision,
+    SessionRecord as SessionRecord,
+    StudyProgress as StudyProgress,
+    StudyRecord as StudyRecord,
+    TrialRecord as TrialRecord,
+    Validation as Validation,
+    ValidationRecord as ValidationRecord,
 )
-from autotuner.store.store import Store
-
-__all__ = [
-    "Finalist",
-    "FinalsRecord",
-    "FinalsResult",
-    "JudgedTrial",
-    "Lease",
-    "Lineup",
-    "ListedTrial",
-    "MeasuredTrial",
-    "OtherCache",
-    "Proof",
-    "Revision",
-    "SessionRecord",
-    "Store",
-    "StudyProgress",
-    "StudyRecord",
-    "TrialRecord",
-    "Validation",
-    "ValidationRecord",
-    "figures",
-    "queries",
-]
+from autotuner.store.store import Store as Store

@@ -16,6 +16,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     DateTime,
+    Enum as EnumType,
     Integer,
     Table,
     TypeDecorator,
@@ -25,7 +26,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy import Enum as EnumType
 from sqlalchemy.orm import Session
 
 from autotuner.store.database import reads, writes

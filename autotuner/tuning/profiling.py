@@ -1,7 +1,5 @@
 """A judged variant beside a baseline, by hardware counters; kept beside the trial."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing

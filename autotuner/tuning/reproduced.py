@@ -1,7 +1,5 @@
 """How much of a study holds when it is done again: the bytes, the gate, the order of the variants, the ratio."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 

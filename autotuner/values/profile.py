@@ -1,7 +1,5 @@
 """Profiles: what hardware counters say of a variant beside a baseline. They explain a latency, and are none."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import AwareDatetime, Field

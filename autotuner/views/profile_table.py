@@ -1,8 +1,6 @@
 """A profile for a person: two columns of counters in the order in which they are read, and what holds the variant
 back."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

@@ -9,8 +9,7 @@ from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.drawings import answer, rejects
 from autotuner.views.drawings.figure import Lead, Part
 from autotuner.views.drawings.links import SavedLinks
-from autotuner.views.drawings.sections import SECTIONS, TABS
-from autotuner.views.drawings.sections import believed as parts_of
+from autotuner.views.drawings.sections import SECTIONS, TABS, believed as parts_of
 from autotuner.views.drawings.trial import trial_page
 from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates

@@ -25,8 +25,7 @@ from benchmarks.provenance import command_line
 from tests.emulator.emulator import cuda_include
 from tests.helpers.emulated import TILES, first_failure, first_failure_of, seen
 from tests.mutants.expectations import Expectation, expectations
-from tests.mutants.of_ops import TABLES as OF_OPS
-from tests.mutants.of_ops import Setting, folders, settings
+from tests.mutants.of_ops import TABLES as OF_OPS, Setting, folders, settings
 
 
 def row(expectation: Expectation) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 from typer.testing import CliRunner
 

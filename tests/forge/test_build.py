@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.forge import build as building
-from autotuner.forge import compiling
+from autotuner.forge import build as building, compiling
 from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant

@@ -38,8 +38,7 @@ from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
 from tests.helpers.ends import comes_of, next_of, outcome
 from tests.helpers.families import tiny, wrapper
 from tests.helpers.inline_executor import InlineExecutor
-from tests.helpers.judging import judged
-from tests.helpers.judging import result as ended
+from tests.helpers.judging import judged, result as ended
 from tests.helpers.lines import cpu_judge
 from tests.helpers.processes import gone, using, wait_for
 

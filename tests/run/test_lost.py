@@ -24,8 +24,7 @@ from autotuner.values.outcome import Calibration, Say
 from autotuner.values.verdict import Verdict
 from tests.conformance.executors import CONDITIONS, PlayBackend, build_job, judge_job, notes, play, race_job
 from tests.helpers import preload
-from tests.helpers.conduct_driver import CONDITIONS as CONDUCT
-from tests.helpers.conduct_driver import conduct, judges
+from tests.helpers.conduct_driver import CONDITIONS as CONDUCT, conduct, judges
 from tests.helpers.ends import comes_of, outcome
 from tests.helpers.judging import judged, result
 from tests.helpers.processes import gone, wait_for

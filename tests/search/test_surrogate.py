@@ -7,8 +7,7 @@ import pytest
 import scipy.optimize
 import scipy.stats
 
-from autotuner.search import covariance as covariances
-from autotuner.search import surrogate
+from autotuner.search import covariance as covariances, surrogate
 from autotuner.search.covariance import Floats, Hypers, Indices, Likelihood, Steps
 from autotuner.search.surrogate import Surrogate
 from autotuner.values.known_points import KnownPoints

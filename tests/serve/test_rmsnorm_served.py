@@ -112,8 +112,7 @@ def test_a_program_without_python_and_torch_computes_it(tuned: DispatchTable, tm
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports what torch calls deprecated
 def test_the_norms_of_a_decoder_are_recorded_and_served(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    from examples.gpt import gpt as model_of
-    from examples.gpt import norms as example
+    from examples.gpt import gpt as model_of, norms as example
 
     model, inputs = model_of.gpt(layers=2, heads=4), model_of.texts((6,), 3)
     example.use_norms(model, autotuner.function("rms_norm"))

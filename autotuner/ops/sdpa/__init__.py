@@ -1,7 +1,5 @@
 """The op sdpa: O = softmax(scale Q K^T) V for every (batch, head), with masks, groups of heads and views."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import cast
 

@@ -3,8 +3,6 @@
 Each is (batch, heads, seq_q, seq_k), where a problem with groups gives Q twice as many heads; or it ends with heads_kv.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import cast
 

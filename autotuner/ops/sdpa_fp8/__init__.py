@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from autotuner.ops.op import Input, Op, OpCase, Output
-from autotuner.ops.sdpa import DISTRIBUTIONS, cases, lengths, qkv, usual
-from autotuner.ops.sdpa import WORDS as ATTENTION
+from autotuner.ops.sdpa import DISTRIBUTIONS, WORDS as ATTENTION, cases, lengths, qkv, usual
 from autotuner.ops.sdpa.problem import distance
 from autotuner.ops.sdpa_fp8.invariants import INVARIANTS
 from autotuner.ops.sdpa_fp8.problem import DESCALES, ELEMENT, SdpaFp8Problem

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from autotuner.ops.op import Baseline
-from autotuner.ops.sdpa import distributions
-from autotuner.ops.sdpa import tensors as attention
+from autotuner.ops.sdpa import distributions, tensors as attention
 from autotuner.ops.sdpa.layouts import SHARED, laid_out, output_like
 from autotuner.ops.sdpa.masks import past, visible
 from autotuner.ops.sdpa.tensors import SdpaSymmetry

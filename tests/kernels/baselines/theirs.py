@@ -1,7 +1,5 @@
 """Baselines of a user's: a right one, and ways to be none."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

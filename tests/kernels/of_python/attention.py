@@ -1,7 +1,5 @@
 """Attention in blocks of rows, and ways to be wrong."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

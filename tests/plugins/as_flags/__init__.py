@@ -1,7 +1,5 @@
 """An export format of another package: the parameters as flags of a compiler."""
 
-from __future__ import annotations
-
 from autotuner.serve.best import Format
 from autotuner.store import StudyRecord
 from autotuner.tuning.finals.standings import Best

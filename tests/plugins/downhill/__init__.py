@@ -1,7 +1,5 @@
 """A sampler of another package: from the best point so far to a neighbour that differs in one value."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from optuna.study import Study

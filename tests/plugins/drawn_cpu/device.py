@@ -1,7 +1,5 @@
 """The CPU in a process that judges variants there, and draws what it would time."""
 
-from __future__ import annotations
-
 import os
 
 from autotuner.devices.cpu.device import CpuProcess

@@ -1,7 +1,5 @@
 """A third kind of device, of another package: this machine's CPU again, under another name and facts of its own."""
 
-from __future__ import annotations
-
 import os
 
 from autotuner.devices import Chosen, DeviceKind, Wishes, cpu
