@@ -11,6 +11,8 @@ from benchmarks.markdown import table
 
 NONE = "Not measured yet."
 NOTHING = "nothing was written"
+CUDNN = "cudnn"
+"""The baseline that a cell does not name."""
 
 
 def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
@@ -28,7 +30,7 @@ def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
     ]
     means = [f"On {each} {said}" for each in devices if (said := _means(each, rows, apart))]
     made = (
-        "Confirmed in fresh processes, with the 95 % interval and the fastest of torch; * crowned. Made by"
+        "Confirmed in fresh processes, with the 95 % interval, against cuDNN or what is named; * crowned. Made by"
         f" `{document['command']}` and its like: torch {rows[-1]['environment']['torch']}; the last row on"
         f" {document['when'][:10]}."
     )
@@ -152,9 +154,8 @@ def _beside_finals(device: str, rows: list[dict[str, Any]], tuned: dict[str, Any
     both = [(own[row["problem"]], row["confirmed"]) for row in here if row["problem"] in own]
     above, below = sum(ratio > of["high"] for ratio, of in both), sum(ratio < of["low"] for ratio, of in both)
     return (
-        f"{len(here) - len(both)} of the {len(here)} variants that were tuned on this device have no time here. Of the"
-        f" {len(both)} others {above + below} ratios, cold and on their own problem, lie outside the 95 % interval of"
-        f" their finals: {above} above it and {below} below."
+        f"Cold, on their own problem, {above + below} of {len(both)} lie outside their finals' interval, {above} above it;"
+        f" {len(here) - len(both)} more of the device have no time here."
     )
 
 
@@ -171,8 +172,8 @@ def _confirmed(row: dict[str, Any] | None) -> str:
         return f"no; {row['search_estimate']:.3f}x by the search"
     if ratio["low"] is None:
         return f"{ratio['mean']:.3f}x of {row['baseline']}, too few processes for an interval"
-    crown = "*" if row["crowned"] else ""
-    return f"**{ratio['mean']:.3f}x**{crown} ({ratio['low']:.3f}-{ratio['high']:.3f}, {row['baseline']})"
+    crown, baseline = "*" if row["crowned"] else "", "" if row["baseline"] == CUDNN else f", {row['baseline']}"
+    return f"**{ratio['mean']:.3f}x**{crown} ({ratio['low']:.3f}-{ratio['high']:.3f}{baseline})"
 
 
 def _means(device: str, rows: list[dict[str, Any]], apart: Sequence[str]) -> str:

@@ -134,28 +134,25 @@ def floors(document: Row | None) -> str:
 
 
 def ideas(document: Row | None) -> str:
-    """What each idea gives at each problem where it was tried."""
+    """What each idea gives, a line each: the least, the most, and where it is faster beyond the interval."""
     if document is None:
         return "Not measured yet."
-    rows = [each for each in document["rows"] if "speed" in each]
-    problems = list(dict.fromkeys(each["problem"] for each in rows))
-    found = {(each["idea"], each["problem"]): each["speed"] for each in rows}
-    names = list(dict.fromkeys(each["idea"] for each in rows))
-    cells = [[name, *(_gain(found.get((name, problem))) for problem in problems)] for name in names]
-    helps = sum(each["low"] > 1 for (name, _), each in found.items() if name != "the same")
-    return (
-        f"{table(['idea', *problems], cells)}\n\nTime without the idea over time with it, one race a problem; bold"
-        f" where the 95 % interval is above 1 ({helps} of {len(found)}), in brackets where it has 1. The JSON has the"
-        f" points. Made by `{document['command']}` on {document['when'][:10]}: {document['device']}, torch"
-        f" {document['torch']}."
+    speeds: dict[str, list[dict[str, float]]] = {}
+    for row in document["rows"]:
+        if "speed" in row:
+            speeds.setdefault(row["idea"], []).append(row["speed"])
+    lines = [
+        f"- {name}: {min(each['mid'] for each in found):.3f}-{max(each['mid'] for each in found):.3f},"
+        f" {sum(each['low'] > 1 for each in found)} of {len(found)}"
+        for name, found in speeds.items()
+    ]
+    problems = len({row["problem"] for row in document["rows"]})
+    said = (
+        f"Time without an idea over time with it at {problems} problems, least and most, and at how many it is above 1"
+        f" beyond the 95 % interval. The JSON has each, with the points. Made by `{document['command']}` on"
+        f" {document['when'][:10]}: {document['device']}, torch {document['torch']}."
     )
-
-
-def _gain(speed: dict[str, float] | None) -> str:
-    if speed is None:
-        return ""
-    said = f"{speed['mid']:.3f}"
-    return f"**{said}**" if speed["low"] > 1 else said if speed["high"] < 1 else f"({said})"
+    return "\n".join([*lines, "", said])
 
 
 def autotuned(document: dict[str, Any] | None) -> str:
