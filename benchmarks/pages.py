@@ -258,7 +258,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "where": lambda: where_pages.where("docs/results/where.svg"),
     "cpu_attention": lambda: cpu_attention(*loaded("cpu_attention")),
     "one_line": lambda: tuned_pages.one_line(if_kept("one_line")),
-    "tuned_wgmma": lambda: tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE),
+    "tuned_wgmma": lambda: tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE, tuned_pages.GPU),
     "elsewhere": lambda: tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")),
     "counters": lambda: counters_pages.counted(if_kept("counters"), *loaded("tuned_wgmma")),
     "tuned_rmsnorm": lambda: tuned_pages.tuned(if_kept("tuned_rmsnorm")),

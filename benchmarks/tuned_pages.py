@@ -15,17 +15,18 @@ CUDNN = "cudnn"
 """The baseline that a cell does not name."""
 
 
-def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
-    """A row a problem, a column a device. Without a confirmed ratio stands what the search says, and that nothing was
-    confirmed. Problems of `apart` come first, and have a geometric mean of their own on a device on which all are
-    confirmed."""
+def tuned(document: dict[str, Any] | None, apart: Sequence[str] = (), shown: str = "") -> str:
+    """A row a problem, a column a device, or only the one that is shown. Without a confirmed ratio stands what the
+    search says, and that nothing was confirmed. Problems of `apart` come first, and have a geometric mean of their own
+    on a device on which all are confirmed."""
     if document is None:
         return NONE
     rows = [row for row in document["rows"] if "error" not in row]
     devices = list(dict.fromkeys(row["device"] for row in rows))
     of = {(row["problem"], row["device"]): row for row in rows}
+    columns = [each for each in devices if each == (shown or each)]
     lines = [
-        [problem, *(_confirmed(of.get((problem, device))) for device in devices)]
+        [problem, *(_confirmed(of.get((problem, device))) for device in columns)]
         for problem in dict.fromkeys([*apart, *(row["problem"] for row in rows)])
     ]
     means = [f"On {each} {said}" for each in devices if (said := _means(each, rows, apart))]
@@ -34,7 +35,7 @@ def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
         f" `{document['command']}` and its like: torch {rows[-1]['environment']['torch']}; the last row on"
         f" {document['when'][:10]}."
     )
-    return "\n\n".join([table(["problem", *devices], lines), " ".join([*means, made])])
+    return "\n\n".join([table(["problem", *columns], lines), " ".join([*means, made])])
 
 
 def one_line(document: dict[str, Any] | None) -> str:
@@ -154,7 +155,7 @@ def _beside_finals(device: str, rows: list[dict[str, Any]], tuned: dict[str, Any
     both = [(own[row["problem"]], row["confirmed"]) for row in here if row["problem"] in own]
     above, below = sum(ratio > of["high"] for ratio, of in both), sum(ratio < of["low"] for ratio, of in both)
     return (
-        f"Cold, on their own problem, {above + below} of {len(both)} lie outside their finals' interval, {above} above it;"
+        f"Cold, on their own problem, {above + below} of {len(both)} lie outside their finals' interval, {above} above;"
         f" {len(here) - len(both)} more of the device have no time here."
     )
 

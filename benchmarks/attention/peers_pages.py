@@ -117,17 +117,11 @@ def floors(document: Row | None) -> str:
     if document is None:
         return "Not measured yet."
     times = {name: each["median"] for name, each in document["us"].items()}
-    rows = [
-        [name, f"{us:.2f}", f"{document['of_whole'][name]['median']:.2f}"]
-        for name, us in times.items()
-        if "=" not in name
-    ]
+    parts = ", ".join(f"{name} {us:.2f}" for name, us in times.items() if "=" not in name)
     others = {us: name for name, us in times.items() if "=" in name}
-    said = (
-        f" The fastest of {len(others)} other points: {min(others):.2f} us, `{others[min(others)]}`." if others else ""
-    )
+    said = f" Of {len(others)} other points the fastest: {min(others):.2f}, `{others[min(others)]}`." if others else ""
     return (
-        f"{table([document['problem'], 'us', 'of the whole'], rows)}\n\nWarm, in graphs.{said} Made by"
+        f"{document['problem']}, microseconds, warm, in graphs: {parts}.{said} Made by"
         f" `python -m benchmarks.attention.floors` on {document['when'][:10]}: {document['device']}, torch"
         f" {document['torch']}."
     )

@@ -63,8 +63,7 @@ def _told(rows: list[Row]) -> str:
     devices = ", ".join(dict.fromkeys(f"{row['device']}, torch {row['torch']}" for row in rows))
     first, *others = dict.fromkeys(f"`{row['command']}`" for row in rows)
     sentences = [
-        "Microseconds, cold, and how many times as fast as the fastest backend of torch on tensors that lie so; with"
-        " copies over that backend on views, as a model that makes copies has views.",
+        "Microseconds, cold, and how many times as fast as torch's fastest on tensors that lie so; copies: on views.",
         f"Geometric means, in times as fast: {_means(rows, 'cold')}.",
         *(_differ(row) for row in rows if row["points"][row["problem"]] != row["points"][of_views(row["problem"])]),
         *(f"Left out at {row['problem']}: {name}: {why}." for row in rows for name, why in row["left_out"].items()),
