@@ -10,6 +10,7 @@ from auditwheel.elfutils import elf_find_versioned_symbols
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import Symbol, SymbolTableSection
 
+from autotuner.forge.build_inputs import files_of
 from autotuner.forge.compiling import run_compiler
 from autotuner.forge.toolchain import Toolchain
 from autotuner.values.errors import InputError, ToolchainError
@@ -83,5 +84,6 @@ def compiled(toolchain: Toolchain, source: Path, include_dirs: Sequence[Path]) -
     """A source that is made anew for each export, compiled beside it."""
     made = source.with_suffix(".o")
     folders = [f"-I{folder}" for folder in include_dirs]
-    run_compiler([toolchain.compiler, *PLAIN, *folders, "-c", str(source), "-o", str(made)], made.parent, include_dirs)
+    reads = (*include_dirs, *files_of([source], tuple(include_dirs)))
+    run_compiler([toolchain.compiler, *PLAIN, *folders, "-c", str(source), "-o", str(made)], made.parent, reads)
     return made

@@ -23,6 +23,8 @@ SHARED = ("package.h", "device_model.h")
 """Headers of the ABI that the C file has a copy of, beside the op's."""
 ABSENT = (False, "none")
 """What the field of a tensor says in a problem that has none."""
+ELEMENTS = {"int32": "AT_INT32", "float32": "AT_FLOAT32", "float8_e4m3fn": "AT_FLOAT8"}
+"""Element types of tensors that are not of the problem's."""
 SYSTEM = ("algorithm", "atomic", "initializer_list", "mutex", "stddef.h", "stdint.h")
 """Headers that the body needs beside those of the inlined ones."""
 INCLUDE = re.compile(r'^#include ([<"])([^">]+)[">].*\n', re.MULTILINE)
@@ -106,7 +108,7 @@ def _sizes(of: Input | Output) -> str:
 
 
 def _read(to: str, name: str, of: Input | Output, strided: bool, own: str) -> str:
-    dtype = {"int32": "AT_INT32", "float32": "AT_FLOAT32"}.get(of.dtype if of.dtype != own else "", "c.dtype")
+    dtype = ELEMENTS.get(of.dtype if of.dtype != own else "", "c.dtype")
     sizes = ", ".join(f"c.{size}" for size in of.shape)
     return f"  {to} = tensor_of(c.{name}, {dtype}, {{{sizes}}}, {f'c.{name}_stride' if strided else 'nullptr'});"
 
@@ -131,20 +133,22 @@ def _lines(table: DispatchTable, name: str, kind: Packaging) -> Iterator[str]:
 
 def inlined(names: list[str], folders: list[Path]) -> tuple[str, list[str]]:
     """The text of headers of ours with those that they include, each once, and the system's headers that they need."""
-    done: dict[str, str] = {}
+    done: dict[Path, str] = {}
     system: list[str] = []
 
-    def add(name: str) -> None:
-        if name in done:
+    def add(name: str, beside: Path | None = None) -> None:
+        near = [beside, *folders] if beside is not None else folders
+        path = next(folder / name for folder in near if (folder / name).is_file()).resolve()
+        if path in done:
             return
-        done[name] = ""  # it is on its way
-        text = next(folder / name for folder in folders if (folder / name).is_file()).read_text()
+        done[path] = ""  # it is on its way
+        text = path.read_text()
         for kind, included in INCLUDE.findall(text):
             if kind == "<":
                 system.append(included)
             else:
-                add(included)
-        done[name] = done.pop(name) or INCLUDE.sub("", text)
+                add(included, path.parent)
+        done[path] = done.pop(path) or INCLUDE.sub("", text)
 
     for name in names:
         add(name)

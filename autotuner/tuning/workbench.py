@@ -75,8 +75,9 @@ def find_space_file(name: str) -> Path:
 def default_space(problems: Sequence[str] = (), op: str | None = None) -> str:
     """The space to tune on the best kind of device here: of that op, else of the op that writes the first of these
     problems as it stands, else of the usual op. Raises InputError where there is none."""
-    writers = (each.name for text in problems[:1] for each in OPS.values() if _writes(each, text))
-    named = op or next(writers, DEFAULT_OP)
+    writers = [each for text in problems[:1] for each in OPS.values() if _writes(each, text)]
+    writers.sort(key=lambda each: not each.default_spaces)  # a plugin's may have none
+    named = op or (writers[0].name if writers else DEFAULT_OP)
     why: list[str] = []
     for kind in sorted(DEVICES.values(), key=lambda kind: -kind.preference):
         space = OPS[named].default_spaces.get(kind.name)

@@ -9,7 +9,8 @@
 
 #define AT_CALL_RANK 8
 #define AT_OPTIONS 8
-#define AT_INT32 3 /* beside the values of DTYPE: the element type of a tensor of integers */
+#define AT_INT32 3  /* beside the values of DTYPE: the element type of a tensor of integers */
+#define AT_FLOAT8 4 /* and e4m3, a byte each */
 
 /* A tensor as it lies; strides in elements. */
 typedef struct at_tensor {
@@ -24,7 +25,10 @@ typedef struct at_tensor {
  * place among those that it may be. */
 typedef double at_said[AT_OPTIONS];
 
-static inline int at_item(const at_tensor *tensor) { return tensor->dtype == AT_FLOAT32 || tensor->dtype == AT_INT32 ? 4 : 2; }
+static inline int at_item(const at_tensor *tensor) {
+  if (tensor->dtype == AT_FLOAT8) return 1;
+  return tensor->dtype == AT_FLOAT32 || tensor->dtype == AT_INT32 ? 4 : 2;
+}
 
 static inline int at_is_dense(const at_tensor *tensor) {
   int64_t due = 1;

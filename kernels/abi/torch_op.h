@@ -1,6 +1,7 @@
 // The ops autotuner_<name>::*: calls of torch's function by the variants of a package, else by torch. It speaks to torch
 // through the C functions of LibTorch's stable ABI alone, so that one library serves every torch from 2.10 on; to Python
-// only where it is asked for a launch that is a function of Python. An op's torch_op.cpp includes this and says `by_torch`.
+// only where it is asked for a launch that is a function of Python. An op's torch_op.cpp includes this and says `by_torch`,
+// and before that AT_OP_TAKES and AT_OP_GIVES, where its first tensor is not of the same element type as its answer.
 //
 //   served(ARGUMENTS)
 //       serves the call, for who knows that nothing needs a gradient: Python has it pass the dispatcher's autograd by.
@@ -31,6 +32,11 @@
 #include "package.h"
 #include "python_launch.h"
 #include "torch_tensor.h"
+
+#ifndef AT_OP_TAKES
+#define AT_OP_TAKES(dtype) ((dtype) >= 0 && (dtype) < AT_INT32) /* of the first tensor */
+#define AT_OP_GIVES(first) (first).dtype()                      /* torch's number for that of the answer */
+#endif
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
@@ -113,6 +119,7 @@ int element(int32_t dtype) {
   if (dtype == aoti_torch_dtype_float32()) return AT_FLOAT32;
   if (dtype == aoti_torch_dtype_bfloat16()) return AT_BFLOAT16;
   if (dtype == aoti_torch_dtype_int32()) return AT_INT32;
+  if (dtype == aoti_torch_dtype_float8_e4m3fn()) return AT_FLOAT8;
   return dtype == aoti_torch_dtype_float16() ? AT_FLOAT16 : AT_DTYPE;
 }
 
@@ -166,7 +173,7 @@ Plan planned(const Call &call) {
       return plan.place = AT_MIXED, plan;
   }
   if ((plan.place = device_reason(first))) return plan;
-  if (element(dtype) < 0 || element(dtype) == AT_INT32) return plan.place = AT_DTYPE, plan;
+  if (!AT_OP_TAKES(element(dtype))) return plan.place = AT_DTYPE, plan;
   plan.place = looked_up(call, false, &plan);
   if (plan.use() < 0 && call.how & COPIES && !call.is_dense()) {
     const int place = looked_up(call, true, &plan);
@@ -270,7 +277,7 @@ Tensor aside(const Call &call, int reason) {
   Tensor found = by_torch(call);
   count(reason);
   if (found.contiguous() && call.is_dense()) return found;
-  Tensor lies = found.sizes() == call.first().sizes() ? empty_like(call.first()) : dense(found);
+  Tensor lies = found.sizes() == call.first().sizes() ? empty_like(call.first(), found.dtype()) : dense(found, found.dtype());
   if (found.strides() == lies.strides() || !(found.sizes() == lies.sizes())) return found;
   copy(lies, found);
   return lies;
@@ -281,11 +288,12 @@ Tensor result(const Call &call) {
   if (plan.use() < 0) return aside(call, plan.place);
   Tensor copied[AT_MAX_IN];
   for (int i = 0; plan.copies && i < signature.required; i++) {
-    copied[i] = dense(call.tensors[i]);
+    copied[i] = dense(call.tensors[i], call.tensors[i].dtype());
     copy(copied[i], call.tensors[i]);
     plan.in[i].data = copied[i].data();
   }
-  Tensor out = plan.dense() ? dense(call.first()) : empty_like(call.first());
+  const int32_t dtype = AT_OP_GIVES(call.first());
+  Tensor out = plan.dense() ? dense(call.first(), dtype) : empty_like(call.first(), dtype);
   if (!is_aligned(plan, out)) return aside(call, AT_UNALIGNED);
   int status;
   {
@@ -297,7 +305,7 @@ Tensor result(const Call &call) {
   if (status) return aside(call, AT_REFUSED);
   count(plan.place);
   if (!plan.copies || call.first().contiguous()) return out;
-  Tensor lies = empty_like(call.first());
+  Tensor lies = empty_like(call.first(), dtype);
   copy(lies, out);
   return lies;
 }

@@ -125,11 +125,13 @@ inline bool fills_its_memory(const Dims &size, const Dims &stride) {
 
 // As aten::empty_like, which is looked up by its name at each call: where it keeps the strides that takes several times as
 // long as this.
-inline Tensor empty_like(const Tensor &like) {
+inline Tensor empty_like(const Tensor &like, int32_t dtype) {
   const Dims size = like.sizes(), stride = like.strides();
-  if (fills_its_memory(size, stride)) return Tensor::empty(size, stride.at, like.dtype(), like.kind(), like.index());
+  if (fills_its_memory(size, stride)) return Tensor::empty(size, stride.at, dtype, like.kind(), like.index());
   StableIValue stack[6] = {like.given()};
-  return called("aten::empty_like", stack);
+  Tensor found = called("aten::empty_like", stack);
+  return dtype == like.dtype() ? std::move(found)
+                               : Tensor::empty(size, found.strides().at, dtype, like.kind(), like.index());
 }
 
 inline void copy(const Tensor &to, const Tensor &from) {
@@ -137,12 +139,12 @@ inline void copy(const Tensor &to, const Tensor &from) {
   called("aten::copy_", stack);
 }
 
-inline Tensor dense(const Tensor &like) {
+inline Tensor dense(const Tensor &like, int32_t dtype) {
   const Dims size = like.sizes();
   int64_t stride[MOST_RANK], due = 1;
   if (size.rank > MOST_RANK) throw std::runtime_error("a tensor has too many dimensions");
   for (int64_t i = size.rank; i-- > 0; due *= size[i]) stride[i] = due;
-  return Tensor::empty(size, stride, like.dtype(), like.kind(), like.index());
+  return Tensor::empty(size, stride, dtype, like.kind(), like.index());
 }
 
 }  // namespace at_torch

@@ -22,10 +22,13 @@ NUMBERS = ("window_left", "window_right")
 """Of these the whole numbers."""
 
 
-def problem_of(inputs: tuple[Any, ...], options: Mapping[str, Any]) -> SdpaProblem:
+def problem_of(
+    inputs: tuple[Any, ...], options: Mapping[str, Any], kind: type[SdpaProblem] = SdpaProblem, dtype: str | None = None
+) -> SdpaProblem:
     """Of (Q, K, V), each (batch, heads, length, head_dim), and what there is of lengths of the keys, (batch,) of int32,
-    sinks, slopes and a bias, None for those that are not there; and the options of the call. Raises ValueError."""
-    SdpaProblem.refuse_not_served(name for name, value in options.items() if name in USUAL and value != USUAL[name])
+    sinks, slopes and a bias, None for those that are not there; and the options of the call. `dtype`: that of O, where
+    Q has another. Raises ValueError."""
+    kind.refuse_not_served(name for name, value in options.items() if name in USUAL and value != USUAL[name])
     if any(tensor is not None and tensor.is_nested for tensor in inputs):
         raise ValueError("nested tensors are not supported")
     inputs, (lengths, sinks, slopes, bias) = inputs[:3], (*inputs[3:], *[None] * 4)[:4]
@@ -52,11 +55,11 @@ def problem_of(inputs: tuple[Any, ...], options: Mapping[str, Any]) -> SdpaProbl
         options = {**options, "bias": "alibi"}
     if bias is not None:
         options = {**options, "bias": _bias(bias, slopes, (batch, heads, seq_q, k.shape[2]), q)}
-    dtype, causal = str(q.dtype).removeprefix("torch."), bool(options.get("is_causal", False))
+    dtype, causal = dtype or str(q.dtype).removeprefix("torch."), bool(options.get("is_causal", False))
     more = {name: options[name] for name in OURS if name in options}
     more |= {name: int(more[name]) for name in NUMBERS if name in more}
     known = {"head_dim": head_dim, "dtype": dtype, "causal": causal, "layout": _layout(inputs), **more}
-    return SdpaProblem.model_validate({**fields, **known})
+    return kind.model_validate({**fields, **known})
 
 
 def _bias(bias: Tensor, slopes: Tensor | None, whole: tuple[int, ...], q: Tensor) -> str:

@@ -6,6 +6,7 @@ from typing import cast
 from autotuner.ops.op import Input, Op, OpCase, Output
 from autotuner.ops.sdpa import DISTRIBUTIONS, WORDS as ATTENTION, cases, lengths, qkv, usual
 from autotuner.ops.sdpa.problem import distance
+from autotuner.ops.sdpa_fp8.call import CALL
 from autotuner.ops.sdpa_fp8.invariants import INVARIANTS
 from autotuner.ops.sdpa_fp8.problem import DESCALES, ELEMENT, SdpaFp8Problem
 from autotuner.values import config
@@ -117,4 +118,5 @@ OP = Op(
     words=WORDS,
     abi=lambda: config.kernels_dir() / "sdpa_fp8" / "abi",
     default_spaces={"cuda": "sdpa_fp8_cuda"},
+    call=CALL,
 )

@@ -121,7 +121,8 @@ class Library:
         on, stream = (_on_gpu, torch._C._cuda_getCurrentRawStream) if device.type == "cuda" else (_nowhere, _no_stream)
         kept = ctypes.create_string_buffer(self._function("kept_size")())
         with on(index) or nullcontext():
-            empty = empty_as(torch.empty_like(tensors[0], device="meta"), device)
+            like = self.signature.empty(*tensors[: len(self.stated.required)])
+            empty = empty_as(torch.empty_like(like, device="meta"), device)
             place = self.choice(tensors, how & ~COPIES, numbers, empty(), ctypes.addressof(kept))
         name = self.explained(place).variant
         if name is None:

@@ -1,0 +1,138 @@
+"""torch's _scaled_dot_product_attention_quantized, with the arguments that variants serve beside its own: the one
+statement of the op's signature. A package has a copy of this file: it imports nothing of autotuner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+NAME, TITLE = "attention_fp8", "Attention from FP8"
+DESCALES = ("q_descale", "k_descale", "v_descale")
+TENSORS, MORE = ("query", "key", "value"), (*DESCALES, "key_lengths")
+OPTIONS, BESIDE = ("is_causal", "corner"), ()
+AUTOCAST = False
+
+
+def arguments(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_causal: bool = False,
+    scale: float | None = None,
+    q_descale: Tensor | None = None,
+    k_descale: Tensor | None = None,
+    v_descale: Tensor | None = None,
+    q_descale_type: int = 0,
+    k_descale_type: int = 0,
+    v_descale_type: int = 0,
+    *,
+    key_lengths: Tensor | None = None,
+    corner: Literal["top_left", "bottom_right"] = "top_left",
+) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
+    """Q, K and V, and behind them the tensors that MORE names, as far as there are any; and those of the options that
+    change what is computed. O is bfloat16.
+
+    Q is (batch, heads, seq_q, head_dim), K and V are (batch, heads_kv, seq_k, head_dim), all float8_e4m3fn. A number of
+    them stands for itself times the descale of its head, (batch, heads_kv) of float32. `key_lengths` and `corner` are
+    what they are in attention from 16 bits. Raises ValueError for a corner that there is not, and TypeError for what is
+    no tensor.
+    """
+    for name, each in (("query", query), ("key", key), ("value", value)):
+        if not hasattr(each, "requires_grad"):
+            raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")
+    options: dict[str, Any] = {}
+    if is_causal:
+        options["is_causal"] = True
+        if corner not in ("top_left", "bottom_right"):
+            raise ValueError(f"corner is {corner!r}, expected top_left or bottom_right")
+        if corner != "top_left":
+            options["corner"] = corner
+    if scale is not None and abs(scale * query.size(-1) ** 0.5 - 1) >= 2e-6:
+        options["scale"] = scale
+    types = {"q_descale_type": q_descale_type, "k_descale_type": k_descale_type, "v_descale_type": v_descale_type}
+    options |= {name: value for name, value in types.items() if value}
+    more = [q_descale, k_descale, v_descale, key_lengths]
+    while more and more[-1] is None:
+        more.pop()
+    return (query, key, value, *more), options, {}
+
+
+def called(tensors: Sequence[Tensor | None], options: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call of these tensors with these options, as `arguments` takes it."""
+    there = {name: each for name, each in zip(MORE, tensors[3:], strict=False) if each is not None}
+    return tuple(tensors[:3]), {**there, **options}
+
+
+def compute(tensors: Sequence[Any], options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
+    """What torch computes for such a call: its own function where FlashAttention 3 is activated for it, else attention
+    of what the tensors stand for, in bfloat16."""
+    args, kwargs = called(tensors, options)
+    return FUNCTION(*args, **kwargs)
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_causal: bool = False,
+    scale: float | None = None,
+    q_descale: Tensor | None = None,
+    k_descale: Tensor | None = None,
+    v_descale: Tensor | None = None,
+    key_lengths: Tensor | None = None,
+    corner: str = "top_left",
+    **types: Any,
+) -> Tensor:
+    """As torch's function, with lengths and corners."""
+    descales = (q_descale, k_descale, v_descale)
+    rows, keys = query.size(-2), key.size(-2)
+    bottom = is_causal and corner == "bottom_right" and (rows != keys or key_lengths is not None)
+    if key_lengths is None and not bottom and query.is_cuda:
+        torchs = _torchs()
+        if torchs is not None:
+            found: Tensor = torchs(query, key, value, is_causal, scale, *descales, **types)
+            return found
+    if types:
+        raise ValueError(f"{next(iter(types))} is not 0: a descale is one for each head")
+    mask = None
+    if key_lengths is not None or bottom:
+        at = torch.arange(keys, device=query.device)
+        ends = torch.full((1,), keys, device=query.device) if key_lengths is None else key_lengths
+        ends = ends.view(-1, 1, 1, 1)
+        mask = at < ends
+        if is_causal:
+            place = torch.arange(rows, device=query.device).view(-1, 1)
+            mask = mask & (at <= (place + ends - rows if bottom else place))
+    q, k, v = (_stands_for(each, descale) for each, descale in zip((query, key, value), descales, strict=True))
+    return scaled_dot_product_attention(
+        q, k, v, mask, is_causal=is_causal and mask is None, scale=scale, enable_gqa=q.size(1) != k.size(1)
+    )
+
+
+FUNCTION = _attention
+
+
+def _torchs() -> Any:
+    """torch's own function, which is experimental; None where there is none, or FlashAttention 3 is not activated."""
+    try:
+        from torch.nn.attention import current_flash_attention_impl
+        from torch.nn.attention.experimental import _scaled_dot_product_attention_quantized as found
+    except ImportError:
+        return None
+    return found._scaled_dot_product_attention_quantized if current_flash_attention_impl() == "FA3" else None
+
+
+def _stands_for(x: Tensor, descale: Tensor | None) -> Tensor:
+    if descale is None:
+        return x.to(torch.bfloat16)
+    of_heads = descale.repeat_interleave(x.size(1) // descale.size(1), 1)[:, :, None, None]
+    return (x.float() * of_heads).to(torch.bfloat16)
+
+
+def empty(query: Tensor, *_: Any, **__: Any) -> Tensor:
+    """An empty O, which lies as Q does."""
+    return torch.empty_like(query, dtype=torch.bfloat16)

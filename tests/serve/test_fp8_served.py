@@ -1,0 +1,106 @@
+"""Attention from FP8 recorded, loaded and written as C by the same code: its tensors are of other types than its
+answer."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import autotuner
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.ops import OPS
+from autotuner.ops.sdpa_fp8.call import WANTED
+from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
+from autotuner.ops.sdpa_fp8.quantising import quantised
+from autotuner.serve.c_source import write_c_folder
+from autotuner.serve.folder import Source
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values.table import DispatchTable
+from tests.helpers.builds import default_of
+from tests.helpers.calls import loaded
+from tests.helpers.tables import served, table, write
+
+FOLDER = Path(__file__).parent.parent / "kernels"
+PROBLEMS = tuple(
+    SdpaFp8Problem.parse(f"(2,4:2,24x40,64) fp8 bfloat16 causal{more}")
+    for more in ("", " bottom_right lengths", " bshd")
+)
+
+
+@pytest.fixture(scope="module")
+def tuned() -> DispatchTable:
+    file = load_space(str(FOLDER / "eighths.toml"))
+    made = [default_of(Workbench(file.model_copy(update={"problems": (each,)}))) for each in PROBLEMS]
+    entries = [(each, variant.digest) for each, variant in zip(PROBLEMS, made, strict=True)]
+    return table([served(each) for each in made], entries)
+
+
+@pytest.fixture(scope="module")
+def ours(tuned: DispatchTable, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return loaded(write(tuned, tmp_path_factory.mktemp("served") / "best.json"))
+
+
+def quantised_heads() -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    shapes = ((2, 4, 24, 64), (2, 2, 40, 64), (2, 2, 40, 64))
+    pairs = [quantised(torch.randn(shape), 2) for shape in shapes]
+    return tuple(x for x, _ in pairs), dict(zip(OPS["sdpa_fp8"].signature.DESCALES, (d for _, d in pairs), strict=True))
+
+
+def test_a_call_is_served_and_is_what_the_tensors_stand_for(ours: Any) -> None:
+    qkv, descales = quantised_heads()
+    lengths = torch.tensor([31, 40], dtype=torch.int32)
+    strided = tuple(x.transpose(1, 2).contiguous().transpose(1, 2) for x in qkv)
+    torchs = autotuner.function("sdpa_fp8")
+    for given, more in ((qkv, {}), (strided, {}), (qkv, {"key_lengths": lengths, "corner": "bottom_right"})):
+        for _ in range(4):
+            found = ours(*given, is_causal=True, **descales, **more)
+            wanted = torchs(*given, is_causal=True, **descales, **more)
+            assert found.dtype == torch.bfloat16
+            assert found.stride() == wanted.stride() or not given[0].is_contiguous()
+            torch.testing.assert_close(found, wanted, atol=0.02, rtol=0.02)
+    assert ours.served == 1.0
+    assert sum(ours.counters.values()) == 12
+    assert ours._library.asked().total() == 5  # the others were known
+    torch.library.opcheck(ours.op, qkv, {**descales, "is_causal": True}, test_utils="test_faketensor")
+    compiled = torch.compile(lambda *x: ours(*x, is_causal=True, **descales), backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(*qkv), ours(*qkv, is_causal=True, **descales))
+
+
+def test_torch_serves_the_rest_and_it_says_why(ours: Any) -> None:
+    qkv, descales = quantised_heads()
+    halves = {name: each.half() for name, each in descales.items()}
+    calls: list[tuple[tuple[Tensor, ...], dict[str, Any], str]] = [
+        (qkv, descales, "it was not tuned"),
+        (qkv, {}, "q_descale, k_descale and v_descale must be"),
+        (qkv, {**halves, "is_causal": True}, "q_descale, k_descale and v_descale must be"),
+        (tuple(x.float() for x in qkv), {**descales, "is_causal": True}, "Q, K and V must be float8_e4m3fn"),
+        (qkv, {**descales, "scale": 0.5}, "scale is not supported"),
+    ]
+    ours.reset_counters()
+    for given, options, why in calls:
+        for _ in range(3):
+            assert ours(*given, **options).dtype == torch.bfloat16
+        assert why in ours.explain(*given, **options).why
+    assert ours.served == 0.0
+
+
+def test_it_is_recorded() -> None:
+    qkv, descales = quantised_heads()
+    with torch.no_grad(), autotuner.record() as calls:
+        autotuner.function("attention_fp8")(*qkv, is_causal=True, **descales)
+        autotuner.function("sdpa_fp8")(*qkv, is_causal=True)
+    assert {str(problem): count for problem, count in calls.problems.items()} == {str(PROBLEMS[0]): 1}
+    assert [each.why for each in calls.refused] == [f"q_descale is None; {WANTED}"]
+
+
+@pytest.mark.slow
+def test_a_program_without_python_and_torch_can_be_linked(tuned: DispatchTable, tmp_path: Path) -> None:
+    toolchain = CpuToolchain.discover()
+    write_c_folder(tuned, Source(toolchain, FOLDER), tmp_path / "demo")
+    command = [toolchain.compiler, "-fsyntax-only", "-Wall", "-Werror", "autotuner_demo.cpp"]
+    subprocess.run(command, cwd=tmp_path / "demo", check=True)
+    header = (tmp_path / "demo/autotuner_demo.h").read_text()
+    assert "const void *q_descale; /* (batch, heads_kv); null: none */" in header
