@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotuner.cli.options import MOST, JsonOption, OneStudy, StoreOption, StudyName, named, one_study, stored, takes
-from autotuner.cli.output import json_of, json_text, out, print_json, print_lines, print_table
+from autotuner.cli.output import json_of, out, print_json, print_lines, print_table
 from autotuner.values.errors import InputError
-from autotuner.values.files import regular_target, write_atomically
 
 if TYPE_CHECKING:
     from autotuner.store import Store
@@ -97,7 +95,6 @@ def print_leaderboard(store: Store, study: str, limit: int) -> None:
 def trials(
     of: OneStudy,
     as_csv: Annotated[bool, typer.Option("--csv", help="print comma-separated values instead of a table")] = False,
-    output: Annotated[Path | None, typer.Option("--out", help="a file instead of standard output")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Every trial of a study: its parameters, its verdict with the reason, its figures and times."""
@@ -105,21 +102,12 @@ def trials(
 
     if as_csv and as_json:
         raise InputError("--csv and --json are two formats: give one of them")
-    if output is not None:
-        regular_target(output, "--out")
-        if not (as_csv or as_json):
-            raise InputError("--out needs a format: --csv or --json")
     with of as (store, study):
         table = trials_of(store, study)
-    if not (as_csv or as_json):
-        print_table(table, as_json)
-        return
-    content = csv_of(table) if as_csv else f"{json_text(table.json())}\n"
-    if output is None:
-        typer.echo(content, nl=False)
+    if as_csv:
+        typer.echo(csv_of(table), nl=False)
     else:
-        write_atomically(output, content)
-        out.print(f"{len(table.rows)} trials of {study} written to {output}.")
+        print_table(table, as_json)
 
 
 def show(

@@ -27,7 +27,6 @@ MORE = (
     *("export --estimates --format package", "export --estimates --format c --out loop"),
     *(
         "trials --csv",
-        "trials --out out.csv",
         "sweep logs --every",
         "sweep logs --follow",
         "sweep logs --last 1",
