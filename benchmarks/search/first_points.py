@@ -51,9 +51,9 @@ def kept() -> Iterator[Kept]:
         if "speedup" in row:
             problem = OPS["sdpa"].problem.parse(row["problem"])
             yield Kept("cuda", problem, row["device"], row["speedup"]["cudnn"]["mid"], row["parameters"])
-    for op, name in (("sdpa", "tuned_wgmma"), ("rmsnorm", "tuned_rmsnorm")):
+    for op, name in (("sdpa", "tuned_wgmma"), ("sdpa", "one_line"), ("rmsnorm", "tuned_rmsnorm")):
         for row in _read(name)["rows"]:
-            if row.get("parameters") and row["confirmed"]["mean"] is not None:
+            if row.get("parameters") and row["confirmed"]["low"] is not None:
                 problem = OPS[op].problem.parse(row["problem"])
                 yield Kept("cuda", problem, row["device"], row["confirmed"]["mean"], row["parameters"])
     for op, names in (("sdpa", ["cpu_attention"]), ("rmsnorm", ["cpu_rmsnorm", "cpu_rmsnorm_avx2"])):
