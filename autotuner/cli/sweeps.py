@@ -37,6 +37,9 @@ def submit(
     every: Annotated[
         str | None, typer.Option("--every", metavar="TIME", help="every day, such as 02:00; `sweep cancel` ends that")
     ] = None,
+    regress: Annotated[
+        bool, typer.Option("--regress", help="with --every: at the end, race the best of the night before")
+    ] = False,
     name: Annotated[str | None, typer.Option(help="for people; the space's name when left out")] = None,
     key: Annotated[
         str | None, typer.Option(help="the same sweep under the same key is made once, however often it is asked for")
@@ -53,11 +56,9 @@ def submit(
     from autotuner.tuning import workbench
     from autotuner.views.sweep_tables import sweeps_document, sweeps_table
 
-    if each and every is not None:
-        raise InputError("--each makes a group and --every a sweep that comes again: leave one of them out")
     loaded = workbench.load_each(*wanted.space) if each else (workbench.load_space(*wanted.space),)
     files = workbench.with_baselines(loaded, wanted.baselines)
-    requests = [wanted.request(file, share=len(files), name=name, every=every) for file in files]
+    requests = [wanted.request(file, share=len(files), name=name, every=every, regress=regress) for file in files]
     with closing(Store.open(store or config.store_url())) as opened:
         made, is_new = queue.submit_group(opened, requests, priority, key)
         found = [outlook.outlook(opened, sweep.id) for sweep in made]

@@ -21,12 +21,14 @@ def request_for(
     minutes: float | None = None,
     sampler: str | None = None,
     every: str | None = None,
+    regress: bool = False,
     **wanted: object,
 ) -> SweepRequest:
     """What a worker has to know to sweep a space as it is now; `wanted` are more fields of `SweepRequest`. `share`: of
-    how many sweeps it is one that share the minutes. `every`: the time of day at which it comes again and again.
+    how many sweeps it is one that share the minutes. `every`: the time of day at which it comes again and again, with
+    `regress` a race against the best of the night before.
 
-    Raises InputError where there is no such sampler, or the finals leave no time to search.
+    Raises InputError where there is no such sampler, or the finals leave no time to search, or `regress` no night.
     """
     SAMPLERS.chosen(sampler or "evolution")
     wanted |= {"minutes": None if minutes is None else minutes / share, "sampler": sampler}
@@ -38,7 +40,9 @@ def request_for(
     }
     found = SweepRequest.model_validate({**defaults, **{name: one for name, one in wanted.items() if one is not None}})
     _require_time(found)
-    return found if every is None else found.model_copy(update={"every": daily(every, found.trials)})
+    if every is None and regress:
+        raise InputError("a race against the night before is for a sweep that comes every day: say when")
+    return found if every is None else found.model_copy(update={"every": daily(every, found.trials, regress)})
 
 
 def _require_time(request: SweepRequest) -> None:

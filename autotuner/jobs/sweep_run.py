@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
@@ -19,12 +19,14 @@ from autotuner.store import Store, sweeps
 from autotuner.store.records import SweepRecord
 from autotuner.store.sweeps import Claim
 from autotuner.store.tables import Data
+from autotuner.tuning import regression
 from autotuner.tuning.finals.finals import Finals, due
 from autotuner.tuning.finals.retrials import Step
 from autotuner.tuning.run.driver import Budget, Converged, Driver, Event, Judged, Started, TieFound, UnderWay
 from autotuner.tuning.run.plan import Start
 from autotuner.tuning.run.quiet import Waited, Waiting
 from autotuner.tuning.workbench import Workbench
+from autotuner.values.earlier import Earlier
 from autotuner.values.errors import AutotunerError, InfrastructureError, LeaseLostError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration
@@ -36,6 +38,8 @@ from autotuner.values.verdict import Verdict
 if TYPE_CHECKING:
     from autotuner.run.ray_cluster import RayCluster
 
+BLOCKS = 60
+"""Of a race against the night before, as of `regress`."""
 LEAST_S = 5.0
 """Seconds without which no finals are begun."""
 PROOF_S = 11.0
@@ -147,6 +151,8 @@ class SweepRun:
         self._driver: Driver | None = None
         self._searched_s = 0.0
         """Seconds of work before this run's search."""
+        self._slower = ""
+        """What a race against the night before has found."""
 
     @property
     def spent_s(self) -> float:
@@ -174,6 +180,8 @@ class SweepRun:
                 else:
                     with closing(here.executor()) as executor:
                         self.confirm(here, executor, study)
+            if request.every is not None and request.every.last is not None:
+                self._regress(here, study, request.every.last)
         self._hear(self._clock.time_spent)
         return study
 
@@ -186,7 +194,7 @@ class SweepRun:
     def end(self, state: State, detail: str, **more: Any) -> SweepRecord:
         """Says in the store how the run ended and what the sweep has found until now; the sweep as it is then. `more`
         is for `sweeps.settle`. Raises StoreError."""
-        found, detail = found_in(self._store, self._study), " ".join(detail.split())
+        found, detail = found_in(self._store, self._study), " ".join(detail.split()) or self._slower
         if state == State.DONE and found.best_speedup is None:
             detail = "no variant was measured to the end" if found.judged else "no variant was judged in its time"
         ended = sweeps.settle(self._store, self.number, state, detail, spent_s=self.spent_s, found=found, **more)
@@ -241,6 +249,24 @@ class SweepRun:
             self._listener.ends()
         if failed:
             self._hear(Step(text=failed))
+
+    def _regress(self, here: Workbench, study: str, last: Earlier) -> None:
+        """The race against the best of the night before, as `regress` has it; on top of the minutes."""
+        self._listener.confirms()
+        slower = False
+        try:
+            found = regression.race(
+                self._store, study, last, BLOCKS, lambda _: nullcontext(), here=here, beat=self.beat
+            )
+            said, slower = " ".join(regression.findings(found)), found.found
+        except LeaseLostError:
+            raise
+        except AutotunerError as error:
+            said = f"no race: {error}"
+        finally:
+            self._listener.ends()
+        self._slower = f"since the night before: {said}" if slower else ""
+        sweeps.note(self._store, self.number, "regress", f"against the night before: {said}", {"slower": slower})
 
     # Telling ----------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from autotuner.forge import cache
 from autotuner.jobs import health
 from autotuner.jobs.fitting import ALL, fits
 from autotuner.jobs.queue import settle_abandoned
+from autotuner.jobs.schedule import go_on
 from autotuner.jobs.signals import Stopping, StopSignal, tell_manager
 from autotuner.jobs.sweep_run import Interrupted, Listener, SweepRun
 from autotuner.spaces.space import SpaceFile
@@ -190,6 +191,7 @@ class Worker:
                 self._say(f"serves {', '.join(serves.names)} ({serves.model})")
                 tell_manager("READY=1")
                 with self._stop.in_hand():
+                    go_on(self._store)
                     return self._loop(idle_exit)
         except Stopping as stopping:
             return f"stopped by {stopping}"

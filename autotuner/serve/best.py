@@ -20,8 +20,8 @@ from autotuner.store.records import OtherCache, StudyRecord
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.serving import LOSS
 from autotuner.tuning.finals.standings import Best
-from autotuner.tuning.regression import Earlier
 from autotuner.tuning.trial_report import GateSummary
+from autotuner.values.earlier import Earlier
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.files import read_regular, why, write_atomically
 from autotuner.values.model import Model

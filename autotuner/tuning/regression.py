@@ -7,14 +7,13 @@ baseline that moved; clocks and temperatures move both.
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from datetime import datetime
-from typing import NamedTuple
 
 from pydantic import Field
 
 from autotuner.forge.build import built, entry_of
 from autotuner.race.statistics import median_interval
 from autotuner.race.tie import logs, ratios_between, tie_band
-from autotuner.run.executor import Executor, ask, sound_calibration
+from autotuner.run.executor import Beat, Executor, ask, sound_calibration
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, RaceJob
 from autotuner.store import Store, queries
 from autotuner.tuning import workbench
@@ -22,6 +21,7 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.retrials import rebuilt
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.conditions import Conditions, fresh_seeds
+from autotuner.values.earlier import Earlier
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Heat
@@ -32,22 +32,6 @@ from autotuner.values.verdict import Fault
 
 PROCESSES = 2
 """Fresh processes that must show a difference before it counts."""
-
-
-class Earlier(NamedTuple):
-    """What an export says of its variant."""
-
-    trial: int
-    exported_at: datetime
-    device: str
-    problems: tuple[Problem, ...]
-    variant: Variant
-    artifact: str
-    library_sha256: str
-    baselines: tuple[str, ...]
-    """One a problem."""
-    confirmed: tuple[Speedup | None, ...]
-    """One a problem: t_baseline / t_variant by finals of this binary; None where they had another, or were not."""
 
 
 class BaselineSince(Model):
@@ -83,11 +67,38 @@ class Regression(Model):
         return self.slower or any(each.moved for each in self.baselines)
 
 
+def best_now(store: Store, study: str) -> Earlier | None:
+    """The best of a study, to race against it later; None where there is none."""
+    best, record = standings.best(store, study), queries.study(store, study)
+    outcome = None if best is None else best.outcome
+    if best is None or outcome is None or outcome.artifact is None or outcome.measurement is None:
+        return None
+    artifact, alone = outcome.artifact, len(record.problems) == 1 and best.raced == outcome.artifact.digest
+    return Earlier(
+        trial=best.record.number,
+        exported_at=queries.now(store),
+        device=record.device.name,
+        problems=record.problems,
+        variant=outcome.variant,
+        artifact=artifact.digest,
+        library_sha256=artifact.library_sha256,
+        baselines=tuple(each.baseline for each in outcome.measurement.timings),
+        confirmed=(best.confirmed,) if alone else (None,) * len(record.problems),
+    )
+
+
 def race(
-    store: Store, study: str, earlier: Earlier, blocks: int, held: Callable[[Workbench], AbstractContextManager[None]]
+    store: Store,
+    study: str,
+    earlier: Earlier,
+    blocks: int,
+    held: Callable[[Workbench], AbstractContextManager[None]],
+    here: Workbench | None = None,
+    beat: Beat | None = None,
 ) -> Regression:
     """Races the exported binary, the study's best and the baseline in a fresh process; in a second one where they
-    differ from what was, and what it shows counts then. `held` holds the devices meanwhile.
+    differ from what was, and what it shows counts then. `held` holds the devices meanwhile. `here`: the study's
+    workbench, where the caller has it; `beat` is called while the device works.
 
     Raises InputError where the two do not go together, or one of them cannot be had as it was or fails, and what a
     workbench raises.
@@ -97,10 +108,10 @@ def race(
         old, new = (f"{', '.join(map(str, each.problems))}" for each in (earlier, record))
         raise InputError(f"the export is of {old} on {earlier.device}, {study} of {new} on {record.device.name}")
     best = standings.required_best(store, study)
-    here = workbench.of_study(record)
+    here = here or workbench.of_study(record)
     tie = tie_band(queries.aa_heats(store, study), here.conditions.objective)
     with held(here), closing(here.executor()) as executor:
-        found = sound_calibration(ask(executor, CalibrationJob(conditions=here.conditions)))
+        found = sound_calibration(ask(executor, CalibrationJob(conditions=here.conditions), beat))
         now = _baselines(found, earlier.baselines, tie)
         there = {(each.problem, each.backend) for each in found.timings}
         pairs = zip(record.problems, earlier.baselines, now, strict=True)
@@ -109,7 +120,7 @@ def race(
         conditions = here.conditions.model_copy(update=pinned)
         artifacts = _exported(earlier, executor, conditions), rebuilt(executor, best.record, conditions).artifact
         for _ in range(PROCESSES):
-            heat = _raced(executor, artifacts, conditions, blocks)
+            heat = _raced(executor, artifacts, conditions, blocks, beat)
             speedup = median_interval(ratios_between(heat, 1, 0, conditions.objective)).speedup
             result = Regression(
                 study=study,
@@ -154,9 +165,11 @@ def _exported(earlier: Earlier, executor: Executor, conditions: Conditions) -> A
     )
 
 
-def _raced(executor: Executor, artifacts: tuple[Artifact, ...], conditions: Conditions, blocks: int) -> Heat:
+def _raced(
+    executor: Executor, artifacts: tuple[Artifact, ...], conditions: Conditions, blocks: int, beat: Beat | None
+) -> Heat:
     drawn = conditions.model_copy(update={"seeds": fresh_seeds()})
-    heat = ask(executor, RaceJob(artifacts=artifacts, conditions=drawn, blocks=blocks, fresh=True))
+    heat = ask(executor, RaceJob(artifacts=artifacts, conditions=drawn, blocks=blocks, fresh=True), beat)
     if isinstance(heat, Fault):
         raise InputError(f"the race of the exported variant and today's has failed: {heat.code}, {heat.detail}")
     if not isinstance(heat, Heat):
@@ -178,3 +191,23 @@ def _since(earlier: Earlier, heat: Heat, now: tuple[str, ...], tie: float) -> It
 
 def _apart(one: Speedup, other: Speedup, tie: float) -> bool:
     return max(one.low / other.high, other.low / one.high) > 1 + tie
+
+
+def findings(found: Regression) -> list[str]:
+    """What was found, a sentence each."""
+    tie = f"more than a tie ({100 * found.tie:.1f} %)"
+    quick = f"Today's best is {found.speedup} as fast as the exported variant"
+    said = [f"{quick}: slower by {tie}." if found.slower else f"{quick}: not slower by {tie}."]
+    for each in found.baselines:
+        if each.then != each.now:
+            said.append(f"The baseline moved at {each.problem}: {each.then} then, {each.now} now.")
+        elif each.moved:
+            assert each.confirmed is not None  # nothing else has moved
+            share = each.today.mid / each.confirmed.mid
+            said.append(
+                f"The baseline moved at {each.problem}: {each.then} takes {share:.3f}x what it took then, beside the"
+                " same binary."
+            )
+    if any(each.confirmed is None for each in found.baselines):
+        said.append("The export has no finals of this binary: only another choice of baseline would be seen.")
+    return said

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from autotuner.values.earlier import Earlier
 from autotuner.values.model import Model
 
 MOST = 2**31 - 1
@@ -96,6 +97,8 @@ class Daily(Model):
     at: str = Field(description="time of day, by the clock of the machine that asks")
     trials: int = Field(description="that each of them adds to its study")
     due: datetime = Field(description="when this one is due")
+    regress: bool = Field(default=False, description="races the best of before against the best of now, at the end")
+    last: Earlier | None = Field(default=None, description="the best of before; null: it is the first, or has none")
 
 
 class SweepRequest(SweepOptions):

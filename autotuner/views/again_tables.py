@@ -4,7 +4,7 @@ study that was done again elsewhere."""
 from collections.abc import Sequence
 
 from autotuner.tuning.race_again import Race
-from autotuner.tuning.regression import BaselineSince, Regression
+from autotuner.tuning.regression import BaselineSince, Regression, findings
 from autotuner.tuning.reproduced import Level
 from autotuner.values.ratio import Speedup
 from autotuner.views.table import Column, Table
@@ -49,23 +49,3 @@ def regression_table(found: Regression) -> Table:
     who = "the same build" if found.same_build else f"trial {found.trial}, {found.variant}"
     race = f"Exported {found.exported_at:%Y-%m-%d}: trial {found.exported_trial}, {found.exported}. Today: {who}."
     return Table.of(BASELINES, found.baselines, findings(found), above=[race])
-
-
-def findings(found: Regression) -> list[str]:
-    """What was found, a sentence each."""
-    tie = f"more than a tie ({100 * found.tie:.1f} %)"
-    quick = f"Today's best is {found.speedup} as fast as the exported variant"
-    said = [f"{quick}: slower by {tie}." if found.slower else f"{quick}: not slower by {tie}."]
-    for each in found.baselines:
-        if each.then != each.now:
-            said.append(f"The baseline moved at {each.problem}: {each.then} then, {each.now} now.")
-        elif each.moved:
-            assert each.confirmed is not None  # nothing else has moved
-            share = each.today.mid / each.confirmed.mid
-            said.append(
-                f"The baseline moved at {each.problem}: {each.then} takes {share:.3f}x what it took then, beside the"
-                " same binary."
-            )
-    if any(each.confirmed is None for each in found.baselines):
-        said.append("The export has no finals of this binary: only another choice of baseline would be seen.")
-    return said

@@ -88,8 +88,6 @@ class Server:
             raise InputError(no_such("space", asked.space, sorted(files)))
         if like is not None and (like.endswith(".json") or like not in self.reader.names()):  # a file is for its owner
             raise InputError(no_such("study", like, sorted(self.reader.names())))
-        if asked.each and asked.every is not None:
-            raise InputError("a group does not come every day: leave `each` or `every` out")
         said = str(files[asked.space]), asked.threads, asked.problems
         spaces = load_each(*said) if asked.each else (load_space(*said),)
         wanted = asked.model_dump(exclude={"space", "problems", "priority", "each", "threads"})

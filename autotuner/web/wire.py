@@ -142,6 +142,7 @@ class NewSweep(SweepOptions):
     devices: Text | None = Field(default=None, description="such as cuda:0; null: any")
     like: Text | None = Field(default=None, alias="from", description="name of the study to start from")
     every: Text | None = Field(default=None, description="a time of day, such as 02:00: it comes again every day")
+    regress: bool = Field(default=False, description="with `every`: at the end, a race against the night before")
     start: tuple[Text, ...] = Field(default=(), max_length=64, description="points to judge first, NAME=VALUE ...")
 
 

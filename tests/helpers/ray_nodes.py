@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from autotuner.values import config
 from tests.conformance.executors import play
 from tests.helpers.processes import wait_for
 
-RAY = Path(sys.executable).parent / "ray"
+RAY = (sys.executable, "-m", "ray.scripts.scripts")
 
 
 class Nodes:
@@ -41,18 +41,21 @@ class Nodes:
         """Where the node keeps its builds."""
         return self._folder / name
 
-    def start(self, name: str, cpus: int = 0, resources: Mapping[str, int] | None = None) -> None:
+    def start(
+        self, name: str, cpus: int = 0, resources: Mapping[str, int] | None = None, gpus: Sequence[str] = ()
+    ) -> None:
         """Starts a node and waits until it is there; the first one is the head."""
         there = ["--address", self.address]
         if not self._nodes:
             port = self.address.rpartition(":")[2]
             there = ["--head", "--port", port, "--include-dashboard", "false", "--temp-dir", self._scratch]
-        offers = ["--num-cpus", str(cpus), "--num-gpus", "0", "--resources", json.dumps(resources or {})]
+        offers = ["--num-cpus", str(cpus), "--num-gpus", str(len(gpus)), "--resources", json.dumps(resources or {})]
         more = ["--node-ip-address", "127.0.0.1", "--object-store-memory", str(100 << 20), "--block"]
         around = {**os.environ, config.CACHE: str(self.cache(name)), "RAY_USAGE_STATS_ENABLED": "0"}
+        around |= {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
         log = self._folder / f"{name}.log"
         with log.open("wb") as said:
-            command = [str(RAY), "start", *there, *offers, *more]
+            command = [*RAY, "start", *there, *offers, *more]
             self._nodes[name] = subprocess.Popen(command, env=around, stdout=said, stderr=said)
         wait_for(lambda: b"Ray runtime started" in log.read_bytes())
 

@@ -16,7 +16,7 @@ import pytest
 
 from autotuner.jobs import queue
 from autotuner.jobs.outlook import outlook, outlooks
-from autotuner.jobs.schedule import ask_again
+from autotuner.jobs.schedule import ask_again, go_on
 from autotuner.store import Store, device_health, lease, sweeps
 from autotuner.store.records import SweepRecord
 from autotuner.store.tables import LeaseRow
@@ -138,6 +138,20 @@ def test_a_sweep_that_comes_every_day_asks_for_the_next(opened: Store) -> None:
     assert (again.request.trials, again.not_before) == (22, request.every.due)
     assert sweeps.events(opened, again.id, last=1)[0].text.startswith("3 missed since")
     assert ask_again(opened, ended) is None, "it is there already"
+    queue.cancel(opened, again.id)
+    group = queue.submit_group(opened, [request.model_copy(update={"every": late, "name": "both"})] * 2)[0]
+    for each, first_is_over in zip(group, (False, True), strict=True):
+        sweeps.claim(opened, each.id, "me").lease.release()
+        ended = sweeps.settle(opened, each.id, State.DONE, found=Found(judged=5))
+        if first_is_over:  # as a worker that was killed before it could
+            go_on(opened)
+            go_on(opened)
+        else:
+            assert ask_again(opened, ended) is None, "the group is not over"
+    both = [each for each in sweeps.every(opened, [State.QUEUED]) if each.name == "both"]
+    assert [(each.group, each.request.trials) for each in both] == [(both[0].id, 15)] * 2
+    with pytest.raises(InputError, match="say when"):
+        queue.request_for(simulated.space().file, regress=True)
     with pytest.raises(InputError, match="expected a time of day"):
         queue.request_for(simulated.space().file, every="25:00")
 

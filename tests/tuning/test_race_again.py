@@ -12,12 +12,12 @@ from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning import race_again, regression
 from autotuner.tuning.finals import standings
-from autotuner.tuning.regression import Earlier, Regression
+from autotuner.tuning.regression import Regression, findings
 from autotuner.values.conditions import TIE, Conditions
+from autotuner.values.earlier import Earlier
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.outcome import Heat
 from autotuner.values.ratio import Speedup
-from autotuner.views.again_tables import findings
 from tests.helpers import simulated
 from tests.helpers.driven import swept
 from tests.helpers.fake_line import FakeLine, Truth
@@ -108,7 +108,7 @@ def earlier(store: Store, study: str, tmp_path: Path) -> Earlier:
     best = standings.best(store, study)
     assert found.confirmed == (None,)
     speedup = best.entry.speedup.mid
-    return found._replace(confirmed=(Speedup(low=speedup * 0.999, mid=speedup, high=speedup * 1.001),))
+    return found.model_copy(update={"confirmed": (Speedup(low=speedup * 0.999, mid=speedup, high=speedup * 1.001),)})
 
 
 def _race(
@@ -152,7 +152,7 @@ def test_a_slower_best_and_a_moved_baseline_are_told_apart(
 def test_another_choice_of_baseline_has_moved(
     store: Store, study: str, earlier: Earlier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = _race(store, study, earlier._replace(baselines=("cudnn",), confirmed=(None,)), monkeypatch)
+    gone = _race(store, study, earlier.model_copy(update={"baselines": ("cudnn",), "confirmed": (None,)}), monkeypatch)
     assert gone.found
     assert findings(gone)[1].endswith("cudnn then, fake now.")
 
@@ -161,9 +161,9 @@ def test_what_does_not_go_together_is_refused(
     store: Store, study: str, earlier: Earlier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="on another"):
-        _race(store, study, earlier._replace(device="another"), monkeypatch)
+        _race(store, study, earlier.model_copy(update={"device": "another"}), monkeypatch)
     with pytest.raises(InputError, match="not in the cache, and sources or compiler have changed"):
-        _race(store, study, earlier._replace(artifact="0" * 64), monkeypatch)
+        _race(store, study, earlier.model_copy(update={"artifact": "0" * 64}), monkeypatch)
     document = json.loads((tmp_path / "last.json").read_text())
     (tmp_path / "last.json").write_text(json.dumps({**document, "trial": 99}))
     with pytest.raises(InputError, match="damaged"):
