@@ -147,7 +147,7 @@ def verify(
         try:
             here = workbench.of_study(queries.study(store, name))
         except InputError as error:
-            levels = reproduced.nothing(str(error))
+            levels = reproduced.without_device(f"{folder}/studies.db", store, name, str(error))
         else:
             with here.held(60 * patience, say_waiting), closing(here.executor()) as executor:
                 trials = here.retrials(store, name, executor, lambda step: heard.print(step.text), 60 * minutes)

@@ -7,13 +7,16 @@ from pydantic import Field
 
 from autotuner.run.executor import ask, sound_calibration
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob
-from autotuner.store import queries
+from autotuner.store import Store, queries
+from autotuner.tuning import gate_one
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.finals import Finals
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.finals.standings import Best, FinalsSummary
+from autotuner.values import codes
+from autotuner.values.errors import AutotunerError
 from autotuner.values.model import Model
-from autotuner.values.outcome import Outcome
+from autotuner.values.outcome import Artifact, Outcome
 from autotuner.values.ratio import Speedup
 
 LEVELS = ("bytes", "gate", "order", "ratio")
@@ -42,6 +45,21 @@ def nothing(why: str) -> tuple[Level, ...]:
     return tuple(Level(level=each, found="not checked", detail=why) for each in LEVELS)
 
 
+def without_device(url: str, store: Store, study: str, why: str) -> tuple[Level, ...]:
+    """Where the study's device is not, `why`: the best is built for it all the same, and its machine code checked."""
+    best = standings.required_best(store, study)
+    assert best.outcome.artifact is not None  # it was measured
+    try:
+        made = gate_one.subject(str(best.record.number), None, url, study, best.outcome.artifact.architecture)
+    except AutotunerError as error:
+        return nothing(f"{why}; it cannot be built here either: {error}")
+    fault = gate_one.without_device(made).outcome.fault
+    incomplete = fault is not None and fault.code == codes.INCOMPLETE
+    gate = "its machine code is as the gate wants it; the rest needs the device" if incomplete else str(fault)
+    found: Found = "not checked" if incomplete else "differs"
+    return _bytes(made.artifact, best), Level(level="gate", found=found, detail=gate), *nothing(why)[2:]
+
+
 def reproduce(trials: Retrials, default: str) -> tuple[Level, ...]:
     """Builds the best of a study, judges it, runs the study's finals again, and compares. The
     study must be a copy, since new finals are recorded in it. `default`: digest of the space's default variant.
@@ -66,18 +84,19 @@ def reproduce(trials: Retrials, default: str) -> tuple[Level, ...]:
     out = sorted({*queries.revoked(store, study)} - {*were})
     again = standings.every_confirmed(store, study)
     both = tuple(Again(trial=each, then=confirmed[each], now=again[each]) for each in confirmed if each in again)
-    return _bytes(made, best), _gate(trials, best, judged, out), _order(then, now), _ratio(both, then, now)
+    return _bytes(made.artifact, best), _gate(trials, best, judged, out), _order(then, now), _ratio(both, then, now)
 
 
-def _bytes(made: Built, best: Best) -> Level:
+def _bytes(made: Artifact, best: Best) -> Level:
     was = best.outcome.artifact
     assert was is not None  # it was measured
-    if made.artifact.library_sha256 == was.library_sha256:
+    if made.library_sha256 == was.library_sha256:
         return Level(level="bytes", found="reproduced", detail="the built library is the same")
-    if made.artifact.program_hash == was.program_hash:
+    if made.program_hash == was.program_hash:
         return Level(level="bytes", found="reproduced", detail="another library with the same machine code")
-    what = "the same sources and compiler" if made.artifact.digest == was.digest else "other sources or compiler"
-    return Level(level="bytes", found="differs", detail=f"{what} give other machine code")
+    other = "other sources" if made.compiler == was.compiler else f"{made.compiler} instead of {was.compiler}"
+    what = "the same sources and compiler" if made.digest == was.digest else other
+    return Level(level="bytes", found="differs", detail=f"other machine code by {what}")
 
 
 def _gate(trials: Retrials, best: Best, judged: Outcome, out: list[int]) -> Level:
