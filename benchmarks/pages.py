@@ -260,7 +260,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "one_line": lambda: tuned_pages.one_line(if_kept("one_line")),
     "tuned_wgmma": lambda: tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE, tuned_pages.GPU),
     "elsewhere": lambda: tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")),
-    "counters": lambda: counters_pages.counted(if_kept("counters"), *loaded("tuned_wgmma")),
+    "counters": lambda: counters_pages.counted(loaded(*counters_pages.KEPT), "docs/results/profiles.svg"),
     "tuned_rmsnorm": lambda: tuned_pages.tuned(if_kept("tuned_rmsnorm")),
     "cpu_rmsnorm": lambda: tuned_pages.on_the_cpu(
         *map(if_kept, ("cpu_rmsnorm", "cpu_rmsnorm_again", "cpu_rmsnorm_avx2"))
@@ -304,6 +304,7 @@ def pages() -> dict[Path, str]:
         RESULTS / "throughput.md": throughput_page(),
         RESULTS / "where.svg": where_pages.figure(),
         RESULTS / "peers.svg": peers_pages.figure(if_kept("peers")),
+        RESULTS / "profiles.svg": counters_pages.figure(loaded(*counters_pages.KEPT)),
         **replay_drawn(),
         **landscapes_drawn(),
         ROOT / "docs" / "reference" / "commands.md": commands_page.page(),

@@ -22,7 +22,7 @@ from autotuner.devices.cuda.probe import probe
 from autotuner.values import config
 from benchmarks import shards, tests_run, tuned
 from benchmarks.attacks import judged
-from benchmarks.attention import counters, elsewhere
+from benchmarks.attention import elsewhere
 from benchmarks.cli import hostile, machines, make_tune
 from benchmarks.driver import chaos, kills, many_workers, ray_nodes, restarts, store_locked, workers
 from benchmarks.gate import accusations, emulated, luck, mutants, op_mutants, soak, view_mutants
@@ -304,7 +304,6 @@ PARTS = {
             step(tuned, "small", "--missing", "--trials", "40", "--json", kept("tuned_wgmma")),
             step(tuned, "rmsnorm", "--missing", "--trials", "30", "--json", kept("tuned_rmsnorm")),
             step(elsewhere, kept("tuned_wgmma"), "--json", kept("elsewhere")),
-            step(counters, kept("tuned_wgmma"), "--json", kept("counters")),
         ),
         needs_gpu=True,
     ),

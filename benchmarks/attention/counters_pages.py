@@ -1,60 +1,80 @@
-"""Of docs/method/kernels-cuda.md the part that counters.py beside it gives; benchmarks/pages.py writes it."""
+"""Of docs/method/kernels-cuda.md what `autotuner profile --json` has kept; benchmarks/pages.py writes it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from html import escape
 from typing import Any
 
-from benchmarks.attention.counters import DURATION, SIDES
-from benchmarks.markdown import QUARTILES, table
+import autotuner.ops  # noqa: F401  # problems are read by their ops
+from autotuner.values.profile import Profile
+from autotuner.views.profile_table import Row, holds_back, number, rows, where
 
-SHOWN = {
-    "time, us": (DURATION, 1e-3, 1),
-    "tensor pipe busy, %": ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", 1, 1),
-    "XU pipe (exponentials) busy, %": ("sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed", 1, 1),
-    "instructions of warps, millions": ("smsp__inst_executed.sum", 1e-6, 1),
-}
-"""By what a row says: the counter, what it is multiplied by, and digits behind the point."""
+KEPT = ("profile_small", "profile_large", "profile_decode")
+"""Names of files in docs/results."""
+COLOURS = ("#1f77b4", "#999999")
+"""Of a variant and of its baseline."""
+LABEL, PANEL, CELL, LINE, TOP = 160, 250, 110, 17, 52
+"""Pixels: the names of the counters, a problem and one of its sides, the height of a row, and where the first is."""
 
 
-def counted(found: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
-    """A table, a column for each problem. `tuned`: what benchmarks/tuned.py found, on each device."""
-    if found is None:
+def counted(documents: list[dict[str, Any]], path: str) -> str:
+    """The figure, and what holds each variant back. `path`: where the figure lies."""
+    found = [Profile.model_validate(each) for each in documents]
+    if not found:
         return "Not kept yet."
-    problems = found["problems"]
-    told = [elsewhere(each, found["device"], tuned["rows"]) for each in problems]
-    said = f"The first number is the variant's, the second cuDNN's. {QUARTILES} {made(found)}"
-    return "\n\n".join([columns(problems), " ".join([*filter(None, told), said])])
+    said = [f"- {each.problem}: `{each.parameters['IMPL']}`. {holds_back(each)}{_acts(each)}" for each in found]
+    around = (f"{where(each)}, {each.variant.tool}, {each.counted_at:%Y-%m-%d}" for each in found)
+    made = f"Made by `autotuner profile --json`: {'; '.join(dict.fromkeys(around))}."
+    return "\n\n".join([f"![Counters of winners beside a baseline]({path})", "\n".join(said), made])
 
 
-def columns(problems: list[dict[str, Any]]) -> str:
-    """The table: of each counter the variant's number and cuDNN's."""
-    lines = [["speedup, not profiled", *map(timed, problems)]]
-    for words, (counter, factor, digits) in SHOWN.items():
-        lines.append([words, *(_both(each, counter, factor, digits) for each in problems)])
-    return table(["", *(each["problem"] for each in problems)], lines)
+def _acts(found: Profile) -> str:
+    return f" Its time depends most on {', '.join(found.acts)}." if found.acts else ""
 
 
-def _both(each: dict[str, Any], counter: str, factor: float, digits: int) -> str:
-    numbers = [each[side]["counters"].get(counter) for side in SIDES]
-    return ", ".join("-" if number is None else f"{factor * number:.{digits}f}" for number in numbers)
+def figure(documents: list[dict[str, Any]]) -> str:
+    """What `autotuner profile` prints, a problem beside the other, as SVG; shares of a peak are bars, too."""
+    found = [Profile.model_validate(each) for each in documents]
+    columns = [{row.what: row for row in [_raced(each), *rows(each)]} for each in found]
+    names = list(dict.fromkeys(name for column in columns for name in column))
+    width, height = LABEL + PANEL * len(found), TOP + LINE * len(names)
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif"'
+        ' font-size="11">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        *(_text(4, TOP + LINE * place, name) for place, name in enumerate(names)),
+        *(part for place, each in enumerate(found) for part in _head(each, LABEL + PANEL * place)),
+        *(
+            part
+            for across, column in enumerate(columns)
+            for down, name in enumerate(names)
+            if name in column
+            for part in _cells(column[name], LABEL + PANEL * across, TOP + LINE * down)
+        ),
+        "</svg>",
+    ]
+    return "\n".join(drawn) + "\n"
 
 
-def elsewhere(each: dict[str, Any], device: str, rows: list[dict[str, Any]]) -> str:
-    """Where its variant was tuned, unless that is where it was counted."""
-    same = [row for row in rows if all(row.get(name) == each[name] for name in ("problem", "parameters"))]
-    devices = [each["tuned_on"]] if "tuned_on" in each else [row["device"] for row in same]
-    where = ", ".join(devices) or "another day"
-    return "" if device in devices else f"The variant of {each['problem']} was tuned on {where}."
+def _raced(found: Profile) -> Row:
+    """What the search has timed, without a profiler."""
+    return Row("timed, us", *found.us)
 
 
-def timed(each: dict[str, Any]) -> str:
-    """The speedup without the profiler."""
-    low, middle, high = (each["speedup"][name] for name in ("low", "median", "high"))
-    return f"{middle:.3f}x ({low:.3f} to {high:.3f})"
+def _head(found: Profile, x: int) -> Iterator[str]:
+    yield _text(x, 14, str(found.problem))
+    for place, name in enumerate((found.parameters["IMPL"], found.baseline)):
+        yield _text(x + CELL * place, 31, str(name), COLOURS[place])
 
 
-def made(found: dict[str, Any]) -> str:
-    """Where it comes from."""
-    environment = found["environment"]
-    versions = f"torch {environment['torch']}, driver {environment['driver_module']}"
-    return f"Made by `{found['command']}` on {found['when'][:10]}: {found['device']}, {versions}."
+def _cells(row: Row, x: int, y: int) -> Iterator[str]:
+    for place, value in enumerate((row.variant, row.baseline)):
+        left = x + CELL * place
+        if "%" in row.what and isinstance(value, int | float):
+            yield f'<rect x="{left + 40}" y="{y - 9}" width="{0.6 * value:.1f}" height="9" fill="{COLOURS[place]}"/>'
+        yield _text(left, y, "-" if value is None else number(value))
+
+
+def _text(x: int, y: int, text: str, colour: str = "#333333") -> str:
+    return f'<text x="{x}" y="{y}" fill="{colour}">{escape(text)}</text>'
