@@ -167,6 +167,27 @@ def test_an_audit_sees_who_computes_less_often_on_what_is_there() -> None:
     assert fault.code == AUDIT
 
 
+@pytest.mark.parametrize("seconds", [(1e-4, 1e-3), (1e-3, 1e-4)])
+def test_refills_are_timed_around_a_variant_and_its_baseline_or_around_neither(
+    seconds: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What copies add to the one is compared with what they add to the other."""
+    graphs: list[SimpleNamespace] = []
+
+    def made_at_rest(make: Callable[[], Any], busy: Callable[[], float]) -> SimpleNamespace:
+        graphs.append(SimpleNamespace())
+        return graphs[-1]
+
+    monkeypatch.setattr(audit, "made_at_rest", made_at_rest)
+    sets = sets_of("warm")
+    arm, baseline = arm_of(Kernel(), sets), BaselineArm(sets.op.tensors().BASELINES["math"], sets)
+    monkeypatch.setattr(audit, "elapsed", lambda work, behind: seconds[0])
+    made = audit.of_variant(arm, sets, lambda given, outputs: None)
+    monkeypatch.setattr(audit, "elapsed", lambda work, behind: seconds[1])
+    audit.of_baseline(baseline, arm, made, sets)
+    assert len(graphs) in (0, 2)
+
+
 # A device that is full ------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Self
 
 import torch
 
@@ -22,7 +23,9 @@ class AuditArm:
         buffers: Buffers,
         sets: InputSets,
         judge: Callable[[Tensors, Tensors], Fault | None],
+        like: Self | None = None,
     ) -> None:
+        """`like`: whose samples these are compared with, so that in both the refills are timed, or in neither."""
         self._arm, self._sets, self._judge = arm, sets, judge
         with device_faults():
             sets.restore()
@@ -30,7 +33,8 @@ class AuditArm:
             seconds = min(elapsed(self._forward, behind=True) for _ in range(3))
             calls = buffers.most_calls(math.ceil(GRAPH_S / seconds))
             self._refills = Refills(sets.problem, buffers, sets.plain, calls)
-            self._graph = made_at_rest(self._captured, own_work_s) if seconds < SINGLE_S else None
+            in_graph = seconds < SINGLE_S if like is None else like._graph is not None
+            self._graph: torch.cuda.CUDAGraph | None = made_at_rest(self._captured, own_work_s) if in_graph else None
 
     def _forward(self) -> None:
         self._arm.forward(0)
@@ -74,9 +78,9 @@ def of_variant(arm: VariantArm, sets: InputSets, judge: Callable[[Tensors, Tenso
     return AuditArm(arm, _buffers(arm, sets), sets, judge)
 
 
-def of_baseline(arm: BaselineArm, like: VariantArm, sets: InputSets) -> AuditArm:
-    """The same refills around a baseline, which say what they cost."""
-    return AuditArm(arm, _buffers(like, sets).beside, sets, lambda inputs, outputs: None)
+def of_baseline(arm: BaselineArm, variant: VariantArm, audited: AuditArm, sets: InputSets) -> AuditArm:
+    """The refills of a variant's audit around a baseline, which say what they cost."""
+    return AuditArm(arm, _buffers(variant, sets).beside, sets, lambda inputs, outputs: None, audited)
 
 
 def _buffers(arm: VariantArm, sets: InputSets) -> Buffers:

@@ -91,7 +91,7 @@ class CudaTrack:
     def audit(self, artifact: Artifact, baseline: str) -> Audited:
         variant, other = self.variant(artifact), self.baseline(baseline)
         audited = of_variant(variant, self._sets, self._judges.fresh)
-        return Audited(variant, audited, other, of_baseline(other, variant, self._sets))
+        return Audited(variant, audited, other, of_baseline(other, variant, audited, self._sets))
 
     def throttled(self) -> str | None:
         return self._monitor.throttled()
