@@ -157,9 +157,9 @@ def drawn(seed: int) -> Set:
 def parts(name: str) -> list[tuple[str, ...]]:
     """Arguments of this program for a problem of the set each."""
     if name == "one_line":
-        runs = [(each, MINUTES, seed, "all") for seed in (1, 2) for each in GOALS]
+        how = ((1, "all"), (1, "others"), (2, "all"))
         cold = [(COLD, COLD_MINUTES, seed, "all") for seed in (1, 2)]
-        runs = [cold[0], *runs, cold[1], *((each, MINUTES, 1, "others") for each in GOALS)]
+        runs = [cold[0], *((each, MINUTES, *of) for of in how for each in GOALS), cold[1]]
     else:
         runs = [(each, 0.8, 0, "all") for each in problem_set(name).problems]
     return [
