@@ -70,7 +70,8 @@ def who_disturbs() -> str:
     mine = own_processes()
     used = {each: (after[each] - before.get(each, 0.0)) / seconds for each in after}
     others = sorted((each for each in used if each[0] not in mine), key=lambda each: -used[each])
-    named = [f"{name} (pid {pid}) {used[pid, name]:.0%}" for pid, name in others[:NAMED] if used[pid, name] > LEAST]
+    seen = [(each, used[each]) for each in others[:NAMED] if used[each] > LEAST]
+    named = [f"{_name(pid)} (pid {pid}) {share:.0%}" for (pid, _), share in seen]
     said = [f"in use by {', '.join(named)} of a CPU"] if named else []
     whole = sum(getattr(now, kind) - getattr(total, kind) for kind in ("user", "nice", "system")) / seconds
     unseen = whole - sum(used.values())
@@ -82,10 +83,18 @@ def who_disturbs() -> str:
     return f"{'; '.join(said)}; load {os.getloadavg()[0]:.1f} on {usable_cpus()} CPUs" if said else ""
 
 
-def _seconds() -> dict[tuple[int, str], float]:
-    """The CPU time of every process that can be seen, all its threads together, by number and name."""
-    found = (each.info for each in psutil.process_iter(["pid", "name", "cpu_times"]))
-    return {(of["pid"], of["name"]): sum(of["cpu_times"][:2]) for of in found if of["cpu_times"] is not None}
+def _seconds() -> dict[tuple[int, float], float]:
+    """The CPU time of every process that can be seen, all its threads together, by number and birth: names change, as a
+    kernel's thread has that of its work."""
+    found = (each.info for each in psutil.process_iter(["pid", "create_time", "cpu_times"]))
+    return {(of["pid"], of["create_time"]): sum(of["cpu_times"][:2]) for of in found if of["cpu_times"] is not None}
+
+
+def _name(pid: int) -> str:
+    try:
+        return psutil.Process(pid).name()
+    except psutil.Error:
+        return "one that has ended"
 
 
 def findings() -> Iterator[Finding]:
