@@ -92,7 +92,7 @@ def _seconds() -> dict[tuple[int, float], float]:
 
 def _name(pid: int) -> str:
     try:
-        return psutil.Process(pid).name()
+        return str(psutil.Process(pid).name())
     except psutil.Error:
         return "one that has ended"
 
