@@ -89,6 +89,11 @@ class Invariant(NamedTuple):
     applies: Callable[[Problem], bool] = lambda problem: True
 
 
+def imported_when_called(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module that imports torch: what reads a report wants the words beside it alone."""
+    return lambda *given: getattr(import_module(module), name)(*given)
+
+
 class Input(NamedTuple):
     """A tensor that a variant reads."""
 

@@ -1,12 +1,12 @@
 """The op sdpa: O = softmax(scale Q K^T) V for every (batch, head), with masks, groups of heads and views."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import cast
 
-from autotuner.ops.op import Input, Op, Output, Words
+from autotuner.ops.op import Input, Invariant, Op, Output, Words, imported_when_called
 from autotuner.ops.sdpa.call import CALL
-from autotuner.ops.sdpa.cases import CASES, few_keys
-from autotuner.ops.sdpa.invariants import INVARIANTS
+from autotuner.ops.sdpa.cases import CASES, INVARIANT, few_keys
 from autotuner.ops.sdpa.problem import SdpaProblem, distance
 from autotuner.values import config
 from autotuner.values.problem import Problem, Shape
@@ -152,6 +152,71 @@ WORDS = Words(
     some_columns="a part of V, or of the accumulator, is wrong or written twice",
     tail=tail,
 )
+
+
+_relations = partial(imported_when_called, f"{__name__}.invariants")
+INVARIANTS = (
+    Invariant(
+        "G3.scale_v",
+        "4 V gives exactly 4 O",
+        "a constant in the arithmetic (an epsilon, a clamp), or a result that does not come from V",
+        _relations("scale_v"),
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.permute",
+        "permuting the (batch, head) slices permutes the output, nothing else",
+        "the addressing of batch or head, or a result that depends on the order of blocks",
+        _relations("permute"),
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.future",
+        "under a causal mask, later keys and values do not reach earlier rows",
+        "the causal mask lets later keys through",
+        _relations("hidden"),
+        (2, 3, 203, 203),
+        applies=lambda problem: cast(SdpaProblem, problem).causal and not cast(SdpaProblem, problem).windowed,
+    ),
+    Invariant(
+        "G3.window",
+        "keys and values outside a row's window do not reach it",
+        "the window is applied to whole tiles only, or on one side",
+        _relations("hidden"),
+        (2, 3, 203, 203),
+        applies=lambda problem: cast(SdpaProblem, problem).windowed,
+    ),
+    Invariant(
+        "G3.lengths",
+        "keys and values past the lengths do not reach the output",
+        "the lengths are ignored, read on the host, or applied to whole tiles only",
+        _relations("stale"),
+        INVARIANT,
+        applies=lambda problem: cast(SdpaProblem, problem).key_lengths,
+    ),
+    Invariant(
+        "G3.ones",
+        "V = 1 gives O = 1: the weights of each row sum to 1",
+        "the normaliser is not the sum of the weights in use: keys lost or counted twice, or padding counted",
+        _relations("ones"),
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.one_tensor",
+        "K and V, or all three, may be one tensor, or overlap",
+        "an input is written to, or read where another one was to be read",
+        _relations("one_tensor"),
+        (2, 3, 113, 113),
+    ),
+    Invariant(
+        "G3.spread",
+        "a number that is NaN or infinite comes out where the definition has it, and reaches no other slice",
+        "a maximum or a clamp that drops NaN, or values that are cleaned before they are used",
+        _relations("spread"),
+        INVARIANT,
+    ),
+)
+"""In order of cost."""
 
 
 OP = Op(

@@ -1,24 +1,19 @@
-"""What must hold of attention exactly, without a reference (G3): in 16 bits and more, and from FP8.
-
-torch is imported where it is used: what reads a report wants the words alone.
-"""
-
-from __future__ import annotations
+"""What must hold of attention exactly, without a reference (G3): in 16 bits and more, and from FP8."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+import torch
+from torch import Tensor
 
 from autotuner.ops import op_of
-from autotuner.ops.op import Invariant, Relation
-from autotuner.ops.sdpa.cases import INVARIANT
+from autotuner.ops.op import Relation
+from autotuner.ops.sdpa.layouts import overlapping
+from autotuner.ops.sdpa.masks import given, visible
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.tensors import Tensors, first_outputs, where_lost
 from autotuner.values.problem import Problem
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from autotuner.ops.tensors import Tensors
 
 SUMS_FLOOR = 2.0**-19
 """How far two float32 sums of the same terms may differ by their order, relative to the sum."""
@@ -32,8 +27,6 @@ def scale_v(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
 
 def four_times(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
     """What must be equal where the second O is four times the first."""
-    import torch
-
     got, want = other[0], 4 * plain[0]
     numbers = torch.finfo(got.dtype)
     close = (got - want).abs() <= 4 * numbers.smallest_normal * numbers.eps
@@ -47,8 +40,6 @@ def named(problem: Problem, inputs: Tensors) -> dict[str, Tensor]:
 
 def permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """Permuting batches and heads permutes O, nothing else."""
-    import torch
-
     of = cast(SdpaProblem, problem)
     generator = torch.Generator().manual_seed(seed)
     batches, heads_kv = (torch.randperm(n, generator=generator) for n in (of.batch, of.heads_kv))
@@ -81,8 +72,6 @@ NOT_A_NUMBER = 0x7F
 
 def _changed(tensor: Tensor, rows: slice, times: float) -> Tensor:
     """The same with rows as many times as large; of FP8, which has no larger numbers, with the opposite ones."""
-    import torch
-
     other = tensor.clone()
     if tensor.dtype.itemsize == 1:
         other.view(torch.uint8)[:, :, rows].bitwise_xor_(0x80)
@@ -95,10 +84,6 @@ def hidden(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """Keys and values that a row does not see do not reach it: some at the end, some before. Large finite values, not
     NaN. Before a row's own key they may change what the row is rounded to: rows that guess at their maxima together go
     back together."""
-    import torch
-
-    from autotuner.ops.sdpa.masks import visible
-
     of, tensors = cast(SdpaProblem, problem), named(problem, inputs)
     k, v = tensors["K"], tensors["V"]
     seen = visible(of, tensors.get("key lengths"), k.device)
@@ -120,8 +105,6 @@ def hidden(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
 
 def ones(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """V = 1 gives O = 1: the weights of each row sum to 1. Sinks take none of it where they are -infinity."""
-    import torch
-
     q, k, v, *more = inputs
     of = cast(SdpaProblem, problem)
     if of.sinks != "none":
@@ -132,8 +115,6 @@ def ones(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
 
 def are_ones(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
     """What must be equal where the second O is 1, but for rows that see no key: these give 0 whatever V is."""
-    import torch
-
     blind = (plain[0] == 0).all(-1, keepdim=True)
     return other[0], torch.where(blind, 0, torch.ones_like(other[0]))
 
@@ -141,10 +122,6 @@ def are_ones(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
 def stale(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """Keys and values past the length reach no row, whatever is there, of FP8 NaN: a cache holds what was there
     before."""
-    import torch
-
-    from autotuner.ops.tensors import first_outputs
-
     tensors = named(problem, inputs)
     half = (tensors["key lengths"] + 1) // 2
     before = {**tensors, "key lengths": half}
@@ -161,9 +138,6 @@ def stale(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
 
 def one_tensor(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """K and V may be one tensor, and Q too where it is as large, or overlap: the bits of O are those of copies."""
-    from autotuner.ops.sdpa.layouts import overlapping
-    from autotuner.ops.tensors import first_outputs
-
     q, k, _, *more = inputs
     detail = "{} as one tensor give another result than copies of it"
     yield Relation((q, k, k, *more), first_outputs, detail.format("K and V"), before=(q, k, k.clone(), *more))
@@ -188,10 +162,6 @@ def spread(
     Within a slice more may be lost: tiles multiply values that a row does not see by a weight of 0, in torch's own
     kernels too. `exact`: from the inputs those that attention is computed of.
     """
-    import torch
-
-    from autotuner.ops.tensors import where_lost
-
     of = cast(SdpaProblem, problem)
     generator = torch.Generator().manual_seed(seed)
     for place, name in enumerate("QKV"):
@@ -217,11 +187,6 @@ def spread(
 
 def _one_sink(of: SdpaProblem, inputs: Tensors, head: int) -> Relation:
     """The sink of one head is NaN: so is what its rows give, but for those that see no key."""
-    import torch
-
-    from autotuner.ops.sdpa.masks import given, visible
-    from autotuner.ops.tensors import where_lost
-
     place = 3 + of.key_lengths
     sinks, seen = inputs[place].clone(), visible(of, given(of, inputs).lengths, inputs[0].device)
     sinks[head] = torch.nan
@@ -240,9 +205,6 @@ def heads_of(problem: SdpaProblem, place: int, head: int) -> slice:
 
 def where_due(problem: SdpaProblem, inputs: Tensors, place: int, at: tuple[int, ...], value: float) -> Tensor:
     """Where O cannot be finite when a number of Q, K or V (place 0, 1 or 2) is `value`; of O's shape."""
-    import torch
-
-    from autotuner.ops.sdpa.masks import given, visible
 
     q, k, *_ = inputs
     batch, head, row, column = at
@@ -267,67 +229,3 @@ def where_due(problem: SdpaProblem, inputs: Tensors, place: int, at: tuple[int, 
     else:
         due[batch, of_head] = rows.unsqueeze(-1)
     return due
-
-
-INVARIANTS = (
-    Invariant(
-        "G3.scale_v",
-        "4 V gives exactly 4 O",
-        "a constant in the arithmetic (an epsilon, a clamp), or a result that does not come from V",
-        scale_v,
-        INVARIANT,
-    ),
-    Invariant(
-        "G3.permute",
-        "permuting the (batch, head) slices permutes the output, nothing else",
-        "the addressing of batch or head, or a result that depends on the order of blocks",
-        permute,
-        INVARIANT,
-    ),
-    Invariant(
-        "G3.future",
-        "under a causal mask, later keys and values do not reach earlier rows",
-        "the causal mask lets later keys through",
-        hidden,
-        (2, 3, 203, 203),
-        applies=lambda problem: cast(SdpaProblem, problem).causal and not cast(SdpaProblem, problem).windowed,
-    ),
-    Invariant(
-        "G3.window",
-        "keys and values outside a row's window do not reach it",
-        "the window is applied to whole tiles only, or on one side",
-        hidden,
-        (2, 3, 203, 203),
-        applies=lambda problem: cast(SdpaProblem, problem).windowed,
-    ),
-    Invariant(
-        "G3.lengths",
-        "keys and values past the lengths do not reach the output",
-        "the lengths are ignored, read on the host, or applied to whole tiles only",
-        stale,
-        INVARIANT,
-        applies=lambda problem: cast(SdpaProblem, problem).key_lengths,
-    ),
-    Invariant(
-        "G3.ones",
-        "V = 1 gives O = 1: the weights of each row sum to 1",
-        "the normaliser is not the sum of the weights in use: keys lost or counted twice, or padding counted",
-        ones,
-        INVARIANT,
-    ),
-    Invariant(
-        "G3.one_tensor",
-        "K and V, or all three, may be one tensor, or overlap",
-        "an input is written to, or read where another one was to be read",
-        one_tensor,
-        (2, 3, 113, 113),
-    ),
-    Invariant(
-        "G3.spread",
-        "a number that is NaN or infinite comes out where the definition has it, and reaches no other slice",
-        "a maximum or a clamp that drops NaN, or values that are cleaned before they are used",
-        spread,
-        INVARIANT,
-    ),
-)
-"""In order of cost."""

@@ -1,13 +1,13 @@
 """The op sdpa_fp8: attention whose Q, K and V are FP8 (e4m3), each head of them with a float32 factor."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import cast
 
-from autotuner.ops.op import Input, Op, OpCase, Output
-from autotuner.ops.sdpa import DISTRIBUTIONS, WORDS as ATTENTION, cases, lengths, qkv, usual
+from autotuner.ops.op import Input, Invariant, Op, OpCase, Output, imported_when_called
+from autotuner.ops.sdpa import DISTRIBUTIONS, INVARIANTS, WORDS as ATTENTION, cases, lengths, qkv, usual
 from autotuner.ops.sdpa.problem import distance
 from autotuner.ops.sdpa_fp8.call import CALL
-from autotuner.ops.sdpa_fp8.invariants import INVARIANTS
 from autotuner.ops.sdpa_fp8.problem import DESCALES, ELEMENT, SdpaFp8Problem
 from autotuner.values import config
 from autotuner.values.problem import Problem
@@ -104,6 +104,32 @@ def full(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
 CASES = cases.CASES._replace(quick=quick, full=full, beyond=frozenset({"large", "huge", "slopes"}))
 
 
+_relations = partial(imported_when_called, f"{__name__}.invariants")
+OF_ATTENTION = {each.code: each for each in INVARIANTS}
+OWN_INVARIANTS = (
+    Invariant(
+        "G3.descales",
+        "a power of two may move from one descale to another, and that of V comes out",
+        "a descale that is left out, or taken of another tensor or head",
+        _relations("descales"),
+        cases.INVARIANT,
+    ),
+    *(OF_ATTENTION[code] for code in ("G3.permute", "G3.future", "G3.lengths")),
+    OF_ATTENTION["G3.ones"]._replace(
+        asserts="Q = 0 and V = 1 give O = 1: the weights sum to 1", relations=_relations("ones")
+    ),
+    Invariant(
+        "G3.quantising",
+        "normal inputs that are quantised give the unquantised result with noise 25 dB below it",
+        "fewer digits than FP8 has: probabilities without an offset, or sums in few bits",
+        _relations("quantising"),
+        (2, 3, 257, 257),
+    ),
+    OF_ATTENTION["G3.spread"]._replace(relations=_relations("spread")),
+)
+"""In order of cost."""
+
+
 OP = Op(
     name="sdpa_fp8",
     package=__name__,
@@ -112,7 +138,7 @@ OP = Op(
     outputs=_outputs,
     ordinary="randn",
     cases=CASES,
-    invariants=INVARIANTS,
+    invariants=OWN_INVARIANTS,
     distance=distance,
     usual=lambda macros: usual(macros, SdpaFp8Problem),
     words=WORDS,

@@ -1,24 +1,20 @@
-"""What must hold of attention from FP8, without a reference (G3).
-
-torch is imported where it is used: what reads a report wants the words alone.
-"""
-
-from __future__ import annotations
+"""What must hold of attention from FP8, without a reference (G3)."""
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from autotuner.ops.op import Invariant, Relation
-from autotuner.ops.sdpa import invariants as attention
-from autotuner.ops.sdpa.cases import INVARIANT
+import torch
+from torch import Tensor
+
+from autotuner.ops.op import Relation
+from autotuner.ops.sdpa import invariants as attention, tensors as exactly
+from autotuner.ops.sdpa.layouts import laid_out
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
+from autotuner.ops.sdpa_fp8.quantising import quantised
+from autotuner.ops.sdpa_fp8.tensors import dequantised
+from autotuner.ops.tensors import Tensors, first_outputs, moved
 from autotuner.values.problem import Problem
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from autotuner.ops.tensors import Tensors
 
 DECIBELS = 25.0
 """How far the noise must be below the signal where normal inputs are quantised, as torchao asks: the inputs' own
@@ -27,19 +23,15 @@ rounding leaves about 27."""
 
 def descales(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """A power of two that moves from one factor to another changes no bit, and one of V comes out as it is."""
-    from autotuner.ops.tensors import first_outputs
-
     q, k, v, of_q, of_k, of_v, *lengths = inputs
-    moved = (q, k, v, 4 * of_q, of_k / 4, of_v, *lengths)
-    yield Relation(moved, first_outputs, "4 times q_descale with a quarter of k_descale changes O")
+    turned = (q, k, v, 4 * of_q, of_k / 4, of_v, *lengths)
+    yield Relation(turned, first_outputs, "4 times q_descale with a quarter of k_descale changes O")
     larger = (q, k, v, of_q, of_k, 4 * of_v, *lengths)
     yield Relation(larger, attention.four_times, "4 times v_descale does not give exactly 4 O")
 
 
 def ones(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """Q = 0 and V = 1 give O = 1: all weights are equal, no rounding changes them, and they sum to 1."""
-    import torch
-
     q, k, v, of_q, of_k, of_v, *lengths = inputs
     none, one = (torch.full(x.shape, value, device=x.device).to(x.dtype) for x, value in ((q, 0.0), (v, 1.0)))
     given = (none, k, one, of_q, of_k, torch.ones_like(of_v), *lengths)
@@ -51,19 +43,11 @@ def ones(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
 
 def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """A NaN reaches all that the definition computes from it, and no other slice: FP8 has no infinity."""
-    from autotuner.ops.sdpa_fp8.tensors import dequantised
-
     return attention.spread(problem, inputs, seed, (math.nan,), dequantised)
 
 
 def quantising(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """Normal inputs that are quantised head by head give what they give unquantised, but for DECIBELS."""
-    import torch
-
-    from autotuner.ops.sdpa import tensors as exactly
-    from autotuner.ops.sdpa_fp8.quantising import quantised
-    from autotuner.ops.tensors import moved
-
     of = cast(SdpaFp8Problem, problem)
     dense = of.model_copy(update={"layout": "bhsd"})
     q, k, v, *lengths = moved(exactly.inputs(dense, "randn", seed), inputs[0].device)
@@ -74,31 +58,6 @@ def quantising(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relatio
         noise = torch.linalg.vector_norm(other[0].double() - want) / torch.linalg.vector_norm(want)
         return noise.reshape(1), torch.zeros(1, dtype=torch.float64, device=noise.device)
 
-    from autotuner.ops.sdpa.layouts import laid_out
-
     given = (*laid_out(of, "randn", *(x for x, _ in pairs)), *(descale for _, descale in pairs), *lengths)
     detail = f"quantised inputs give less than {DECIBELS:g} dB of signal over noise"
     yield Relation(given, compared, detail, within=10 ** (-DECIBELS / 20))
-
-
-OF_ATTENTION = {each.code: each for each in attention.INVARIANTS}
-INVARIANTS = (
-    Invariant(
-        "G3.descales",
-        "a power of two may move from one descale to another, and that of V comes out",
-        "a descale that is left out, or taken of another tensor or head",
-        descales,
-        INVARIANT,
-    ),
-    *(OF_ATTENTION[code] for code in ("G3.permute", "G3.future", "G3.lengths")),
-    OF_ATTENTION["G3.ones"]._replace(asserts="Q = 0 and V = 1 give O = 1: the weights sum to 1", relations=ones),
-    Invariant(
-        "G3.quantising",
-        "normal inputs that are quantised give the unquantised result with noise 25 dB below it",
-        "fewer digits than FP8 has: probabilities without an offset, or sums in few bits",
-        quantising,
-        (2, 3, 257, 257),
-    ),
-    OF_ATTENTION["G3.spread"]._replace(relations=spread),
-)
-"""In order of cost."""
