@@ -217,10 +217,13 @@ def tune(
     from autotuner.jobs.sweep_run import Listener
     from autotuner.store import Store
     from autotuner.tuning import workbench
+    from autotuner.values.validation import show
 
     if not callable(subject):
         if problems and subject:
-            raise InputError("problems are given twice; give them once")
+            raise InputError(
+                f"found {show(subject)} beside problems: give a function there, or problems once, a space by space=..."
+            )
         problems = problems or subject
     file = problems if isinstance(problems, Path) else None
     several: tuple[str | Problem, ...] = ()

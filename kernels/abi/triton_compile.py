@@ -52,10 +52,10 @@ def main(unit: dict, capability: int, path: str, sites: list[str]) -> None:
     held = unit["macros"] | {name: str(source.constants[places[name]]) for name in unit["constants"]}
     macros = "".join(f"{name}={held[name]}\n" for name in unit["macros"])
     Path("variant.ptx").write_text(with_identity(made.asm["ptx"], made.metadata, unit, macros))
-    from triton import knobs
+    from triton.backends.nvidia.compiler import get_ptxas  # that which its PTX is written for
 
-    ptxas = knobs.nvidia.ptxas_blackwell.path if capability >= 100 else knobs.nvidia.ptxas.path
     arch = re.search(r"^\.target (\w+)", made.asm["ptx"], re.MULTILINE)[1]
+    ptxas = get_ptxas(capability).path
     sys.exit(subprocess.run([ptxas, "-v", f"--gpu-name={arch}", "variant.ptx", "-o", "variant.cubin"]).returncode)
 
 
