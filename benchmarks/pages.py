@@ -295,11 +295,11 @@ def pages() -> dict[Path, str]:
         path: insert(text, PARTS | {"rooms": partial(rooms_page.diagram, text)}, str(path.parent.relative_to(ROOT)))
         for path, text in texts.items()
     }
-    (across,) = loaded("cross_version")
+    across, again = loaded("cross_version", "verified_torch")
     return {
         **filled,
         RESULTS / "gate.md": gate_pages.results_page(
-            loaded("mutants_cpu", "mutants_cuda"), across, loaded("gate_cost_cuda", "gate_cost_cpu")
+            loaded("mutants_cpu", "mutants_cuda"), across, again, loaded("gate_cost_cuda", "gate_cost_cpu")
         ),
         RESULTS / "throughput.md": throughput_page(),
         RESULTS / "where.svg": where_pages.figure(),

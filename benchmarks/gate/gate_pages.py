@@ -214,7 +214,19 @@ def cross_version(document: dict[str, Any]) -> str:
     return f"{said}.{rest}"
 
 
-def results_page(judged: list[dict[str, Any]], across: dict[str, Any], cost: list[dict[str, Any]]) -> str:
+def verified(document: dict[str, Any]) -> str:
+    """What `autotuner verify --python` said of a study under another release of torch."""
+    then, now = document["torch"]
+    levels = ", ".join(f"{each['level']} {each['found']}" for each in document["levels"])
+    return (
+        f"A study of torch {then} done again under {now} by `autotuner verify --python` on"
+        f" {document['device']}: {levels} ({document['levels'][-1]['detail']})."
+    )
+
+
+def results_page(
+    judged: list[dict[str, Any]], across: dict[str, Any], again: dict[str, Any], cost: list[dict[str, Any]]
+) -> str:
     """docs/results/gate.md."""
     return (
         "\n\n".join(
@@ -225,7 +237,7 @@ def results_page(judged: list[dict[str, Any]], across: dict[str, Any], cost: lis
                 f"## Mutants\n\n{mutants(judged)}\n\nmutants_cpu.json and mutants_cuda.json have each of them, with its"
                 " command and the code that rejected it. What no case shows in an element type and mask is below the"
                 " resolution: there the JSON has the largest error, in units of its tolerance.",
-                f"## Two releases of torch\n\n{cross_version(across)}",
+                f"## Two releases of torch\n\n{cross_version(across)} {verified(again)}",
                 f"## Cost\n\n{gate_cost(cost)}",
             ]
         )
