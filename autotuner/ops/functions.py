@@ -1,12 +1,10 @@
 """Functions of Python that compute an op: how one is called, what its answer must be, and one as a baseline."""
 
-from __future__ import annotations
-
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,9 +14,6 @@ from autotuner.ops.op import OWN, Baseline, shape_of
 from autotuner.ops.tensors import Tensors, end_threads, full_of, moved, on_threads
 from autotuner.values.errors import InputError
 from autotuner.values.problem import Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Function = Callable[..., Any]
 Problems = Iterable[Problem]
