@@ -126,14 +126,19 @@ def _of_landscape(path: Path) -> Kept:
 
 def thinned(points: list[Kept]) -> list[Kept]:
     """Those that are worth shipping, of one implementation: the best ratios first, no two of near problems. Rows of
-    another length are not near: tiles that fit them may not fit these."""
+    another length are not near: tiles that fit them may not fit these; nor are calls that ask for more, whose ratios
+    are to another baseline."""
     found: list[Kept] = []
     for each in sorted(points, key=lambda each: -each.speedup):
-        distance, row = OPS[each.problem.op].distance, getattr(each.problem, "head_dim", None)
-        alike = (other for other in found if getattr(other.problem, "head_dim", None) == row)
+        distance = OPS[each.problem.op].distance
+        alike = (other for other in found if _asked(other.problem) == _asked(each.problem))
         if all(distance(each.problem, other.problem) >= APART for other in alike):
             found.append(each)
     return sorted(found, key=lambda each: str(each.problem))
+
+
+def _asked(problem: Problem) -> list[object]:
+    return [getattr(problem, name, None) for name in ("head_dim", "windowed", "softcapped", "sinks", "bias")]
 
 
 def documents() -> dict[str, str]:
