@@ -236,9 +236,9 @@ def _say_that_nothing_wins(store: Store, study: str, output: Path, serves: bool)
     baselines = " and ".join(dict.fromkeys(each.baseline for each in rooms))
     problems = ", ".join(str(each.problem) for each in rooms)
     if serves:
-        out.print(f"Nothing here beats {baselines} at {problems}; {output} serves {baselines}.")
+        out.print(f"Nothing here is shown to beat {baselines} at {problems}; {output} serves {baselines}.")
     else:
-        tried = f"Nothing that was tried so far is faster than {baselines} at {problems}"
+        tried = f"Nothing that was tried so far is shown to be faster than {baselines} at {problems}"
         out.print(f"{tried}; {output} has the fastest of it, which nothing loads. The same command goes on.")
     print_lines([*branch_lines(branches_of(store, study)), *room_lines(rooms)])
 

@@ -85,7 +85,7 @@ def place_words(best: Best, finals: FinalsSummary) -> str:
         return "Crowned: faster than every other finalist and the baseline, by more than a tie."
     if others := _tied_with(best):
         return f"Tied with trial {others}: {_why(best, finals)}. Nobody is crowned."
-    return "It leads, but not shown to be faster than the baseline by more than a tie. Nobody is crowned."
+    return "It leads, not shown to be faster than the baseline and all others by more than a tie. Nobody is crowned."
 
 
 def _tied_with(best: Best) -> str:

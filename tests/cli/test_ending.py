@@ -165,8 +165,8 @@ def test_where_nothing_wins_the_end_says_what_serves_and_what_was_tried(
         _say_that_nothing_wins(store, name, Path("best.json"), serves=True)
         _say_that_nothing_wins(store, name, Path("best.json"), serves=False)
     said = " ".join(capsys.readouterr().out.split())
-    assert f"Nothing here beats fake at {problem}; best.json serves fake." in said
-    assert f"Nothing that was tried so far is faster than fake at {problem}; best.json has the fastest of it" in said
+    assert f"Nothing here is shown to beat fake at {problem}; best.json serves fake." in said
+    assert f"tried so far is shown to be faster than fake at {problem}; best.json has the fastest of it" in said
     assert "plain: 3 of 3 points judged, best 0.314x, 19 times its bound; left after 3 draws" in said
     assert f"More than 5.96x is not to be had at {problem}: fake took" in said
 
