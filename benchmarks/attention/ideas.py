@@ -3,7 +3,8 @@
     python -m benchmarks.attention.ideas [PROBLEM...] [--rounds N] [--seconds S] [--json FILE]
 
 An idea is a change of parameters or, where it is always on, an edit that takes it out of the sources. At each problem
-all points are built, must be right, and race in one process, warm: graphs of forwards, replayed in random order. A
+all points are built and race in one process, warm: graphs of forwards, replayed in random order. The first must be
+right by the gate's tolerances, the others must give its answer but for roundings. A
 speed is the median over the rounds of the time without the idea over that with it, with its 95 % interval; what graphs
 of the same program differ by is an idea too. cuDNN and FlashAttention 3, where its wheel is installed, race beside the
 fastest point. No problem begins after S seconds. Needs a GPU that nothing else uses.
@@ -16,6 +17,7 @@ import json
 import math
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,19 +28,20 @@ import torch
 from autotuner.devices.environment import usable_cpus
 from autotuner.forge.build import build
 from autotuner.gate.cases import Matrix
-from autotuner.gate.tolerance import compute_truth
+from autotuner.gate.tolerance import Truth, compute_truth
 from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import moved
 from autotuner.tuning.workbench import Workbench, load_space, point_of
 from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
 from benchmarks import holds
 from benchmarks.attention.decode import right
 from benchmarks.attention.floors import Edit, without
 from benchmarks.attention.interleaved import race, spread, timer, variant_forward
-from benchmarks.attention.peers import others, over
+from benchmarks.attention.peers import agrees, others, over
 from benchmarks.provenance import command_line
 
 WGMMA = (
@@ -141,7 +144,8 @@ def raced(text: str, rounds: int) -> tuple[list[Row], list[Row]]:
     ideas = [idea for idea in IDEAS if text in idea.problems]
     wanted = list(dict.fromkeys(side for idea in ideas for side in sides(idea)))
     refused: dict[Side, str] = {}
-    timers = {}
+    timers: dict[Side, Callable[[], float]] = {}
+    answer: torch.Tensor | None = None
     op = op_of(problem)
     case = Matrix(problem).case(op.cases.tuned(problem))
     built = made(text, wanted)
@@ -151,22 +155,33 @@ def raced(text: str, rounds: int) -> tuple[list[Row], list[Row]]:
         if not isinstance(artifact, Artifact):
             refused[side] = artifact.detail if isinstance(artifact, Fault) else artifact
             continue
-        forward, outputs = variant_forward(artifact, case.problem, [truth.inputs])
-        forward(0)
-        torch.cuda.synchronize()
-        if not right(outputs, truth):
+        if answer is None and not is_right(artifact, case.problem, truth):
             refused[side] = "wrong"
             continue
         forward, outputs = variant_forward(artifact, problem, [inputs])
         forward(0)
-        timers[side], answer = timer(forward, 1), outputs[0]
-    if not timers:
+        answer = outputs[0] if answer is None else answer
+        try:
+            agrees(outputs[0], answer)
+        except ValueError as error:
+            refused[side] = str(error)
+            continue
+        timers[side] = timer(forward, 1)
+    if answer is None:
         return [], []
     names = {str(number): side for number, side in enumerate(timers)}
     peers = others(problem, inputs, answer, ["fa3"])
     taken = race({name: timers[side] for name, side in names.items()} | peers, rounds)
     us = {side: taken[name] for name, side in names.items()}
     return [row_of(idea, text, us, refused) for idea in ideas], [beside(problem, us, {n: taken[n] for n in peers})]
+
+
+def is_right(built: Artifact, problem: Problem, truth: Truth) -> bool:
+    """Whether its outputs are within the gate's tolerances."""
+    forward, outputs = variant_forward(built, problem, [truth.inputs])
+    forward(0)
+    torch.cuda.synchronize()
+    return right(outputs, truth)
 
 
 def row_of(idea: Idea, text: str, us: dict[Side, list[float]], refused: dict[Side, str]) -> Row:
