@@ -11,9 +11,10 @@ import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from functools import cache
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -201,9 +202,19 @@ def _isolate(*keep: int) -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     close_others(*keep)
+    _forget_tracker()
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)
+
+
+def _forget_tracker() -> None:
+    """multiprocessing writes to the process that tracks semaphores by the number of a file that is closed now. The next
+    file has that number, such as one of a device's driver: it would be written to, and closed if it took no bytes. Who
+    makes a semaphore, as torch's compiler does, now starts another tracker."""
+    tracker: Any = getattr(resource_tracker, "_resource_tracker", None)
+    if tracker is not None:
+        tracker._fd = tracker._pid = None
 
 
 def _print_to(log: Path) -> None:

@@ -329,3 +329,28 @@ def test_a_process_that_goes_while_it_is_looked_at_is_no_fault(monkeypatch: pyte
 
     monkeypatch.setattr(os, "getsid", vanish)
     assert not list(job_process._session(mine))
+
+
+SEMAPHORE = """
+import multiprocessing, os, tempfile
+from multiprocessing import resource_tracker
+from autotuner.run import inside
+
+if __name__ == "__main__":
+    resource_tracker.ensure_running()
+    read, write = os.pipe()
+    if os.fork() == 0:
+        inside._isolate(write)
+        files = [tempfile.TemporaryFile() for _ in range(resource_tracker._resource_tracker._fd or 16)]
+        multiprocessing.get_context("spawn").Lock()
+        os.write(write, str([os.fstat(each.fileno()).st_size for each in files]).encode())
+        os._exit(0)
+    os.close(write)
+    print(os.read(read, 1000).decode())
+"""
+
+
+def test_who_makes_a_semaphore_in_such_a_process_writes_to_no_file_of_another() -> None:
+    done = subprocess.run([sys.executable, "-c", SEMAPHORE], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)) == {0}

@@ -72,7 +72,7 @@ def test_a_right_one_is_timed_beside_the_ops_own_and_a_wrong_one_is_said_and_lef
         ("cudnn_please", "expected module:function, or flash_attn, flashinfer"),
         ("nowhere:f", "nowhere:f cannot be imported"),
         ("theirs:left", "theirs:left cannot be imported"),
-        ("theirs:annotations", "theirs:annotations is no function but _Feature"),
+        ("theirs:torch", "theirs:torch is no function but module"),
         ("flashinfer", "flashinfer is not installed: pip install flashinfer-python"),
     ],
 )
