@@ -3,8 +3,9 @@
     python -m benchmarks.inference.generate best.json --batch 1 8 --out docs/results/generate_cpu.json
 
 The GPT of the examples goes on behind a text of random keys and values, eagerly, with torch's function, with ours, and
-with an attention that computes nothing and gives back Q: no attention makes the loop faster than that. The arms take
-turns at each step, in random order, each with a cache of its own.
+with an attention that computes nothing and gives back Q: no attention makes the loop faster than that. On a GPU torch's
+function is also held to its flash backend, which plans nothing for a new length. The arms take turns at each step, in
+random order, each with a cache of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import autotuner
 from autotuner.devices import DEVICES, Wishes
@@ -35,6 +37,12 @@ def nothing(query: Tensor, *_: Any, **__: Any) -> Tensor:
     return query
 
 
+def flash(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+    """torch's function by its flash backend."""
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, **options)
+
+
 def generated(decoder: Decoder, arms: dict[str, Call], batch: int, until: int, steps: int) -> dict[str, Any]:
     """Seconds of the steps of each arm, and how many times as long torch's take as those of the others: over all, and
     of each step the quartiles."""
@@ -46,7 +54,7 @@ def generated(decoder: Decoder, arms: dict[str, Call], batch: int, until: int, s
             taken[name].append(decoder.step(arms[name], token, caches[name]))
     kept = {name: each[WARM:] for name, each in taken.items()}
     times = {}
-    for name in ("ours", "nothing"):
+    for name in (each for each in arms if each != "torch"):
         low, middle, high = quantiles([one / other for one, other in zip(kept["torch"], kept[name], strict=True)], n=4)
         whole = sum(kept["torch"]) / sum(kept[name])
         times[name] = {name: round(x, 4) for name, x in zip(NAMES, (whole, low, middle, high), strict=True)}
@@ -91,6 +99,7 @@ def main() -> None:
         "torch": torch.nn.functional.scaled_dot_product_attention,
         "ours": ours,
         "nothing": nothing,
+        **({"flash": flash} if device == "cuda" else {}),
     }
     document: dict[str, Any] = {
         **provenance([said.export]),
