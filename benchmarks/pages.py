@@ -222,6 +222,7 @@ PARTS: dict[str, Callable[[], str]] = {
         [json.loads(path.read_text()) for path in sorted(RESULTS.glob("audits_*.json"))]
     ),
     "machines": lambda: machines.page(*loaded("machines")),
+    "many": lambda: machines.many([if_kept("many_batches.best"), if_kept("many_heads.best")]),
     "cage_cost": lambda: throughput_pages.cage_cost(*loaded("cage_cost")),
     "proposals": lambda: replay_pages.proposals(*loaded("proposals")),
     "transfer": lambda: transfer_pages.said(if_kept("transfer")),

@@ -16,10 +16,11 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from autotuner.ops.sdpa.problem import SdpaProblem
 from benchmarks import holds
 from benchmarks.provenance import ROOT, made, provenance
 
@@ -120,6 +121,16 @@ def page(document: Mapping[str, Any]) -> str:
             told = "works" if row["said"].startswith(("Nothing", "passed")) else row["said"].partition(";")[0]
         rows.append(f"| {row['what']} | `{row['command'].partition(' --trials')[0].partition(' ')[0]}` | {told} |")
     return "\n".join([*rows, "", made(document)])
+
+
+def many(tables: Sequence[Mapping[str, Any] | None]) -> str:
+    """The same: what `tune --out` kept of problems that some backends of torch cannot launch."""
+    lines = []
+    for table in filter(None, tables):
+        won, problem = table["confirmed"], SdpaProblem.model_validate(table["problems"][0]["problem"])
+        over = f"{won['mid']:.2f}x torch's {table['baseline'][0]['backend']} ({won['low']:.2f} to {won['high']:.2f})"
+        lines.append(f"- `{problem}` on {table['device']['name']}: {table['impl']}, {over}, confirmed.")
+    return "\n".join(lines) or "Not kept yet."
 
 
 def main() -> None:
