@@ -95,7 +95,7 @@ def part(folder: Path, floors: Mapping[str, Any] | None) -> str:
     if not found:
         return "None is kept yet."
     commands = "Each file has the command that measured it; all are of"
-    devices = ", ".join(dict.fromkeys(where(each) for each in found.values()))
+    devices = " and of ".join(dict.fromkeys(where(each) for each in found.values()))
     said = [summary(found, SHOWN), f"{commands} {devices}.", *([_floors(floors)] if floors is not None else [])]
     return "\n\n".join(said)
 

@@ -1,11 +1,13 @@
 """Landscapes: every valid point of a space, judged on this device and kept as a recorded space. docs/method/replay.md.
 
   python -m benchmarks.search.landscapes measure SPACE.toml OUT.json.gz [--store PATH] [--devices all] [--minutes N]
+  python -m benchmarks.search.landscapes part SPACE.toml OUT.json.gz --store PATH
   python -m benchmarks.search.landscapes summary FILE ...
   python -m benchmarks.search.landscapes hub FOLDER FILE ...
   python -m benchmarks.search.landscapes floors [FOLDER] [--seeds 60] [--fixed-seeds 8] [--jobs 2]
 
 measure   goes on with what the store holds; writes OUT once all points are there, else the exit code is 3
+part      the landscape of a smaller space, all of whose points a `measure` that did not end has judged
 summary   what landscapes are, in a table
 hub       landscapes in the layout of the AutoTuning Association's hub, as Kernel Tuner plays them
 floors    how well `evolution` must score on each landscape of a folder, for `make proof PART=floors`
@@ -241,6 +243,19 @@ def measure_here(options: argparse.Namespace) -> int:
         return measure(store, driver, here.space, here.device, options.out, command_line(), options.minutes)
 
 
+def part_of(options: argparse.Namespace) -> int:
+    """The step `part`. Raises InputError where a point was not judged."""
+    with closing(Store.open(options.store, create=False)) as store:
+        study = queries.resolve_study(store, None)
+        device = queries.study(store, study).device
+        space = Space.enumerate(load_space(options.space), device.facts)
+        outcomes, tie = judged(store, study, space), tie_band(queries.aa_heats(store, study), space.file.objective)
+    if len(outcomes) < len(space):
+        raise InputError(f"{study} has {len(outcomes)} of {len(space)} points of {space.name}: measure it")
+    landscape(outcomes, space, device, command_line(), tie).write(options.out)
+    return 0
+
+
 # Floors -------------------------------------------------------------------------------------------------------------
 
 
@@ -371,6 +386,10 @@ def arguments(line: Sequence[str] | None = None) -> argparse.Namespace:
     step.add_argument("--devices", help="GPUs of one model: cuda:0,cuda:1 or all")
     step.add_argument("--minutes", type=float, default=math.inf, help="start no more variants after this time")
     step.add_argument("--problem", action="append", default=[], help="in the place of the file's own")
+    step = steps.add_parser("part", help="of what was judged so far the landscape of a smaller space")
+    step.add_argument("space", help="the space file")
+    step.add_argument("out", type=Path)
+    step.add_argument("--store", required=True, help="of a `measure`")
     step = steps.add_parser("summary", help="what landscapes are, in a table")
     step.add_argument("files", type=Path, nargs="+")
     step = steps.add_parser("derive", help="give a landscape what its space file derives and expects by now")
@@ -394,6 +413,8 @@ def perform(options: argparse.Namespace) -> int:
     """The step that was asked for; the exit code."""
     if options.step == "measure":
         return measure_here(options)
+    if options.step == "part":
+        return part_of(options)
     if options.step == "hold":
         return hold(options.json)
     if options.step == "derive":
