@@ -130,7 +130,8 @@ def _conditions(
 ) -> Iterable[dict[str, Any]]:
     """Which of all values a branch has, and its constraints on this device and for every problem."""
     several = len(file.branches) > 1
-    guard = f"IMPL != {branch.impl!r} or " if several else ""
+    # Kernel Tuner takes what has an `or` as it stands; a comparison alone it rewrites, and fails at `if` and at calls.
+    guard = f"IMPL != {branch.impl!r} or " if several else "False or "
     for name, every in values.items():
         own = branch.parameters.get(name, (None,))
         if name != "IMPL" and {*own} != {*every}:
