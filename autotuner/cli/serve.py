@@ -54,6 +54,10 @@ def serve(
     spaces: Annotated[
         Path | None, typer.Option(help="folder of spaces that sweeps may be asked for, beside those that are shipped")
     ] = None,
+    copy_to: Annotated[
+        list[str] | None,
+        typer.Option("--copy-to", metavar="STORE", help="a store that studies may be copied into; can be repeated"),
+    ] = None,
     workers: Annotated[int, typer.Option(min=0, max=64, help="workers to start beside it, each a process")] = 0,
     name: Annotated[
         list[str] | None, typer.Option("--name", help="another name under which it is asked for; can be repeated")
@@ -83,6 +87,7 @@ def serve(
         token=None if read_only and not private else _token(token_file),
         users={} if users is None else _users(users),
         private=private,
+        copies=tuple(copy_to or ()),
         hosts=(*LOOPBACK, *(each.lower() for each in name or ())),
         spaces=None if spaces is None else spaces.resolve(),
     )

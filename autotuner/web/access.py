@@ -28,6 +28,7 @@ class Settings(Model):
     token: str | None = Field(default=None, description="what a caller must show to change anything; None: nobody can")
     users: dict[str, str] = Field(default={}, description="by name the SHA-256 of the token of each user, hexadecimal")
     private: bool = Field(default=False, description="who reads must show a token, too")
+    copies: tuple[str, ...] = Field(default=(), description="stores that studies may be copied into")
     hosts: tuple[str, ...] = Field(default=LOOPBACK, description="names of this server that a request may ask for")
     spaces: Path | None = Field(
         default=None, description="folder of spaces that sweeps may be asked for, beside the shipped ones"

@@ -3,6 +3,8 @@ has the queue. The name of a function here is the call's operation id."""
 
 import json
 from collections.abc import Callable, Coroutine
+from pathlib import Path as FilePath
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
@@ -11,6 +13,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from autotuner.serve import bundle
 from autotuner.serve.best import FORMATS, BestConfiguration, export_json
 from autotuner.store import device_health
 from autotuner.tuning.compared import comparison
@@ -130,6 +133,14 @@ def change_study(request: Request, study: StudyName, asked: wire.StudyChange) ->
     return get_study(snapshot_of(request, server_of(request).change_study(study, asked.note, asked.name)))
 
 
+@changes.post("/studies/{study}:copy", response_model=wire.StudyCopy, openapi_extra=SECURED, tags=["studies"])
+def copy_study(request: Request, study: StudyName, asked: wire.StudyCopy) -> Response:
+    """Copies a study into another store."""
+    snapshot_of(request, study)
+    server_of(request).copy_study(study, asked.to)
+    return answer(asked)
+
+
 @changes.delete("/studies/{study}", status_code=204, openapi_extra=SECURED, tags=["studies"])
 def delete_study(request: Request, study: StudyName) -> None:
     """Deletes a study with its trials, finals and times, which nothing brings back."""
@@ -172,6 +183,22 @@ def export_study(of: OfStudy) -> Response:
     return Response(
         text, media_type="application/json", headers={"Content-Disposition": f'attachment; filename="{name}"'}
     )
+
+
+@router.get("/studies/{study}/bundle", response_class=Response)
+async def get_bundle(request: Request, study: StudyName) -> Response:
+    """The study as one file, as `autotuner bundle` writes it; `autotuner study copy` brings it into a store."""
+    of, page = await server_of(request).saved_page(study)
+
+    def write() -> bytes:
+        with TemporaryDirectory() as folder:
+            target = FilePath(folder) / "study.tar.gz"
+            bundle.write(of.store, of.name, target, page)
+            return target.read_bytes()
+
+    found = await run_in_threadpool(write)
+    headers = {"Content-Disposition": 'attachment; filename="study.tar.gz"'}
+    return Response(found, media_type="application/gzip", headers=headers)
 
 
 @router.get("/studies/{study}/beliefs", response_model=StudyBeliefs)

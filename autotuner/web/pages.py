@@ -6,12 +6,10 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from autotuner.tuning.compared import comparison
 from autotuner.values.errors import InputError
-from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.drawings import answer, scatter, sections
 from autotuner.views.drawings.figure import Lead, Panel
 from autotuner.views.drawings.links import LINKS
@@ -83,13 +81,17 @@ def studies(request: Request) -> Response:
 @router.get("/studies/{study}")
 def overview(request: Request, study: str) -> Response:
     """The answers, why variants were rejected, the best so far, and the first of the leaderboard."""
-    store = server_of(request).label
+    store, copies = server_of(request).label, sorted(server_of(request).copies)
     return study_page(
         request,
         study,
         "overview.html",
         "",
-        lambda snapshot: {"cards": answer.cards(snapshot, store), "parts": sections.overview(snapshot, LINKS)},
+        lambda snapshot: {
+            "cards": answer.cards(snapshot, store),
+            "copies": copies,
+            "parts": sections.overview(snapshot, LINKS),
+        },
     )
 
 
@@ -101,13 +103,17 @@ def change(
     form: Annotated[str, Form(max_length=100)],
     name: Annotated[str, Form(max_length=200)] = "",
     note: Annotated[str, Form(max_length=2000)] = "",
+    to: Annotated[str, Form(max_length=300)] = "",
 ) -> Response:
-    """Renames a study and notes something of it, or deletes it."""
+    """Renames a study and notes something of it, copies or deletes it."""
     server = server_of(request)
     server.access.require_form(request, form)
     server.study(study)
-    if verb not in ("change", "delete"):
-        raise HTTPException(404, "a study knows change and delete")
+    if verb not in ("change", "copy", "delete"):
+        raise HTTPException(404, "a study knows change, copy and delete")
+    if verb == "copy":
+        server.copy_study(study, to)
+        return RedirectResponse(f"/studies/{quote(study, safe='')}", 303)
     if verb == "change":
         now = server.change_study(study, note.replace("\r\n", "\n"), name or None)
         return RedirectResponse(f"/studies/{quote(now, safe='')}", 303)
@@ -176,15 +182,8 @@ def trial(request: Request, study: str, number: Number) -> Response:
 
 @router.get("/studies/{study}/saved.html")
 async def saved(request: Request, study: str) -> Response:
-    """The study's pages as one file. The answer waits for the beliefs, which nobody could load later."""
-    server = server_of(request)
-    snapshot = await run_in_threadpool(server.study, study)
-    believed: StudyBeliefs | str
-    try:
-        believed = await server.beliefs.wait(snapshot.name, snapshot.revision.tag)
-    except InputError as error:
-        believed = str(error)
-    text = await run_in_threadpool(whole_page.render, snapshot, server.label, believed)
+    """The study's pages as one file."""
+    _, text = await server_of(request).saved_page(study)
     headers = {
         "Content-Disposition": 'attachment; filename="study.html"',
         "Content-Security-Policy": whole_page.POLICY,

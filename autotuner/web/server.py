@@ -14,8 +14,9 @@ from autotuner.tuning.workbench import load_each, load_space
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.sweep import SweepChange
 from autotuner.values.validation import no_such
+from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.snapshot import Snapshot
-from autotuner.web import templates
+from autotuner.web import templates, whole_page
 from autotuner.web.access import WHO, Access, Settings
 from autotuner.web.beliefs_process import BeliefsFinder
 from autotuner.web.drawn import Drawn
@@ -114,6 +115,31 @@ class Server:
         self._note(f"study {name} changed" + (f", now {new}" if new else ""))
         self.reader.forget()
         return new or name
+
+    async def saved_page(self, name: str) -> tuple[Snapshot, str]:
+        """A study, and its pages as one file. Waits for the beliefs, which nobody could load later."""
+        snapshot = await asyncio.to_thread(self.study, name)
+        believed: StudyBeliefs | str
+        try:
+            believed = await self.beliefs.wait(snapshot.name, snapshot.revision.tag)
+        except InputError as error:
+            believed = str(error)
+        return snapshot, await asyncio.to_thread(whole_page.render, snapshot, self.label, believed)
+
+    @property
+    def copies(self) -> dict[str, str]:
+        """By label the stores that studies may be copied into."""
+        return {Store.label_of(each): each for each in self.settings.copies}
+
+    def copy_study(self, name: str, to: str) -> None:
+        """Copies a study into a store that the server was started with. Raises InputError, and StoreError."""
+        self.writing()
+        if to not in self.copies:
+            raise InputError(no_such("store of --copy-to", to, sorted(self.copies)))
+        data = whole_study.data_of(self.reader.store, name)
+        with contextlib.closing(Store.open(self.copies[to])) as target:
+            whole_study.add(target, data)
+        self._note(f"study {name} copied to {to}")
 
     def delete_study(self, name: str) -> None:
         """Deletes a study with all its rows. Raises StoreError."""

@@ -125,6 +125,12 @@ class StudyChange(Model):
     note: Annotated[str, StringConstraints(max_length=1000)] | None = None
 
 
+class StudyCopy(Model):
+    """Where a study is to be copied."""
+
+    to: Text = Field(description="a store that the server was started with, as `--copy-to`")
+
+
 # The queue ------------------------------------------------------------------------------------------------------------
 
 
@@ -152,7 +158,7 @@ class ChangeRequest(SweepChange):
     priority: Priority | None = None
 
 
-ASKED = (ClearRequest, StudyChange, NewSweep, ChangeRequest)
+ASKED = (ClearRequest, StudyChange, StudyCopy, NewSweep, ChangeRequest)
 """What requests are made of."""
 
 

@@ -84,14 +84,14 @@ def test_a_worker_tells_the_manager_of_the_unit_that_it_lives(tmp_path: Path) ->
 def test_the_recipes_call_commands_with_options_that_exist() -> None:
     container = yaml.safe_load(SET.read_text())["spec"]["template"]["spec"]["containers"][0]
     lines = [container["command"]]
-    for path in (UNIT, BATCH):
+    for path in (UNIT, BATCH, HOSTS / "autotuner-serve.service"):
         found = re.findall(
             r"^(?:ExecStart=/usr/bin/env|\s*) ?(autotuner \w+ .*?)(?: &)?$", path.read_text(), re.MULTILINE
         )
         lines += [shlex.split(line) for line in found]
     script = (HOSTS / "nightly.sh").read_text()
     lines += [shlex.split(line) for line in re.findall(r"autotuner (?:tune|regress)[^&\n]*", script)]
-    assert len(lines) == 5
+    assert len(lines) == 6
     for program, *words in lines:
         assert program == "autotuner"
         assert options_of(words) == set()

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from autotuner.serve import bundle
 from autotuner.store import Store, figures
+from autotuner.store.whole_study import data_of
 from autotuner.tuning import covered
 from autotuner.tuning.finals import standings
 from autotuner.values.model import json_of
@@ -188,7 +190,16 @@ def test_all_that_submit_takes_can_be_asked_for(writable: TestClient, shown: dic
 
 def test_a_study_is_renamed_noted_and_deleted(tmp_path: Path, shown: dict[str, str]) -> None:
     study, page = sample_store(tmp_path / "studies.db"), "/studies/nightly"
-    with serving(tmp_path / "studies.db", token=TOKEN) as found:
+    other = tmp_path / "other.db"
+    with serving(tmp_path / "studies.db", token=TOKEN, copies=(str(other),)) as found:
+        copies = f"{API}/studies/{study}:copy"
+        assert found.post(copies, json={"to": str(other)}).status_code == 401
+        assert str(other) in found.post(copies, headers=shown, json={"to": str(tmp_path / "x.db")}).json()["error"]
+        assert found.post(copies, headers=shown, json={"to": str(other)}).json() == {"to": str(other)}
+        with Store.open(str(other)) as there, Store.open(str(tmp_path / "studies.db")) as here:
+            assert data_of(there, study) == data_of(here, study)
+        (tmp_path / "study.tar.gz").write_bytes(found.get(f"{API}/studies/{study}/bundle").content)
+        assert bundle.read(tmp_path / "study.tar.gz").manifest.study == study
         asked = {"name": "nightly", "note": "too warm"}
         assert found.patch(f"{API}/studies/{study}", json=asked).status_code == 401
         changed = found.patch(f"{API}/studies/{study}", headers=shown, json=asked).json()
@@ -199,6 +210,8 @@ def test_a_study_is_renamed_noted_and_deleted(tmp_path: Path, shown: dict[str, s
         assert "too warm" in text
         form = {"form": text.split('name="form" value="')[1].split('"')[0]}
         assert found.post(f"{page}/delete", data={**form, "name": "x"}).status_code == 400
+        assert found.post(f"{page}/copy", data={**form, "to": str(other)}).url.path == page
+        assert found.post(f"{page}/copy", data={**form, "to": str(other)}).status_code == 409, "it is there already"
         done = found.post(
             "/studies/nightly/change", data={**form, "name": "weekly", "note": ""}, follow_redirects=False
         )
