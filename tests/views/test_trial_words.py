@@ -129,7 +129,7 @@ def test_a_crash_or_broken_invariant_says_why(code: str, detail: str, words: str
     [
         ({16: 50.0, 32: 55.0}, "Crowned: faster than every other finalist and the baseline"),
         ({16: 50.0, 32: 50.0}, "Tied with trial 1: of those that are as fast as the fastest it is the preferred"),
-        ({16: 100.0, 32: 120.0}, "not shown to be faster than the baseline by more than a tie. Nobody is crowned."),
+        ({16: 100.0, 32: 120.0}, "not shown to be faster than the baseline and all others by more than a tie."),
     ],
 )
 def test_what_the_finals_confirmed_is_told_before_the_estimate(

@@ -134,21 +134,49 @@ def test_a_saved_page_opens_from_its_file(chromium: Any, saved: Path, look: str)
     assert (found, watched.complaints, asked, width) == ([], [], [saved.as_uri()], 360)
 
 
-def test_a_narrow_screen_shows_everything_without_moving_the_page_sideways(
-    chromium: Any, server: Served, sweeps_server: Served, study: str
+OFF_SCREEN = """() => [...document.querySelectorAll("svg.figure circle, svg.figure path.dot")].filter((dot) => {
+const at = dot.getBoundingClientRect(); return at.width > 0 && (at.left < 0 || at.right > innerWidth + 1) }).length"""
+
+
+@pytest.mark.parametrize(("width", "look"), [(375, "dark"), (768, "light"), (1280, "dark")])
+def test_every_width_shows_everything_without_moving_the_page_sideways(
+    chromium: Any, server: Served, sweeps_server: Served, study: str, width: int, look: str
 ) -> None:
-    context = chromium.new_context(viewport={"width": 360, "height": 740})
+    context = chromium.new_context(color_scheme=look, viewport={"width": width, "height": 740})
     page = context.new_page()
-    wide = {}
+    wide, hidden = {}, {}
     others = ("/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login")
     paths = [server.url + path for path in (*others, *(f"/studies/{study}{tab}" for tab in TABS))]
-    for path in (*paths, *(sweeps_server.url + path for path in ("/sweeps/1", "/sweeps/2", "/nothing"))):
+    for path in (*paths, *(sweeps_server.url + path for path in ("/queue", "/sweeps/1", "/sweeps/2", "/nothing"))):
         page.goto(path)
-        width = page.evaluate("document.documentElement.scrollWidth")
-        if width > 360:
-            wide[path] = width
+        found = page.evaluate("document.documentElement.scrollWidth")
+        if found > width:
+            wide[path] = found
+        if (off := page.evaluate(OFF_SCREEN)) and path.endswith(("/leaderboard", "/queue")):
+            hidden[path] = off
     context.close()
-    assert wide == {}
+    assert (wide, hidden) == ({}, {})
+
+
+def test_a_study_is_opened_and_its_pages_walked_by_keyboard_alone(chromium: Any, server: Served, study: str) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(server.url)
+    for wanted in (f"/studies/{study}", f"/studies/{study}/leaderboard"):
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            focus = page.evaluate(
+                "() => { const at = document.activeElement; const box = at.getBoundingClientRect();"
+                " return [new URL(at.href || location).pathname, getComputedStyle(at).outlineStyle,"
+                " box.width > 0] }"
+            )
+            assert focus[2], "what has the focus is seen"
+            if focus[0] == wanted and page.evaluate("document.activeElement.tagName") == "A":
+                break
+        assert (focus[0], focus[1] != "none") == (wanted, True)
+        page.keyboard.press("Enter")
+        page.wait_for_url(server.url + wanted)
+    context.close()
 
 
 def test_without_a_script_figures_and_tables_are_there(chromium: Any, server: Served, study: str) -> None:

@@ -18,6 +18,8 @@ class Figure(NamedTuple):
     table: Table
     open: bool = False
     """Whether the table is shown at once."""
+    narrow: Markup | None = None
+    """The drawing for narrow screens, where it is another one."""
 
 
 class Panel(NamedTuple):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -14,8 +15,21 @@ from autotuner.views.leaderboard import leaderboard as leaderboard_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.words import compared, cut, ratio
 
-WIDTH, LEFT, ROW = 860, 330, 30
-"""Pixels of the drawing, of the names in it, and of a row."""
+
+class Shape(NamedTuple):
+    """Pixels of the drawing, left of its marks, and of a row; letters of a point; where in a row its name and its
+    marks are."""
+
+    width: int
+    left: int
+    row: int
+    letters: int
+    name: float
+    marks: float
+
+
+WIDE, NARROW = Shape(860, 330, 30, 38, 19, 15), Shape(340, 14, 46, 32, 14, 32)
+"""Names beside the marks, and above them where a screen is narrow."""
 
 
 def leaderboard(snapshot: Snapshot, links: Links, most: int = 30) -> Figure:
@@ -24,29 +38,31 @@ def leaderboard(snapshot: Snapshot, links: Links, most: int = 30) -> Figure:
     note = f"Speedup over {snapshot.baseline} with its 95 % interval. Filled: confirmed in the finals. Hollow: the"
     note += " search's own estimate, unconfirmed. Shaded: they tie for the lead."
     table = leaderboard_table(entries, snapshot.record, links)
-    drawing = _forest(snapshot, links, entries) if entries else None
-    return Figure("leaderboard", "Leaderboard", note, drawing, table, open=True)
+    wide, narrow = (_forest(snapshot, links, entries, shape) if entries else None for shape in (WIDE, NARROW))
+    return Figure("leaderboard", "Leaderboard", note, wide, table, open=True, narrow=narrow)
 
 
-def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry]) -> Markup:
+def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], shape: Shape) -> Markup:
     found = [each for entry in entries for each in (entry.speedup, entry.confirmed) if each is not None]
     ends = [end for each in found for end in (each.low, each.mid, each.high) if 0 < end < math.inf]
-    svg, bottom = Svg(WIDTH, ROW * len(entries) + 52, f"The {len(entries)} fastest variants"), ROW * len(entries) + 8
-    x = Scale(*around([1.0, *ends]), LEFT, WIDTH - 24)
+    bottom = shape.row * len(entries) + 8
+    svg = Svg(shape.width, bottom + 44, f"The {len(entries)} fastest variants")
+    x = Scale(*around([1.0, *ends]), shape.left, shape.width - 24)
     for row in (row for row, entry in enumerate(entries) if entry.tied or entry.crowned):
-        svg.add("rect", x=0, y=6 + ROW * row, width=WIDTH, height=ROW, class_="tied")
-    for at in x.ticks(7):
+        svg.add("rect", x=0, y=6 + shape.row * row, width=shape.width, height=shape.row, class_="tied")
+    for at in x.ticks(7 if shape is WIDE else 4):
         svg.line(x(at), 6, x(at), bottom, "grid")
         svg.text(x(at), bottom + 16, f"{at:.4g}\N{MULTIPLICATION SIGN}", "tick", "middle")
     svg.line(x(1), 6, x(1), bottom, "baseline")
     svg.text((x.start + x.end) / 2, svg.height - 8, f"speedup over {snapshot.baseline}", "name", "middle")
     for row, (entry, point) in enumerate(zip(entries, compared([e.variant.point for e in entries]).rows, strict=True)):
-        y = 6 + ROW * (row + 0.5)
-        svg.text(34, y + 4, f"{entry.rank}{'=' if entry.tied else ''}", "label strong", "end")
+        top = 6 + shape.row * row
+        y, at = top + shape.marks, top + shape.name
+        svg.text(34, at, f"{entry.rank}{'=' if entry.tied else ''}", "label strong", "end")
 
-        def name(number: int = entry.number, point: str = point, y: float = y) -> None:
-            svg.text(44, y + 4, f"#{number}", "label link")
-            svg.text(96, y + 4, cut(point, 38), "tick")
+        def name(number: int = entry.number, point: str = point, at: float = at) -> None:
+            svg.text(44, at, f"#{number}", "label link")
+            svg.text(96, at, cut(point, shape.letters), "tick")
 
         svg.link(links.trial(snapshot.name, entry.number), name)
         said = f"trial {entry.number}, by the search {quoted(entry.speedup.mid, False)}"
