@@ -126,8 +126,9 @@ def _order(then: FinalsSummary | None, now: FinalsSummary | None) -> Level:
 def _ratio(both: tuple[Again, ...], then: FinalsSummary | None, now: FinalsSummary | None) -> Level:
     if then is None:
         return Level(level="ratio", found="not checked", detail="the study had no finals")
-    if not both or now is None:
-        return Level(level="ratio", found="not checked", detail="no finalist is in the new finals")
+    if now is None or then.leader not in {each.trial for each in both}:
+        detail = f"trial {then.leader}, which led, is not in the new finals"
+        return Level(level="ratio", found="not checked", detail=detail, finalists=both)
     apart = [each for each in both if max(each.then.low / each.now.high, each.now.low / each.then.high) > 1 + now.tie]
     shown = (apart or both)[0]
     said = f"{len(both) - len(apart)} of {len(both)} finalists hold; trial {shown.trial}: {shown.then}, now {shown.now}"

@@ -121,7 +121,7 @@ def _of_landscape(path: Path) -> Kept:
     place = int(min(range(len(recorded.ms)), key=lambda each: (math.isnan(recorded.ms[each]), recorded.ms[each])))
     problem = recorded.space.file.problems[0]
     speedup = (Landscape.read(path).baseline_us or math.nan) / (1e3 * float(recorded.ms[place]))
-    return Kept("cuda", problem, recorded.device, speedup, recorded.space.point(place))
+    return Kept(recorded.space.file.backend, problem, recorded.device, speedup, recorded.space.point(place))
 
 
 def thinned(points: list[Kept]) -> list[Kept]:
