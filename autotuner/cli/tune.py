@@ -216,7 +216,8 @@ class _Shown:
         from autotuner.views.words import about
 
         found, left = event.calibration, max(0, self._request.trials - event.judged)
-        us = sum(each.median_us for each in found.timings if each.backend in found.baselines)
+        pinned = [*zip(self._here.conditions.problems, found.baselines, strict=True)]
+        us = sum(each.median_us for each in found.timings if (each.problem, each.backend) in pinned)
         takes_s = search_s(self._here, self._store, us, left) + self._finals_s
         out.print(f"It takes about {about(takes_s)} in all; --minutes ends it earlier.")
 
