@@ -106,6 +106,16 @@ def one_thread() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def others_use_the_gpu(pytestconfig: pytest.Config) -> Iterator[None]:
+    """A launch in a test's own process has longer to end than a variant's, which is looked at again alone: up to
+    ON_A_GPU processes have the GPU in turns, and one that ends with a kernel on it holds all others up."""
+    with pytest.MonkeyPatch.context() as patch:
+        if pytestconfig.option.markexpr == "gpu":
+            patch.setattr("autotuner.devices.cuda.bench.HANG_S", 30.0)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def migrations_read_once() -> Iterator[None]:
     """Every test that opens a store needs them."""
     with pytest.MonkeyPatch.context() as patch:

@@ -135,8 +135,8 @@ class Baseline(NamedTuple):
     """Somebody else's implementation of the op, in torch."""
 
     forward: Callable[[Problem], Callable[..., Tensors]]
-    """For a problem a function of the inputs, and of what is made `beside` them. Calling it raises RuntimeError where
-    it does not take the problem."""
+    """For a problem a function of the inputs, and of what is made `beside` them; making it imports what it calls.
+    Calling it raises RuntimeError where it does not take the problem."""
     devices: frozenset[str]
     """The kinds of torch device that it runs on."""
     settled: Callable[[Problem, Tensors, Tensors], Tensors] = lambda problem, inputs, answer: answer

@@ -70,8 +70,8 @@ class Line(Protocol):
         """The variant's artifact, or why there is none."""
 
     def compile_first(self, conditions: Conditions, artifacts: Sequence[Artifact], say: Say) -> None:
-        """Calls functions of Python, baselines and variants, once for all that they will be called for, so that what
-        compiles does so before the process is caged."""
+        """Imports what the pinned baselines call, and calls functions of Python, baselines and variants, once for all
+        that they will be called for, so that what compiles does so before the process is caged."""
 
     def references(self, conditions: Conditions, artifact: Artifact | None) -> list[tuple[Case, int]]:
         """The cases and seeds whose truths will be asked for, and kept, where an artifact is judged, or races."""
@@ -211,6 +211,9 @@ class GatedLine:
         return [(case, conditions.seeds[place % len(conditions.seeds)]) for case, place in asked]
 
     def compile_first(self, conditions: Conditions, artifacts: Sequence[Artifact], say: Say) -> None:
+        op = op_of(conditions.compiled_for)
+        for problem, name in zip(conditions.problems, conditions.baselines, strict=False):  # none before they are timed
+            op.baselines[name].forward(problem)
         variants = [each for each in artifacts if each.interpreted]
         if not variants and not OWN:
             return
@@ -219,9 +222,7 @@ class GatedLine:
         say("build")  # with its deadline; what breaks here is a function's doing
         self._device.prepare(conditions)
         where, threads = self._device.torch_device, conditions.threads
-        op = op_of(conditions.compiled_for)
-        cases = Matrix(conditions.compiled_for)
-        copied = [cases.copied().problem] if artifacts else []
+        copied = [Matrix(conditions.compiled_for).copied().problem] if artifacts else []
         due = conditions.baselines or OWN  # none is pinned before the calibration
         own: list[functions.Call] = [(each.own, {}) for name in due if (each := OWN.get(name)) and each.own]
         functions.compile_first(own, conditions.problems, copied, where, threads)

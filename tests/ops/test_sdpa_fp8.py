@@ -1,5 +1,7 @@
 """The op sdpa_fp8 by itself: its problem in words, its inputs, its reference, and torch's own in its tolerances."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -87,3 +89,15 @@ def test_sanitizers_have_numbers_of_fp8() -> None:
     problem = SdpaFp8Problem.parse("(1,2,64,128) bfloat16")
     numbers = torch.frombuffer(bytearray(draw(problem)[0]), dtype=torch.float8_e4m3fn).float()
     assert 0.9 < float(numbers.std()) < 1.1
+
+
+def test_flash_attention_3_is_imported_before_the_cage_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its package lies may be none of the places that a caged process reads."""
+    package = tmp_path / "fa3_fwd_interface.py"
+    package.write_text("def flash_attn_func(q, k, v, **options):\n    return q.bfloat16()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    problem = SdpaFp8Problem.parse("(1,2,32,64) float8_e4m3fn bfloat16 full")
+    forward = BASELINES["fa3_fp8"].forward(problem)
+    package.unlink()
+    (found,) = forward(*OP.tensors().inputs(problem, "randn", 1))
+    assert found.shape == (1, 2, 32, 64)

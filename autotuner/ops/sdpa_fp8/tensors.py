@@ -145,23 +145,22 @@ def _settled(problem: Problem, given: Tensors, answer: Tensors) -> Tensors:
 def _fa3(problem: Problem) -> Callable[..., Tensors]:
     """FlashAttention 3's own FP8, where its package is installed."""
     of = cast(SdpaFp8Problem, problem)
+    try:
+        package: Any = import_module("fa3_fwd_interface")
+    except ImportError:
+        package = None
 
     def forward(q: Tensor, k: Tensor, v: Tensor, *descales: Tensor) -> Tensors:
-        try:
-            package: Any = import_module("fa3_fwd_interface")
-        except ImportError as error:
-            raise RuntimeError(f"FlashAttention 3 is not installed: {error}") from None
-        if of.key_lengths or of.dtype != "bfloat16" or (of.causal and not _meets_fa3(of)):
+        if package is None:
+            raise RuntimeError("FlashAttention 3 is not installed")
+        other_corner = of.causal and of.corner != "bottom_right" and of.seq_q != of.seq_k
+        if of.key_lengths or of.dtype != "bfloat16" or other_corner:
             raise RuntimeError("it has no lengths here, gives bfloat16, and its masks end at the bottom right")
         named = dict(zip(("q_descale", "k_descale", "v_descale"), descales, strict=True))
         found = package.flash_attn_func(*(x.transpose(1, 2) for x in (q, k, v)), causal=of.causal, **named)
         return ((found[0] if isinstance(found, tuple) else found).transpose(1, 2),)
 
     return forward
-
-
-def _meets_fa3(problem: SdpaFp8Problem) -> bool:
-    return problem.corner == "bottom_right" or problem.seq_q == problem.seq_k
 
 
 BASELINES = {
