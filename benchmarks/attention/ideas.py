@@ -7,7 +7,8 @@ all points are built and race in one process, warm: graphs of forwards, replayed
 right by the gate's tolerances, the others must give its answer but for roundings. A
 speed is the median over the rounds of the time without the idea over that with it, with its 95 % interval; what graphs
 of the same program differ by is an idea too. cuDNN and FlashAttention 3, where its wheel is installed, race beside the
-fastest point. No problem begins after S seconds. Needs a GPU that nothing else uses.
+fastest point, of changed scores flex_attention too. No problem begins after S seconds. Needs a GPU that nothing else
+uses.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ WGMMA = (
     "IMPL=wgmma BLOCKS_SM=1 BLOCK_N=128 CONSUMERS=2 EARLY_START=0 EXP=ex2 OVERLAP=1 O_STAGING=query PING_PONG=1"
     " Q_BUFFERS=2 Q_FROM=registers SCHEDULE=dynamic SOFTMAX=spec STAGES=2"
 )
+THIRD = "CONSUMERS=3 BLOCK_N=64 SCHEDULE=tile PING_PONG=0 Q_FROM=shared Q_BUFFERS=1"
 WIDE = f"{WGMMA} BLOCK_N=64 Q_BUFFERS=1 Q_FROM=shared"
 """For rows of 256."""
 MMA = (
@@ -61,9 +63,13 @@ DECODE = (
 FULL, CAUSAL = "(4,16,4096,128) bfloat16 full", "(4,16,4096,128) bfloat16 causal"
 NARROW, NARROW_CAUSAL = "(4,32,4096,64) bfloat16 full", "(4,32,4096,64) bfloat16 causal"
 WIDEST, GROUPS = "(4,8,4096,256) bfloat16 full", "(4,32:8,2048,128) bfloat16 causal"
-CAPPED = "(1,32:8,8192,128) bfloat16 causal softcap=50"
+CAPPED, SLOPED = (f"(1,32:8,8192,128) bfloat16 causal {more}" for more in ("softcap=50", "bias=alibi"))
+CAPPED_SHORT, SLOPED_SHORT = (f"{GROUPS} {more}" for more in ("softcap=50", "bias=alibi"))
 SMALL, FEW = "(2,8,2048,64) bfloat16 causal", "(4,32:8,16x4096,128) bfloat16 full"
-PROBLEMS = (CAUSAL, NARROW, GROUPS, CAPPED, FULL, NARROW_CAUSAL, FEW, SMALL, WIDEST)
+PROBLEMS = (
+    *(CAUSAL, NARROW, GROUPS, CAPPED, SLOPED, FULL, NARROW_CAUSAL, FEW, SMALL, WIDEST),
+    *(CAPPED_SHORT, SLOPED_SHORT),
+)
 """The first are wanted most: the time may be over before the last."""
 
 
@@ -83,9 +89,17 @@ class Idea(NamedTuple):
 
 LARGE = (FULL, CAUSAL, NARROW, NARROW_CAUSAL, GROUPS)
 ORDER = "wgmma_schedule.h"
+EARLY = "SCHEDULE=static EARLY_START=1"
+SMALL_SCORES: tuple[Edit, ...] = (("cap.h", "all_seen && largest < 0.75f", "false"),)
+ONE_SLOPE: tuple[Edit, ...] = (("wgmma_consumer.h", "RowBias bias = slope;", "RowBias bias = bias_of(my_row);"),)
 IDEAS = (
     Idea("nothing", PROBLEMS[:6], WGMMA, "", "", (("wgmma.cu", "// Attention on", "// Attention, on"),)),
-    Idea("a quarter of the exponentials as polynomials", (NARROW, NARROW_CAUSAL, CAPPED), WGMMA, "", "EXP=mixed"),
+    Idea("a quarter of the exponentials as polynomials", (NARROW, NARROW_CAUSAL), WGMMA, "", "EXP=mixed"),
+    Idea("tanh of small scores by multiply-adds", (CAPPED, CAPPED_SHORT), WGMMA, "", "", SMALL_SCORES),
+    Idea("tanh of small scores by multiply-adds", (CAPPED, CAPPED_SHORT), f"{WGMMA} {THIRD}", "", "", SMALL_SCORES),
+    Idea("a third consumer", (CAPPED, CAPPED_SHORT), WGMMA, "", THIRD),
+    Idea("a slope read once an item", (SLOPED, SLOPED_SHORT), f"{WGMMA} {EARLY}", "", "", ONE_SLOPE),
+    Idea("the next item's scores early, by turns", (SLOPED, SLOPED_SHORT), WGMMA, "", EARLY),
     Idea("a guessed maximum", (*LARGE, CAPPED), WGMMA, "SOFTMAX=exact", ""),
     Idea("softmax beside the product", (*LARGE, CAPPED), WGMMA, "OVERLAP=0", ""),
     Idea("consumers in turn", (*LARGE, CAPPED), WGMMA, "PING_PONG=0", ""),
@@ -170,7 +184,8 @@ def raced(text: str, rounds: int) -> tuple[list[Row], list[Row]]:
     if answer is None:
         return [], []
     names = {str(number): side for number, side in enumerate(timers)}
-    peers = others(problem, inputs, answer, ["fa3"])
+    changed = problem.softcapped or problem.bias != "none"
+    peers = others(problem, inputs, answer, ["fa3", "flex"] if changed else ["fa3"])
     taken = race({name: timers[side] for name, side in names.items()} | peers, rounds)
     us = {side: taken[name] for name, side in names.items()}
     return [row_of(idea, text, us, refused) for idea in ideas], [beside(problem, us, {n: taken[n] for n in peers})]

@@ -95,6 +95,8 @@ WANTED: Mapping[str, Mapping[str, tuple[Value, ...]]] = {
         "BLOCK_N": (64, 96, 128, 160, 176),
         "OVERLAP": (1,),
         "BLOCKS_SM": (1,),
+        "SOFTMAX": ("spec",),
+        "EXP": ("ex2",),
     },
     "mma": {"WARPS_M": (4, 8), "WARPS_N": (1,), "BLOCK_N": (32, 64), "FIXED": (0,), "SPLIT": (1,), "MULTICAST": (1,)},
     "decode": {"WARPS_M": (1,), "WARPS_N": (2, 4), "BLOCK_N": (32, 64), "ROW_TILES": (1,), "PACK_GQA": (1,)},

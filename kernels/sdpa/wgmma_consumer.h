@@ -32,6 +32,9 @@ struct Consumer {
 #else
   static constexpr int first = 0, unseen = 0;
 #endif
+#if BIAS == AT_ALIBI
+  RowBias slope;  // of the item's head: to look for it costs each tile a division and a read
+#endif
   float output[HEAD_DIM / 2];
   Scores scores;
   uint32_t probabilities[BLOCK_N / 4];
@@ -160,6 +163,9 @@ struct Consumer {
     first = own_first(args, item, row, tiles);
     unseen = first - item.first;
 #endif
+#if BIAS == AT_ALIBI
+    slope = bias_of(0);
+#endif
     give_back(HIDES ? item.tiles - tiles : 0);
     mbarrier_wait(barrier(shared, QUERY_FULL + query_buffer()), query.parity);
     if (QUERY_IN_REGISTERS) load_queries_to_registers();
@@ -181,19 +187,25 @@ struct Consumer {
 
   // Keys past the end, and those that a row does not see; before, scores are capped, and what is to be added is.
   __device__ __forceinline__ void mask(int tile) {
-#if SOFTCAPPED
-    cap(scores, args.scale);
-#endif
     const int key = tile * BLOCK_N, after = keys_after(args);
+    const bool ends = key + BLOCK_N > (HIDES ? least(args.seq_k, row + 1 + after) : args.seq_k);
+#if WINDOWED
+    const bool begins = key < row + GROUP_ROWS - 1 - args.window_left;
+#else
+    constexpr bool begins = false;
+#endif
+#if SOFTCAPPED
+    cap(scores, args.scale, !ends && !begins);
+#endif
 #if HAS_NUMBERS
     if (args.bias_boxes) add_bias_from_boxes(); else add_bias(key);
 #elif HAS_BIAS
     add_bias(key);
 #endif
 #if WINDOWED
-    if (key < row + GROUP_ROWS - 1 - args.window_left) mask_before(key);
+    if (begins) mask_before(key);
 #endif
-    if (key + BLOCK_N <= (HIDES ? least(args.seq_k, row + 1 + after) : args.seq_k)) return;
+    if (!ends) return;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const int my_row = row + warp * 16 + lane / 4 + half * 8;
@@ -205,12 +217,21 @@ struct Consumer {
   }
 
 #if HAS_BIAS
+  __device__ __forceinline__ RowBias bias_of(int my_row) const {
+    return row_bias(args.more[SDPA_BIAS - SDPA_MORE], args.bias_stride, slice / args.heads, slice % args.heads, my_row,
+                    my_row, args.seq_k, args.scale_log2);
+  }
+
   __device__ __forceinline__ void add_bias(int key) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const int my_row = least(row + warp * 16 + lane / 4 + half * 8, args.seq_q - 1);
-      const RowBias bias = row_bias(args.more[SDPA_BIAS - SDPA_MORE], args.bias_stride, slice / args.heads,
-                                    slice % args.heads, my_row, my_row, args.seq_k, args.scale_log2);
+#if BIAS == AT_ALIBI
+      RowBias bias = slope;
+      bias.place = my_row;
+#else
+      const RowBias bias = bias_of(my_row);
+#endif
 #pragma unroll
       for (int i = 0; i < HALF; i += 2) {
         const float2 pair = bias.of(key + lane % 4 * 2, i / 2 * 8);
