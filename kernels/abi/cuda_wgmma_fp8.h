@@ -83,6 +83,7 @@ AT_DEVICE uint32_t copied(uint32_t word, uint32_t same) {
   asm volatile("prmt.b32 %0, %1, %1, %2;\n" : "=r"(copy) : "r"(word), "r"(same));
   return copy;
 }
+AT_DEVICE float copied(float x, uint32_t same) { return __uint_as_float(copied(__float_as_uint(x), same)); }
 
 // Bytes of two words in another order: byte i of the result is that of the number in hexadecimal digit i of `order`.
 AT_DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t order) { return __byte_perm(a, b, order); }

@@ -168,7 +168,8 @@ struct Consumer {
   __device__ __forceinline__ void first_tile() {
     release_keys();
     mask(tiles - 1);
-    softmax_exact<true>(scores, shift, decay, scale, SPECULATE && tiles > 1 ? (float)OFFSET : LARGE_OFFSET, next_weights);
+    const float offset = SPECULATE && tiles > 1 ? (float)OFFSET : LARGE_OFFSET;
+    softmax_exact<true>(scores, shift, decay, scale, offset, args.same, next_weights);
     sum[0] = sum[1] = 0.0f;
     count();
   }
@@ -194,7 +195,7 @@ struct Consumer {
   // True when what was summed before must be multiplied by `decay`.
   __device__ __forceinline__ bool soften() {
     if constexpr (SPECULATE) return softmax_speculative(scores, shift, decay, scale, next_weights);
-    softmax_exact<false>(scores, shift, decay, scale, LARGE_OFFSET, next_weights);
+    softmax_exact<false>(scores, shift, decay, scale, LARGE_OFFSET, args.same, next_weights);
     return __any_sync(~0u, decay[0] != 1.0f || decay[1] != 1.0f);
   }
 

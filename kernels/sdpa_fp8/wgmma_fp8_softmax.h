@@ -87,13 +87,17 @@ AT_DEVICE bool exponentiate(const Scores &scores, const float (&shift)[2], float
   return large & 0x80808080u;
 }
 
-// The first tile, or any with SOFTMAX exact: by its own maximum.
+// The first tile, or any with SOFTMAX exact: by its own maximum. What is computed again takes a copy of the shift, by
+// which ptxas cannot know that pairs beside those of the multipliers are the same: 13.0 keeps such a pair in half a
+// register, and after the branch takes the stack pointer for it.
 template <bool FIRST>
 AT_DEVICE void softmax_exact(const Scores &scores, float (&shift)[2], float (&decay)[2], float scale, float offset,
-                             Weights &weights) {
+                             uint32_t same, Weights &weights) {
   move_shift<FIRST>(scores, shift, decay, scale, offset);
-  if (FMA_SHARE == 0 || __builtin_expect(__any_sync(~0u, exponentiate<false>(scores, shift, scale, weights)), 0))
-    exponentiate<true>(scores, shift, scale, weights);
+  if (FMA_SHARE == 0 || __builtin_expect(__any_sync(~0u, exponentiate<false>(scores, shift, scale, weights)), 0)) {
+    const float again[2] = {copied(shift[0], same), copied(shift[1], same)};
+    exponentiate<true>(scores, again, scale, weights);
+  }
 }
 
 // With the shift of earlier tiles, which is almost always good enough: no maximum is looked for, and nothing is rescaled.

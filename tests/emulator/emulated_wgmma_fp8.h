@@ -30,6 +30,7 @@ AT_DEVICE float2 unpack_e4m3(uint16_t pair) {
 }
 AT_DEVICE uint32_t join(uint16_t low, uint16_t high) { return (uint32_t)high << 16 | low; }
 AT_DEVICE uint32_t copied(uint32_t word, uint32_t same) { return __byte_perm(word, word, same); }
+AT_DEVICE float copied(float x, uint32_t same) { return __uint_as_float(copied(__float_as_uint(x), same)); }
 AT_DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t order) { return __byte_perm(a, b, order); }
 
 AT_DEVICE uint32_t exp2_halves(float low, float high) {
