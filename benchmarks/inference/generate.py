@@ -68,15 +68,18 @@ def table(*kept: dict[str, Any] | None) -> str:
     if not found:
         return "Not kept yet."
     lines = [
-        "| on | batch | keys | of torch's speed | a step's quartiles | without attention | served |",
+        "| on | batch | keys | of torch's speed | of its flash backend's | without attention, of both | served |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for of, each in ((one, each) for one in found for each in one["loops"]):
-        ours, most = each["times_as_fast"]["ours"], each["times_as_fast"]["nothing"]["whole"]
-        keys = f"{each['until'] - each['steps']:,} to {each['until']:,}"
+        taken = each["seconds"]
+        ours, most = (
+            [f"{taken[theirs] / taken[arm]:.3f}x" if theirs in taken else "-" for theirs in ("torch", "flash")]
+            for arm in ("ours", "nothing")
+        )
         lines.append(
-            f"| {of['device']}, {of['dtype']} | {each['batch']} | {keys} | {ours['whole']:.3f}x |"
-            f" {ours['low']:.3f} to {ours['high']:.3f} | {most:.3f}x | {100 * each['served']:.0f} % |"
+            f"| {of['device']}, {of['dtype']} | {each['batch']} | {each['until'] - each['steps']:,} to"
+            f" {each['until']:,} | {ours[0]} | {ours[1]} | {', '.join(most)} | {100 * each['served']:.0f} % |"
         )
     made = " and ".join(f"`{each['command']}` (torch {each['torch']})" for each in found)
     return "\n".join([*lines, "", f"Made by {made}."])
