@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from pydantic import ValidationError
 from torch import Tensor
-from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
+from torch.overrides import TorchFunctionMode, handle_torch_function
 from torch.utils.benchmark import Timer
 
 from autotuner.ops import OPS
@@ -49,9 +49,8 @@ class TorchsOwn:
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """As torch's function."""
         tensors, options, beside = self._arguments(*args, **kwargs)
-        there = tuple(each for each in tensors if each is not None)
-        if has_torch_function(there):  # autotuner.record() hears of the call
-            found: Tensor = handle_torch_function(self, there, *args, **kwargs)
+        if torch._C._is_torch_function_mode_enabled():  # autotuner.record() hears of the call
+            found: Tensor = handle_torch_function(self, (), *args, **kwargs)
             return found
         return self._compute(tensors, options, beside)  # type: ignore[no-any-return]
 

@@ -102,7 +102,9 @@ def test_slopes_and_numbers_of_another_type_are_not_rounded_by_torch() -> None:
     )
 
 
-@pytest.mark.parametrize("wrong", [{"bias": torch.zeros(1, 3, 16, 16)}, {"sinks": torch.zeros(3)}])
+@pytest.mark.parametrize(
+    "wrong", [{"bias": torch.zeros(1, 3, 16, 16)}, {"bias": torch.zeros(2)}, {"sinks": torch.zeros(3)}]
+)
 def test_a_bias_or_sinks_of_another_shape_are_refused_in_one_line(wrong: dict[str, Tensor]) -> None:
     q = torch.zeros(1, 2, 16, 64)
     with pytest.raises(ValueError, match="expected"):
@@ -123,10 +125,10 @@ def test_nested_tensors_are_refused_and_the_model_goes_on(layout: torch.layout, 
     q = nested(layout)
     expected = functional.scaled_dot_product_attention(q, q, q, **options)  # type: ignore[arg-type]
     with autotuner.record() as calls:
-        for _ in range(2):
-            found = functional.scaled_dot_product_attention(q, q, q, **options)  # type: ignore[arg-type]
-    for one, other in zip(found.unbind(), expected.unbind(), strict=True):
-        torch.testing.assert_close(one, other)
+        for call in (functional.scaled_dot_product_attention, autotuner.function("sdpa")):
+            found = call(q, q, q, **options)  # type: ignore[arg-type]
+            for one, other in zip(found.unbind(), expected.unbind(), strict=True):
+                torch.testing.assert_close(one, other)
     assert dict(calls.refused) == {("nested nested nested float32", "nested tensors are not supported"): 2}
 
 

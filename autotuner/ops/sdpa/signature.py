@@ -87,9 +87,9 @@ def arguments(
         options["scale"] = scale
     if enable_gqa and not _is_idle(query, key, value):
         options["enable_gqa"] = True
-    if bias is not None and 1 < bias.dim() < 5:
+    if bias is not None:
         whole = (*query.shape[:-1], key.shape[-2])
-        if all(one in (1, size) for one, size in zip(bias.shape[::-1], whole[::-1], strict=False)):
+        if bias.dim() < 5 and all(one in (1, size) for one, size in zip(bias.shape[::-1], whole[::-1], strict=False)):
             bias = bias if bias.shape == whole else bias.expand(whole)
         elif named:
             raise ValueError(f"bias is {tuple(bias.shape)}, expected what expands to {whole}")
