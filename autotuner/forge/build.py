@@ -15,13 +15,15 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding, files_of, source_digests
-from autotuner.forge.compiling import NotCompiled, run_compiler
+from autotuner.forge.compiler_files import needs_more
+from autotuner.forge.compiling import UNREAD, NotCompiled, run_compiler
 from autotuner.forge.family import ABI_VERSION, Family
 from autotuner.forge.toolchain import HOST, NO_DISASSEMBLER, Toolchain
 from autotuner.values import config
@@ -98,10 +100,19 @@ def require_compilers(toolchain: Toolchain) -> None:
         return
     with private_directory(known) as private:
         (private / toolchain.unit).write_text(toolchain.trial)
+        trial = partial(run_compiler, toolchain.compiled(toolchain.flags), private, ())
         try:
-            run_compiler(toolchain.compiled(toolchain.flags), private, ())
+            trial()
         except NotCompiled as failed:
-            raise ToolchainError(toolchain.refused(failed.said)) from None
+            refused, more = ToolchainError(toolchain.refused(failed.said)), needs_more()
+            if more.exists() or not UNREAD.search(failed.said):
+                raise refused from None
+            more.touch()  # a wrapper, say, that calls programs which nobody has thought of
+            try:
+                trial()
+            except NotCompiled:
+                more.unlink()
+                raise refused from None
         known.touch()
 
 

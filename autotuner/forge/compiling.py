@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from autotuner.forge import landlock, seccomp
+from autotuner.forge import compiler_files, landlock, seccomp
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
 from autotuner.values.files import FULL, FULL_WORDS
@@ -27,14 +27,8 @@ BY_SIGKILL = (-signal.SIGKILL, 128 + signal.SIGKILL)
 ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition|ld: cannot")
 """What the line of a compiler's or linker's first error contains."""
 
-SYSTEM = (
-    *(f"/usr/{part}" for part in ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "include", "local/include")),
-    # Where some distributions have the parts of a compiler, and where a wrapper of nvcc finds it.
-    *map(str, (*Path("/usr").glob("*-linux-*"), *Path("/usr/local").glob("cuda*"))),
-    *("/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/etc/alternatives", "/etc/ld.so.cache"),
-    *("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu"),
-)
-"""What every compiler reads; /usr has other people's files too."""
+SOURCES = ("-c", "-cubin")
+"""What is in a command that compiles; others read objects alone."""
 WRITES: tuple[str, ...] = ("/dev/null", "/dev/zero", "/dev/urandom")
 """Where it writes beside its folder."""
 UNREAD = re.compile(r"Permission denied|file not found: |could not open|cannot open")
@@ -87,8 +81,9 @@ def run_compiler(command: list[str], folder: Path, reads: Iterable[Path]) -> str
     want of memory, which says nothing of what it compiles. Raises NotCompiled, and OSError where its complaint is that
     the disk is full."""
     environment = config.for_compilers(folder)
+    system = compiler_files.needed() if {*SOURCES} & {*command} else compiler_files.everything()
     with ThreadPoolExecutor(1) as thread:  # what it gives up holds for it, and what it starts, alone
-        thread.submit(_enter_cage, folder, (Path(command[0]), *reads)).result()
+        thread.submit(_enter_cage, folder, (Path(command[0]), *system, *reads)).result()
         done = thread.submit(run, command, BUILD_DEADLINE_S, environment, folder).result()
         if done is not None and (done.returncode in BY_SIGKILL or (done.returncode and KILLED.search(done.stdout))):
             done = thread.submit(run, command, BUILD_DEADLINE_S, environment, folder).result()
@@ -108,7 +103,7 @@ def _enter_cage(folder: Path, reads: Iterable[Path]) -> None:
     """As run/cage.py does for a process that runs variants; what the machine lacks is named there."""
     seccomp.give_up_privileges()
     if landlock.version():
-        landlock.restrict([*map(Path, SYSTEM), *config.toolkits(), *reads], [folder, *map(Path, WRITES)])
+        landlock.restrict([*config.toolkits(), *reads], [folder, *map(Path, WRITES)])
     if seccomp.machine() is not None:
         seccomp.refuse(seccomp.Walls(signals=False, processes=False, code=False), everywhere=False)
 

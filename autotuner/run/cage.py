@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from autotuner.devices.environment import usable_memory
 from autotuner.devices.kind import Cage
-from autotuner.forge import landlock, seccomp
+from autotuner.forge import compiler_files, landlock, seccomp
 from autotuner.forge.build import PARTS
 from autotuner.values import config
 
@@ -95,6 +95,8 @@ def missing(kind: Cage) -> list[str]:
     if kind.compiles:
         types = " and ".join(kind.compiles)
         found.append(f"code: libraries write some for {types}, so a variant can then make memory executable")
+    if compiler_files.needs_more().exists():
+        found.append("builds: a compiler here calls more than is known of; a source can take in any system file")
     if not kind.memory:
         found.append("memory: the driver of this kind of device reserves more than there is, so it has no limit")
     return found

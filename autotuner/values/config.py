@@ -25,6 +25,8 @@ $LIBRARY_PATH is not among them. A build links nothing by name but what the comp
 compilers find that by it alone."""
 TOOLKIT = ("bin", "lib", "lib64", "libexec", "include", "targets", "nvvm", "compute-sanitizer", "extras")
 """Of the folder that a compiler is installed in; the folder itself may be anybody's home."""
+SHARED = (Path("/usr"), Path("/usr/local"))
+"""Folders in which compilers are installed, and all else too."""
 PATIENCE_MINUTES = 10.0
 """Minutes that a run waits for a calm machine, or for one that another run times, unless the user says otherwise."""
 
@@ -124,15 +126,17 @@ def with_programs_of(folder: Path) -> dict[str, str]:
 
 def for_compilers(folder: Path | None = None) -> dict[str, str]:
     """The environment for compilers, without what would change what they make and is recorded nowhere. With a folder
-    their temporary files go there, and what they say, which is read, is English."""
+    their temporary files go there, what they say, which is read, is English, and a ccache, whose files lie elsewhere,
+    only calls them."""
     kept = {name: value for name, value in os.environ.items() if name not in UNRECORDED}
-    return kept if folder is None else {**kept, "LC_ALL": "C", "TMPDIR": str(folder)}
+    return kept if folder is None else {**kept, "LC_ALL": "C", "CCACHE_DISABLE": "1", "TMPDIR": str(folder)}
 
 
 def toolkits() -> list[Path]:
-    """The compilers and tools that are here, with the folders of what they need."""
+    """The compilers and tools that are here, with the folders of what they need, which are theirs alone."""
     tools = [Path(each) for each in (cxx(), nvcc(), compute_sanitizer()) if each is not None]
-    return [*tools, *(tool.resolve().parent.parent / part for tool in tools for part in TOOLKIT), *pip_toolkits()]
+    homes = {tool.resolve().parent.parent for tool in tools} - {Path("/"), *SHARED}
+    return [*tools, *(home / part for home in homes for part in TOOLKIT), *pip_toolkits()]
 
 
 def pip_toolkits() -> list[Path]:

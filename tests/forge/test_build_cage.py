@@ -7,17 +7,19 @@ import pytest
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.forge import build_inputs, landlock
-from autotuner.forge.build import build
+from autotuner.devices.kind import Cage
+from autotuner.forge import build_inputs, compiler_files, landlock
+from autotuner.forge.build import build, require_compilers
 from autotuner.forge.compiling import NotCompiled, run_compiler
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run import cage
 from autotuner.values import config
 from autotuner.values.errors import KernelError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
-from tests.helpers.workshop import Workshop
+from tests.helpers.workshop import Workshop, set_up
 
 SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"
 CAGED = pytest.mark.skipif(not landlock.version(), reason="Landlock is not in this kernel")
@@ -80,10 +82,36 @@ def test_a_source_reads_no_file_outside_of_its_digest(workshop: Workshop, taken:
 
 
 @CAGED
-def test_of_usr_a_source_reads_no_more_than_headers_and_the_toolchain(workshop: Workshop) -> None:
-    shared = next(path for path in Path("/usr/share").glob("*/*") if path.is_file() and not path.is_symlink())
-    (workshop.family / "more.h").write_text(f'asm(".incbin \\"{shared}\\"");\n')
+@pytest.mark.parametrize("taken", ['asm(".incbin \\"{}\\"");', '#include "{}"', "#include <../{}>"])
+@pytest.mark.parametrize("of", ["share/*/*", "bin/*", "lib/*/*.so.*", "lib/python3*/*.py", "lib/*"])
+def test_of_usr_a_source_reads_no_more_than_headers_and_the_compiler(workshop: Workshop, of: str, taken: str) -> None:
+    """Of each folder the last file that no program of the compiler's needs: none may be taken in."""
+    readable = [path.resolve() for path in compiler_files.needed()]
+    others = (
+        path
+        for path in sorted(Path("/usr").glob(of), reverse=True)
+        if path.is_file() and not any(path.resolve().is_relative_to(each) for each in readable)
+    )
+    if (other := next(others, None)) is None:
+        pytest.skip("there is no such file")
+    (workshop.family / "more.h").write_text(
+        taken.format(other if "<" not in taken else other.relative_to("/usr")) + "\n"
+    )
     assert "a build reads its toolchain" in workshop.fault().detail
+
+
+@CAGED
+@pytest.mark.skipif(not Path("/usr/bin/perl").exists(), reason="no perl")
+def test_a_compiler_that_needs_more_programs_gets_them_once_it_was_tried(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that calls a program which no list has: it works, and doctor says so."""
+    made = set_up(tmp_path, kernel_root, monkeypatch, 'case "$*" in *unit.cpp*) /usr/bin/perl -v || exit 1;; esac')
+    assert "Permission denied" in made.fault().detail
+    lacks = cage.missing(Cage())
+    require_compilers(made.toolchain)
+    assert isinstance(made.build(), Artifact)
+    assert [each[:7] for each in cage.missing(Cage()) if each not in lacks] == ["builds:"]
 
 
 def test_whatever_a_source_takes_in_is_in_its_digest(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +146,7 @@ def test_a_compiler_that_runs_a_script_cannot_do_harm(tmp_path: Path, does: str,
     (tmp_path / "studies.db").write_text("mine")
     (tmp_path / "build").mkdir()
     with pytest.raises(NotCompiled, match=said):
-        run_compiler(["/bin/sh", "-c", f"{does.format(tmp_path)} || exit 1"], tmp_path / "build", ())
+        run_compiler(["/bin/sh", "-ec", does.format(tmp_path)], tmp_path / "build", ())
     assert not (tmp_path / "harm").exists()
     (tmp_path / "harm").write_text("what starts the compiler has given up nothing")
 
