@@ -46,9 +46,10 @@ from benchmarks.attention.peers import agrees, others, over
 from benchmarks.provenance import command_line
 
 WGMMA = (
-    "IMPL=wgmma BLOCKS_SM=1 BLOCK_N=128 CONSUMERS=2 EARLY_START=0 EXP=ex2 OVERLAP=1 O_STAGING=query PING_PONG=1"
+    "IMPL=wgmma BLOCKS_SM=1 BLOCK_N=128 CONSUMERS=2 EARLY_START=0 OVERLAP=1 O_STAGING=query PING_PONG=1"
     " Q_BUFFERS=2 Q_FROM=registers SCHEDULE=dynamic SOFTMAX=spec STAGES=2"
 )
+AT_ONCE = f"{WGMMA} PING_PONG=0"
 THIRD = "CONSUMERS=3 BLOCK_N=64 SCHEDULE=tile PING_PONG=0 Q_FROM=shared Q_BUFFERS=1"
 WIDE = f"{WGMMA} BLOCK_N=64 Q_BUFFERS=1 Q_FROM=shared"
 """For rows of 256."""
@@ -67,7 +68,7 @@ CAPPED, SLOPED = (f"(1,32:8,8192,128) bfloat16 causal {more}" for more in ("soft
 CAPPED_SHORT, SLOPED_SHORT = (f"{GROUPS} {more}" for more in ("softcap=50", "bias=alibi"))
 SMALL, FEW = "(2,8,2048,64) bfloat16 causal", "(4,32:8,16x4096,128) bfloat16 full"
 PROBLEMS = (
-    *(CAUSAL, NARROW, GROUPS, CAPPED, SLOPED, FULL, NARROW_CAUSAL, FEW, SMALL, WIDEST),
+    *(CAUSAL, NARROW, GROUPS, CAPPED, SLOPED, FULL, NARROW_CAUSAL, SMALL, FEW, WIDEST),
     *(CAPPED_SHORT, SLOPED_SHORT),
 )
 """The first are wanted most: the time may be over before the last."""
@@ -87,14 +88,13 @@ class Idea(NamedTuple):
     """What takes it out of the sources, of the point without it."""
 
 
-LARGE = (FULL, CAUSAL, NARROW, NARROW_CAUSAL, GROUPS)
+LARGE = (FULL, CAUSAL, NARROW, NARROW_CAUSAL, GROUPS, SMALL)
 ORDER = "wgmma_schedule.h"
 EARLY = "SCHEDULE=static EARLY_START=1"
 SMALL_SCORES: tuple[Edit, ...] = (("cap.h", "all_seen && largest < 0.75f", "false"),)
 ONE_SLOPE: tuple[Edit, ...] = (("wgmma_consumer.h", "RowBias bias = slope;", "RowBias bias = bias_of(my_row);"),)
 IDEAS = (
-    Idea("nothing", PROBLEMS[:6], WGMMA, "", "", (("wgmma.cu", "// Attention on", "// Attention, on"),)),
-    Idea("a quarter of the exponentials as polynomials", (NARROW, NARROW_CAUSAL), WGMMA, "", "EXP=mixed"),
+    Idea("nothing", (*LARGE, CAPPED), WGMMA, "", "", (("wgmma.cu", "// Attention on", "// Attention, on"),)),
     Idea("tanh of small scores by multiply-adds", (CAPPED, CAPPED_SHORT), WGMMA, "", "", SMALL_SCORES),
     Idea("tanh of small scores by multiply-adds", (CAPPED, CAPPED_SHORT), f"{WGMMA} {THIRD}", "", "", SMALL_SCORES),
     Idea("a third consumer", (CAPPED, CAPPED_SHORT), WGMMA, "", THIRD),
@@ -107,7 +107,12 @@ IDEAS = (
     Idea("the next item's scores early", LARGE, WGMMA, "", "EARLY_START=1"),
     Idea("a third consumer", (FULL, CAUSAL, GROUPS), WGMMA, "", "CONSUMERS=3 BLOCK_N=80 Q_FROM=shared"),
     Idea("a third consumer", (NARROW, NARROW_CAUSAL), f"{WGMMA} Q_FROM=shared", "", "CONSUMERS=3"),
-    Idea("a third stage", (NARROW, NARROW_CAUSAL), WGMMA, "", "STAGES=3"),
+    Idea("a third stage", (NARROW, NARROW_CAUSAL, SMALL), WGMMA, "", "STAGES=3"),
+    Idea("a third stage", (CAUSAL, GROUPS), f"{AT_ONCE} BLOCK_N=96 Q_BUFFERS=1", "", "STAGES=3"),
+    Idea("outputs apart from queries", (CAUSAL, GROUPS, SMALL), AT_ONCE, "", "O_STAGING=own"),
+    Idea("the next item's scores early", (CAUSAL, GROUPS), f"{AT_ONCE} O_STAGING=own", "", "EARLY_START=1"),
+    Idea("smaller tiles of keys", (CAUSAL, GROUPS, SMALL), AT_ONCE, "", "BLOCK_N=64 STAGES=4"),
+    Idea("larger tiles of keys", (CAUSAL, GROUPS), AT_ONCE, "", "BLOCK_N=144"),
     Idea("larger tiles of keys", (CAUSAL, CAPPED), f"{WGMMA} Q_BUFFERS=1 Q_FROM=shared", "", "BLOCK_N=176"),
     Idea("larger tiles of keys", (WIDEST,), WIDE, "", "BLOCK_N=80"),
     Idea("blocks that stay", LARGE, f"{WGMMA} Q_BUFFERS=1", "SCHEDULE=tile", "SCHEDULE=static"),

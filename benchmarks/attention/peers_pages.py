@@ -128,7 +128,7 @@ def floors(document: Row | None) -> str:
 
 
 def ideas(document: Row | None) -> str:
-    """What each idea gives, a line each: the least, the most, and where it is faster beyond the interval."""
+    """What each idea gives: the least, the most, and where it is faster beyond the interval."""
     if document is None:
         return "Not measured yet."
     speeds: dict[str, list[dict[str, float]]] = {}
@@ -136,17 +136,16 @@ def ideas(document: Row | None) -> str:
         if "speed" in row:
             speeds.setdefault(row["idea"], []).append(row["speed"])
     lines = [
-        f"- {name}: {min(each['mid'] for each in found):.3f}-{max(each['mid'] for each in found):.3f},"
-        f" {sum(each['low'] > 1 for each in found)} of {len(found)}"
+        f"{name} {min(each['mid'] for each in found):.3f}-{max(each['mid'] for each in found):.3f}"
+        f" ({sum(each['low'] > 1 for each in found)}/{len(found)})"
         for name, found in speeds.items()
     ]
     problems = len({row["problem"] for row in document["rows"]})
-    said = (
-        f"Time without an idea over time with it at {problems} problems, least and most, and at how many it is above 1"
-        f" beyond the 95 % interval. The JSON has each, with the points. Made by `{document['command']}` on"
-        f" {document['when'][:10]}: {document['device']}, torch {document['torch']}."
+    return (
+        f"Time without over time with, least and most of {problems} problems (where the 95 % interval is above 1):"
+        f" {'; '.join(lines)}. `{document['command']}`, {document['when'][:10]}, {document['device']},"
+        f" torch {document['torch']}."
     )
-    return "\n".join([*lines, "", said])
 
 
 def autotuned(document: dict[str, Any] | None) -> str:

@@ -60,14 +60,13 @@ def _regime(name: str, rows: list[Document]) -> list[str]:
     equal = next(row for row in rows if not row["one_is_2_percent_better"])
     better = next(row for row in rows if row["one_is_2_percent_better"])
     one, other = equal["counts"], better["counts"]
-    return [
-        name,
-        share(one["crowned_wrongly"]),
-        share(one["equal_lost"]),
-        share(other["found"]),
-        share(other["tied"]),
-        f"{share(one['leader_covered'])}, {share(other['leader_covered'])}",
-    ]
+    counts = (one["crowned_wrongly"], one["equal_lost"], other["found"], other["tied"])
+    covered = f"{_of(one['leader_covered'])}, {_of(other['leader_covered'])}"
+    return [name, *map(_of, counts), covered]
+
+
+def _of(pair: list[int]) -> str:
+    return "{}/{}".format(*pair)
 
 
 def leader(document: Document) -> str:

@@ -6,7 +6,7 @@
 // buffer is full, a buffer is free. The output goes back by bulk copies too, which leave out rows past the end.
 // Views and groups of heads are a matter of the copies alone (wgmma_places.h).
 //
-// Parameters (all integers but SCHEDULE, Q_FROM, O_STAGING, SOFTMAX, EXP):
+// Parameters (all integers but SCHEDULE, Q_FROM, O_STAGING, SOFTMAX):
 //   CONSUMERS    warpgroups that compute; with 64 rows each
 //   BLOCK_N      keys of a tile
 //   STAGES       tiles in the ring of K, and in that of V
@@ -22,7 +22,6 @@
 //   SOFTMAX      exact: the row maximum of each tile is looked for. spec: a tile is exponentiated with the maximum of
 //                earlier ones, and the warp goes back where that was too small. spec_rounded: as spec, and the sums are
 //                those of the rounded probabilities, which are what the second product takes
-//   EXP          ex2: powers of two by the special function unit; mixed: one of four by the multiply-add pipe
 #include "wgmma_consumer.h"
 #include "wgmma_producer.h"
 

@@ -27,11 +27,6 @@ static constexpr bool OUTPUT_APART = true;
 #else
 static constexpr bool OUTPUT_APART = false;
 #endif
-#ifdef EXP_MIXED
-static constexpr bool MIXED = true;
-#else
-static constexpr bool MIXED = false;
-#endif
 #ifdef SOFTMAX_EXACT
 static constexpr bool SPECULATE = false;
 #else

@@ -4,7 +4,7 @@
 #define WGMMA_SOFTMAX_H
 
 #include "cap.h"
-#include "exponential.h"
+#include "cuda_ptx.h"
 #include "shift.h"
 #include "wgmma_shape.h"
 
@@ -22,15 +22,9 @@ struct Softmax {
   bool large;      // some row of the warp has a maximum that is not to be subtracted while scores are scaled
 };
 
-// 2^x. A polynomial has no powers from 2^127 on: there it is 2^127, which is found to be too large; so is what is no number.
-AT_DEVICE float probability(float x, int index) { return exponential(MIXED && SPECULATE ? fminf(x, 127.0f) : x, index); }
-
-// Where some powers are polynomials, which know no NaN, the maximum has to.
-AT_DEVICE float larger(float x, float y) { return MIXED ? max_nan(x, y) : fmaxf(x, y); }
-
 AT_DEVICE float quad_max(float x) {
-  x = larger(x, __shfl_xor_sync(~0u, x, 1));
-  return larger(x, __shfl_xor_sync(~0u, x, 2));
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
 
 AT_DEVICE float quad_sum(float x) {
@@ -44,9 +38,9 @@ AT_DEVICE float row_max(const Scores &scores, int half) {
 #pragma unroll
   for (int i = 0; i < HALF; i++) {
     const float score = scores[place(half, i)];
-    max[i % 4] = i < 4 ? score : larger(max[i % 4], score);
+    max[i % 4] = i < 4 ? score : fmaxf(max[i % 4], score);
   }
-  return quad_max(larger(larger(max[0], max[1]), larger(max[2], max[3])));
+  return quad_max(fmaxf(fmaxf(max[0], max[1]), fmaxf(max[2], max[3])));
 }
 
 // A pair of probabilities as it is summed: with ROUND_SUMS as the second product takes it.
@@ -62,8 +56,8 @@ AT_DEVICE void exponentiate(Scores &scores, const float (&shift)[2], float scale
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       float &even = scores[place(half, i)], &odd = scores[place(half, i + 1)];
-      even = probability(fmaf(even, scale, -shift[half]), i);
-      odd = probability(fmaf(odd, scale, -shift[half]), i + 1);
+      even = exp2_approx(fmaf(even, scale, -shift[half]));
+      odd = exp2_approx(fmaf(odd, scale, -shift[half]));
       sum[half] = i == 0 ? pair_sum(even, odd) : sum[half] + pair_sum(even, odd);
     }
 }
@@ -75,7 +69,7 @@ AT_DEVICE void softmax_exact(Softmax &state, Scores &scores, float scale) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     float max = row_max(scores, half) * scale;
-    if (!FIRST) max = larger(max, state.max[half]);
+    if (!FIRST) max = fmaxf(max, state.max[half]);
     shift[half] = (HIDES || HAS_NUMBERS) && max == -INFINITY ? 0.0f : max;
     if (!FIRST) state.decay[half] = exp2_approx(state.max[half] - shift[half]);
     state.max[half] = max;
@@ -84,7 +78,7 @@ AT_DEVICE void softmax_exact(Softmax &state, Scores &scores, float scale) {
   if (__builtin_expect(state.large, 0)) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++) scores[i] = shifted(scores[i], scale, shift[i / 2 % 2]);
-    for (float &each : shift) each -= each;  // 0, or NaN where the maximum is infinite: polynomials would not tell
+    shift[0] = shift[1] = 0.0f;
   }
   exponentiate(scores, shift, scale, sum);
 #pragma unroll

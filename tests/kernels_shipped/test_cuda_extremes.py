@@ -26,7 +26,6 @@ POINTS: dict[str, tuple[str, Point]] = {
     "mma-groups": ("mma", {**SMALL, "EXP": "poly", "WARPS_M": 1, "WARPS_N": 2, "BLOCK_N": 16}),
     "wgmma-exact": ("wgmma", {**WGMMA, "SOFTMAX": "exact"}),
     "wgmma-guess": ("wgmma", WGMMA),
-    **{f"wgmma-mixed-{how}": ("wgmma", {**WGMMA, "SOFTMAX": how, "EXP": "mixed"}) for how in ("exact", "spec")},
 }
 assert {impl for impl, _ in POINTS.values()} == set(DEFAULTS)
 EVERY = pytest.mark.parametrize("name", POINTS)
