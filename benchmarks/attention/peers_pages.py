@@ -61,8 +61,8 @@ def _said(name: str, rows: Sequence[Row]) -> str:
     mean = math.exp(fmean(math.log(each["mid"]) for each in found))
     faster, slower = sum(each["low"] > 1 for each in found), sum(each["high"] < 1 for each in found)
     return (
-        f"{NAMES[name]}: faster in {faster} of {len(found)} rows, slower in {slower}; geometric mean {mean:.2f}x,"
-        f" least {min(each['mid'] for each in found):.2f}x."
+        f"{NAMES[name]}: faster in {faster} of {len(found)} rows{f', slower in {slower}' if slower else ''};"
+        f" geometric mean {mean:.2f}x, least {min(each['mid'] for each in found):.2f}x."
     )
 
 

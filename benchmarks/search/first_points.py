@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from autotuner.forge.family import Family
 from autotuner.ops import OPS
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.first_points import FILE
@@ -146,13 +147,15 @@ def documents() -> dict[str, str]:
     groups: dict[str, dict[tuple[str, str], list[Kept]]] = defaultdict(lambda: defaultdict(list))
     for each in kept():
         groups[each.problem.op][each.kind, each.point["IMPL"]].append(each)
-    return {family: "\n".join([HEAD, *_tables(found)]) for family, found in groups.items()}
+    return {family: "\n".join([HEAD, *_tables(Family.find(family), found)]) for family, found in groups.items()}
 
 
-def _tables(groups: dict[tuple[str, str], list[Kept]]) -> Iterator[str]:
+def _tables(family: Family, groups: dict[tuple[str, str], list[Kept]]) -> Iterator[str]:
+    """With the parameters that an implementation has today."""
     for (kind, impl), points in sorted(groups.items()):
+        known = family.table(kind)[impl].parameters
         for each in thinned(points):
-            values = ", ".join(f"{name} = {json.dumps(v)}" for name, v in sorted(each.point.items()) if name != "IMPL")
+            values = ", ".join(f"{name} = {json.dumps(each.point[name])}" for name in sorted(known.keys() & each.point))
             yield (
                 f"[[{kind}.{impl}]]\nproblem = {json.dumps(str(each.problem))}\ndevice = {json.dumps(each.device)}\n"
                 f"speedup = {each.speedup:.3f}\npoint = {{ {values} }}\n"
