@@ -31,8 +31,7 @@ def few_queries(*documents: dict[str, Any] | None) -> str:
     problems = dict.fromkeys(row["problem"] for each in kept for row in each["shapes"])
     rows = [[problem, *(_cell(each, problem) for each in kept)] for problem in problems]
     note = (
-        "Of cold caches: us of `decode`, the fastest of three points that were timed to the end, and how many times as"
-        " fast it is as the backend of torch that is named."
+        "Of cold caches: us of `decode`, the fastest of three points, and how many times as fast as which of torch's."
     )
     return "\n\n".join([table(["problem", *(each["device"] for each in kept)], rows), note, *map(_told, kept)])
 

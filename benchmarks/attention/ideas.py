@@ -91,12 +91,9 @@ class Idea(NamedTuple):
 LARGE = (FULL, CAUSAL, NARROW, NARROW_CAUSAL, GROUPS, SMALL)
 ORDER = "wgmma_schedule.h"
 EARLY = "SCHEDULE=static EARLY_START=1"
-SMALL_SCORES: tuple[Edit, ...] = (("cap.h", "all_seen && largest < 0.75f", "false"),)
 ONE_SLOPE: tuple[Edit, ...] = (("wgmma_consumer.h", "RowBias bias = slope;", "RowBias bias = bias_of(my_row);"),)
 IDEAS = (
     Idea("nothing", (*LARGE, CAPPED), WGMMA, "", "", (("wgmma.cu", "// Attention on", "// Attention, on"),)),
-    Idea("tanh of small scores by multiply-adds", (CAPPED, CAPPED_SHORT), WGMMA, "", "", SMALL_SCORES),
-    Idea("tanh of small scores by multiply-adds", (CAPPED, CAPPED_SHORT), f"{WGMMA} {THIRD}", "", "", SMALL_SCORES),
     Idea("a third consumer", (CAPPED, CAPPED_SHORT), WGMMA, "", THIRD),
     Idea("a slope read once an item", (SLOPED, SLOPED_SHORT), f"{WGMMA} {EARLY}", "", "", ONE_SLOPE),
     Idea("the next item's scores early, by turns", (SLOPED, SLOPED_SHORT), WGMMA, "", EARLY),

@@ -127,12 +127,14 @@ def floors(document: Row | None) -> str:
     )
 
 
-def ideas(document: Row | None) -> str:
+def ideas(*documents: Row | None) -> str:
     """What each idea gives: the least, the most, and where it is faster beyond the interval."""
-    if document is None:
+    kept = [each for each in documents if each is not None]
+    if not kept:
         return "Not measured yet."
     speeds: dict[str, list[dict[str, float]]] = {}
-    for row in document["rows"]:
+    rows = [row for each in kept for row in each["rows"]]
+    for row in rows:
         if "speed" in row:
             speeds.setdefault(row["idea"], []).append(row["speed"])
     lines = [
@@ -140,11 +142,11 @@ def ideas(document: Row | None) -> str:
         f" ({sum(each['low'] > 1 for each in found)}/{len(found)})"
         for name, found in speeds.items()
     ]
-    problems = len({row["problem"] for row in document["rows"]})
+    problems = len({row["problem"] for row in rows})
     return (
         f"Time without over time with, least and most of {problems} problems (where the 95 % interval is above 1):"
-        f" {'; '.join(lines)}. `{document['command']}`, {document['when'][:10]}, {document['device']},"
-        f" torch {document['torch']}."
+        f" {'; '.join(lines)}. `python -m benchmarks.attention.ideas`, {kept[-1]['when'][:10]}, {kept[-1]['device']},"
+        f" torch {kept[-1]['torch']}."
     )
 
 

@@ -4,10 +4,10 @@ compiled flex_attention and its SDPA with a mask, and writes what it found.
     python -m benchmarks.attention.windows [--json docs/results/windows_attention.json] [--shapes 1,2] [--rounds 21]
         [--points 12]
 
-Of each shape it tries points of one implementation in search_spaces/sdpa_cuda.toml, keeps those that are right and
-fastest, and times them again beside the others: graphs of forwards, replayed in random order, warm. Sinks are timed
-beside the same call without them. While one shape is timed, the next one's points are built. Needs a GPU that nothing
-else uses.
+Of each shape it tries points of one implementation in search_spaces/sdpa_cuda.toml, the nearest first points among
+them, keeps those that are right and fastest, and times them again beside the others: graphs of forwards, replayed in
+random order, warm. Sinks are timed beside the same call without them. While one shape is timed, the next one's points
+are built. Needs a GPU that nothing else uses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from autotuner.gate.tolerance import compute_truth
 from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, moved
+from autotuner.spaces.first_points import nearest, read_first_points
 from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values import config
 from autotuner.values.errors import AutotunerError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Value
@@ -96,23 +98,24 @@ WANTED: Mapping[str, Mapping[str, tuple[Value, ...]]] = {
         "OVERLAP": (1,),
         "BLOCKS_SM": (1,),
         "SOFTMAX": ("spec",),
-        "EXP": ("ex2",),
     },
     "mma": {"WARPS_M": (4, 8), "WARPS_N": (1,), "BLOCK_N": (32, 64), "FIXED": (0,), "SPLIT": (1,), "MULTICAST": (1,)},
     "decode": {"WARPS_M": (1,), "WARPS_N": (2, 4), "BLOCK_N": (32, 64), "ROW_TILES": (1,), "PACK_GQA": (1,)},
 }
 """Values of each implementation among which points are drawn."""
-KEPT, SEARCH_ROUNDS = 2, 5
+FIRST, KEPT, SEARCH_ROUNDS = 4, 2, 5
 
 
-def drawn(workbench: Workbench, impl: str, most: int) -> list[int]:
-    """Points of the space with the wanted values."""
+def tried(workbench: Workbench, impl: str, problem: SdpaProblem, most: int) -> list[int]:
+    """The first points of the nearest problems, and points of the space with the wanted values."""
+    shipped = nearest(read_first_points(config.kernels_dir() / "sdpa", "cuda", "sdpa")[impl], [problem])
+    known = [workbench.space.index_of({**each.point, "IMPL": impl}) for each in shipped[:FIRST]]
     space, wanted = workbench.space, WANTED[impl]
     points: Sequence[int] = range(len(space))
     if len(points) > 40000:
         points = random.Random(1).sample(points, 40000)
     found = [index for index in points if all(space.point(index).get(name) in each for name, each in wanted.items())]
-    return random.Random(2).sample(found, min(most, len(found)))
+    return [*(index for index in known if index is not None), *random.Random(2).sample(found, min(most, len(found)))]
 
 
 class Points:
@@ -120,7 +123,7 @@ class Points:
 
     def __init__(self, impl: str, text: str, most: int) -> None:
         self.problem, workbench = SdpaProblem.parse(text), _workbench(impl, text)
-        points = [workbench.space.point(index) for index in drawn(workbench, impl, most)]
+        points = [workbench.space.point(index) for index in tried(workbench, impl, self.problem, most)]
         self.built = _built(workbench, points)
         without = text.replace(" sinks", "")
         self.without = _built(_workbench(impl, without), points) if without != text else {}

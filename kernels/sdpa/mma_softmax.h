@@ -78,8 +78,8 @@ AT_DEVICE void score(Scores (&scores)[ROW_TILES], const Queries (&queries)[ROW_T
 // Keys past the end, and those that a row does not see; before, scores are capped, and what is to be added is.
 AT_DEVICE void mask(Scores &scores, const Place &at, int first_row, int key) {
 #if SOFTCAPPED
-  const bool all_seen = key >= at.begin_of(first_row + 15) && key + BLOCK_N <= at.end_of(first_row);
-  cap((float(&)[BLOCK_N / 2])scores.fragment, at.before_cap, all_seen);
+#pragma unroll
+  for (int j = 0; j < BLOCK_N / 8; j++) cap(scores.fragment[j], at.before_cap);
 #endif
 #if HAS_BIAS
 #pragma unroll

@@ -187,25 +187,19 @@ struct Consumer {
 
   // Keys past the end, and those that a row does not see; before, scores are capped, and what is to be added is.
   __device__ __forceinline__ void mask(int tile) {
-    const int key = tile * BLOCK_N, after = keys_after(args);
-    const bool ends = key + BLOCK_N > (HIDES ? least(args.seq_k, row + 1 + after) : args.seq_k);
-#if WINDOWED
-    const bool begins = key < row + GROUP_ROWS - 1 - args.window_left;
-#else
-    constexpr bool begins = false;
-#endif
 #if SOFTCAPPED
-    cap(scores, args.scale, !ends && !begins);
+    cap(scores, args.scale);
 #endif
+    const int key = tile * BLOCK_N, after = keys_after(args);
 #if HAS_NUMBERS
     if (args.bias_boxes) add_bias_from_boxes(); else add_bias(key);
 #elif HAS_BIAS
     add_bias(key);
 #endif
 #if WINDOWED
-    if (begins) mask_before(key);
+    if (key < row + GROUP_ROWS - 1 - args.window_left) mask_before(key);
 #endif
-    if (!ends) return;
+    if (key + BLOCK_N <= (HIDES ? least(args.seq_k, row + 1 + after) : args.seq_k)) return;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const int my_row = row + warp * 16 + lane / 4 + half * 8;
