@@ -16,7 +16,7 @@ COLOURS = {"mma": "#1f77b4", "wgmma": "#d62728", "decode": "#2ca02c", "wmma": "#
 TORCH, GREY = "torch", "#777777"
 FEW = 64
 """Queries, of fewer than the keys, up to which a problem counts as one of few queries."""
-LEFT, TOP, WIDTH, HEIGHT, LINE = 64, 44, 116, 46, 10
+LEFT, TOP, WIDTH, HEIGHT, LINE = 64, 44, 122, 56, 10
 """Pixels: of the margins, of a doubling of the heads, of one of the keys, and of a line of text."""
 
 
@@ -43,13 +43,17 @@ class Won(NamedTuple):
 
 
 def winners() -> list[Won]:
-    """Of each problem, the fastest implementation; torch where none beats it."""
+    """Of each problem without window, cap, sinks and bias, the fastest implementation; torch where none of several
+    beats it: where one alone was tried and is slower, nothing is known."""
     found: dict[SdpaProblem, dict[str, float]] = {}
     for impl, points in read_first_points(config.kernels_dir() / "sdpa", "cuda", "sdpa").items():
         for each in points:
             assert isinstance(each.problem, SdpaProblem)
-            found.setdefault(each.problem, {})[impl] = each.speedup
-    return [_won(problem, speedups) for problem, speedups in found.items()]
+            asks_more = each.problem.windowed or each.problem.softcapped
+            if not asks_more and each.problem.sinks == each.problem.bias == "none":
+                found.setdefault(each.problem, {})[impl] = each.speedup
+    won = [_won(problem, speedups) for problem, speedups in found.items()]
+    return [each for each in won if each.impl != TORCH or each.tried > 1]
 
 
 def _won(problem: SdpaProblem, speedups: dict[str, float]) -> Won:
