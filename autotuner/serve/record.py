@@ -50,8 +50,7 @@ class TorchsOwn:
         """As torch's function."""
         tensors, options, beside = self._arguments(*args, **kwargs)
         if torch._C._is_torch_function_mode_enabled():  # autotuner.record() hears of the call
-            found: Tensor = handle_torch_function(self, (), *args, **kwargs)
-            return found
+            return handle_torch_function(self, (), *args, **kwargs)
         return self._compute(tensors, options, beside)  # type: ignore[no-any-return]
 
     def __deepcopy__(self, _: object) -> Self:

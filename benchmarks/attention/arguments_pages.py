@@ -36,6 +36,7 @@ ARGUMENTS = (
     Argument("`sinks`", "`learnable_sink`, `s_aux`", "sinks"),
     Argument("`alibi_slopes`", "`alibi_slopes`", "bias=alibi"),
     Argument("`bias`, `attn_mask` of numbers", "`score_mod`", "bias=full"),
+    Argument("problems with `lse`", "`return_lse`", "lse"),
     Argument("`attn_mask` of truths", "`block_mask`", ""),
     Argument("`dropout_p`, another `scale`", "`dropout_p`, `softmax_scale`", ""),
 )

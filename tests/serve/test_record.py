@@ -82,6 +82,8 @@ def test_what_no_problem_stands_for_is_noted_with_the_reason() -> None:
     assert any("scale is not supported" in why for why in reasons)
     with pytest.raises(InputError, match="no call was recorded that can be tuned for"):
         calls.write("nowhere.toml")
+    with pytest.raises(InputError, match=r"Q is torch\.float16, K torch\.float32 .* one element type"):
+        autotuner.tune_like("sdpa", q.half(), q, q)
 
 
 def test_a_mask_of_numbers_is_a_bias() -> None:
