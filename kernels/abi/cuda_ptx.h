@@ -48,6 +48,13 @@ AT_DEVICE void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(N) : "memory");
 }
 
+// Two numbers of FP8 (e4m3), the low half of a word, as halves (sm_89). All are halves as they are; no number stays none.
+AT_DEVICE uint32_t widen_e4m3_pair(uint32_t pair) {
+  uint32_t halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;\n" : "=r"(halves) : "h"((uint16_t)pair));
+  return halves;
+}
+
 // Tensor cores -------------------------------------------------------------------------------------------------------
 
 // Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.

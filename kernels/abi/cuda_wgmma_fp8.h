@@ -66,8 +66,7 @@ AT_DEVICE uint16_t pack_e4m3(uint32_t halves) {
 }
 
 AT_DEVICE float2 unpack_e4m3(uint16_t pair) {
-  uint32_t halves;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;\n" : "=r"(halves) : "h"(pair));
+  const uint32_t halves = widen_e4m3_pair(pair);
   return __half22float2(*(const __half2 *)&halves);
 }
 

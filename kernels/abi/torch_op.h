@@ -35,6 +35,7 @@
 
 #ifndef AT_OP_TAKES
 #define AT_OP_TAKES(dtype) ((dtype) >= 0 && (dtype) < AT_INT32) /* of the first tensor */
+#define AT_OP_ALIKE signature.required                         /* leading tensors of one element type */
 #define AT_OP_GIVES(first) (first).dtype()                      /* torch's number for that of the answer */
 #endif
 
@@ -169,7 +170,7 @@ Plan planned(const Call &call) {
   for (int i = 1; i < signature.required + signature.more; i++) {
     const Tensor &each = call.tensors[i];
     if (!each) continue;
-    if (each.kind() != kind || each.index() != index || (i < signature.required && each.dtype() != dtype))
+    if (each.kind() != kind || each.index() != index || (i < AT_OP_ALIKE && each.dtype() != dtype))
       return plan.place = AT_MIXED, plan;
   }
   if ((plan.place = device_reason(first))) return plan;

@@ -3,7 +3,7 @@
 #define BIAS_H
 
 #include "cuda_element.h"
-#include "sdpa_cuda.h"
+#include "abi/sdpa_cuda.h"
 
 #if HAS_BIAS
 

@@ -165,7 +165,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
 #endif
 
   Partial partial[ROW_TILES];
-  work(at, ring, queries, partial, args.scale_log2);
+  work(at, ring, queries, partial, scale_log2(args, at));
+  in_order(partial);
   prepare_arrivals(args, arrived);
   if (own_loads_only) await_announcements();
   // No block may end while its copies to others are under way; when parts meet, they see to it.

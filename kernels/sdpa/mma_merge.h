@@ -110,6 +110,8 @@ AT_DEVICE float closed([[maybe_unused]] const Place &at, [[maybe_unused]] const 
 #if HAS_SINKS
   const float decay = take_in(sink_of(args.more[SDPA_SINKS - SDPA_MORE], at.head_of(row)), max, sum);
   return decay * reciprocal(sum);
+#elif CACHE
+  return reciprocal(sum) * descale(args, SDPA_V, at);
 #else
   return reciprocal(sum);
 #endif
@@ -127,7 +129,7 @@ AT_DEVICE void store(const Place &at, const sdpa_args &args, int first_row, int 
     float row_max = max[half], row_sum = sum[half];
     const float factor = closed(at, args, row, row_max, row_sum);
     element *to = (element *)args.o + at.place(row, args.o_stride);
-    uint32_t *words = (uint32_t *)to + first * 4 + at.lane % 4;
+    uint32_t *words = pair_of((uint32_t *)to, first, at.lane % 4);
     const bool valid = (FIXED && AT_SEQ_Q(at) % CLUSTER_ROWS == 0) || row < at.rows;
 #if LSE
     if (valid && first == 0 && at.lane % 4 == 0) args.lse[at.lse_place(row)] = log_sum_exp(row_max, row_sum);
@@ -140,8 +142,10 @@ AT_DEVICE void store(const Place &at, const sdpa_args &args, int first_row, int 
       } else {
         const uint32_t odd = pack(output[i + 1][half * 2] * factor, output[i + 1][half * 2 + 1] * factor);
         const uint32_t traded = __shfl_xor_sync(~0u, pair ? even : odd, 1);
-        const uint2 both = pair ? make_uint2(traded, odd) : make_uint2(even, traded);
-        if (valid) *(uint2 *)(words + (i + pair) * 4 - pair) = both;
+        const uint2 both = CACHE  ? make_uint2(even, odd)
+                           : pair ? make_uint2(traded, odd)
+                                  : make_uint2(even, traded);
+        if (valid) *(uint2 *)(words + (CACHE ? i * 4 : (i + pair) * 4 - pair)) = both;
       }
     }
   }
@@ -179,9 +183,9 @@ AT_DEVICE void hand_in(const Place &at, const sdpa_args &args, int first_row, in
   for (int half = 0; half < 2; half++) {
     const int row = first_row + at.lane / 4 + half * 8, here = row % BLOCK_ROWS;
     if (row >= at.rows) continue;
-    float2 *to = (float2 *)workspace + here * (HEAD_DIM / 2) + first * 4 + at.lane % 4;
+    float2 *to = pair_of((float2 *)workspace + here * (HEAD_DIM / 2), first, at.lane % 4);
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) __stcg(to + i * 4, make_float2(output[i][half * 2], output[i][half * 2 + 1]));
+    for (int i = 0; i < COUNT; i++) __stcg(pair_of(to, i, 0), make_float2(output[i][half * 2], output[i][half * 2 + 1]));
     if (first == 0 && at.lane % 4 == 0)
       __stcg((float2 *)(workspace + STATE_OFFSET) + here, make_float2(max[half], sum[half]));
   }

@@ -157,21 +157,21 @@ struct Ring {
   static constexpr int COMMITS = SYNC_POLICY == 0 ? 1 : 2, FILL_COMMITS = COMMITS * STAGES;
 
   const Place &at;
-  const element *k, *v;
+  const stored *k, *v;
   int64_t k_row = HEAD_DIM, v_row = HEAD_DIM;  // strides of rows
   unsigned char *tiles;
 
   __device__ __forceinline__ Ring(const Place &place, const sdpa_args &args, unsigned char *shared)
       : at(place), tiles(shared + place.warp_n * RING_BYTES) {
 #if STRIDED
-    k = (const element *)args.k + (at.batch * args.k_stride.batch + at.head_kv * args.k_stride.head);
-    v = (const element *)args.v + (at.batch * args.v_stride.batch + at.head_kv * args.v_stride.head);
+    k = (const stored *)args.k + (at.batch * args.k_stride.batch + at.head_kv * args.k_stride.head);
+    v = (const stored *)args.v + (at.batch * args.v_stride.batch + at.head_kv * args.v_stride.head);
     k_row = args.k_stride.row;
     v_row = args.v_stride.row;
 #else
     const int64_t start = (int64_t)at.kv_number(args) * at.seq_k * HEAD_DIM;
-    k = (const element *)args.k + start;
-    v = (const element *)args.v + start;
+    k = (const stored *)args.k + start;
+    v = (const stored *)args.v + start;
 #endif
   }
 
@@ -218,13 +218,13 @@ struct Ring {
     cp_async_commit();
   }
 
-  __device__ __forceinline__ void copy(unsigned char *tile, const element *matrix, int64_t apart, int key) {
+  __device__ __forceinline__ void copy(unsigned char *tile, const stored *matrix, int64_t apart, int key) {
 #pragma unroll
-    for (int i = 0; i < BLOCK_N * CHUNKS; i += GROUP_THREADS) {
-      const int item = i + at.warp_m * 32 + at.lane, row = item / CHUNKS, chunk = item % CHUNKS;
-      if (BLOCK_N * CHUNKS % GROUP_THREADS && item >= BLOCK_N * CHUNKS) break;
+    for (int i = 0; i < BLOCK_N * KEY_CHUNKS; i += GROUP_THREADS) {
+      const int item = i + at.warp_m * 32 + at.lane, row = item / KEY_CHUNKS, chunk = item % KEY_CHUNKS;
+      if (BLOCK_N * KEY_CHUNKS % GROUP_THREADS && item >= BLOCK_N * KEY_CHUNKS) break;
       const bool valid = (FIXED && !KEY_LENGTHS && AT_SEQ_K(at) % BLOCK_N == 0) || key + row < at.length;
-      const element *from = matrix + (int64_t)(valid ? key + row : 0) * apart + chunk * 8;
+      const stored *from = matrix + (int64_t)(valid ? key + row : 0) * apart + chunk * CHUNK;
       cp_async_16(tile + swizzled(BLOCK_N, row, chunk), from, valid);
     }
   }

@@ -5,7 +5,7 @@
 #ifndef MMA_ROWS_H
 #define MMA_ROWS_H
 
-#include "sdpa_cuda.h"
+#include "abi/sdpa_cuda.h"
 
 #include "bias.h"
 #include "cuda_element.h"
@@ -125,6 +125,19 @@ struct Slice {
     return GROUPED && !PACKED ? batch * args.heads_kv + head_kv : number;
   }
 };
+
+#if CACHE
+// What a number of Q, K or V of the slice is to be multiplied by.
+AT_DEVICE float descale(const sdpa_args &args, int tensor, const Slice &s) {
+  return __ldg((const float *)args.more[tensor] + s.kv_number(args));
+}
+
+AT_DEVICE float scale_log2(const sdpa_args &args, const Slice &s) {
+  return max_nan(args.scale_log2 * descale(args, SDPA_Q, s) * descale(args, SDPA_K, s), 1e-30f);
+}
+#else
+AT_DEVICE float scale_log2(const sdpa_args &args, const Slice &) { return args.scale_log2; }
+#endif
 
 // Rows of all slices, for locate(): the slice's number is not known yet.
 AT_DEVICE Slice sizes_of(const sdpa_args &args) {

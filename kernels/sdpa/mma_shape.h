@@ -41,11 +41,23 @@ static constexpr int SHARERS = FRAGMENTS / SHARE;  // parts that merge any
 // same chunk of eight rows lies in eight different banks. Bulk tensor copies write the same pattern (128-byte swizzle).
 static constexpr int PANELS = (HEAD_DIM + 63) / 64;  // of the last one a part may be unused
 static constexpr int ROW_BYTES = 128, CHUNKS = HEAD_DIM / 8;  // 16-byte chunks of a whole row
+#if CACHE
+typedef unsigned char stored;  // a number of K and V
+#else
+typedef element stored;
+#endif
+static constexpr int CHUNK = 16 / sizeof(stored), KEY_CHUNKS = HEAD_DIM / CHUNK, KEY_PANELS = (KEY_CHUNKS + 7) / 8;
 static constexpr int SWIZZLE_BYTES = 1024;                    // the pattern repeats after eight rows
-static constexpr int TILE_BYTES = BLOCK_N * PANELS * ROW_BYTES, QUERY_BYTES = BLOCK_ROWS * PANELS * ROW_BYTES;
+static constexpr int TILE_BYTES = BLOCK_N * KEY_PANELS * ROW_BYTES, QUERY_BYTES = BLOCK_ROWS * PANELS * ROW_BYTES;
 
 AT_DEVICE int swizzled(int rows, int row, int chunk) {
   return chunk / 8 * rows * ROW_BYTES + row * ROW_BYTES + (chunk % 8 ^ row % 8) * 16;
+}
+
+// Where in a row two columns lie that a fragment of O has, or of Q: `place` is that of the lane among four.
+template <typename Pair>
+AT_DEVICE Pair *pair_of(Pair *row, int fragment, int place) {
+  return CACHE ? row + (fragment / 2 * 8 + fragment % 2) + place * 2 : row + fragment * 4 + place;
 }
 
 // Where chunk 2 i + half of a row lies, for ldmatrix: one exclusive or makes the addresses of all i.

@@ -50,28 +50,9 @@ AT_DEVICE void query_from_global(Queries &queries, const Place &at, const sdpa_a
     const int row = first_row + at.lane / 4 + half * 8;
     const bool valid = (FIXED && AT_SEQ_Q(at) % CLUSTER_ROWS == 0) || row < at.rows;
     const element *from = (const element *)args.q + at.place(row, args.q_stride);
-    const uint32_t *words = (const uint32_t *)from + at.lane % 4;
+    const uint32_t *words = pair_of((const uint32_t *)from, 0, at.lane % 4);
 #pragma unroll
-    for (int i = 0; i < HEAD_DIM / 8; i++) queries.fragment[i / 2][i % 2 * 2 + half] = valid ? words[i * 4] : 0;
-  }
-}
-
-// Scores of the tile's keys for the warp's rows; each piece of K serves all of them. `tile` is K in shared memory.
-AT_DEVICE void score(Scores (&scores)[ROW_TILES], const Queries (&queries)[ROW_TILES], const unsigned char *tile,
-                     int lane) {
-#pragma unroll
-  for (int i = 0; i < HEAD_DIM / 16; i++) {
-    const unsigned char *keys = tile + piece(BLOCK_N, lane % 8 + lane / 16 * 8, lane / 8 % 2, i);
-#pragma unroll
-    for (int j = 0; j < BLOCK_N / 16; j++) {
-      uint32_t k[4];
-      ldmatrix_x4(k, keys + j * 16 * ROW_BYTES);
-#pragma unroll
-      for (int m = 0; m < ROW_TILES; m++) {
-        mma_m16n8k16(scores[m].fragment[2 * j], queries[m].fragment[i], k[0], k[1], element());
-        mma_m16n8k16(scores[m].fragment[2 * j + 1], queries[m].fragment[i], k[2], k[3], element());
-      }
-    }
+    for (int i = 0; i < HEAD_DIM / 8; i++) queries.fragment[i / 2][i % 2 * 2 + half] = valid ? *pair_of(words, i, 0) : 0;
   }
 }
 
@@ -172,7 +153,29 @@ AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &s
   }
 }
 
-// `tile` is V in shared memory.
+// The two products. Both take pieces of a tile in shared memory, each of which serves all of the warp's rows.
+#if CACHE
+#include "mma_cache.h"
+#else
+
+AT_DEVICE void score(Scores (&scores)[ROW_TILES], const Queries (&queries)[ROW_TILES], const unsigned char *tile,
+                     int lane) {
+#pragma unroll
+  for (int i = 0; i < HEAD_DIM / 16; i++) {
+    const unsigned char *keys = tile + piece(BLOCK_N, lane % 8 + lane / 16 * 8, lane / 8 % 2, i);
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / 16; j++) {
+      uint32_t k[4];
+      ldmatrix_x4(k, keys + j * 16 * ROW_BYTES);
+#pragma unroll
+      for (int m = 0; m < ROW_TILES; m++) {
+        mma_m16n8k16(scores[m].fragment[2 * j], queries[m].fragment[i], k[0], k[1], element());
+        mma_m16n8k16(scores[m].fragment[2 * j + 1], queries[m].fragment[i], k[2], k[3], element());
+      }
+    }
+  }
+}
+
 AT_DEVICE void accumulate(Partial (&partial)[ROW_TILES], const Probabilities (&probabilities)[ROW_TILES],
                           const unsigned char *tile, int lane) {
 #pragma unroll
@@ -191,4 +194,7 @@ AT_DEVICE void accumulate(Partial (&partial)[ROW_TILES], const Probabilities (&p
   }
 }
 
+AT_DEVICE void in_order(Partial (&)[ROW_TILES]) {}
+
+#endif
 #endif

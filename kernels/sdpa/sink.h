@@ -3,7 +3,7 @@
 #define SINK_H
 
 #include "cuda_element.h"
-#include "sdpa.h"
+#include "abi/sdpa.h"
 
 #if HAS_SINKS
 

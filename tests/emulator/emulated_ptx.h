@@ -27,6 +27,11 @@ AT_DEVICE void cp_async_wait() {
   emulator::copy_wait(N);
 }
 
+AT_DEVICE uint32_t widen_e4m3_pair(uint32_t pair) {
+  const __half2 halves = __floats2half2_rn(emulator::widen_e4m3((uint8_t)pair), emulator::widen_e4m3((uint8_t)(pair >> 8)));
+  return *(const uint32_t *)&halves;
+}
+
 // Tensor cores -------------------------------------------------------------------------------------------------------
 
 AT_DEVICE void ldmatrix_x4(uint32_t (&r)[4], const void *row) { emulator::ldmatrix(r, row, false); }

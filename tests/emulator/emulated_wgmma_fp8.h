@@ -26,7 +26,8 @@ AT_DEVICE uint16_t pack_e4m3(uint32_t halves) {
   return pack_e4m3(pair.x, pair.y);
 }
 AT_DEVICE float2 unpack_e4m3(uint16_t pair) {
-  return make_float2(emulator::widen_e4m3((uint8_t)pair), emulator::widen_e4m3((uint8_t)(pair >> 8)));
+  const uint32_t halves = widen_e4m3_pair(pair);
+  return __half22float2(*(const __half2 *)&halves);
 }
 AT_DEVICE uint32_t join(uint16_t low, uint16_t high) { return (uint32_t)high << 16 | low; }
 AT_DEVICE uint32_t copied(uint32_t word, uint32_t same) { return __byte_perm(word, word, same); }

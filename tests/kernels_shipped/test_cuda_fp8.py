@@ -1,4 +1,4 @@
-"""IMPL = wgmma_fp8 on the host emulator: its numbers in the gate's cases, its schedules, and what finds its mutants."""
+"""IMPL = wgmma_fp8 and IMPL = decode on the host emulator: its numbers in the gate's cases, its schedules, and what finds its mutants."""
 
 from pathlib import Path
 
@@ -12,15 +12,21 @@ from autotuner.values import config
 from autotuner.values.variant import Value, Variant
 from tests.helpers import needs
 from tests.helpers.builds import artifact_of
-from tests.mutants.fp8 import POINT, SOURCE, Mutant, first_failure, mutants
+from tests.mutants.fp8 import Mutant, first_failure, mutants, point_of, source_of
 
-SHIPPED = config.kernels_dir() / "sdpa_fp8" / SOURCE
+SHIPPED = config.kernels_dir() / "sdpa_fp8"
 POINTS: list[tuple[dict[str, Value], str]] = [
     ({}, "(1,8,512,128) bfloat16 causal"),
     ({"CONSUMERS": 3, "SOFTMAX": "exact", "FMA_SHARE": 0}, "(1,8:2,512,128) float16 lengths bshd"),
     ({"BLOCK_N": 160, "SCHEDULE": "tile", "PING_PONG": 0, "OFFSET": 6}, "(1,8:2,512,128) float16 causal bottom_right"),
     ({"BLOCK_N": 192, "Q_FROM": "shared", "FMA_SHARE": 4}, "(1,8,512,128) bfloat16 causal bottom_right lengths bshd"),
     ({"BLOCK_N": 128, "CONSUMERS": 1, "PING_PONG": 0, "STAGES": 4, "OFFSET": 3}, "(1,8:2,512,128) bfloat16"),
+    ({}, "(1,8:2,512,128) bfloat16 cache"),
+    ({"MERGE": "cluster", "BLOCK_N": 32}, "(1,8:2,512,64) float16 lengths bshd cache"),
+    (
+        {"MERGE": "cluster", "SPLIT": 1, "WARPS_M": 2, "WARPS_N": 1, "ROW_TILES": 2, "BLOCK_N": 16, "PACK_GQA": 0},
+        "(1,8:2,512,128) float16 causal bottom_right cache",
+    ),
 ]
 
 
@@ -29,7 +35,8 @@ POINTS: list[tuple[dict[str, Value], str]] = [
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("change", "problem"), POINTS, ids=str)
 def test_it_is_right_in_the_quick_cases_and_keeps_the_invariants(change: dict[str, Value], problem: str) -> None:
-    assert first_failure(SHIPPED, {**POINT, **change}, SdpaFp8Problem.parse(problem)) == "pass"
+    parameters = {**point_of(problem), **change}
+    assert first_failure(SHIPPED / source_of(problem), parameters, SdpaFp8Problem.parse(problem)) == "pass"
 
 
 @needs.emulator
@@ -45,5 +52,7 @@ def test_a_mutant_is_found(mutant: Mutant, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("change", "problem"), POINTS, ids=str)
 def test_it_compiles(change: dict[str, Value], problem: str, nvcc: CudaToolchain) -> None:
     """ptxas says where it would make products wait for each other, and a build takes that for an error."""
-    variant = Variant(family="sdpa_fp8", backend="cuda", impl="wgmma_fp8", parameters={**POINT, **change})
+    parameters = {**point_of(problem), **change}
+    impl = source_of(problem).removesuffix(".cu")
+    variant = Variant(family="sdpa_fp8", backend="cuda", impl=impl, parameters=parameters)
     artifact_of(build(Family.find("sdpa_fp8"), variant, SdpaFp8Problem.parse(problem), nvcc))

@@ -1,4 +1,4 @@
-"""Mutants of IMPL = wgmma_fp8: its own sources with edits (fp8.toml), judged on the emulator by the gate's quick cases
+"""Mutants of IMPL = wgmma_fp8, and of IMPL = decode where Q has 16 bits: their sources with edits (fp8.toml), judged on the emulator by the gate's quick cases
 and by the op's invariants."""
 
 import shutil
@@ -40,6 +40,17 @@ POINT: dict[str, Value] = {
     "OFFSET": 4,
     "EARLY_LAUNCH": 0,
 }
+DECODE: dict[str, Value] = {
+    "WARPS_M": 1,
+    "ROW_TILES": 1,
+    "WARPS_N": 4,
+    "BLOCK_N": 64,
+    "STAGES": 2,
+    "SPLIT": 4,
+    "MERGE": "device",
+    "PACK_GQA": 1,
+}
+"""Of IMPL = decode, which serves problems with a cache."""
 SCHEDULES = 3
 """Seeds of the emulator in which a first case must give the same bits."""
 
@@ -56,7 +67,7 @@ class Mutant(Model):
 
     @property
     def parameters(self) -> dict[str, Value]:
-        return {**POINT, **self.point}
+        return {**point_of(self.problem), **self.point}
 
     def write(self, parent: Path) -> Path:
         """The family's sources with the edits beside those of attention, in a folder of `parent`; each edit finds the
@@ -64,11 +75,21 @@ class Mutant(Model):
         for family in ("sdpa", "sdpa_fp8"):
             shutil.copytree(config.kernels_dir() / family, parent / family)
         edit(parent / "sdpa_fp8", self.edits)
-        return parent / "sdpa_fp8" / SOURCE
+        return parent / "sdpa_fp8" / source_of(self.problem)
 
     def first_failure(self, parent: Path) -> str:
         """What finds it."""
         return first_failure(self.write(parent), self.parameters, SdpaFp8Problem.parse(self.problem))
+
+
+def point_of(problem: str) -> dict[str, Value]:
+    """The point that others are told apart from."""
+    return DECODE if SdpaFp8Problem.parse(problem).cache else POINT
+
+
+def source_of(problem: str) -> str:
+    """The file that serves it."""
+    return "decode.cu" if SdpaFp8Problem.parse(problem).cache else SOURCE
 
 
 @cache

@@ -31,20 +31,22 @@ def test_attention_in_16_bits_says_who_takes_fp8() -> None:
 
 
 def test_a_problem_is_read_as_it_is_written() -> None:
-    problem = SdpaFp8Problem.parse(LARGE)
-    assert str(problem) == "(2,4:2,70x91,128) float8_e4m3fn float16 causal bottom_right lengths bshd"
+    problem = SdpaFp8Problem.parse(f"{LARGE} cache")
+    assert str(problem) == "(2,4:2,70x91,128) float8_e4m3fn float16 causal bottom_right lengths bshd cache"
     assert SdpaFp8Problem.parse(str(problem)) == problem
     assert Problem.model_validate(problem.model_dump(mode="json")) == problem
 
 
+@pytest.mark.parametrize("cache", ["", " cache"])
 @pytest.mark.parametrize("distribution", OP.words.distributions)
-def test_inputs_fit_and_the_reference_is_attention_of_what_they_stand_for(distribution: str) -> None:
-    problem = SdpaFp8Problem.parse(LARGE)
+def test_inputs_fit_and_the_reference_is_attention_of_what_they_stand_for(distribution: str, cache: str) -> None:
+    problem = SdpaFp8Problem.parse(LARGE + cache)
     drawn = OP.tensors().inputs(problem, distribution, 3)
     for tensor, said in zip(drawn, OP.inputs(problem), strict=True):
         assert str(tensor.dtype) == f"torch.{said.dtype}"
         assert tensor.shape == shape_of(said, problem)
-    plain = SdpaProblem.model_validate({**problem.model_dump(mode="json"), "op": "sdpa"})
+    fields = {name: each for name, each in problem.model_dump(mode="json").items() if name != "cache"}
+    plain = SdpaProblem.model_validate({**fields, "op": "sdpa"})
     assert torch.equal(OP.tensors().reference(problem, drawn)[0], attention(plain, dequantised(problem, drawn))[0])
 
 
@@ -77,9 +79,9 @@ def test_sums_of_probabilities_fall_behind_as_on_hopper(count: int) -> None:
     assert found - exact == pytest.approx(cut_off(terms) - exact, rel=0.2, abs=1e-3 * exact)
 
 
-@pytest.mark.parametrize("index", [0, 1, 3])
-def test_attention_in_16_bits_is_within_the_tolerances(index: int) -> None:
-    case: Case = Matrix(SdpaFp8Problem.parse("(1,4:2,64,64) bfloat16 causal")).quick()[index]
+@pytest.mark.parametrize(("index", "cache"), [(0, ""), (1, ""), (3, ""), (1, " cache"), (3, " cache")])
+def test_attention_in_16_bits_is_within_the_tolerances(index: int, cache: str) -> None:
+    case: Case = Matrix(SdpaFp8Problem.parse(f"(1,4:2,64,64) bfloat16 causal{cache}")).quick()[index]
     truth = compute_truth(case, 5)
     answer = BASELINES["flash"].answer(case.problem, truth.inputs)[0]
     assert judge(answer, truth.outputs[0]).failed_rule is None

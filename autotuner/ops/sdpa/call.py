@@ -93,8 +93,8 @@ def _layout(inputs: tuple[Tensor, ...]) -> str:
     """Where the tensors lie. Raises ValueError where no layout is like that."""
     if all(tensor.is_contiguous() for tensor in inputs):
         return "bhsd"
-    unit = 16 // inputs[0].element_size()
     for name, tensor in zip("QKV", inputs, strict=True):
+        unit = 16 // tensor.element_size()
         strides = [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
         if tensor.stride(3) != 1 or any(stride % unit for stride in strides[:-1]):
             raise ValueError(

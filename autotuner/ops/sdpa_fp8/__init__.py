@@ -1,4 +1,4 @@
-"""The op sdpa_fp8: attention whose Q, K and V are FP8 (e4m3), each head of them with a float32 factor."""
+"""The op sdpa_fp8: attention whose Q, K and V, or K and V alone, are FP8 (e4m3), each head with a float32 factor."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -17,7 +17,8 @@ def _inputs(problem: Problem) -> tuple[Input, ...]:
     """Q, K and V, the descales of each, and the lengths where there are any."""
     of = cast(SdpaFp8Problem, problem)
     descales = (Input(name, "float32", ("batch", "heads_kv")) for name in DESCALES)
-    return (*qkv(of, ELEMENT), *descales, *lengths(of))
+    q, *kv = qkv(of, ELEMENT)
+    return (q._replace(dtype=of.dtype) if of.cache else q, *kv, *descales, *lengths(of))
 
 
 def _outputs(problem: Problem) -> tuple[Output, ...]:

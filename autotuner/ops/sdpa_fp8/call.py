@@ -10,21 +10,28 @@ from autotuner.ops.sdpa import call as attention
 from autotuner.ops.sdpa_fp8.problem import DESCALES, ELEMENT, SdpaFp8Problem
 from autotuner.values.problem import Problem
 
-ELEMENTS = f"Q, K and V must be {ELEMENT}"
+ELEMENTS = f"Q, K and V must be {ELEMENT}, or K and V beside Q in bfloat16 or float16"
+SIXTEEN_BITS = ("bfloat16", "float16")
 WANTED = "q_descale, k_descale and v_descale must be (batch, heads_kv) of float32, dense"
 
 
 def problem_of(inputs: tuple[Any, ...], options: Mapping[str, Any]) -> SdpaFp8Problem:
-    """Of Q, K and V, the descale of each, and lengths of the keys where there are any; O is bfloat16. Raises
-    ValueError."""
+    """Of Q, K and V, the descale of each, and lengths of the keys where there are any; O is bfloat16, or of Q's
+    element type where that has 16 bits. Raises ValueError."""
     qkv, descales, lengths = inputs[:3], (*inputs[3:6], None, None, None)[:3], inputs[6:]
-    if any(str(each.dtype) != f"torch.{ELEMENT}" for each in qkv):
+    of_q, *others = (str(each.dtype).removeprefix("torch.") for each in qkv)
+    cache = of_q in SIXTEEN_BITS
+    if not (cache or of_q == ELEMENT) or any(each != ELEMENT for each in others):
         raise ValueError(ELEMENTS)
     types = [name for name in options if name.endswith("_type")]
     if types:
         raise ValueError(f"{types[0]} is not 0: a descale is one for each head")
-    found = attention.problem_of((*qkv, *lengths), {**options, "enable_gqa": True}, SdpaFp8Problem, "bfloat16")
+    dtype = of_q if cache else "bfloat16"
+    found = attention.problem_of((*qkv, *lengths), {**options, "enable_gqa": True}, SdpaFp8Problem, dtype)
     assert isinstance(found, SdpaFp8Problem)
+    if cache:  # K and V of one tensor are strided as others are
+        layout = "bhsd" if found.layout == "bhsd" else "bshd"
+        found = found.model_copy(update={"cache": True, "layout": layout})
     for name, each in zip(DESCALES, descales, strict=True):
         fits = each is not None and tuple(each.shape) == (found.batch, found.heads_kv) and each.is_contiguous()
         if not fits or str(each.dtype) != "torch.float32":

@@ -11,8 +11,7 @@ from autotuner.ops.op import Relation
 from autotuner.ops.sdpa import invariants as attention, tensors as exactly
 from autotuner.ops.sdpa.layouts import laid_out
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
-from autotuner.ops.sdpa_fp8.quantising import quantised
-from autotuner.ops.sdpa_fp8.tensors import dequantised
+from autotuner.ops.sdpa_fp8.tensors import dequantised, quantised_as_asked
 from autotuner.ops.tensors import Tensors, first_outputs, moved
 from autotuner.values.problem import Problem
 
@@ -51,7 +50,7 @@ def quantising(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relatio
     of = cast(SdpaFp8Problem, problem)
     dense = of.model_copy(update={"layout": "bhsd"})
     q, k, v, *lengths = moved(exactly.inputs(dense, "randn", seed), inputs[0].device)
-    pairs = [quantised(x, of.heads_kv) for x in (q, k, v)]
+    pairs = quantised_as_asked(of, q, k, v)
     want = exactly.reference(dense, (q, k, v, *lengths))[0]
 
     def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:

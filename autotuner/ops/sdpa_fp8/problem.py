@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.problem import ITEM_BYTES
@@ -15,7 +15,8 @@ ELEMENT = "float8_e4m3fn"
 DESCALES = ("q_descale", "k_descale", "v_descale")
 """What the numbers of Q, K and V are to be multiplied by, each (batch, heads_kv), by torch's names."""
 WORD = re.compile(rf"\b(?:{ELEMENT}|e4m3|fp8)\b", re.IGNORECASE)
-SERVED = ("heads_kv", "corner", "key_lengths", "layout")
+CACHE = re.compile(r"\bcache\b", re.IGNORECASE)
+SERVED = ("heads_kv", "corner", "key_lengths", "layout", "cache")
 """What of that which attention in 16 bits may ask for FP8 serves too."""
 
 
@@ -25,8 +26,11 @@ class SdpaFp8Problem(SdpaProblem):
 
     op: Literal["sdpa_fp8"] = "sdpa_fp8"  # type: ignore[assignment]
     dtype: Literal["bfloat16", "float16"]
+    cache: bool = Field(default=False, description="K and V alone are FP8, as a cache is: Q is of O's element type")
 
-    FORM: ClassVar[str] = SdpaProblem.FORM.replace("dtype", f"{ELEMENT} bfloat16|float16", 1)
+    ADDED: ClassVar[tuple[str, ...]] = (*SdpaProblem.ADDED, "cache")
+    COMPILED: ClassVar[tuple[str, ...]] = (*SdpaProblem.COMPILED, "cache")
+    FORM: ClassVar[str] = f"{SdpaProblem.FORM.replace('dtype', f'{ELEMENT} bfloat16|float16', 1)} [cache]"
     NOT_SERVED: ClassVar[Mapping[str, str]] = {
         **{name: why for name, why in SdpaProblem.NOT_SERVED.items() if name != ELEMENT},
         "float8_e5m2": f"Q, K and V are {ELEMENT}",
@@ -40,20 +44,23 @@ class SdpaFp8Problem(SdpaProblem):
             usual = self.heads if name == "heads_kv" else type(self).model_fields[name].default
             if name not in SERVED and getattr(self, name) != usual:
                 raise refuse(f"{name} is not served from FP8; the op sdpa does in 16 bits")
+        if self.cache and self.layout == "packed qkv":
+            raise refuse("layout is packed qkv, but Q is of another element type than the cache")
         return self
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """As `str` writes it; the element type of Q, K and V goes without saying."""
-        return super().parse(WORD.sub("", text))
+        found = super().parse(CACHE.sub("", WORD.sub("", text)))
+        return cls.model_validate({**found.model_dump(), "cache": CACHE.search(text) is not None})
 
     @property
     def bytes(self) -> int:
         """The fewest bytes to move: Q, K, V and their descales read once, O written once, and so the lengths."""
-        stored = self.heads * self.seq_q + 2 * self.heads_kv * self.seq_k
         written = self.heads * self.seq_q * ITEM_BYTES[self.dtype]
+        stored = (written if self.cache else self.heads * self.seq_q) + 2 * self.heads_kv * self.seq_k
         return self.batch * ((stored + written) * self.head_dim + 12 * self.heads_kv + 4 * self.key_lengths)
 
     def __str__(self) -> str:
         sizes, _, words = super().__str__().partition(") ")
-        return f"{sizes}) {ELEMENT} {words}"
+        return f"{sizes}) {ELEMENT} {words}{' cache' if self.cache else ''}"

@@ -34,10 +34,10 @@ def arguments(
     corner: Literal["top_left", "bottom_right"] = "top_left",
 ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
     """Q, K and V, and behind them the tensors that MORE names, as far as there are any; and those of the options that
-    change what is computed. O is bfloat16.
+    change what is computed. O is bfloat16, or of Q's element type where that has 16 bits.
 
-    Q is (batch, heads, seq_q, head_dim), K and V are (batch, heads_kv, seq_k, head_dim), all float8_e4m3fn. A number of
-    them stands for itself times the descale of its head, (batch, heads_kv) of float32. `key_lengths` and `corner` are
+    Q is (batch, heads, seq_q, head_dim), K and V are (batch, heads_kv, seq_k, head_dim), all float8_e4m3fn; Q may be
+    bfloat16 or float16, on a cache of FP8. A number of them stands for itself times the descale of its head, (batch, heads_kv) of float32. `key_lengths` and `corner` are
     what they are in attention from 16 bits. Raises ValueError for a corner that there is not, and TypeError for what is
     no tensor.
     """
@@ -91,7 +91,7 @@ def _attention(
     descales = (q_descale, k_descale, v_descale)
     rows, keys = query.size(-2), key.size(-2)
     bottom = is_causal and corner == "bottom_right" and (rows != keys or key_lengths is not None)
-    if key_lengths is None and not bottom and query.is_cuda:
+    if key_lengths is None and not bottom and query.is_cuda and query.dtype == key.dtype:
         torchs = _torchs()
         if torchs is not None:
             found: Tensor = torchs(query, key, value, is_causal, scale, *descales, **types)
@@ -107,7 +107,8 @@ def _attention(
         if is_causal:
             place = torch.arange(rows, device=query.device).view(-1, 1)
             mask = mask & (at <= (place + ends - rows if bottom else place))
-    q, k, v = (_stands_for(each, descale) for each, descale in zip((query, key, value), descales, strict=True))
+    dtype = _of_answer(query)
+    q, k, v = (_stands_for(each, descale, dtype) for each, descale in zip((query, key, value), descales, strict=True))
     return scaled_dot_product_attention(
         q, k, v, mask, is_causal=is_causal and mask is None, scale=scale, enable_gqa=q.size(1) != k.size(1)
     )
@@ -126,13 +127,17 @@ def _torchs() -> Any:
     return found._scaled_dot_product_attention_quantized if current_flash_attention_impl() == "FA3" else None
 
 
-def _stands_for(x: Tensor, descale: Tensor | None) -> Tensor:
+def _of_answer(query: Tensor) -> torch.dtype:
+    return query.dtype if query.dtype in (torch.bfloat16, torch.float16) else torch.bfloat16
+
+
+def _stands_for(x: Tensor, descale: Tensor | None, dtype: torch.dtype) -> Tensor:
     if descale is None:
-        return x.to(torch.bfloat16)
+        return x.to(dtype)
     of_heads = descale.repeat_interleave(x.size(1) // descale.size(1), 1)[:, :, None, None]
-    return (x.float() * of_heads).to(torch.bfloat16)
+    return (x.float() * of_heads).to(dtype)
 
 
 def empty(query: Tensor, *_: Any, **__: Any) -> Tensor:
     """An empty O, which lies as Q does."""
-    return torch.empty_like(query, dtype=torch.bfloat16)
+    return torch.empty_like(query, dtype=_of_answer(query))

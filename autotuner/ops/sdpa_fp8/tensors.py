@@ -47,6 +47,8 @@ def reference(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
 def emulation(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
     """Both products with the sums of Hopper's tensor cores, the probabilities of a row times 2^OFFSET rounded to e4m3
     and divided by their own sum; in float64."""
+    if problem.cache:
+        return _emulation_of_cache(problem, given)
     q, k, v, q_descale, k_descale, v_descale, *lengths = given
     q, k, v = (x.float() for x in (q, k, v))
     for each in lengths:
@@ -66,6 +68,16 @@ def emulation(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
         sums = weights.sum(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
         o[:, :, rows] = hopper_product(weights, v) / sums
     return ((o * of_heads(v_descale.double(), problem.heads)).to(DTYPES[problem.dtype]).double(),)
+
+
+def _emulation_of_cache(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
+    """Attention in 16 bits of what is stored: descales are of scores and of O, which are not rounded between."""
+    dtype = DTYPES[problem.dtype]
+    q, k, v, q_descale, k_descale, v_descale, *lengths = given
+    factor, of_v = (of_heads(each.double(), problem.heads) for each in (q_descale * k_descale, v_descale))
+    plain = problem.model_copy(update={"dtype": "bfloat16"})
+    (o,) = attention.emulation(plain, (q.double() * factor, k.to(dtype), v.to(dtype), *lengths))
+    return ((o * of_v).to(dtype).double(),)
 
 
 def hopper_product(a: Tensor, b: Tensor) -> Tensor:
@@ -89,8 +101,8 @@ def outputs(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
 
 def fresh(problem: SdpaFp8Problem, given: Tensors, seed: int) -> Tensors:
     """Other Q, K and V, drawn as these; the same descales and lengths."""
-    moved = shifted(tuple(x.view(torch.uint8) for x in given[:3]), seed)
-    return (*(x.view(torch.float8_e4m3fn) for x in moved), *given[3:])
+    moved = shifted(tuple(x.view(torch.uint8) if x.itemsize == 1 else x for x in given[:3]), seed)
+    return (*(x.view(was.dtype) for x, was in zip(moved, given, strict=False)), *given[3:])
 
 
 class _Symmetry(SdpaSymmetry):
@@ -154,8 +166,8 @@ def _fa3(problem: Problem) -> Callable[..., Tensors]:
         if package is None:
             raise RuntimeError("FlashAttention 3 is not installed")
         other_corner = of.causal and of.corner != "bottom_right" and of.seq_q != of.seq_k
-        if of.key_lengths or of.dtype != "bfloat16" or other_corner:
-            raise RuntimeError("it has no lengths here, gives bfloat16, and its masks end at the bottom right")
+        if of.cache or of.key_lengths or of.dtype != "bfloat16" or other_corner:
+            raise RuntimeError("it has no lengths here, takes Q in FP8, gives bfloat16, and its masks end at the bottom right")
         named = dict(zip(("q_descale", "k_descale", "v_descale"), descales, strict=True))
         found = package.flash_attn_func(*(x.transpose(1, 2) for x in (q, k, v)), causal=of.causal, **named)
         return ((found[0] if isinstance(found, tuple) else found).transpose(1, 2),)
@@ -209,11 +221,11 @@ def _stored(
         high = torch.randint(2, (2, *sizes), generator=generator)
         of_q, of_v = (256.0 ** (2 * each - 1) * (1 + torch.rand(sizes, generator=generator)) for each in high)
         of_k = (1 + torch.rand(sizes, generator=generator)) / of_q  # so that scores are ordinary
-        return tuple(map(stored, (q, k, v))), (of_q, of_k, of_v)
+        return as_asked(problem, q, k, v), (of_q, of_k, of_v)
     if distribution == "full_range":
         signs = (LARGEST * torch.where(x >= 0, 1.0, -1.0) for x in (q, k, v))
         small = torch.full(sizes, 1 / LARGEST)
-        return tuple(map(stored, signs)), (small, small.clone(), small.clone())
+        return as_asked(problem, *signs), (small, small.clone(), small.clone())
     if distribution == "loud_head":
         v[:, 0] *= LOUD
     elif distribution == "huge_channel":
@@ -229,8 +241,19 @@ def _stored(
         q[..., 0], k[:, :, [0, -1], 0] = 1.0, TAIL * q.shape[-1] ** 0.5
     if distribution == "ragged":  # of NaN nothing is the largest
         k, v = k.nan_to_num(0), v.nan_to_num(0)
-    pairs = [_of_batches(problem, *quantised(x, problem.heads_kv if x.shape[1] > 1 else 1)) for x in (q, k, v)]
+    pairs = [_of_batches(problem, *each) for each in quantised_as_asked(problem, q, k, v)]
     return tuple(x for x, _ in pairs), tuple(descale for _, descale in pairs)
+
+
+def as_asked(problem: SdpaFp8Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensors:
+    """Rounded to what is stored."""
+    return (q.to(DTYPES[problem.dtype]) if problem.cache else stored(q), stored(k), stored(v))
+
+
+def quantised_as_asked(problem: SdpaFp8Problem, *qkv: Tensor) -> list[Quantised]:
+    """Q, K and V with their descales: 1 where Q is in 16 bits."""
+    q, *kv = [quantised(x, problem.heads_kv if x.shape[1] > 1 else 1) for x in qkv]
+    return [(qkv[0].to(DTYPES[problem.dtype]), torch.ones_like(q[1])) if problem.cache else q, *kv]
 
 
 def _of_batches(problem: SdpaFp8Problem, x: Tensor, descale: Tensor) -> Quantised:

@@ -2,6 +2,10 @@
 // toolchain and linked with every such variant.
 #include "sdpa_maps.h"
 
+#ifndef AT_LENGTHS_INPUT
+#define AT_LENGTHS_INPUT SDPA_KEY_LENGTHS
+#endif
+
 namespace {
 
 at::Kernel kernel("variant_kernel");
@@ -39,7 +43,7 @@ extern "C" int variant_run(const at_call *call) {
   args.v = call->in[SDPA_V];
   args.o = call->out[SDPA_O];
   args.lse = (float *)call->out[SDPA_LSE];
-  args.key_lengths = (const int32_t *)call->in[SDPA_KEY_LENGTHS];
+  args.key_lengths = (const int32_t *)call->in[AT_LENGTHS_INPUT];
   for (int i = SDPA_MORE; i < SDPA_MOST; i++) args.more[i - SDPA_MORE] = call->in[i];
   args.bias_stride = sdpa_bias_stride(call);
   args.workspace = call->workspace;

@@ -2,7 +2,9 @@
 #include "sdpa_fp8_call.h"
 
 #define AT_OP_TAKES(dtype) 1
-#define AT_OP_GIVES(first) aoti_torch_dtype_bfloat16()
+#define AT_OP_ALIKE 1
+#define AT_OP_GIVES(first) \
+  (sdpa_fp8_is_16_bits(element((first).dtype())) ? (first).dtype() : aoti_torch_dtype_bfloat16())
 #include "torch_op.h"
 
 namespace {

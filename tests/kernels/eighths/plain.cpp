@@ -18,7 +18,16 @@ float e4m3(uint8_t bits) {
 
 const uint8_t *row_of(const at_call *call, int tensor, int64_t batch, int64_t head, int64_t row) {
   const int64_t *stride = call->in_stride[tensor];
-  return (const uint8_t *)call->in[tensor] + batch * stride[0] + head * stride[1] + row * stride[2];
+  const int bytes = CACHE && tensor == SDPA_Q ? sizeof(element) : 1;
+  return (const uint8_t *)call->in[tensor] + bytes * (batch * stride[0] + head * stride[1] + row * stride[2]);
+}
+
+float query(const uint8_t *row, int column) {
+#if CACHE
+  return to_float(((const element *)row)[column]);
+#else
+  return e4m3(row[column]);
+#endif
 }
 
 float descale(const at_call *call, int which, int64_t batch, int64_t head) {
@@ -46,7 +55,7 @@ extern "C" int variant_run(const at_call *call) {
         for (int64_t j = 0; j < seen; j++) {
           const uint8_t *k = row_of(call, SDPA_K, b, of, j);
           float score = 0;
-          for (int d = 0; d < HEAD_DIM; d++) score += e4m3(q[d]) * e4m3(k[d]);
+          for (int d = 0; d < HEAD_DIM; d++) score += query(q, d) * e4m3(k[d]);
           weight[j] = score * scale;
           most = fmaxf(most, weight[j]);
         }
