@@ -1,4 +1,5 @@
-"""IMPL = wgmma_fp8 and IMPL = decode on the host emulator: its numbers in the gate's cases, its schedules, and what finds its mutants."""
+"""IMPL = wgmma_fp8 and IMPL = decode on the host emulator: their numbers in the gate's cases, their schedules, and what
+finds their mutants."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Mutants of IMPL = wgmma_fp8, and of IMPL = decode where Q has 16 bits: their sources with edits (fp8.toml), judged on the emulator by the gate's quick cases
-and by the op's invariants."""
+"""Mutants of IMPL = wgmma_fp8, and of IMPL = decode where Q has 16 bits: their sources with edits (fp8.toml), judged on
+the emulator by the gate's quick cases and by the op's invariants."""
 
 import shutil
 import tomllib

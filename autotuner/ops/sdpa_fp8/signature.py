@@ -37,9 +37,9 @@ def arguments(
     change what is computed. O is bfloat16, or of Q's element type where that has 16 bits.
 
     Q is (batch, heads, seq_q, head_dim), K and V are (batch, heads_kv, seq_k, head_dim), all float8_e4m3fn; Q may be
-    bfloat16 or float16, on a cache of FP8. A number of them stands for itself times the descale of its head, (batch, heads_kv) of float32. `key_lengths` and `corner` are
-    what they are in attention from 16 bits. Raises ValueError for a corner that there is not, and TypeError for what is
-    no tensor.
+    bfloat16 or float16, on a cache of FP8. A number of them stands for itself times the descale of its head,
+    (batch, heads_kv) of float32. `key_lengths` and `corner` are what they are in attention from 16 bits. Raises
+    ValueError for a corner that there is not, and TypeError for what is no tensor.
     """
     for name, each in (("query", query), ("key", key), ("value", value)):
         if not hasattr(each, "requires_grad"):

@@ -167,7 +167,7 @@ def _fa3(problem: Problem) -> Callable[..., Tensors]:
             raise RuntimeError("FlashAttention 3 is not installed")
         other_corner = of.causal and of.corner != "bottom_right" and of.seq_q != of.seq_k
         if of.cache or of.key_lengths or of.dtype != "bfloat16" or other_corner:
-            raise RuntimeError("it has no lengths here, takes Q in FP8, gives bfloat16, and its masks end at the bottom right")
+            raise RuntimeError("it takes all in FP8, no lengths, gives bfloat16, and its masks end at the bottom right")
         named = dict(zip(("q_descale", "k_descale", "v_descale"), descales, strict=True))
         found = package.flash_attn_func(*(x.transpose(1, 2) for x in (q, k, v)), causal=of.causal, **named)
         return ((found[0] if isinstance(found, tuple) else found).transpose(1, 2),)
