@@ -110,7 +110,7 @@ AT_DEVICE float closed([[maybe_unused]] const Place &at, [[maybe_unused]] const 
 #if HAS_SINKS
   const float decay = take_in(sink_of(args.more[SDPA_SINKS - SDPA_MORE], at.head_of(row)), max, sum);
   return decay * reciprocal(sum);
-#elif CACHE
+#elif FP8_CACHE
   return reciprocal(sum) * descale(args, SDPA_V, at);
 #else
   return reciprocal(sum);
@@ -142,10 +142,10 @@ AT_DEVICE void store(const Place &at, const sdpa_args &args, int first_row, int 
       } else {
         const uint32_t odd = pack(output[i + 1][half * 2] * factor, output[i + 1][half * 2 + 1] * factor);
         const uint32_t traded = __shfl_xor_sync(~0u, pair ? even : odd, 1);
-        const uint2 both = CACHE  ? make_uint2(even, odd)
+        const uint2 both = FP8_CACHE  ? make_uint2(even, odd)
                            : pair ? make_uint2(traded, odd)
                                   : make_uint2(even, traded);
-        if (valid) *(uint2 *)(words + (CACHE ? i * 4 : (i + pair) * 4 - pair)) = both;
+        if (valid) *(uint2 *)(words + (FP8_CACHE ? i * 4 : (i + pair) * 4 - pair)) = both;
       }
     }
   }

@@ -126,7 +126,7 @@ struct Slice {
   }
 };
 
-#if CACHE
+#if FP8_CACHE
 // What a number of Q, K or V of the slice is to be multiplied by.
 AT_DEVICE float descale(const sdpa_args &args, int tensor, const Slice &s) {
   return __ldg((const float *)args.more[tensor] + s.kv_number(args));

@@ -41,7 +41,7 @@ static constexpr int SHARERS = FRAGMENTS / SHARE;  // parts that merge any
 // same chunk of eight rows lies in eight different banks. Bulk tensor copies write the same pattern (128-byte swizzle).
 static constexpr int PANELS = (HEAD_DIM + 63) / 64;  // of the last one a part may be unused
 static constexpr int ROW_BYTES = 128, CHUNKS = HEAD_DIM / 8;  // 16-byte chunks of a whole row
-#if CACHE
+#if FP8_CACHE
 typedef unsigned char stored;  // a number of K and V
 #else
 typedef element stored;
@@ -57,7 +57,7 @@ AT_DEVICE int swizzled(int rows, int row, int chunk) {
 // Where in a row two columns lie that a fragment of O has, or of Q: `place` is that of the lane among four.
 template <typename Pair>
 AT_DEVICE Pair *pair_of(Pair *row, int fragment, int place) {
-  return CACHE ? row + (fragment / 2 * 8 + fragment % 2) + place * 2 : row + fragment * 4 + place;
+  return FP8_CACHE ? row + (fragment / 2 * 8 + fragment % 2) + place * 2 : row + fragment * 4 + place;
 }
 
 // Where chunk 2 i + half of a row lies, for ldmatrix: one exclusive or makes the addresses of all i.

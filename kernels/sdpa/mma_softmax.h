@@ -154,7 +154,7 @@ AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &s
 }
 
 // The two products. Both take pieces of a tile in shared memory, each of which serves all of the warp's rows.
-#if CACHE
+#if FP8_CACHE
 #include "mma_cache.h"
 #else
 

@@ -110,7 +110,7 @@ def emulate_fp8(
     source: Path, parameters: Mapping[str, int | str], problem: SdpaFp8Problem, inputs: Tensors, seed: int
 ) -> Tensors:
     """O of one launch of a variant of sdpa_fp8, as `emulate` runs one of sdpa. Raises EmulationError."""
-    program = build(source, parameters, problem, f"sdpa_fp8{'_decode' * problem.cache}_driver.cpp")
+    program = build(source, parameters, problem, f"sdpa_fp8{'_decode' * problem.fp8_cache}_driver.cpp")
     (o,) = OPS["sdpa_fp8"].tensors().outputs(problem, inputs)
     dims = (problem.batch, problem.heads, problem.seq_q, problem.seq_k, problem.heads_kv)
     places = (number for tensor in (*inputs[:3], o) for number in (span(tensor), *tensor.stride()[:3]))

@@ -84,12 +84,12 @@ class Mutant(Model):
 
 def point_of(problem: str) -> dict[str, Value]:
     """The point that others are told apart from."""
-    return DECODE if SdpaFp8Problem.parse(problem).cache else POINT
+    return DECODE if SdpaFp8Problem.parse(problem).fp8_cache else POINT
 
 
 def source_of(problem: str) -> str:
     """The file that serves it."""
-    return "decode.cu" if SdpaFp8Problem.parse(problem).cache else SOURCE
+    return "decode.cu" if SdpaFp8Problem.parse(problem).fp8_cache else SOURCE
 
 
 @cache

@@ -45,7 +45,7 @@ def test_inputs_fit_and_the_reference_is_attention_of_what_they_stand_for(distri
     for tensor, said in zip(drawn, OP.inputs(problem), strict=True):
         assert str(tensor.dtype) == f"torch.{said.dtype}"
         assert tensor.shape == shape_of(said, problem)
-    fields = {name: each for name, each in problem.model_dump(mode="json").items() if name != "cache"}
+    fields = {name: each for name, each in problem.model_dump(mode="json").items() if name != "fp8_cache"}
     plain = SdpaProblem.model_validate({**fields, "op": "sdpa"})
     assert torch.equal(OP.tensors().reference(problem, drawn)[0], attention(plain, dequantised(problem, drawn))[0])
 

@@ -18,7 +18,7 @@ def _inputs(problem: Problem) -> tuple[Input, ...]:
     of = cast(SdpaFp8Problem, problem)
     descales = (Input(name, "float32", ("batch", "heads_kv")) for name in DESCALES)
     q, *kv = qkv(of, ELEMENT)
-    return (q._replace(dtype=of.dtype) if of.cache else q, *kv, *descales, *lengths(of))
+    return (q._replace(dtype=of.dtype) if of.fp8_cache else q, *kv, *descales, *lengths(of))
 
 
 def _outputs(problem: Problem) -> tuple[Output, ...]:

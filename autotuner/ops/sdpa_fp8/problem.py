@@ -16,7 +16,7 @@ DESCALES = ("q_descale", "k_descale", "v_descale")
 """What the numbers of Q, K and V are to be multiplied by, each (batch, heads_kv), by torch's names."""
 WORD = re.compile(rf"\b(?:{ELEMENT}|e4m3|fp8)\b", re.IGNORECASE)
 CACHE = re.compile(r"\bcache\b", re.IGNORECASE)
-SERVED = ("heads_kv", "corner", "key_lengths", "layout", "cache")
+SERVED = ("heads_kv", "corner", "key_lengths", "layout", "fp8_cache")
 """What of that which attention in 16 bits may ask for FP8 serves too."""
 
 
@@ -26,10 +26,10 @@ class SdpaFp8Problem(SdpaProblem):
 
     op: Literal["sdpa_fp8"] = "sdpa_fp8"  # type: ignore[assignment]
     dtype: Literal["bfloat16", "float16"]
-    cache: bool = Field(default=False, description="K and V alone are FP8, as a cache is: Q is of O's element type")
+    fp8_cache: bool = Field(default=False, description="K and V alone are FP8, as a cache is: Q is of O's element type")
 
-    ADDED: ClassVar[tuple[str, ...]] = (*SdpaProblem.ADDED, "cache")
-    COMPILED: ClassVar[tuple[str, ...]] = (*SdpaProblem.COMPILED, "cache")
+    ADDED: ClassVar[tuple[str, ...]] = (*SdpaProblem.ADDED, "fp8_cache")
+    COMPILED: ClassVar[tuple[str, ...]] = (*SdpaProblem.COMPILED, "fp8_cache")
     FORM: ClassVar[str] = f"{SdpaProblem.FORM.replace('dtype', f'{ELEMENT} bfloat16|float16', 1)} [cache]"
     NOT_SERVED: ClassVar[Mapping[str, str]] = {
         **{name: why for name, why in SdpaProblem.NOT_SERVED.items() if name != ELEMENT},
@@ -44,7 +44,7 @@ class SdpaFp8Problem(SdpaProblem):
             usual = self.heads if name == "heads_kv" else type(self).model_fields[name].default
             if name not in SERVED and getattr(self, name) != usual:
                 raise refuse(f"{name} is not served from FP8; the op sdpa does in 16 bits")
-        if self.cache and self.layout == "packed qkv":
+        if self.fp8_cache and self.layout == "packed qkv":
             raise refuse("layout is packed qkv, but Q is of another element type than the cache")
         return self
 
@@ -52,15 +52,15 @@ class SdpaFp8Problem(SdpaProblem):
     def parse(cls, text: str) -> Self:
         """As `str` writes it; the element type of Q, K and V goes without saying."""
         found = super().parse(CACHE.sub("", WORD.sub("", text)))
-        return cls.model_validate({**found.model_dump(), "cache": CACHE.search(text) is not None})
+        return cls.model_validate({**found.model_dump(), "fp8_cache": CACHE.search(text) is not None})
 
     @property
     def bytes(self) -> int:
         """The fewest bytes to move: Q, K, V and their descales read once, O written once, and so the lengths."""
         written = self.heads * self.seq_q * ITEM_BYTES[self.dtype]
-        stored = (written if self.cache else self.heads * self.seq_q) + 2 * self.heads_kv * self.seq_k
+        stored = (written if self.fp8_cache else self.heads * self.seq_q) + 2 * self.heads_kv * self.seq_k
         return self.batch * ((stored + written) * self.head_dim + 12 * self.heads_kv + 4 * self.key_lengths)
 
     def __str__(self) -> str:
         sizes, _, words = super().__str__().partition(") ")
-        return f"{sizes}) {ELEMENT} {words}{' cache' if self.cache else ''}"
+        return f"{sizes}) {ELEMENT} {words}{' cache' if self.fp8_cache else ''}"

@@ -47,7 +47,7 @@ def reference(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
 def emulation(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
     """Both products with the sums of Hopper's tensor cores, the probabilities of a row times 2^OFFSET rounded to e4m3
     and divided by their own sum; in float64."""
-    if problem.cache:
+    if problem.fp8_cache:
         return _emulation_of_cache(problem, given)
     q, k, v, q_descale, k_descale, v_descale, *lengths = given
     q, k, v = (x.float() for x in (q, k, v))
@@ -166,7 +166,7 @@ def _fa3(problem: Problem) -> Callable[..., Tensors]:
         if package is None:
             raise RuntimeError("FlashAttention 3 is not installed")
         other_corner = of.causal and of.corner != "bottom_right" and of.seq_q != of.seq_k
-        if of.cache or of.key_lengths or of.dtype != "bfloat16" or other_corner:
+        if of.fp8_cache or of.key_lengths or of.dtype != "bfloat16" or other_corner:
             raise RuntimeError("it takes all in FP8, no lengths, gives bfloat16, and its masks end at the bottom right")
         named = dict(zip(("q_descale", "k_descale", "v_descale"), descales, strict=True))
         found = package.flash_attn_func(*(x.transpose(1, 2) for x in (q, k, v)), causal=of.causal, **named)
@@ -247,13 +247,13 @@ def _stored(
 
 def as_asked(problem: SdpaFp8Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensors:
     """Rounded to what is stored."""
-    return (q.to(DTYPES[problem.dtype]) if problem.cache else stored(q), stored(k), stored(v))
+    return (q.to(DTYPES[problem.dtype]) if problem.fp8_cache else stored(q), stored(k), stored(v))
 
 
 def quantised_as_asked(problem: SdpaFp8Problem, *qkv: Tensor) -> list[Quantised]:
     """Q, K and V with their descales: 1 where Q is in 16 bits."""
     q, *kv = [quantised(x, problem.heads_kv if x.shape[1] > 1 else 1) for x in qkv]
-    return [(qkv[0].to(DTYPES[problem.dtype]), torch.ones_like(q[1])) if problem.cache else q, *kv]
+    return [(qkv[0].to(DTYPES[problem.dtype]), torch.ones_like(q[1])) if problem.fp8_cache else q, *kv]
 
 
 def _of_batches(problem: SdpaFp8Problem, x: Tensor, descale: Tensor) -> Quantised:

@@ -30,11 +30,11 @@
 
 /* Device code of problems without sinks and bias has an argument that ends before these. Host sides, which serve all, define none of
  * the macros of a problem. */
-#ifndef CACHE
-#define CACHE 0 /* 1: K and V are FP8, as sdpa_fp8.h says */
+#ifndef FP8_CACHE
+#define FP8_CACHE 0 /* 1: K and V are FP8, as sdpa_fp8.h says */
 #endif
 #ifdef SINKS
-#define MORE_INPUTS (HAS_SINKS || HAS_BIAS || CACHE)
+#define MORE_INPUTS (HAS_SINKS || HAS_BIAS || FP8_CACHE)
 #else
 #define MORE_INPUTS 1
 #endif

@@ -18,12 +18,12 @@ float e4m3(uint8_t bits) {
 
 const uint8_t *row_of(const at_call *call, int tensor, int64_t batch, int64_t head, int64_t row) {
   const int64_t *stride = call->in_stride[tensor];
-  const int bytes = CACHE && tensor == SDPA_Q ? sizeof(element) : 1;
+  const int bytes = FP8_CACHE && tensor == SDPA_Q ? sizeof(element) : 1;
   return (const uint8_t *)call->in[tensor] + bytes * (batch * stride[0] + head * stride[1] + row * stride[2]);
 }
 
 float query(const uint8_t *row, int column) {
-#if CACHE
+#if FP8_CACHE
   return to_float(((const element *)row)[column]);
 #else
   return e4m3(row[column]);
