@@ -30,8 +30,7 @@ def problem_of(inputs: tuple[Any, ...], options: Mapping[str, Any]) -> SdpaFp8Pr
     found = attention.problem_of((*qkv, *lengths), {**options, "enable_gqa": True}, SdpaFp8Problem, dtype)
     assert isinstance(found, SdpaFp8Problem)
     if cache:  # K and V of one tensor are strided as others are
-        layout = "bhsd" if found.layout == "bhsd" else "bshd"
-        found = found.model_copy(update={"fp8_cache": True, "layout": layout})
+        found = found.model_copy(update={"fp8_cache": True, "layout": found.layout.replace("packed qkv", "bshd")})
     for name, each in zip(DESCALES, descales, strict=True):
         fits = each is not None and tuple(each.shape) == (found.batch, found.heads_kv) and each.is_contiguous()
         if not fits or str(each.dtype) != "torch.float32":
