@@ -25,7 +25,7 @@ def measured(document: dict[str, Any] | None) -> str:
         rows.append([row["problem"], f"{us[best]:.0f}", *ratios, f"{worst:.2f}"])
     head = ["problem", "us", "FlashAttention 3 in FP8", "cuDNN in bfloat16", "error"]
     note = (
-        "Of the others us, and how many times as long that is. Error: the largest ratio to FlashAttention 3's over"
-        f" {len(document['errors'])} kinds of inputs, relative root mean square."
+        "Of the others us, and how many times as long. Error: the largest ratio to FlashAttention 3's,"
+        f" relative root mean square, over {len(document['errors'])} kinds of inputs."
     )
     return f"{table(head, rows)}\n\n{note} {document['device']}, torch {document['torch']}. {made(document)}"

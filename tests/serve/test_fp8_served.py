@@ -96,7 +96,9 @@ def test_it_is_recorded() -> None:
     with torch.no_grad(), autotuner.record() as calls:
         autotuner.function("attention_fp8")(*qkv, is_causal=True, **descales)
         autotuner.function("sdpa_fp8")(*qkv, is_causal=True)
-    assert {str(problem): count for problem, count in calls.problems.items()} == {str(PROBLEMS[0]): 1}
+        autotuner.function("sdpa_fp8")(qkv[0].bfloat16(), *qkv[1:], is_causal=True, **descales)
+    wanted = {str(PROBLEMS[0]): 1, str(PROBLEMS[3]): 1}
+    assert {str(problem): count for problem, count in calls.problems.items()} == wanted
     assert [each.why for each in calls.refused] == [f"q_descale is None; {WANTED}"]
 
 

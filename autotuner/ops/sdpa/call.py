@@ -39,7 +39,7 @@ def problem_of(
         raise ValueError(f"V has head dimension {v.shape[3]}, Q and K have {k.shape[3]}: no kernel serves that")
     if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise ValueError(f"Q {tuple(q.shape)}, K {tuple(k.shape)} and V {tuple(v.shape)} do not fit together")
-    if not q.dtype == k.dtype == v.dtype:
+    if dtype is None and not q.dtype == k.dtype == v.dtype:
         raise ValueError(f"Q is {q.dtype}, K {k.dtype} and V {v.dtype}: expected one element type")
     if q.shape[1] != k.shape[1] and not options.get("enable_gqa"):
         raise ValueError(f"Q has {q.shape[1]} heads, K and V have {k.shape[1]}: say enable_gqa=True")
