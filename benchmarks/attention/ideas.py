@@ -90,11 +90,14 @@ class Idea(NamedTuple):
 
 LARGE = (FULL, CAUSAL, NARROW, NARROW_CAUSAL, GROUPS, SMALL)
 ORDER = "wgmma_schedule.h"
-EARLY = "SCHEDULE=static EARLY_START=1"
+EARLY, STAYS = "SCHEDULE=static EARLY_START=1", "SCHEDULE=dynamic Q_BUFFERS=2"
 ONE_SLOPE: tuple[Edit, ...] = (("wgmma_consumer.h", "RowBias bias = slope;", "RowBias bias = bias_of(my_row);"),)
 IDEAS = (
     Idea("nothing", (*LARGE, CAPPED), WGMMA, "", "", (("wgmma.cu", "// Attention on", "// Attention, on"),)),
     Idea("a third consumer", (CAPPED, CAPPED_SHORT), WGMMA, "", THIRD),
+    Idea("blocks that stay", (CAPPED, CAPPED_SHORT), f"{WGMMA} {THIRD}", "", STAYS),
+    Idea("consumers in turn", (CAPPED, CAPPED_SHORT), f"{WGMMA} {THIRD} {STAYS}", "", "PING_PONG=1"),
+    Idea("a third stage", (CAPPED, CAPPED_SHORT), f"{WGMMA} {THIRD} {STAYS}", "", "STAGES=3"),
     Idea("a slope read once an item", (SLOPED, SLOPED_SHORT), f"{WGMMA} {EARLY}", "", "", ONE_SLOPE),
     Idea("the next item's scores early, by turns", (SLOPED, SLOPED_SHORT), WGMMA, "", EARLY),
     Idea("a guessed maximum", (*LARGE, CAPPED), WGMMA, "SOFTMAX=exact", ""),
