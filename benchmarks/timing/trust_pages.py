@@ -203,5 +203,5 @@ def accusations(document: Document) -> str:
     count, accused, verdicts = len(document["rows"]), len(document["accused"]), document["verdicts"]
     return (
         f"Of {count} honest variants beside two busy loops a CPU {accused} were accused, and"
-        f" {verdicts.get('disturbed', 0)} were `disturbed` ([kept](docs/results/accusations.json); 150 are aimed at)."
+        f" {verdicts.get('disturbed', 0)} were `disturbed` ([kept](docs/results/accusations.json))."
     )
