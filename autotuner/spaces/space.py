@@ -228,14 +228,6 @@ class Space:
             distances[exclude] = np.iinfo(distances.dtype).max
         return int(np.argmin(distances))
 
-    def row_of(self, point: Mapping[str, Value]) -> NDArray[np.int16]:
-        """The indices (d,) of a point's values in `values`, valid or not; -1 for what it lacks. KeyError for unknown
-        content."""
-        row = np.full(len(self.parameters), -1, dtype=np.int16)
-        for name, value in point.items():
-            row[self.parameters.index(name)] = self._places[name][value]
-        return row
-
     def neighbours(self, index: int, radius: int = 1) -> NDArray[np.int64]:
         """The sorted indices of the valid points that differ from this one in one parameter of its branch."""
         place, inside = self.placed(index)

@@ -214,11 +214,9 @@ def validations(store: Store, session: Session, study: str) -> tuple[ValidationR
 
 
 @reads
-def aa_heats(store: Store, session: Session, study: str, session_id: int | None = None) -> tuple[Heat, ...]:
-    """The A/A races of the study, or of one of its sessions, oldest first. Raises StoreError."""
+def aa_heats(store: Store, session: Session, study: str) -> tuple[Heat, ...]:
+    """The A/A races of the study, oldest first. Raises StoreError."""
     query = select(HeatRow.document).where(HeatRow.study_id == study_id(session, store, study), HeatRow.kind == "aa")
-    if session_id is not None:
-        query = query.where(HeatRow.session_id == session_id)
     return tuple(session.scalars(query.order_by(HeatRow.id)))
 
 
@@ -407,7 +405,6 @@ def _finals(session: Session, row: FinalsRow, study: str) -> FinalsRecord:
         row,
         **dict(row.document),
         study=study,
-        session=row.session_id,
         heats=tuple(session.scalars(select(HeatRow.document).where(HeatRow.finals_id == row.id).order_by(HeatRow.id))),
         revoked=tuple(session.scalars(select(TrialRow.number).where(*mine).order_by(TrialRow.number))),
     )

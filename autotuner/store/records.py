@@ -156,7 +156,6 @@ class FinalsRecord(Lineup):
 
     id: int
     study: str
-    session: int | None
     started_at: datetime
     finished_at: datetime | None = Field(description="None: still running, or they were killed")
     host: str

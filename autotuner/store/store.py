@@ -226,20 +226,10 @@ class Store:
             session.add(HeatRow(**values, recorded_at=datetime.now(UTC)))
 
     @writes
-    def start_finals(
-        self,
-        session: Session,
-        study: str,
-        lineup: Lineup,
-        environment: Mapping[str, str],
-        session_id: int | None = None,
-    ) -> int:
-        """Records that finals begin on this host; their number. Raises StoreError: no such study or session."""
-        owner = study_id(session, self, study)
-        self._check_owner(session, owner, session_id, None)
+    def start_finals(self, session: Session, study: str, lineup: Lineup, environment: Mapping[str, str]) -> int:
+        """Records that finals begin on this host; their number. Raises StoreError: no such study."""
         row = FinalsRow(
-            study_id=owner,
-            session_id=session_id,
+            study_id=study_id(session, self, study),
             started_at=datetime.now(UTC),
             host=socket.gethostname(),
             environment=dict(environment),

@@ -334,27 +334,16 @@ def work(
 
 
 @writes
-def note(
-    store: Store,
-    session: Session,
-    sweep: int | None,
-    kind: str,
-    text: str,
-    data: Data | None = None,
-    device: str | None = None,
-) -> None:
+def note(store: Store, session: Session, sweep: int | None, kind: str, text: str, data: Data | None = None) -> None:
     """Adds an event."""
-    _note(session, store, sweep, kind, text, data or {}, device)
+    _note(session, store, sweep, kind, text, data or {})
 
 
 # Between rows and records ---------------------------------------------------------------------------------------------
 
 
-def _note(
-    session: Session, store: Store, sweep: int | None, kind: str, text: str, data: Data, device: str | None = None
-) -> None:
-    now = store.database.now(session)
-    session.add(EventRow(at=now, sweep_id=sweep, device=device, kind=kind, text=text, data=data))
+def _note(session: Session, store: Store, sweep: int | None, kind: str, text: str, data: Data) -> None:
+    session.add(EventRow(at=store.database.now(session), sweep_id=sweep, kind=kind, text=text, data=data))
 
 
 def _row(session: Session, store: Store, number: int) -> SweepRow:

@@ -253,7 +253,7 @@ def write(
         digest = made.artifact(best[0][2].variant).digest
         store.record_heat(study, "aa", made.heat([(digest, best[0][0]), (digest, best[0][0])]), session_id=session)
     if finals and len(best) > 2:
-        _hold_finals(store, made, best, session)
+        _hold_finals(store, made, best)
     store.finish_session(session)
     return study
 
@@ -290,14 +290,14 @@ def _written(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S.%f}"
 
 
-def _hold_finals(store: Store, made: MadeUp, best: Sequence[tuple[float, int, Outcome]], session: int) -> None:
+def _hold_finals(store: Store, made: MadeUp, best: Sequence[tuple[float, int, Outcome]]) -> None:
     entrants = [(made.artifact(outcome.variant).digest, log) for log, _, outcome in best]
     finalists = tuple(
         Finalist(number=number, variant=outcome.variant, digest=digest, searched=digest, estimate=log)
         for (log, number, outcome), (digest, _) in zip(best, entrants, strict=True)
     )
     lineup = Lineup(finalists=finalists, baselines=(BASELINE,) * len(made.problems), tie=0.005, aa_races=3)
-    key = store.start_finals(made.record.name, lineup, made.device.environment, session)
+    key = store.start_finals(made.record.name, lineup, made.device.environment)
     # The best of many looks better than it is: in the finals each loses some of what it seemed to have.
     heats = [
         made.heat([(digest, log + 0.012 + 0.002 * place)])

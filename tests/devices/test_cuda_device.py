@@ -24,7 +24,7 @@ from autotuner.values.variant import Value, Variant
 from benchmarks.timing.disturbance import disturbed
 from tests.helpers.builds import artifact_of
 from tests.helpers.lines import cuda_line
-from tests.helpers.points import alone, first_of
+from tests.helpers.points import alone, chosen, first_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -162,12 +162,7 @@ def test_a_right_variant_of_views_passes_every_level(load: str, lengths: str) ->
     """In memory of their own, outputs lie in rows apart; and K and V of all batches may be the same."""
     problem = f"(2,4,128,64) float16 full{lengths} bshd"
     workbench = Workbench(alone("mma", problem))
-    space = workbench.space
-    row = space.row_of(space.point(space.default_index) | {"LOAD": load})
-    loads = space.rows[:, space.parameters.index("LOAD")]
-    wanted = workbench.variant(space.nearest(row, exclude=loads != row[space.parameters.index("LOAD")]))
-    assert wanted.parameters["LOAD"] == load
-    require_every_level(workbench, wanted)
+    require_every_level(workbench, workbench.variant(chosen(workbench.space, {"LOAD": load})))
 
 
 WARPGROUPS: dict[str, dict[str, Value]] = {
@@ -184,11 +179,7 @@ def test_warpgroup_products_of_views_and_groups_pass_every_level(problem: str, d
     if device.architecture != "sm_90":
         pytest.skip("needs sm_90")
     workbench = Workbench(alone("wgmma", problem))
-    space = workbench.space
-    row = space.row_of(space.point(space.default_index) | WARPGROUPS[problem])
-    wanted = workbench.variant(space.nearest(row))
-    assert wanted.parameters.items() >= WARPGROUPS[problem].items()
-    require_every_level(workbench, wanted)
+    require_every_level(workbench, workbench.variant(chosen(workbench.space, WARPGROUPS[problem])))
 
 
 def test_what_is_written_between_tensors_is_found() -> None:

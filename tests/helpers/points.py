@@ -1,7 +1,10 @@
 """Points of a space, and parts of the shipped ones, by what they are."""
 
+from collections.abc import Mapping
+
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.tuning.workbench import load_space
+from autotuner.values.variant import Value
 
 
 def first_of(space: Space, impl: str) -> int:
@@ -10,6 +13,13 @@ def first_of(space: Space, impl: str) -> int:
     assert found is not None
     branch, first = found
     return first + branch.default_index
+
+
+def chosen(space: Space, wanted: Mapping[str, Value]) -> int:
+    """The valid point that has these values and is nearest to the default one otherwise."""
+    found = space.index_of(space.completed(wanted))
+    assert found is not None, wanted
+    return found
 
 
 MADE_FOR = {"wgmma": "(1,32,2048,128) float16 full", "decode": "(1,32:8,1x4096,128) float16 full"}

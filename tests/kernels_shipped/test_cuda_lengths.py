@@ -4,7 +4,6 @@ time: beside torch's attention with the mask that says the same."""
 import math
 from collections.abc import Mapping
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -14,12 +13,11 @@ from torch.nn.functional import scaled_dot_product_attention
 from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, moved
-from autotuner.spaces.space import Space
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Value
 from benchmarks.attention.interleaved import variant_forward
-from tests.helpers.points import alone
+from tests.helpers.points import alone, chosen
 
 FULL, CAUSAL = "(3,4,96x160,64) float16 full lengths", "(3,4,96x160,64) float16 causal bottom_right lengths"
 GROUPS = "(3,8:2,33x700,128) bfloat16 full lengths bshd lse"
@@ -46,15 +44,6 @@ LEAST = {"float16": 2e-3, "bfloat16": 1.6e-2}
 def series(keys: int) -> list[tuple[int, int, int]]:
     """Lengths of three batches at each replay: all and hardly any, no key at all, and what is no whole tile."""
     return [(keys, 1, keys // 2), (7, keys, 64), (0, 33, keys - 1), (keys - 1, 65, 0), (keys, keys, keys)]
-
-
-def chosen(space: Space, wanted: Mapping[str, Value]) -> int:
-    """The valid point that has these values and is nearest to the default one otherwise."""
-    row = space.row_of({**space.point(space.default_index), **wanted})
-    columns = [space.parameters.index(name) for name in wanted]
-    found = space.nearest(row, exclude=(space.rows[:, columns] != np.asarray(row)[columns]).any(axis=1))
-    assert wanted.items() <= space.point(found).items(), (wanted, space.point(found))
-    return found
 
 
 def fill(inputs: Tensors, lengths: tuple[int, ...], seed: int) -> None:

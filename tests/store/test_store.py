@@ -215,7 +215,7 @@ def test_finals_are_read_back_whole(store: Store, session: int) -> None:
     record_all(store, session, [measured(16, 48.0), measured(32, 59.0)])
     line = lineup({16: 0, 32: 1}, {16: 48.0, 32: 59.0})
     heats = tuple(heat(MICROS, process) for process in range(3))
-    number = store.start_finals("scalar-abc", line, {"torch": "2.12"}, session_id=session)
+    number = store.start_finals("scalar-abc", line, {"torch": "2.12"})
     for each in heats:
         store.record_heat("scalar-abc", "finals", each, finals_id=number)
     check = CheckResult(code="G6.many", status="pass", seconds=10.0, launches=31_000)
@@ -223,12 +223,7 @@ def test_finals_are_read_back_whole(store: Store, session: int) -> None:
     standing = FinalsResult(**dict(confirm(heats, line.tie, line.objective)), proofs=(proof,))
     store.finish_finals(number, standing)
     found = standings.finals(store, "scalar-abc")
-    assert (found.id, found.study, found.session, found.environment) == (
-        number,
-        "scalar-abc",
-        session,
-        {"torch": "2.12"},
-    )
+    assert (found.id, found.study, found.environment) == (number, "scalar-abc", {"torch": "2.12"})
     assert (found.heats, found.standing, found.finalists, found.tie) == (heats, standing, line.finalists, line.tie)
     assert found.finished_at is not None
     assert found.finished_at >= found.started_at
