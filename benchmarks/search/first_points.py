@@ -52,11 +52,12 @@ def kept() -> Iterator[Kept]:
         if "speedup" in row:
             problem = OPS["sdpa"].problem.parse(row["problem"])
             yield Kept("cuda", problem, row["device"], row["speedup"]["cudnn"]["mid"], row["parameters"])
-    raced = _read("ideas")
-    for row in raced["fastest"]:
-        if "cudnn" in row["speedup"]:
-            ratio, problem = row["speedup"]["cudnn"]["mid"], SdpaProblem.parse(row["problem"])
-            yield Kept("cuda", problem, raced["device"], ratio, _labelled(row["point"]))
+    for raced in map(_read, ("ideas", "ideas_changed")):
+        for row in raced["fastest"]:
+            ratios = [each["mid"] for name, each in row["speedup"].items() if name in ("cudnn", "flex")]
+            if ratios:
+                point, problem = _labelled(row["point"]), SdpaProblem.parse(row["problem"])
+                yield Kept("cuda", problem, raced["device"], min(ratios), point)
     for op, name in (("sdpa", "tuned_wgmma"), ("sdpa", "one_line"), ("rmsnorm", "tuned_rmsnorm")):
         for row in _read(name)["rows"]:
             if row.get("parameters") and row["confirmed"]["low"] is not None:
