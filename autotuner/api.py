@@ -256,7 +256,7 @@ def tune(
     benches = [workbench.Workbench(each, devices=devices) for each in files]
     url = str(store) if store is not None else config.store_url()
     found: list[Study] = []
-    with _main_is_not_imported(), closing(Store.open(url)) as opened:  # opened last: a wrong wish makes no store
+    with _main_is_not_imported(), Store.open(url) as opened:  # opened last: a wrong wish makes no store
         for request, here in zip(requests, benches, strict=True):
             found.append(Study(url, foreground.run_here(opened, request, here, Listener(hears=_told(callbacks)))))
     return replace(found[0], beside=tuple(found[1:]))
@@ -320,12 +320,10 @@ def gate(
         return gate_one.judge(subject, sanitize)
 
 
-@contextmanager
-def _opened(url: str) -> Iterator[Store]:
+def _opened(url: str) -> Store:
     from autotuner.store import Store
 
-    with closing(Store.open(url, create=False)) as opened:
-        yield opened
+    return Store.open(url, create=False)
 
 
 @contextmanager

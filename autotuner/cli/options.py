@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -48,13 +48,11 @@ CalmOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 
 
-@contextmanager
-def stored(store: str | None) -> Iterator[Store]:
+def stored(store: str | None) -> Store:
     """The store that is there. Raises StoreError when there is none: a question makes none."""
     from autotuner.store import Store
 
-    with closing(Store.open(store or config.store_url(), create=False)) as opened:
-        yield opened
+    return Store.open(store or config.store_url(), create=False)
 
 
 def named(store: Store, study: str | None) -> str:

@@ -90,7 +90,7 @@ def copy(
 
     if bundle.is_bundle(what):
         read = bundle.read(Path(what))
-        with closing(Store.open(to or store or config.store_url())) as target:
+        with Store.open(to or store or config.store_url()) as target:
             name, count = bundle.bring(target, read, builds)
             out.print(f"{name} is in {target.label}{f', {count} builds in the cache' if builds else ''}")
         return
@@ -98,7 +98,7 @@ def copy(
         raise InputError("--to names the store that a study goes into; --builds is for a bundle")
     with stored(store) as opened:
         data = whole_study.data_of(opened, named(opened, what))
-    with closing(Store.open(to)) as target:
+    with Store.open(to) as target:
         out.print(f"{whole_study.add(target, data)} is in {target.label}")
 
 
@@ -142,7 +142,7 @@ def verify(
     if python is not None:
         raise typer.Exit(_verified_by(python, path, minutes, patience, as_json))
     heard = err if as_json else out
-    with tempfile.TemporaryDirectory() as folder, closing(Store.open(f"{folder}/studies.db")) as store:
+    with tempfile.TemporaryDirectory() as folder, Store.open(f"{folder}/studies.db") as store:
         name, _ = bundles.bring(store, found, builds=False)
         try:
             here = workbench.of_study(queries.study(store, name))

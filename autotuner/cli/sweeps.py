@@ -59,7 +59,7 @@ def submit(
     loaded = workbench.load_each(*wanted.space) if each else (workbench.load_space(*wanted.space),)
     files = workbench.with_baselines(loaded, wanted.baselines)
     requests = [wanted.request(file, share=len(files), name=name, every=every, regress=regress) for file in files]
-    with closing(Store.open(store or config.store_url())) as opened:
+    with Store.open(store or config.store_url()) as opened:
         made, is_new = queue.submit_group(opened, requests, priority, key)
         found = [outlook.outlook(opened, sweep.id) for sweep in made]
     print_table(sweeps_table(found), as_json, {**sweeps_document(found), "is_new": is_new}, in_full=True)
@@ -258,7 +258,7 @@ def worker(
             except Stopping as stopping:
                 say(f"stopped by {stopping}")
                 return
-            with closing(opened):
+            with opened:
                 say(Worker(opened, serves, say, limit, stop).run(ends, idle_exit))
 
 

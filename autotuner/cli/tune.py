@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,7 +69,7 @@ def tune(
 
     requests = [wanted.request(file, share=len(files)) for file in files]
     studies: list[str] = []
-    with closing(Store.open(store or config.store_url())) as opened:
+    with Store.open(store or config.store_url()) as opened:
         for place, (file, request) in enumerate(zip(files, requests, strict=True)):
             here = workbench.Workbench(file, devices=request.devices)
             here.begin()
@@ -99,7 +99,7 @@ def _foretell(wanted: Wanted, store: str | None) -> None:
     with ExitStack() as stack:
         opened = None
         with suppress(StoreError):  # there is none yet
-            opened = stack.enter_context(closing(Store.open(store or config.store_url(), create=False)))
+            opened = stack.enter_context(Store.open(store or config.store_url(), create=False))
         for file in files:
             request = wanted.request(file, share=len(files))
             here = workbench.Workbench(file, devices=request.devices)

@@ -145,7 +145,7 @@ def _by_trial(number: int, store: str, study: str | None, arch: str | None) -> J
     """The variant of a trial, built again from today's sources if it is no longer in the cache."""
     from autotuner.store import Store, queries  # takes long to import, and only a trial is in a store
 
-    with closing(Store.open(store, create=False)) as opened:
+    with Store.open(store, create=False) as opened:
         name = queries.resolve_study(opened, study)
         record = queries.trial(opened, name, number)
         workbench = Workbench(SpaceFile.stored(queries.study(opened, name).space_document), arch)

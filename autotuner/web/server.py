@@ -137,7 +137,7 @@ class Server:
         if to not in self.copies:
             raise InputError(no_such("store of --copy-to", to, sorted(self.copies)))
         data = whole_study.data_of(self.reader.store, name)
-        with contextlib.closing(Store.open(self.copies[to])) as target:
+        with Store.open(self.copies[to]) as target:
             whole_study.add(target, data)
         self._note(f"study {name} copied to {to}")
 
