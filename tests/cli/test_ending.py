@@ -14,7 +14,7 @@ from autotuner.cli.tune import _say_that_nothing_wins
 from autotuner.store import Store, queries
 from tests.helpers import command_line, hostile
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
-from tests.helpers.hostile import LIMITS, OWN, Case, Ended, faults, run, stores
+from tests.helpers.hostile import LIMITS, Case, Ended, faults, run
 from tests.helpers.stores import sample_store
 
 SCRIPT = shlex.quote(str(command_line.SCRIPT))
@@ -133,27 +133,12 @@ def test_what_no_command_takes_is_told_in_one_line(words: tuple[str, ...]) -> No
     assert {name: Path(name).stat().st_mode for name in devices} == devices
 
 
-@pytest.mark.slow
-def test_no_sweep_goes_on_with_a_store_whose_end_is_garbled(tmp_path: Path) -> None:
-    whole, _ = stores()
-    (tmp_path / "studies.db").write_bytes(whole[:-8192] + b"\xa5" * 8192)
-    done = autotuner(tmp_path, "tune", str(OWN / "space.toml"), "--trials", "1", "--store", "studies.db")
-    one_line(done, "studies.db is damaged (", "restore a copy")
-
-
 def test_a_folder_whose_name_is_no_text_is_told(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"bad\xff")
     folder.mkdir()
     (folder / "space.toml").write_text(SPACE)
     for words in (("space", "show", "space.toml"), ("tune", "space.toml")):
         one_line(autotuner(folder, *words), "not UTF-8")
-
-
-def test_a_cache_that_is_a_file_is_told(tmp_path: Path) -> None:
-    lay_out(tmp_path)
-    (tmp_path / "cache").write_text("")
-    done = autotuner(tmp_path, "tune", "space.toml", AUTOTUNER_CACHE=str(tmp_path / "cache"))
-    one_line(done, "cache", "AUTOTUNER_CACHE")
 
 
 def test_where_nothing_wins_the_end_says_what_serves_and_what_was_tried(

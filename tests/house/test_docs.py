@@ -217,7 +217,3 @@ def test_the_documents_have_no_more_words_than_they_may() -> None:
     assert len(pages) > len(PAGES)
     found = sum(len(page.read_text().split()) for page in pages)
     assert found <= most, "say less, link to the page that says it already, or draw fewer rows"
-
-
-def test_the_first_page_fits_two_screens() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 90

@@ -12,7 +12,7 @@ from tests.helpers import turns
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parent.parent.parent
-FILES = sorted(path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+FILES = sorted(path for folder in ("autotuner", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
 
 
 # What a run takes ---------------------------------------------------------------------------------------------------

@@ -39,7 +39,6 @@ driver.record_words(*given["words"])
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.outcome import Artifact
-from tests.helpers.points import alone, alone
 
 class Device:
     type = "cuda"
