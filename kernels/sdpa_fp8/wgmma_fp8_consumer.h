@@ -27,7 +27,7 @@ struct Consumer {
   float scale;     // that makes powers of two of its scores
   float output[OUTPUTS + 4];
   float sum[2], shift[2], decay[2];
-  bool counted = false, next_counted = false;  // sum has the probabilities of the tile at hand; of the next one
+  Rows counted, next_counted;  // sum has the row's probabilities of the tile at hand; of the next one
   Scores scores;
   Weights weights, next_weights;
   uint32_t queries[QUERY_IN_REGISTERS ? HEAD_DIM / 8 : 1];
@@ -98,7 +98,7 @@ struct Consumer {
   // P V of the tile at hand has come.
   __device__ __forceinline__ void take_sums() {
 #pragma unroll
-    for (int half = 0; half < 2; half++) sum[half] += counted ? 0.0f : output[SUMS + 2 * half];
+    for (int half = 0; half < 2; half++) sum[half] += counted[half] ? 0.0f : output[SUMS + 2 * half];
 #pragma unroll
     for (int i = 0; i < 4; i++) output[SUMS + i] *= 0.0f;  // of one 0 in four registers ptxas makes copies of them all
   }
@@ -150,17 +150,19 @@ struct Consumer {
     }
   }
 
-  // The probabilities of the next tile, added up one by one.
+  // The probabilities of the next tile, added up one by one, in the rows that moved.
   __device__ __forceinline__ void count() {
 #pragma unroll
-    for (int half = 0; half < 2; half++) sum[half] += sum_of(next_weights, half);
-    next_counted = true;
+    for (int half = 0; half < 2; half++) {
+      const float found = sum_of(next_weights, half);
+      sum[half] += next_counted[half] ? found : 0.0f;
+    }
   }
 
   // The next tile is the one at hand.
   __device__ __forceinline__ void take_weights() {
-    counted = next_counted;
-    next_counted = false;
+#pragma unroll
+    for (int half = 0; half < 2; half++) counted[half] = next_counted[half], next_counted[half] = false;
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 8; i++) weights[i] = copied(next_weights[i], args.same);
   }
@@ -171,6 +173,7 @@ struct Consumer {
     const float offset = SPECULATE && tiles > 1 ? (float)OFFSET : LARGE_OFFSET;
     softmax_exact<true>(scores, shift, decay, scale, offset, args.same, next_weights);
     sum[0] = sum[1] = 0.0f;
+    next_counted[0] = next_counted[1] = true;
     count();
   }
 
@@ -194,9 +197,11 @@ struct Consumer {
 
   // True when what was summed before must be multiplied by `decay`.
   __device__ __forceinline__ bool soften() {
-    if constexpr (SPECULATE) return softmax_speculative(scores, shift, decay, scale, next_weights);
+    if constexpr (SPECULATE) return softmax_speculative(scores, shift, decay, scale, next_weights, next_counted);
     softmax_exact<false>(scores, shift, decay, scale, LARGE_OFFSET, args.same, next_weights);
-    return __any_sync(~0u, decay[0] != 1.0f || decay[1] != 1.0f);
+#pragma unroll
+    for (int half = 0; half < 2; half++) next_counted[half] = decay[half] != 1.0f;
+    return any_lane(next_counted);
   }
 
   __device__ __forceinline__ void next_tile(int tile) {

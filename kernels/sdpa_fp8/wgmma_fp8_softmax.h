@@ -34,14 +34,17 @@ AT_DEVICE float row_max(const Scores &scores, int half) {
   return quad_max(fmaxf(fmaxf(max[0], max[1]), fmaxf(max[2], max[3])));
 }
 
-// Shifts by the maximum so far; `decay` is what was summed with the last one to be multiplied by.
+// Shifts by the maximum so far, of the rows that are `asked`; `decay` is what was summed with the last one to be multiplied
+// by.
 template <bool FIRST>
-AT_DEVICE void move_shift(const Scores &scores, float (&shift)[2], float (&decay)[2], float scale, float offset) {
+AT_DEVICE void move_shift(const Scores &scores, float (&shift)[2], float (&decay)[2], const bool (&asked)[2], float scale,
+                          float offset) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const float before = FIRST ? NOTHING_SEEN : shift[half], max = row_max(scores, half) * scale;
     const bool outlier = !FIRST && max - before > FAR && before != NOTHING_SEEN;
-    shift[half] = fmaxf(max - (outlier ? LARGE_OFFSET : offset), before);
+    const float moved = fmaxf(max - (outlier ? LARGE_OFFSET : offset), before);
+    shift[half] = FIRST || asked[half] ? moved : before;
     if (!FIRST) decay[half] = exp2_approx(before - shift[half]);
   }
 }
@@ -61,13 +64,19 @@ AT_DEVICE float sum_of(const Weights &weights, int half) {
 // Whether a pair's exponentials, the number `pair` of a row, are those of the multipliers: FMA_SHARE of eight.
 AT_DEVICE constexpr bool by_multiplying(int pair) { return (pair + 1) * FMA_SHARE / 8 != pair * FMA_SHARE / 8; }
 
-// Scores to probabilities. Without EXACT some go to the units that multiply, which have time. True where one of this
-// thread's is 256 or more, or no number: it may have been cut off at 448, or lost.
+// Rows that are computed again, of a thread's two; their four lanes agree.
+typedef bool Rows[2];
+
+AT_DEVICE bool any_lane(const Rows &rows) { return __any_sync(~0u, rows[0] || rows[1]); }
+
+// Scores to probabilities, or with EXACT those of the rows that are `asked`. Without it some go to the units that multiply,
+// which have time, and the lane asks for a row where one of its own is 256 or more, or no number: it may have been cut off
+// at 448, or lost.
 template <bool EXACT>
-AT_DEVICE bool exponentiate(const Scores &scores, const float (&shift)[2], float scale, Weights &weights) {
+AT_DEVICE void exponentiate(const Scores &scores, const float (&shift)[2], float scale, Weights &weights, Rows &asked) {
   const float small_scale = scale * (1.0f / 22.0f);
   const float small_shift[2] = {(14.0f - shift[0]) * (1.0f / 22.0f), (14.0f - shift[1]) * (1.0f / 22.0f)};
-  uint32_t large = 0;
+  uint32_t large[2] = {};
 #pragma unroll
   for (int word = 0; word < BLOCK_N / 8; word++) {
     const int half = word % 2, first = 4 * (4 * (word / 4) + (word & 2)) + 2 * half;
@@ -81,10 +90,20 @@ AT_DEVICE bool exponentiate(const Scores &scores, const float (&shift)[2], float
       else
         pair[i] = pack_e4m3(exp2_approx(fmaf(even, scale, -shift[half])), exp2_approx(fmaf(odd, scale, -shift[half])));
     }
-    weights[word] = join(pair[0], pair[1]);
-    large |= weights[word] + 0x08080808u;  // 256 is 0x78, and 0x7f is no number
+    if (!EXACT || asked[half]) weights[word] = join(pair[0], pair[1]);
+    large[half] |= weights[word] + 0x08080808u;  // 256 is 0x78, and 0x7f is no number
   }
-  return large & 0x80808080u;
+#pragma unroll
+  for (int half = 0; half < 2 && !EXACT; half++) asked[half] = large[half] & 0x80808080u;
+}
+
+// The rows of which any lane has asked for: a row's bits do not depend on those beside it.
+AT_DEVICE void agree(Rows &asked) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    asked[half] |= __shfl_xor_sync(~0u, (int)asked[half], 1);
+    asked[half] |= __shfl_xor_sync(~0u, (int)asked[half], 2);
+  }
 }
 
 // The first tile, or any with SOFTMAX exact: by its own maximum. What is computed again takes a copy of the shift, by
@@ -93,21 +112,26 @@ AT_DEVICE bool exponentiate(const Scores &scores, const float (&shift)[2], float
 template <bool FIRST>
 AT_DEVICE void softmax_exact(const Scores &scores, float (&shift)[2], float (&decay)[2], float scale, float offset,
                              uint32_t same, Weights &weights) {
-  move_shift<FIRST>(scores, shift, decay, scale, offset);
-  if (FMA_SHARE == 0 || __builtin_expect(__any_sync(~0u, exponentiate<false>(scores, shift, scale, weights)), 0)) {
+  Rows asked = {true, true};
+  move_shift<FIRST>(scores, shift, decay, asked, scale, offset);
+  if (FMA_SHARE > 0) exponentiate<false>(scores, shift, scale, weights, asked);
+  if (FMA_SHARE == 0 || __builtin_expect(any_lane(asked), 0)) {
+    if (FMA_SHARE > 0) agree(asked);
     const float again[2] = {copied(shift[0], same), copied(shift[1], same)};
-    exponentiate<true>(scores, again, scale, weights);
+    exponentiate<true>(scores, again, scale, weights, asked);
   }
 }
 
 // With the shift of earlier tiles, which is almost always good enough: no maximum is looked for, and nothing is rescaled.
-// Where a probability has come near the largest number there is, the warp computes the tile again. True when `decay` is to
-// be applied.
+// Where a probability has come near the largest number there is, its row of the tile is computed again: `moved`, and `decay`
+// is to be applied. True where any row of the warp has.
 AT_DEVICE bool softmax_speculative(const Scores &scores, float (&shift)[2], float (&decay)[2], float scale,
-                                   Weights &weights) {
-  if (!__builtin_expect(__any_sync(~0u, exponentiate<false>(scores, shift, scale, weights)), 0)) return false;
-  move_shift<false>(scores, shift, decay, scale, (float)OFFSET);
-  exponentiate<true>(scores, shift, scale, weights);
+                                   Weights &weights, Rows &moved) {
+  exponentiate<false>(scores, shift, scale, weights, moved);
+  if (!__builtin_expect(any_lane(moved), 0)) return false;
+  agree(moved);
+  move_shift<false>(scores, shift, decay, moved, scale, (float)OFFSET);
+  exponentiate<true>(scores, shift, scale, weights, moved);
   return true;
 }
 
