@@ -102,10 +102,8 @@ class _Outlooks:
             if each.state == State.RUNNING and each.holder is not None:
                 workers = list(enumerate(self._workers))
                 own = [at for at, worker in workers if worker.works_on(each.holder)]
-                there = [
-                    at for at, worker in workers if worker.holder.host == each.holder.host and at not in self._busy
-                ]
-                self._busy.update((own or [at for at in there if self._workers[at].fits(each.request)])[:1])
+                able = [at for at, one in workers if one.holder.host == each.holder.host and one.fits(each.request)]
+                self._busy.update((own or [at for at in able if at not in self._busy])[:1])
 
     def of(self, each: SweepRecord) -> Outlook:
         """Of one of the sweeps."""

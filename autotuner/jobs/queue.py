@@ -92,10 +92,10 @@ def resolve(store: Store, wanted: str | int | None) -> SweepRecord:
     if isinstance(wanted, int):
         return sweeps.one(store, wanted)
     if wanted is None:
-        found = max((each.id for each in sweeps.every(store)), default=None)
-        if found is None:
+        every = sweeps.every(store)
+        if not every:
             raise StoreError(f"{store.label} has no sweeps yet: `autotuner submit` asks for one")
-        return sweeps.one(store, found)
+        return max(every, key=lambda each: each.id)
     of_key = sweeps.by_key(store, wanted)
     if of_key is not None:
         return of_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
@@ -255,9 +255,7 @@ class SweepRun:
         self._listener.confirms()
         slower = False
         try:
-            found = regression.race(
-                self._store, study, last, BLOCKS, lambda _: nullcontext(), here=here, beat=self.beat
-            )
+            found = regression.race(self._store, study, last, BLOCKS, here=here, beat=self.beat)
             said, slower = " ".join(regression.findings(found)), found.found
         except LeaseLostError:
             raise

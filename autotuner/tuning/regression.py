@@ -5,7 +5,7 @@ baseline that moved; clocks and temperatures move both.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import datetime
 
 from pydantic import Field
@@ -92,13 +92,13 @@ def race(
     study: str,
     earlier: Earlier,
     blocks: int,
-    held: Callable[[Workbench], AbstractContextManager[None]],
+    held: Callable[[Workbench], AbstractContextManager[None]] = lambda _: nullcontext(),
     here: Workbench | None = None,
     beat: Beat | None = None,
 ) -> Regression:
     """Races the exported binary, the study's best and the baseline in a fresh process; in a second one where they
-    differ from what was, and what it shows counts then. `held` holds the devices meanwhile. `here`: the study's
-    workbench, where the caller has it; `beat` is called while the device works.
+    differ from what was, and what it shows counts then. `held` holds the devices, where the caller does not; `here`:
+    the study's workbench, where the caller has it; `beat` is called while the device works.
 
     Raises InputError where the two do not go together, or one of them cannot be had as it was or fails, and what a
     workbench raises.

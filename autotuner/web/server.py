@@ -91,7 +91,11 @@ class Server:
             raise InputError(no_such("study", like, sorted(self.reader.names())))
         said = str(files[asked.space]), asked.threads, asked.problems
         spaces = load_each(*said) if asked.each else (load_space(*said),)
-        wanted = asked.model_dump(exclude={"space", "problems", "priority", "each", "threads"})
+        if asked.weights:
+            if asked.each or len(asked.weights) != len(spaces[0].problems):
+                raise InputError("weights: give one for each problem, or leave them out, as with `each`")
+            spaces = (spaces[0].model_copy(update={"objective": asked.weights}),)
+        wanted = asked.model_dump(exclude={"space", "problems", "weights", "priority", "each", "threads"})
         requests = [queue.request_for(each, share=len(spaces), **wanted) for each in spaces]
         made, is_new = queue.submit_group(self.writing(), requests, asked.priority, key)
         if is_new:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, create_model
 
 from autotuner.values.model import Model
+from autotuner.values.ratio import Weight
 from autotuner.values.sweep import MOST, SweepChange, SweepOptions
 from autotuner.views.figure_tables import BASELINES, COMPARISON, COVERAGE, PACE, cost_columns, history_columns
 from autotuner.views.leaderboard import leaderboard_columns
@@ -107,8 +108,6 @@ BestVariant = listed(
     "The variant to use. Its gate report is that of its trial; `export` has it with its proof.",
     {"study": str, "variant": Ranked, "recorded_at": datetime, "finals": Finals | None},
 )
-
-
 DeviceList = listed("DeviceList", "Devices that workers serve or have served.", devices=Device)
 
 
@@ -141,6 +140,7 @@ class NewSweep(SweepOptions):
     problems: tuple[Text, ...] = Field(
         default=(), max_length=64, description="as tables write them; the space's if empty"
     )
+    weights: tuple[Weight, ...] = Field(default=(), description="one for each problem; they count alike if empty")
     name: Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[\w .:+-]+$")] | None = None
     priority: Priority = Field(default=0, description="larger goes first")
     each: bool = Field(default=False, description="a group: a sweep for each problem; they share the minutes")

@@ -11,7 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from autotuner.serve import bundle
-from autotuner.store import Store, figures
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import Store, figures, sweeps
 from autotuner.store.whole_study import data_of
 from autotuner.tuning import covered
 from autotuner.tuning.finals import standings
@@ -176,7 +177,7 @@ def test_a_sweep_is_paused_resumed_cancelled_and_retried(writable: TestClient, s
     assert writable.patch(path, headers=shown, json={}).status_code == 400
 
 
-def test_all_that_submit_takes_can_be_asked_for(writable: TestClient, shown: dict[str, str]) -> None:
+def test_all_that_submit_takes_can_be_asked_for(writable: TestClient, tmp_path: Path, shown: dict[str, str]) -> None:
     more = {"each": True, "threads": 1, "devices": "cpu", "start": ["IMPL=simd"], "cold": True, "first_points": "none"}
     problems = ["(1,2,64,64) float32 full", "(1,2,64,64) float32 causal"]
     made = writable.post(f"{API}/sweeps", headers=shown, json={**ASKED, **more, "problems": problems}).json()
@@ -184,8 +185,12 @@ def test_all_that_submit_takes_can_be_asked_for(writable: TestClient, shown: dic
     assert [(each["group"], each["problems"], each["minutes"]) for each in found] == [
         (made["number"], [one], 1.25) for one in problems
     ]
-    for study in ("none", "/tmp/a.t4.json"):
-        assert writable.post(f"{API}/sweeps", headers=shown, json={**ASKED, "from": study}).status_code == 400
+    weighed = {**ASKED, "problems": ["(1,2,64,64) float32", "(1,2,96,64) float32"], "weights": [3, 1]}
+    assert writable.post(f"{API}/sweeps", headers=shown, json=weighed).status_code == 201
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        assert SpaceFile.stored(sweeps.every(store)[-1].request.space_document).objective == (3.0, 1.0)
+    for refused in ({"from": "none"}, {"from": "/tmp/a.t4.json"}, {"weights": [1, 2, 3]}):
+        assert writable.post(f"{API}/sweeps", headers=shown, json={**ASKED, **refused}).status_code == 400
 
 
 def test_a_study_is_renamed_noted_and_deleted(tmp_path: Path, shown: dict[str, str]) -> None:
