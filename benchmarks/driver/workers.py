@@ -1,11 +1,13 @@
-"""A sweep of a store, done by one worker on one GPU; as many as there are GPUs, done by a worker on each.
+"""A sweep of a store, done by one worker on one GPU; as many as there are GPUs, done by a worker on each, or by one
+worker that has them all.
 
-    python -m benchmarks.driver.workers --devices cuda:0,cuda:1 [--json docs/results/workers.json] [--hold]
+    python -m benchmarks.driver.workers --devices cuda:0,cuda:1 [--trials 144] [--only 1 ...]
+        [--json docs/results/workers.json] [--hold]
 
 The sweeps are of one small space, each for a length of its own. Every build is in the cache before the first worker
 starts. Workers are not told which sweep to take. There are two rates, in variants a second: of the whole time, in which
 the workers' start and the calibrations are; and while all workers judge, from the last one's first variant to the
-first one's last. Needs devices that nothing else uses.
+first one's last, of one worker during each sweep. Needs devices that nothing else uses.
 
 It ends with an error where a trial was lost, judged twice or left running. With --hold the exit code is 1 where a
 variant was not judged, or where while they judge two GPUs reach less than 1.8 times one.
@@ -62,6 +64,7 @@ WANTED = 0.9
 """Of as many times the rate of one as there are devices."""
 LOOK_S = 0.2
 LIMIT_S = 1200.0
+TOGETHER = "1 with all"
 
 
 def problems(count: int) -> list[str]:
@@ -69,11 +72,12 @@ def problems(count: int) -> list[str]:
     return [f"(1,8,{length},64) float16 full" for length in LENGTHS[:count]]
 
 
-def built(space: Path) -> tuple[Device, int]:
-    """Builds every variant; the device, and how many there are."""
+def built(space: Path, trials: int) -> tuple[Device, int]:
+    """Builds so many variants, or all; the device, and how many there are."""
     here = Workbench(load_space(str(space)))
-    here.build_all(range(len(here.space)))
-    return here.device, len(here.space)
+    trials = min(trials, len(here.space))
+    here.build_all(range(trials))
+    return here.device, trials
 
 
 def called(store: Path, *words: str) -> list[str]:
@@ -81,23 +85,25 @@ def called(store: Path, *words: str) -> list[str]:
     return [sys.executable, "-m", "autotuner", *words, "--store", str(store)]
 
 
-def swept(folder: Path, space: Path, trials: int, devices: Sequence[str]) -> dict[str, Any]:
-    """What became of as many sweeps as there are devices, with a worker for each and a new store."""
-    store = folder / f"{len(devices)}.db"
-    for problem in problems(len(devices)):
+def swept(store: Path, space: Path, trials: int, served: Sequence[str]) -> dict[str, Any]:
+    """What became of as many sweeps as there are devices, in a new store; each worker serves what one of `served`
+    names."""
+    devices = len(",".join(served).split(","))
+    for problem in problems(devices):
         words = ["submit", str(space), "--problem", problem, "--trials", str(trials)]
         words += ["--sampler", "exhaustive", "--cold", "--no-finals"]
         subprocess.run(called(store, *words), check=True, stdout=subprocess.DEVNULL)
     started = time.monotonic()
     workers = [
         subprocess.Popen(called(store, "worker", "--devices", each, "--idle-exit"), stdout=sys.stderr)
-        for each in devices
+        for each in served
     ]
     try:
         with Store.open(str(store), create=False) as opened:
             seconds = waited(opened, workers, started)
             judged = sum(require_whole(opened, each, []) for each in sweeps.every(opened))
         return {
+            "devices": devices,
             "seconds": round(seconds, 1),
             "judged": judged,
             "whole_rate": round(judged / seconds, 3),
@@ -110,16 +116,17 @@ def swept(folder: Path, space: Path, trials: int, devices: Sequence[str]) -> dic
 
 
 def rate(store: Path) -> float:
-    """Variants a second while every sweep of the store was judged: of each those but the first, between its first and
-    its last."""
+    """Variants a second while every sweep of the store was judged, or, one after another, any: of each those but the
+    first, between its first and its last."""
     with closing(sqlite3.connect(store)) as connection:
         rows = connection.execute("SELECT study_id, recorded_at FROM at_trial WHERE judged").fetchall()
     studies: dict[int, list[datetime]] = {}
     for study, at in rows:
         studies.setdefault(study, []).append(datetime.fromisoformat(at))
     begin, end = max(map(min, studies.values())), min(map(max, studies.values()))
-    judged = sum(begin < at <= end for times in studies.values() for at in times)
-    return judged / (end - begin).total_seconds()
+    spans = [(begin, end)] if begin < end else [(min(times), max(times)) for times in studies.values()]
+    judged = sum(since < at <= until for since, until in spans for times in studies.values() for at in times)
+    return judged / sum((until - since).total_seconds() for since, until in spans)
 
 
 def waited(store: Store, workers: Sequence[subprocess.Popen[bytes]], started: float) -> float:
@@ -135,27 +142,33 @@ def unmet(document: dict[str, Any]) -> list[str]:
     """What does not hold."""
     said = list[str]()
     for count, found in document["by_workers"].items():
-        wanted = int(count) * document["trials"]
+        wanted = found["devices"] * document["trials"]
         if found["judged"] != wanted:
-            said.append(f"{count} workers judged {found['judged']} of {wanted} variants")
-    for count, ratio in document["ratios"].items():
-        if ratio < WANTED * int(count):
-            said.append(f"{count} workers reach {ratio:.2f} times the rate of one")
+            said.append(f"workers: {count}: judged {found['judged']} of {wanted} variants")
+        if document["ratios"][count] < WANTED * found["devices"]:
+            said.append(f"workers: {count}: {document['ratios'][count]:.2f} times the rate of one on one device")
     return said
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--devices", required=True, help="such as cuda:0,cuda:1")
+    parser.add_argument("--trials", type=int, default=144, help="of each sweep")
+    parser.add_argument("--only", nargs="+", default=(), help=f"besides 1: as many as there are devices, {TOGETHER!r}")
     parser.add_argument("--json", type=Path, metavar="PATH")
     holds.add_option(parser)
     options = parser.parse_args()
     devices = options.devices.split(",")
+    served = {"1": devices[:1], str(len(devices)): devices, TOGETHER: [options.devices]}
     with fresh_cache() as folder, tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write(SPACE)
         file.flush()
-        device, trials = built(Path(file.name))
-        found = {str(count): swept(folder, Path(file.name), trials, devices[:count]) for count in (1, len(devices))}
+        device, trials = built(Path(file.name), options.trials)
+        found = {
+            name: swept(folder / f"{place}.db", Path(file.name), trials, words)
+            for place, (name, words) in enumerate(served.items())
+            if name in ("1", *(options.only or served))
+        }
     document = {
         **provenance(),
         "device": device.name,

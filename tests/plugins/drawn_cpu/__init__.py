@@ -34,8 +34,10 @@ def microseconds(variant: Variant) -> float:
 
 
 def _choose(wishes: Wishes) -> Chosen:
-    device = cpu.choose(wishes).device
-    return Chosen(device.model_copy(update={"backend": "drawn_cpu", "name": "a CPU whose times are drawn"}))
+    device = cpu.choose(wishes._replace(devices=None)).device
+    device = device.model_copy(update={"backend": "drawn_cpu", "name": "a CPU whose times are drawn"})
+    named = tuple((wishes.devices or "").split(","))
+    return Chosen(device, named, named, named) if wishes.devices else Chosen(device)
 
 
 def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
@@ -49,7 +51,7 @@ def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
 DEVICE = DeviceKind(
     name="drawn_cpu",
     preference=-2,
-    choices=frozenset({"threads"}),
+    choices=frozenset({"threads", "devices"}),
     missing=lambda: None,
     choose=_choose,
     toolchain=cpu.DEVICE.toolchain,
