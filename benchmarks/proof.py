@@ -24,7 +24,7 @@ from benchmarks import shards, tests_run, tuned
 from benchmarks.attacks import judged
 from benchmarks.attention import elsewhere
 from benchmarks.cli import hostile, machines, make_tune
-from benchmarks.driver import chaos, kills, many_workers, ray_nodes, restarts, store_locked, workers
+from benchmarks.driver import chaos, kills, many_workers, queue_soak, ray_nodes, restarts, workers
 from benchmarks.gate import accusations, emulated, luck, mutants, op_mutants, soak, view_mutants
 from benchmarks.inference import in_a_model
 from benchmarks.provenance import RESULTS, ROOT
@@ -206,10 +206,10 @@ PARTS = {
         100,
         (step(chaos, "--minutes", "60", "--json", kept("chaos"), "--hold"),),
     ),
-    "locked": Part(
-        "a worker whose store is locked for two minutes loses nothing and judges nothing twice",
-        8,
-        (step(store_locked, "--json", kept("store_locked")),),
+    "soak": Part(
+        "an hour of a queue, its workers, store, disk and server struck, loses nothing, and memory stays flat (root)",
+        65,
+        (step(queue_soak, "--json", kept("queue_soak"), "--hold"),),
     ),
     "restarts": Part(
         "a server of the store that is restarted twenty times on new databases ends no worker, and nothing is lost",

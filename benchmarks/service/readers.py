@@ -14,6 +14,7 @@ took longer than the quiet ones by more than these differ.
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import os
 import shutil
@@ -148,7 +149,7 @@ def read(url: str, count: int, full_speed: bool) -> None:
                 answer, status = opened.read(), str(opened.status)
         except urllib.error.HTTPError as error:
             status = str(error.code)
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             status = type(error).__name__
         statuses[status] += 1
         slowest[0] = max(slowest[0], time.monotonic() - began)
