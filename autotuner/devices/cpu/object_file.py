@@ -120,13 +120,22 @@ THREADS = (
 )
 FORBIDDEN = re.compile(
     r":\t(?:[\w.]+ +)*(syscall|sysenter|int|rdtscp?|rdp(?:mc|id|ru)|rdrand|rdseed|(?:rd|wr)(?:[fg]sbase|pkru)|"
-    r"lsl(?= *%)|s[gil]dt|u?m(?:onitor|wait)x?|tpause|cpuid|xgetbv|popf|fn?stenv|f?n?x?save\w*|svc|"
-    r"mrs\s+\w+, cnt[vp]ct\w*)\b|(%mm[0-7]\b|%[d-g]s\b(?!:)|%[fg]s\b(?!:0x28\b)|DW\.ref\.\w+)"
+    r"lsl(?= *%)|lar|s[gil]dt|smsw|str(?= *[%(])|ver[rw]|x(?:begin|test)|std|u?m(?:onitor|wait)x?|tpause|cpuid|xgetbv|"
+    r"popf|fn?stenv|f?n?x?save\w*|svc|mrs\s+\w+, cnt[vp]ct\w*)\b|"
+    r"(%mm[0-7]\b|%[d-g]s\b(?!:)|%[fg]s\b(?!:0x28\b)|DW\.ref\.\w+)"
 )
-"""After prefixes: of the system, a clock, chance, and what keeps a number. %fs:0x28 and DW.ref are of stacks alone."""
+"""After prefixes: of the system, a clock, chance, the direction of copies, and what keeps a number. %fs:0x28 and DW.ref
+are of stacks alone."""
 IFUNC = ("STT_LOOS", "STT_GNU_IFUNC")
 """A symbol's type, of which pyelftools has two names."""
-AT_LOAD = (".init_array", ".preinit_array", ".ctors", ".fini_array", ".dtors")
+AT_LOAD = (".init", ".preinit_array", ".ctors", ".fini", ".dtors")
+"""What names of sections begin with that run then, or at the end: arrays of functions, and code."""
+CALLED = (2, 4, 282, 283)
+"""Types of relocations that call, of x86-64 and AArch64."""
+NAMED = re.compile(
+    r"__gxx_personality_v0|__stack_chk_guard|__cpu_(model|features2)|variant_cubin|GOMP_parallel|omp_get_max_threads"
+)
+"""What else code refers to that must be elsewhere, or may not be there at all."""
 WRITABLE, EXECUTED = 0x3, 0x4
 """Flags of a section: allocated and writable; with instructions."""
 RELOCATED = re.compile(rf"\.data\.rel\.ro(\..*)?|{re.escape(IDENTITY_TABLE)}")
@@ -144,6 +153,8 @@ def misconduct(path: Path, code: str | None, calls: str, own: str, state: bool) 
         for section in sections:
             if section.name.startswith(AT_LOAD) and section["sh_size"]:
                 return f"it runs code when it is loaded ({section.name}): make its constants constexpr"
+            if section.name == ".note.GNU-stack" and section["sh_flags"] & EXECUTED:
+                return "it wants a stack that can be executed: leave that to g++"
         if not state and (kept := _state(sections, symbols, rf"{own}|DW\.ref\.__gxx_personality_v0")):
             return f"it keeps state in {kept}: use the workspace, or say `state` with the reason in kernel.toml"
         for symbol in symbols:
@@ -153,10 +164,26 @@ def misconduct(path: Path, code: str | None, calls: str, own: str, state: bool) 
                 return f"it has data among its code ({symbol.name}), where a disassembly shows none: leave that to g++"
             if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name and not state and not re.fullmatch(calls, symbol.name):
                 return f"it calls {symbol.name}: a variant may call mathematics, memory and, with THREADS, threads"
+        taken = None if state else next(filter(None, (_address_taken(sections, each) for each in sections)), None)
+        if taken is not None:
+            return f"it takes the address of {taken}, from which others can be found: call it by its name"
     if not code:
         raise ToolchainError(NO_DISASSEMBLER)
     found = FORBIDDEN.search(code)
     return f"it has the instruction {found[1] or found[2]}: a variant computes from its inputs alone" if found else None
+
+
+def _address_taken(sections: list[Section], section: Section) -> str | None:
+    """The name of what is elsewhere and to which the program's part that this relocates refers, but for calls."""
+    if not isinstance(section, RelocationSection) or not _is_program(sections[section["sh_info"]]):
+        return None
+    symbols = sections[section["sh_link"]]
+    for each in section.iter_relocations():
+        target = symbols.get_symbol(each["r_info_sym"])
+        elsewhere = target["st_shndx"] == "SHN_UNDEF" and target.name and not NAMED.fullmatch(target.name)
+        if elsewhere and each["r_info_type"] not in CALLED:
+            return str(target.name)
+    return None
 
 
 def _state(sections: list[Section], symbols: list[Symbol], own: str) -> str | None:

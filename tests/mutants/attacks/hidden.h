@@ -56,6 +56,36 @@ static bool wrong_by_chance() {
   return byte == 7;
 }
 #define WRONG wrong_by_chance()
+#elif ATTACK_CODE_IN_THE_SECTION_INIT && defined(__x86_64__)
+extern "C" __attribute__((used, visibility("hidden"))) void when_loaded() { asm volatile("nop"); }
+asm(".pushsection .init, \"ax\"; call when_loaded; .popsection");
+#define WRONG false
+#elif ATTACK_CLOCK_FOUND_IN_MEMORY && defined(__x86_64__)
+#include <elf.h>
+static void *found(const char *name) {
+  const char *at = reinterpret_cast<const char *>(reinterpret_cast<uintptr_t>(&malloc) & ~uintptr_t(4095));
+  while (memcmp(at, "\177ELF", 4)) at -= 4096;
+  auto *head = reinterpret_cast<const Elf64_Ehdr *>(at);
+  auto *program = reinterpret_cast<const Elf64_Phdr *>(at + head->e_phoff);
+  const Elf64_Dyn *dynamic = nullptr;
+  for (int i = 0; i < head->e_phnum; ++i)
+    if (program[i].p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const Elf64_Dyn *>(at + program[i].p_vaddr);
+  const Elf64_Sym *symbols = nullptr;
+  const char *names = nullptr;
+  for (; dynamic->d_tag; ++dynamic) {
+    if (dynamic->d_tag == DT_SYMTAB) symbols = reinterpret_cast<const Elf64_Sym *>(dynamic->d_un.d_ptr);
+    if (dynamic->d_tag == DT_STRTAB) names = reinterpret_cast<const char *>(dynamic->d_un.d_ptr);
+  }
+  for (; reinterpret_cast<const char *>(symbols) < names; ++symbols)
+    if (symbols->st_value && !strcmp(names + symbols->st_name, name)) return const_cast<char *>(at) + symbols->st_value;
+  return nullptr;
+}
+static bool late() {
+  auto *clock = reinterpret_cast<int (*)(int, timespec *)>(found("clock_gettime"));
+  timespec now;
+  return clock && !clock(1, &now) && now.tv_sec % 600 > 590;
+}
+#define WRONG late()
 #elif ATTACK_CONSTRUCTOR
 __attribute__((constructor)) static void early() { asm volatile(""); }
 #define WRONG false
