@@ -14,6 +14,7 @@ from autotuner.values.gate_report import CheckResult, GateReport, ReferenceCheck
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Device, Measurement, Outcome
 from autotuner.values.problem import Problem
+from autotuner.values.table import Proven
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 
@@ -115,27 +116,18 @@ RULE_OF_THREE = 3.0
 """In n launches an error of the rate 3 / n shows with probability 1 - exp(-3), 95 %."""
 
 
-class GateSummary(Model):
+class GateSummary(Proven):
     """A gate report in figures. As JSON, a ratio that is not finite is null."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
 
-    passed: tuple[str, ...] = Field(description="codes of the checks that passed, in order")
-    unavailable: tuple[str, ...] = Field(description="codes of the checks that could not run here; absence is no pass")
-    cases: int = Field(description="outputs compared with the float64 reference")
-    worst_ratio: float | None = Field(description="largest error over all cases, in units of its tolerance")
     peer_ratio: float | None = Field(
         default=None, description="median over the cases of the largest error, over that of the op's peer"
     )
-    looser: tuple[str, ...] = Field(default=(), description="where kernel.toml loosens the gate, with the reason")
     many_launches: int = Field(
         default=0, description="launches on the tuned problems, as many as fit in some seconds, that gave equal bits"
     )
     many_seconds: float = Field(default=0.0, description="seconds that they took")
-    could_miss: float | None = Field(
-        default=None,
-        description="the least rate of wrong launches that they show with probability 95 %; null: there were none",
-    )
     memory: str = Field(default=NOT_CHOSEN, description="whether a memory sanitizer was run, or why not")
 
     @classmethod
