@@ -75,12 +75,6 @@ def test_every_variant_can_be_imported_under_a_name_of_its_own(
         del sys.modules[artifact.name]
 
 
-def test_a_source_that_redefines_its_parameter_says_so(workshop: Workshop) -> None:
-    artifact = workshop.library(tiny("redefines"))
-    assert artifact.macros["SIZE"] == "3"
-    assert LoadedVariant(artifact).identity().macros["SIZE"] == "5"
-
-
 @pytest.mark.parametrize("changed", ["outer.h", "inner.h", "plain.cpp"])
 def test_a_changed_source_is_another_artifact(workshop: Workshop, changed: str) -> None:
     before = workshop.inputs().digest
