@@ -86,6 +86,14 @@ AT_DEVICE void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// c += a b of FP8 (e4m3; sm_89): a 16x32, b 32x8. In lane 4 g + t: of a elements 4 t to 4 t + 3 of row g, then of row g + 8,
+// then elements 16 + 4 t on of both; of b as many of column g. Sums keep as many bits as the device's products do.
+AT_DEVICE void mma_m16n8k32(float (&c)[4], const uint32_t *a, uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // Arithmetic ---------------------------------------------------------------------------------------------------------
 
 // 2^x by the special function unit, relative error about 2^-22; 0 for -inf.

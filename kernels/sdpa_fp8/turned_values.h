@@ -6,7 +6,8 @@
 #ifndef TURNED_VALUES_H
 #define TURNED_VALUES_H
 
-#include "wgmma_fp8_shape.h"
+#include "cuda_wgmma_fp8.h"
+#include "wgmma_fp8_plan.h"
 
 // Sixteen keys of four columns, a word of four columns for each key, to four words of four keys for each column.
 AT_DEVICE void turn_16x4(const uint32_t (&keys)[16], uint32_t (&columns)[4][4]) {
@@ -24,10 +25,10 @@ AT_DEVICE void turn_16x4(const uint32_t (&keys)[16], uint32_t (&columns)[4][4]) 
 
 static constexpr int WORDS = HEAD_DIM / 4, VECTORS = HEAD_DIM / 16, SKEW = 4;  // of a row; words after 16 rows
 
-// A block turns FP8_PIECE_KEYS keys of one slice. Keys past the end become 0, whatever lies there.
+// A block turns FP8_PIECE_KEYS keys of one slice, in rows of CHUNK_KEYS. Keys past the end become 0, whatever lies there.
+template <int CHUNK_KEYS>
 AT_DEVICE void turn_values(const fp8_args &args) {
   __shared__ __align__(16) uint32_t rows[FP8_PIECE_KEYS * WORDS + FP8_PIECE_KEYS / 16 * SKEW];
-  if (EARLY_LAUNCH) let_next_kernel_begin();
   const int pieces = (args.seq_k + FP8_PIECE_KEYS - 1) / FP8_PIECE_KEYS;
   const int slice = blockIdx.x / pieces, piece = blockIdx.x - slice * pieces, me = threadIdx.x;
   const int batch = slice / args.heads_kv, head = slice - batch * args.heads_kv;

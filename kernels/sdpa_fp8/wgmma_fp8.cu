@@ -36,7 +36,8 @@ AT_GEOMETRY = {
 };
 
 extern "C" __global__ void __launch_bounds__(FP8_PIECE_THREADS) turn_kernel(const __grid_constant__ fp8_args args) {
-  turn_values(args);
+  if (EARLY_LAUNCH) let_next_kernel_begin();
+  turn_values<CHUNK_KEYS>(args);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) variant_kernel(const __grid_constant__ fp8_args args) {

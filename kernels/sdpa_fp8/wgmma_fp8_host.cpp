@@ -1,20 +1,12 @@
 // The host side of IMPL = wgmma_fp8: tensor maps, the kernel that transposes V, and one whose grid may be smaller than the
 // work.
-#include "../sdpa/abi/sdpa_maps.h"
-
-#include "wgmma_fp8_plan.h"
+#include "fp8_host.h"
 
 #include <algorithm>
 
 namespace {
 
 constexpr int64_t L2_BYTES_OF_SLICES = 32 << 20;  // of K and V that causal blocks read in turn
-at::Kernel first_kernel("turn_kernel", FP8_PIECE_THREADS), kernel("variant_kernel");
-
-int64_t pieces(const at_call *call) { return (call->dim[SDPA_SEQ_K] + FP8_PIECE_KEYS - 1) / FP8_PIECE_KEYS; }
-int64_t slices_kv(const at_call *call) { return call->dim[SDPA_BATCH] * call->dim[SDPA_HEADS_KV]; }
-
-sdpa_strides strides_of(const at_call *call, int tensor) { return at::strides_of(call->in_stride[tensor]); }
 
 // A map of bytes, of four dimensions, with the swizzle of a row's bytes.
 int byte_map(sdpa_tensor_map *map, const void *base, const cuuint64_t (&sizes)[4], const int64_t (&strides)[3],
@@ -54,67 +46,31 @@ int encode_all(fp8_args &args, const at_call *call) {
   return at::tensor_map(&args.o_map, o);
 }
 
-/* False where one row is to stand for all of a tensor. */
-bool served(const at_call *call) {
-  const int64_t seq_q = call->dim[SDPA_SEQ_Q], seq_k = call->dim[SDPA_SEQ_K];
-  return call->dim[SDPA_HEADS] % call->dim[SDPA_HEADS_KV] == 0 && seq_q <= INT32_MAX / 2 && seq_k <= INT32_MAX / 2 &&
-         at::rows_apart(strides_of(call, SDPA_Q), seq_q) && at::rows_apart(strides_of(call, SDPA_K), seq_k);
-}
-
-void fill(fp8_args &args, const at_call *call) {
-  const int64_t *dim = call->dim;
-  args.q_descale = (const float *)call->in[SDPA_FP8_Q_DESCALE];
-  args.k_descale = (const float *)call->in[SDPA_FP8_K_DESCALE];
-  args.v_descale = (const float *)call->in[SDPA_FP8_V_DESCALE];
-  args.key_lengths = (const int32_t *)call->in[SDPA_FP8_KEY_LENGTHS];
-  args.v = call->in[SDPA_V];
-  args.v_stride = strides_of(call, SDPA_V);
-  args.tickets = (unsigned long long *)call->workspace;
-  args.turned = (char *)call->workspace + FP8_TICKET_BYTES;
-  args.launch = at::launch_number();
-  args.same = 0x3210;
-  args.slices = (int32_t)(dim[SDPA_BATCH] * dim[SDPA_HEADS]);
-  args.row_blocks = (int32_t)((dim[SDPA_SEQ_Q] + at::geometry().rows - 1) / at::geometry().rows);
-  args.items = args.slices * args.row_blocks;
-  args.seq_q = (int32_t)dim[SDPA_SEQ_Q];
-  args.seq_k = (int32_t)dim[SDPA_SEQ_K];
-  args.heads = (int32_t)dim[SDPA_HEADS];
-  args.heads_kv = (int32_t)dim[SDPA_HEADS_KV];
-  args.group = args.heads / args.heads_kv;
-  const int64_t bytes = 2 * dim[SDPA_SEQ_K] * at::geometry().head_dim;
+/* What tensor maps cannot say, and the order of causal blocks. */
+void fill_more(fp8_args &args, const at_call *call) {
+  const int64_t bytes = 2 * (int64_t)args.seq_k * at::geometry().head_dim;
   args.slices_at_once = (int32_t)std::clamp<int64_t>(L2_BYTES_OF_SLICES / bytes * args.group, 1, args.slices);
   for (int tensor = SDPA_Q; tensor <= SDPA_V; tensor++) {
     const sdpa_strides stride = strides_of(call, tensor);
     args.expanded |= (stride.batch ? 0 : FP8_ONE_BATCH(tensor)) | (stride.head ? 0 : FP8_ONE_HEAD(tensor));
   }
-  args.scale_log2 = (float)(call->scalar[SDPA_SCALE] * 1.4426950408889634);
 }
 
 }  // namespace
 
-extern "C" int64_t variant_workspace(const at_call *call) {
-  return FP8_TICKET_BYTES + slices_kv(call) * pieces(call) * FP8_PIECE_KEYS * at::geometry().head_dim;
-}
-
 extern "C" int variant_run(const at_call *call) {
   const at_geometry &shape = at::geometry();
-  const int64_t *dim = call->dim;
-  const int64_t items = dim[SDPA_BATCH] * dim[SDPA_HEADS] * ((dim[SDPA_SEQ_Q] + shape.rows - 1) / shape.rows);
-  const int64_t turns = slices_kv(call) * pieces(call);
-  if (shape.args_bytes != (int32_t)sizeof(fp8_args) || !served(call)) return AT_OUTSIDE_DOMAIN;
-  if (items > INT32_MAX / 2 || turns > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;
-  if (!call->workspace || call->workspace_bytes < variant_workspace(call)) return AT_NO_WORKSPACE;
-  const at::Driver &driver = at::Driver::get();
-  if (!driver.found) return at::status(CUDA_ERROR_NO_DEVICE);
   fp8_args args = {};
-  fill(args, call);
+  if (const int status = prepare(args, call)) return status;
+  fill_more(args, call);
   if (const int error = encode_all(args, call)) return at::status(error);
+  const at::Driver &driver = at::Driver::get();
   CUdevice device;
   int processors;
   if (const int error = driver.cuCtxGetDevice(&device)) return at::status(error);
   if (const int error = driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device))
     return at::status(error);
-  if (const int error = first_kernel.launch((unsigned)turns, &args, (CUstream)call->stream)) return at::status(error);
+  if (const int error = turn_values(args, call)) return at::status(error);
   const bool all = shape.host[FP8_SCHEDULE] == WGMMA_TILE || args.items < processors;
   return at::status(kernel.launch((unsigned)(all ? args.items : processors), &args, (CUstream)call->stream,
                                   shape.host[FP8_EARLY]));

@@ -1,5 +1,5 @@
-/* What the two sides of IMPL = wgmma_fp8 agree on: wgmma_fp8.cu, the kernels, and wgmma_fp8_host.cpp, which launches them.
- * Plain C. */
+/* What kernels and host sides agree on, of IMPL = wgmma_fp8, and of IMPL = mma_fp8, which leaves out the tensor maps. Plain
+ * C. */
 #ifndef WGMMA_FP8_PLAN_H
 #define WGMMA_FP8_PLAN_H
 
@@ -39,6 +39,9 @@ typedef struct fp8_args {
   int32_t group;               /* heads of Q that share one of K and V */
   uint32_t expanded;           /* bits of tensors whose batches, or heads, are all the same one: FP8_ONE_... */
   float scale_log2;
+  const void *q, *k; /* mma_fp8, and its strides: of Q and K in bytes, of O in elements */
+  void *o;
+  sdpa_strides q_stride, k_stride, o_stride;
 } fp8_args;
 
 /* A tensor map has no stride of 0: what has one is read at the coordinate 0. */

@@ -42,6 +42,9 @@ AT_DEVICE void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, 
 AT_DEVICE void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, __nv_bfloat16) {
   emulator::mma_bf16(c, a, b0, b1);
 }
+AT_DEVICE void mma_m16n8k32(float (&c)[4], const uint32_t *a, uint32_t b0, uint32_t b1) {
+  emulator::mma_e4m3(c, a, b0, b1);
+}
 
 // Arithmetic ---------------------------------------------------------------------------------------------------------
 

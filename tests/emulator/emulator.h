@@ -28,6 +28,7 @@ void meet(const char *name, uint32_t mask, void *operand, void (*act)(const Oper
 
 void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+void mma_e4m3(float (&c)[4], const uint32_t *a, uint32_t b0, uint32_t b1);
 void ldmatrix(uint32_t (&r)[4], const void *row, bool transposed);
 
 // Warpgroups ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// Runs IMPL = wgmma_fp8: PROGRAM INPUT OUTPUT seed batch heads seq_q seq_k heads_kv scale, then for each of Q, K, V and O its
+// Runs IMPL = wgmma_fp8 or mma_fp8: PROGRAM INPUT OUTPUT seed batch heads seq_q seq_k heads_kv scale, then for each of Q, K, V and O its
 // elements, gaps included, and its strides of batch, head and row; then the bytes of lengths, 0 for none.
 //
 // INPUT holds Q, K, V, their descales and the lengths one after another; O goes to OUTPUT. Exits with 3 and a message when a
@@ -80,6 +80,8 @@ int main(int argc, char **argv) {
   if (lengths) args.key_lengths = (const int32_t *)given("lengths", lengths).data;
   args.v = tensors[2]->data;
   args.v_stride = strides[2];
+  args.q = tensors[0]->data, args.k = tensors[1]->data, args.o = tensors[3]->data;
+  args.q_stride = strides[0], args.k_stride = strides[1], args.o_stride = strides[3];
   const int pieces = (args.seq_k + FP8_PIECE_KEYS - 1) / FP8_PIECE_KEYS, keys = shape.host[FP8_CHUNK_KEYS];
   const int64_t chunk = keys * head_dim, chunks = pieces * (FP8_PIECE_KEYS / keys);
   args.turned = emulator::place("the transposed V", (size_t)(batch * heads_kv * chunks * chunk), seed).data;

@@ -12,6 +12,7 @@ namespace emulator {
 namespace {
 
 float widen_f16(uint16_t bits) { return __half2float(__half(__half_raw{bits})); }
+float widen_byte(uint16_t bits) { return widen_e4m3((uint8_t)bits); }
 float widen_bf16(uint16_t bits) { return __bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{bits})); }
 
 using Widen = float (*)(uint16_t);
@@ -54,34 +55,36 @@ struct Product {
   uint32_t b[2];
 };
 
-template <Widen WIDEN>
+// A register has PER elements, of 16 bits or of 8.
+template <Widen WIDEN, int PER = 2>
 void multiply(const Operands &operands, uint32_t) {
+  constexpr int DEPTH = 8 * PER, BITS = 32 / PER;
   const float *value = table<WIDEN>();
-  float a[16][16], b[8][16], c[16][8];
+  float a[16][DEPTH], b[8][DEPTH], c[16][8];
   for (int lane = 0; lane < 32; lane++) {
     const auto *product = (const Product *)operands[lane];
-    const int group = lane / 4, pair = lane % 4 * 2;
-    for (int half = 0; half < 2; half++) {
-      for (int r = 0; r < 4; r++)
-        a[group + r % 2 * 8][pair + r / 2 * 8 + half] = value[product->a[r] >> 16 * half & 0xffff];
-      for (int r = 0; r < 2; r++) b[group][pair + r * 8 + half] = value[product->b[r] >> 16 * half & 0xffff];
-      for (int r = 0; r < 2; r++) c[group + r * 8][pair + half] = product->c[r * 2 + half];
+    const int group = lane / 4, first = lane % 4 * PER, pair = lane % 4 * 2;
+    const auto element = [&](uint32_t word, int i) { return value[word >> BITS * i & ((1u << BITS) - 1)]; };
+    for (int i = 0; i < PER; i++) {
+      for (int r = 0; r < 4; r++) a[group + r % 2 * 8][first + r / 2 * 4 * PER + i] = element(product->a[r], i);
+      for (int r = 0; r < 2; r++) b[group][first + r * 4 * PER + i] = element(product->b[r], i);
     }
+    for (int r = 0; r < 4; r++) c[group + r / 2 * 8][pair + r % 2] = product->c[r];
   }
   for (int m = 0; m < 16; m++)
     for (int n = 0; n < 8; n++) {
       float sum = 0;
-      for (int k = 0; k < 16; k++) sum += a[m][k] * b[n][k];
+      for (int k = 0; k < DEPTH; k++) sum += a[m][k] * b[n][k];
       c[m][n] += sum;
     }
   for (int lane = 0; lane < 32; lane++)
     for (int r = 0; r < 4; r++) ((Product *)operands[lane])->c[r] = c[lane / 4 + r / 2 * 8][lane % 4 * 2 + r % 2];
 }
 
-template <Widen WIDEN>
-void mma(const char *name, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+template <Widen WIDEN, int PER = 2>
+void mma(const char *name, float (&c)[4], const uint32_t *a, uint32_t b0, uint32_t b1) {
   Product product = {c, a, {b0, b1}};
-  meet(name, ~0u, &product, multiply<WIDEN>);
+  meet(name, ~0u, &product, multiply<WIDEN, PER>);
 }
 
 }  // namespace
@@ -107,6 +110,10 @@ void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 
 void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   mma<widen_bf16>("mma.bf16", c, a, b0, b1);
+}
+
+void mma_e4m3(float (&c)[4], const uint32_t *a, uint32_t b0, uint32_t b1) {
+  mma<widen_byte, 4>("mma.e4m3", c, a, b0, b1);
 }
 
 }  // namespace emulator

@@ -1,5 +1,5 @@
-"""IMPL = wgmma_fp8 and IMPL = decode on the host emulator: their numbers in the gate's cases, their schedules, and what
-finds their mutants."""
+"""IMPL = wgmma_fp8, mma_fp8 and decode on the host emulator: their numbers in the gate's cases, their schedules, and
+what finds their mutants."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from autotuner.values import config
 from autotuner.values.variant import Value, Variant
 from tests.helpers import needs
 from tests.helpers.builds import artifact_of
-from tests.mutants.fp8 import Mutant, first_failure, mutants, point_of, source_of
+from tests.mutants.fp8 import Mutant, first_failure, mutants, whole
 
 SHIPPED = config.kernels_dir() / "sdpa_fp8"
 POINTS: list[tuple[dict[str, Value], str]] = [
@@ -28,16 +28,20 @@ POINTS: list[tuple[dict[str, Value], str]] = [
         {"MERGE": "cluster", "SPLIT": 1, "WARPS_M": 2, "WARPS_N": 1, "ROW_TILES": 2, "BLOCK_N": 16, "PACK_GQA": 0},
         "(1,8:2,512,128) float16 causal bottom_right cache",
     ),
+    ({"WARPS": 4}, "(1,8,512,128) bfloat16 causal"),
+    ({"WARPS": 8, "BLOCK_N": 32, "STAGES": 4}, "(1,8:2,512,128) float16 lengths bshd"),
+    ({"WARPS": 2, "BLOCK_N": 128}, "(1,8:2,512,64) float16 causal bottom_right"),
+    ({"WARPS": 4, "ROW_TILES": 2, "BLOCK_N": 32}, "(1,8,512,64) bfloat16 causal bottom_right lengths bshd"),
 ]
 
 
 @needs.emulator
 @pytest.mark.slow
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("change", "problem"), POINTS, ids=str)
 def test_it_is_right_in_the_quick_cases_and_keeps_the_invariants(change: dict[str, Value], problem: str) -> None:
-    parameters = {**point_of(problem), **change}
-    assert first_failure(SHIPPED / source_of(problem), parameters, SdpaFp8Problem.parse(problem)) == "pass"
+    source, parameters = whole(problem, change)
+    assert first_failure(SHIPPED / source, parameters, SdpaFp8Problem.parse(problem)) == "pass"
 
 
 @needs.emulator
@@ -53,7 +57,7 @@ def test_a_mutant_is_found(mutant: Mutant, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("change", "problem"), POINTS, ids=str)
 def test_it_compiles(change: dict[str, Value], problem: str, nvcc: CudaToolchain) -> None:
     """ptxas says where it would make products wait for each other, and a build takes that for an error."""
-    parameters = {**point_of(problem), **change}
-    impl = source_of(problem).removesuffix(".cu")
+    source, parameters = whole(problem, change)
+    impl = source.removesuffix(".cu")
     variant = Variant(family="sdpa_fp8", backend="cuda", impl=impl, parameters=parameters)
     artifact_of(build(Family.find("sdpa_fp8"), variant, SdpaFp8Problem.parse(problem), nvcc))

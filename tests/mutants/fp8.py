@@ -1,5 +1,5 @@
-"""Mutants of IMPL = wgmma_fp8, and of IMPL = decode where Q has 16 bits: their sources with edits (fp8.toml), judged on
-the emulator by the gate's quick cases and by the op's invariants."""
+"""Mutants of IMPL = wgmma_fp8, of IMPL = mma_fp8 where the point has WARPS, and of IMPL = decode where Q has 16 bits:
+their sources with edits (fp8.toml), judged on the emulator by the gate's quick cases and by the op's invariants."""
 
 import shutil
 import tomllib
@@ -51,6 +51,8 @@ DECODE: dict[str, Value] = {
     "PACK_GQA": 1,
 }
 """Of IMPL = decode, which serves problems with a cache."""
+WARPS: dict[str, Value] = {"WARPS": 2, "ROW_TILES": 1, "BLOCK_N": 64, "STAGES": 2}
+"""Of IMPL = mma_fp8."""
 SCHEDULES = 3
 """Seeds of the emulator in which a first case must give the same bits."""
 
@@ -67,7 +69,7 @@ class Mutant(Model):
 
     @property
     def parameters(self) -> dict[str, Value]:
-        return {**point_of(self.problem), **self.point}
+        return whole(self.problem, self.point)[1]
 
     def write(self, parent: Path) -> Path:
         """The family's sources with the edits beside those of attention, in a folder of `parent`; each edit finds the
@@ -75,21 +77,18 @@ class Mutant(Model):
         for family in ("sdpa", "sdpa_fp8"):
             shutil.copytree(config.kernels_dir() / family, parent / family)
         edit(parent / "sdpa_fp8", self.edits)
-        return parent / "sdpa_fp8" / source_of(self.problem)
+        return parent / "sdpa_fp8" / whole(self.problem, self.point)[0]
 
     def first_failure(self, parent: Path) -> str:
         """What finds it."""
         return first_failure(self.write(parent), self.parameters, SdpaFp8Problem.parse(self.problem))
 
 
-def point_of(problem: str) -> dict[str, Value]:
-    """The point that others are told apart from."""
-    return DECODE if SdpaFp8Problem.parse(problem).fp8_cache else POINT
-
-
-def source_of(problem: str) -> str:
-    """The file that serves it."""
-    return "decode.cu" if SdpaFp8Problem.parse(problem).fp8_cache else SOURCE
+def whole(problem: str, change: dict[str, Value]) -> tuple[str, dict[str, Value]]:
+    """The file that serves it with these parameters, and the point of all."""
+    if SdpaFp8Problem.parse(problem).fp8_cache:
+        return "decode.cu", {**DECODE, **change}
+    return ("mma_fp8.cu", {**WARPS, **change}) if "WARPS" in change else (SOURCE, {**POINT, **change})
 
 
 @cache
