@@ -1,4 +1,4 @@
-"""A worker whose PostgreSQL server is restarted at random moments, on a new database, and a look at what is left."""
+"""A worker with two devices whose PostgreSQL server is restarted at random, on a new database, and what is left."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def restarted_sweep(folder: Path, server: Server, restarts: int, trials: int, dr
     that the store went and came back."""
     lay_out_drawn(folder)
     place = server.url()
-    chaos = Chaos(folder, place, 0, server, devices=DRAWN)
+    chaos = Chaos(folder, place, 0, server, devices=f"{DRAWN}:0,{DRAWN}:1")
     asked = ["space.toml", "--trials", str(trials), "--no-finals", "--cold", "--sampler", "random", "--calm"]
     number = json.loads(chaos.command("submit", *asked, "--json"))["number"]
     before: list[dict[int, tuple[str, str]]] = []
