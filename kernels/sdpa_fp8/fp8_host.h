@@ -8,7 +8,7 @@
 
 namespace {
 
-at::Kernel turn_kernel("turn_kernel", FP8_PIECE_THREADS), kernel("variant_kernel");
+at::Kernel first_kernel("turn_kernel", FP8_PIECE_THREADS), kernel("variant_kernel");
 
 int64_t pieces(const at_call *call) { return (call->dim[SDPA_SEQ_K] + FP8_PIECE_KEYS - 1) / FP8_PIECE_KEYS; }
 int64_t slices_kv(const at_call *call) { return call->dim[SDPA_BATCH] * call->dim[SDPA_HEADS_KV]; }
@@ -74,7 +74,7 @@ int prepare(fp8_args &args, const at_call *call) {
 
 /* Begins to transpose V. */
 int turn_values(fp8_args &args, const at_call *call) {
-  return turn_kernel.launch((unsigned)(slices_kv(call) * pieces(call)), &args, (CUstream)call->stream);
+  return first_kernel.launch((unsigned)(slices_kv(call) * pieces(call)), &args, (CUstream)call->stream);
 }
 
 }  // namespace
