@@ -56,8 +56,10 @@ def test_a_mutant_is_found(mutant: Mutant, tmp_path: Path) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("change", "problem"), POINTS, ids=str)
 def test_it_compiles(change: dict[str, Value], problem: str, nvcc: CudaToolchain) -> None:
-    """ptxas says where it would make products wait for each other, and a build takes that for an error."""
+    """ptxas says where it would make products wait for each other, and a build takes that for an error. The host side
+    keeps no state but what G0.conduct knows."""
     source, parameters = whole(problem, change)
     impl = source.removesuffix(".cu")
     variant = Variant(family="sdpa_fp8", backend="cuda", impl=impl, parameters=parameters)
-    artifact_of(build(Family.find("sdpa_fp8"), variant, SdpaFp8Problem.parse(problem), nvcc))
+    artifact = artifact_of(build(Family.find("sdpa_fp8"), variant, SdpaFp8Problem.parse(problem), nvcc))
+    assert nvcc.misconduct(Path(artifact.path).parent, threads=False, state=False) is None
