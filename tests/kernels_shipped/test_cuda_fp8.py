@@ -63,3 +63,4 @@ def test_it_compiles(change: dict[str, Value], problem: str, nvcc: CudaToolchain
     variant = Variant(family="sdpa_fp8", backend="cuda", impl=impl, parameters=parameters)
     artifact = artifact_of(build(Family.find("sdpa_fp8"), variant, SdpaFp8Problem.parse(problem), nvcc))
     assert nvcc.misconduct(Path(artifact.path).parent, threads=False, state=False) is None
+    assert impl == "decode" or artifact.resources["static_shared_bytes"] == 0  # its own, not the first kernel's

@@ -138,8 +138,10 @@ def _relocations(section: RelocationSection, sections: list[Section]) -> Iterato
 
 
 def resources(report: str, geometry: Geometry) -> dict[str, int]:
-    """Registers, spills, shared memory and threads: from what ptxas -v printed and from the geometry."""
-    found = {name: re.search(pattern, report) for name, pattern in RESOURCES.items()}
+    """Registers, spills, shared memory and threads: from what ptxas -v printed of the kernel and from the geometry."""
+    _, named, own = report.partition("entry function 'variant_kernel'")  # others may run before it
+    own = own.partition("entry function")[0] if named else report
+    found = {name: re.search(pattern, own) for name, pattern in RESOURCES.items()}
     numbers = {name: int(match[1]) if match else 0 for name, match in found.items()}
     return {
         **numbers,
