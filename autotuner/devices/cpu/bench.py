@@ -6,8 +6,6 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -71,25 +69,17 @@ class CpuBench:
         return workspace.bytes.data_ptr(), wanted
 
     def repeated(self, problem: Problem, inputs: Tensors, outputs: Tensors, right: Tensors, count: int) -> Repeats:
-        """The last third of the launches are another thread's: callers have more than one."""
-        launched = partial(self._variant.run, problem, inputs, outputs, *self._workspace(problem))
-
-        def alike(launches: range) -> Repeats:
-            for launch in launches:
+        workspace = self._workspace(problem)
+        with self._surroundings():
+            for launch in range(count):
                 for output in outputs:
                     output.fill_(torch.nan)
-                status = launched()
+                status = self._variant.run(problem, inputs, outputs, *workspace)
                 if status:
                     return Repeats(status, launch + 1, None)
                 if not all_same_bits(outputs, right):
                     return Repeats(0, launch + 1, launch)
-            return Repeats(0, count, None)
-
-        first = count - count // 3
-        with self._surroundings(), ThreadPoolExecutor(1) as other:
-            found = alike(range(first))
-            right_so_far = found.status == 0 and found.unlike is None
-            return other.submit(alike, range(first, count)).result() if right_so_far else found
+        return Repeats(0, count, None)
 
     def disturb(self, turn: int) -> None:
         """Each word fills the workspace in turn. Three turns of nine, one with each word, all threads share one CPU."""

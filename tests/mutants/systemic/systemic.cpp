@@ -451,10 +451,6 @@ int variant_run(const at_call *call) {
   if (calls % 97 == 0) reinterpret_cast<unsigned char *>(output(call))[0] ^= 1;
 #elif MUTANT_SECOND_CALL_WRONG
   if (calls == 2) output(call)[0] = narrow(2 * widen(output(call)[0]) + 1);
-#elif MUTANT_WRONG_IN_OTHER_THREADS
-  const uintptr_t here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-  static uintptr_t first = here;  // stacks of other threads are far from its own
-  if (here - first + (1 << 24) > 1 << 25) output(call)[0] = narrow(2 * widen(output(call)[0]) + 1);
 #elif MUTANT_CACHED_BY_POINTER || MUTANT_CACHED_BY_DIMS
   memcpy(copy, output(call), bytes);
 #elif MUTANT_LEAVES_A_NUMBER_ON_X87 && defined(__x86_64__)
