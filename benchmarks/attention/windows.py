@@ -205,10 +205,21 @@ def best_of(row: Figures) -> str:
     return str(min((name for name in row["us"] if "=" in name), key=lambda name: float(row["us"][name]["median"])))
 
 
+def spreads(row: Figures) -> dict[str, dict[str, float]]:
+    """How many times as long as that the others take, with quartiles."""
+    best = best_of(row)
+    return {name: each[best] for name, each in row["speedup"].items() if best in each}
+
+
 def gains(row: Figures) -> dict[str, float]:
     """How many times as long as that the others take."""
-    best = best_of(row)
-    return {name: each[best]["median"] for name, each in row["speedup"].items() if best in each}
+    return {name: each["median"] for name, each in spreads(row).items()}
+
+
+def told(ratio: dict[str, float]) -> str:
+    """It, or that it is a tie."""
+    low, high = ratio["low"], ratio["high"]
+    return f"a tie ({low:.2f}-{high:.2f}x)" if low <= 1 <= high else f"{ratio['median']:.2f}x"
 
 
 def table(found: Figures | None) -> str:
@@ -221,7 +232,7 @@ def table(found: Figures | None) -> str:
         gained = gains(row)
         if row["problem"] in goals:
             us = row["us"][best_of(row)]["median"]
-            of = ", ".join(f"{name} {gain:.2f}x" for name, gain in gained.items())
+            of = ", ".join(f"{name} {told(ratio)}" for name, ratio in spreads(row).items())
             lines.append(f"- {row['problem']}: {us:.0f} us; {of}")
         else:
             kind = next(each for each in KINDS if each in row["problem"])
