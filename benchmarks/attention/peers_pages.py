@@ -136,15 +136,18 @@ def ideas(*documents: Row | None) -> str:
     rows = [row for each in kept for row in each["rows"]]
     for row in rows:
         if "speed" in row:
-            speeds.setdefault(row["idea"], []).append(row["speed"])
+            speeds.setdefault(row["idea"].split(",")[0], []).append(row["speed"])
     lines = [
         f"{name} {min(each['mid'] for each in found):.3f}-{max(each['mid'] for each in found):.3f}"
         f" ({sum(each['low'] > 1 for each in found)}/{len(found)})"
         for name, found in speeds.items()
     ]
     problems = len({row["problem"] for row in rows})
+    fastest = {row["problem"]: row["speedup"] for each in kept if "sources" not in each for row in each["fastest"]}
+    beside = [f"{name} {found['fa3']['low']:.3f}" for name, found in fastest.items() if "fa3" in found]
     return (
-        f"Time without over time with, least and most of {problems} problems (where the 95 % interval is above 1):"
+        f"FlashAttention 3's time over that of the fastest point, at least: {'; '.join(beside)}. Time without an idea"
+        f" over time with it, least and most of {problems} problems (where the 95 % interval is above 1):"
         f" {'; '.join(lines)}. `python -m benchmarks.attention.ideas`, {kept[-1]['when'][:10]}, {kept[-1]['device']},"
         f" torch {kept[-1]['torch']}."
     )

@@ -24,11 +24,10 @@ def _said(run: Document) -> str:
     near = sum(each["worst_best_so_far"]["ratio"]["ratio"] <= WORSE for each in run["rows"])
     never = sum(each["mean_evaluations"]["ratio"]["ratio"] <= WORSE for each in run["rows"])
     median, mean, pairs = halved["median"], halved["mean"], len(run["rows"])
-    said = f"Of {pairs} pairs, a search that knows the source needs half of the evaluations of a cold one, or fewer,"
-    said += f" by the median on {median}, by the mean on {mean}. By the mean it needs at most 5 % more on {never}; its"
-    said += f" best so far is never more than 5 % worse on {near}. {run['seeds']} searches of each pair with and"
-    said += f" without the source, which was searched for {run['evaluations_of_a_source']} evaluations; a search ends"
-    said += f" within {100 * run['within']:g} % of the optimum."
+    said = f"Of {pairs} pairs, a search that knows the source needs at most half of a cold one's evaluations by the"
+    said += f" median on {median}, by the mean on {mean}; at most 5 % more by the mean on {never}; its best so far is"
+    said += f" never more than 5 % worse on {near}. {run['seeds']} searches of a pair, {run['evaluations_of_a_source']}"
+    said += f" evaluations of a source; a search ends within {100 * run['within']:g} % of the optimum."
     return said
 
 
