@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from autotuner.forge.family import ABI_VERSION, Family, Implementation
 from autotuner.forge.languages import language_of
-from autotuner.forge.languages.language import Language, Wanted
+from autotuner.forge.languages.language import Language, VariantToBuild
 from autotuner.forge.toolchain import Toolchain
 from autotuner.ops import op_of
 from autotuner.ops.op import shape_of
@@ -79,7 +79,9 @@ class BuildInputs:
         sources = source_digests(files)
         call = None
         if problem is not None:
-            call = language.call(Wanted(family, implementation, variant, problem, compiled, toolchain.torch_device))
+            call = language.call(
+                VariantToBuild(family, implementation, variant, problem, compiled, toolchain.torch_device)
+            )
         identity = {
             "variant": variant.model_dump(mode="json"),
             "op": None if problem is None else problem.op,

@@ -28,7 +28,7 @@ READY, DONE, STATUS = "ready", "done", "status"
 """What the lines of a process's progress begin with; kernels/abi/sanitize_main.cpp writes the same."""
 
 
-class Level(NamedTuple):
+class SanitizerCheck(NamedTuple):
     """One check."""
 
     code: str
@@ -37,7 +37,7 @@ class Level(NamedTuple):
     meaning: Meaning
 
 
-MEMORY = Level(
+MEMORY = SanitizerCheck(
     codes.MEMORY,
     Verdict.CORRUPTING,
     Meaning(
@@ -45,7 +45,7 @@ MEMORY = Level(
         "an index past the end of an array, one that no guard around a tensor sees",
     ),
 )
-RACE = Level(
+RACE = SanitizerCheck(
     codes.RACE,
     Verdict.NONDETERMINISTIC,
     Meaning(
@@ -61,7 +61,7 @@ class SanitizerTool(Protocol):
 
     errors: DeviceErrors
 
-    def command(self, level: Level, artifact: Artifact, cases: Sequence[Problem], folder: Path) -> list[str]:
+    def command(self, level: SanitizerCheck, artifact: Artifact, cases: Sequence[Problem], folder: Path) -> list[str]:
         """The process that runs the cases, made ready in the folder, where it writes its lines into `progress`.
 
         Raises Unavailable.
@@ -77,7 +77,7 @@ class NoTool:
     def __init__(self, errors: DeviceErrors, why: str) -> None:
         self.errors, self._why = errors, why
 
-    def command(self, level: Level, artifact: Artifact, cases: Sequence[Problem], folder: Path) -> list[str]:
+    def command(self, level: SanitizerCheck, artifact: Artifact, cases: Sequence[Problem], folder: Path) -> list[str]:
         raise Unavailable(self._why)
 
     def is_finished(self, output: str) -> bool:
@@ -107,7 +107,7 @@ def sanitized(
     artifact: Artifact,
     cases: Sequence[Problem],
     say: Say,
-    levels: Sequence[Level] = LEVELS,
+    levels: Sequence[SanitizerCheck] = LEVELS,
     deadline_s: float = DEADLINE_S,
 ) -> tuple[tuple[CheckResult, ...], Fault | None]:
     """The `levels` in their order; the first failure stops. `cases` are what the artifact is compiled for.
@@ -145,7 +145,7 @@ def _ending(command: list[str], folder: Path, deadline_s: float) -> ToolRun:
     return ToolRun(status, output, progress.read_text().splitlines(), time.monotonic() - started)
 
 
-def _judged(tool: SanitizerTool, level: Level, ending: ToolRun, cases: Sequence[Problem]) -> Fault | None:
+def _judged(tool: SanitizerTool, level: SanitizerCheck, ending: ToolRun, cases: Sequence[Problem]) -> Fault | None:
     """None when all cases were run and nothing was found. Raises Unavailable when the tool could not do its work."""
     done = ending.progress.count(DONE)
     case = str(cases[done]) if done < len(cases) else None

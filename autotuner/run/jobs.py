@@ -18,7 +18,7 @@ from autotuner.race.audit import Raced, audit
 from autotuner.race.blocks import Throttled
 from autotuner.race.heat import heat
 from autotuner.race.race import Incumbent, measure
-from autotuner.run.line import Level, Line, Passed
+from autotuner.run.line import GateLevel, Line, Passed
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import FULL_PAUSES_S, DeviceFullError, InfrastructureError
@@ -295,9 +295,9 @@ class _Judging:
         found = self._timed("sanitize", step).model_copy(update=told)
         return rejected.model_copy(update={"gate": found, "seconds": {**rejected.seconds, **self._seconds}})
 
-    def _levels(self, measured: Measurement) -> list[Level]:
+    def _levels(self, measured: Measurement) -> list[GateLevel]:
         """What is due after the measurement, in this order."""
-        due: dict[str, list[Level]] = {"finalist": ["finalist"], "chosen": ["many", "memory"]}
+        due: dict[str, list[GateLevel]] = {"finalist": ["finalist"], "chosen": ["many", "memory"]}
         if measured.promoted:
             due["promoted"] = ["soak"]
         levels = due.get(self._job.soak, [])

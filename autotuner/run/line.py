@@ -41,12 +41,15 @@ if TYPE_CHECKING:
     from autotuner.gate.tolerance import Leeway, Truth
     from autotuner.ops.tensors import Tensors
 
-Level = Literal["again", "soak", "finalist", "many", "memory", "sanitize"]
+GateLevel = Literal["again", "soak", "finalist", "many", "memory", "sanitize"]
 """Levels of the gate after the first five: its quick cases once more, G6, G6 with as many launches as a finalist gets,
 G6 with as many as fit in some seconds, G8's check of memory, all of G8."""
 
 
-SANITIZERS: Mapping[str, Sequence[sanitizer.Level]] = {"memory": (sanitizer.MEMORY,), "sanitize": sanitizer.LEVELS}
+SANITIZERS: Mapping[str, Sequence[sanitizer.SanitizerCheck]] = {
+    "memory": (sanitizer.MEMORY,),
+    "sanitize": sanitizer.LEVELS,
+}
 """The checks of G8 that a level has."""
 
 
@@ -54,7 +57,7 @@ class Passed(NamedTuple):
     """A report, without a fault but where a sanitizer is to explain one, and the level to append to it."""
 
     report: GateReport
-    level: Level
+    level: GateLevel
     seconds: float = 0.0
     """How long it launches, at the level "many"."""
 

@@ -41,7 +41,7 @@ LOOK_S = 0.5
 """Seconds between two looks at what does not show by a finished call."""
 
 
-class Given(NamedTuple):
+class SubmittedJob(NamedTuple):
     """A job as it was submitted, and how often its node was lost while it was done."""
 
     number: int
@@ -54,8 +54,8 @@ class LaneOfActor:
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
-        self.waiting: deque[Given] = deque()
-        self.sent: dict[Any, Given] = {}
+        self.waiting: deque[SubmittedJob] = deque()
+        self.sent: dict[Any, SubmittedJob] = {}
         """By the reference of the answer, in their order."""
         self.knock: Any = None
         """The reference of an answer that shows that the actor is there; None while nobody doubts it."""
@@ -66,7 +66,7 @@ class LaneOfActor:
         """Whether it can be sent jobs."""
         return self.knock is None
 
-    def lost(self) -> list[Given]:
+    def lost(self) -> list[SubmittedJob]:
         """Takes back what was sent, the one that was running first."""
         back, self.sent = list(self.sent.values()), {}
         if self.knock is None:
@@ -102,7 +102,7 @@ class RayExecutor:
         hidden = {"env_vars": dict.fromkeys(shown_by(), "")}
         remote = ray.remote(num_cpus=1, max_retries=0, num_returns=2, runtime_env=hidden)
         self._build = remote(ray_lane.build)
-        self._builds: dict[Any, tuple[Given, Any]] = {}
+        self._builds: dict[Any, tuple[SubmittedJob, Any]] = {}
         """By the reference of the answer: the job, and the reference of the files."""
         self._contents: OrderedDict[str, Any] = OrderedDict()
         self._done: deque[tuple[int, Result]] = deque()
@@ -111,7 +111,7 @@ class RayExecutor:
     def submit(self, job: AnyJob, lane: int = 0) -> int:
         if not 0 <= lane < self.lanes:
             raise ValueError(f"no lane {lane}")
-        given = Given(self._next, job)
+        given = SubmittedJob(self._next, job)
         self._next += 1
         self._put(given, self._lanes[lane])
         return given.number
@@ -142,7 +142,7 @@ class RayExecutor:
 
     # To the nodes -----------------------------------------------------------------------------------------------
 
-    def _put(self, given: Given, lane: LaneOfActor) -> None:
+    def _put(self, given: SubmittedJob, lane: LaneOfActor) -> None:
         """Sends a build, or queues what is for a device."""
         if isinstance(given.job, BuildJob):
             answer, files = self._build.remote(self._session, self._make_line, given.job)
@@ -216,7 +216,7 @@ class RayExecutor:
             if lane.sent.pop(ref, None) is not None:
                 self._send(lane)
 
-    def _again(self, given: Given, lane: LaneOfActor, why: Exception) -> None:
+    def _again(self, given: SubmittedJob, lane: LaneOfActor, why: Exception) -> None:
         """A job whose node was lost is done again, but not for ever."""
         once_more = given._replace(losses=given.losses + 1)
         if once_more.losses >= TRIES:

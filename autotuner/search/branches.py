@@ -31,7 +31,7 @@ LAST = 1.05
 """The factor of all rungs after these, which have twice as many draws each."""
 
 
-class Arm(NamedTuple):
+class BranchRecord(NamedTuple):
     """What the draws of a branch have shown. Objectives are ln(t_variant / t_baseline)."""
 
     asked: int
@@ -70,7 +70,7 @@ def rungs() -> Iterator[Rung]:
         yield Rung(draws, LAST)
 
 
-def chosen(arms: Sequence[Arm]) -> int:
+def chosen(arms: Sequence[BranchRecord]) -> int:
     """The branch that the next point is drawn from: the one with the fewest draws among those that are in at the first
     rung that is not full. Not every arm may be exhausted."""
     fresh = [place for place, arm in enumerate(arms) if not arm.exhausted]
@@ -85,7 +85,7 @@ def chosen(arms: Sequence[Arm]) -> int:
     raise AssertionError("there is always another rung")
 
 
-def kept(arms: Sequence[Arm], inside: Sequence[int], rung: Rung) -> list[int]:
+def kept(arms: Sequence[BranchRecord], inside: Sequence[int], rung: Rung) -> list[int]:
     """The branches that go on after a rung. One of which nothing is known is judged by the second rung."""
     best = min(arm.likely for arm in arms)
     ranked = sorted(inside, key=lambda place: arms[place].likely)
@@ -95,12 +95,12 @@ def kept(arms: Sequence[Arm], inside: Sequence[int], rung: Rung) -> list[int]:
     return [place for place in inside if place in half | unknown | near]
 
 
-def hopeless(arms: Sequence[Arm], best: float) -> list[int]:
+def hopeless(arms: Sequence[BranchRecord], best: float) -> list[int]:
     """The branches of which no point can be as fast as the best of all."""
     return [place for place, arm in enumerate(arms) if arm.bound > best]
 
 
-def dropped(arms: Sequence[Arm]) -> dict[int, Dropped]:
+def dropped(arms: Sequence[BranchRecord]) -> dict[int, Dropped]:
     """The branches that the search has left, by the draws so far."""
     best = min((arm.best for arm in arms), default=math.inf)
     found = {place: Dropped(0, math.exp(arms[place].bound - best)) for place in hopeless(arms, best)}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from autotuner.search.branches import Arm, chosen, dropped
+from autotuner.search.branches import BranchRecord, chosen, dropped
 from autotuner.search.point_sampler import PointSampler, Seen
 from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.search.surrogate import Surrogate
@@ -24,26 +24,26 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-class Drawn(NamedTuple):
+class BranchSeen(NamedTuple):
     """What was asked for of a branch, as `Seen` has it of a space; indices are those of the branch."""
 
     indices: Indices
     objectives: NDArray[np.float64]
     completed: Indices
 
-    def arm(self, exhausted: bool = False, hoped: float = np.inf, bound: float = -np.inf) -> Arm:
+    def arm(self, exhausted: bool = False, hoped: float = np.inf, bound: float = -np.inf) -> BranchRecord:
         """The branch as an arm of the bandit."""
         best = float(np.nanmin(self.objectives[self.completed], initial=np.inf))
-        return Arm(len(self.indices), len(self.completed), best, exhausted, hoped, bound)
+        return BranchRecord(len(self.indices), len(self.completed), best, exhausted, hoped, bound)
 
 
-def drawn_by_branch(space: Space, seen: Seen) -> list[Drawn]:
+def drawn_by_branch(space: Space, seen: Seen) -> list[BranchSeen]:
     """What was seen, for each branch."""
     found = []
     for _, mine, inside in space.parts(seen.indices):
         place = np.cumsum(mine) - 1  # among the branch's own
         done = seen.completed[mine[seen.completed]]
-        found.append(Drawn(inside, seen.objectives[mine], place[done]))
+        found.append(BranchSeen(inside, seen.objectives[mine], place[done]))
     return found
 
 
@@ -129,7 +129,7 @@ class BranchSearch:
             self._surrogate = Surrogate.of(self._space, self._seed, self._small, known, self.settings)
             self._warm = True
 
-    def propose(self, rng: Rng, seen: Drawn, asked: Mask) -> tuple[int, float | None]:
+    def propose(self, rng: Rng, seen: BranchSeen, asked: Mask) -> tuple[int, float | None]:
         """A point that was not asked for, and the improvement that is expected of it; None while there is no belief.
         Not all points may be `asked`."""
         starts = self.settings.starts_known if self._warm else self.settings.starts
@@ -153,7 +153,7 @@ class BranchSearch:
 
     # Before there is a belief -----------------------------------------------------------------------------------
 
-    def _first(self, rng: Rng, seen: Drawn, asked: Mask) -> int:
+    def _first(self, rng: Rng, seen: BranchSeen, asked: Mask) -> int:
         """Without points of another study the first points. Then the best by an earlier belief, which is that of such
         points or what the space file expects, and the default point; then points that are far from each other, more of
         them where an earlier belief is good.
@@ -173,7 +173,7 @@ class BranchSearch:
             return self._farthest(_winners(rivals, earlier.belief[rivals]), seen)
         return self._farthest(rng.choice(fresh, size=settings.start_candidates), seen)
 
-    def _farthest(self, candidates: Indices, seen: Drawn) -> int:
+    def _farthest(self, candidates: Indices, seen: BranchSeen) -> int:
         """The one farthest from everything asked for: in how many parameters, and how far."""
         rows = self._space.rows
         differ = rows[candidates][:, None, :] - rows[seen.indices][None, :, :]

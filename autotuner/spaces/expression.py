@@ -93,7 +93,7 @@ class Expression:
     text: str
     names: frozenset[str] = field(compare=False)
     string_tests: frozenset[tuple[str, str]] = field(compare=False, repr=False)
-    _run: Callable[[_Given], _Result] = field(compare=False, repr=False)
+    _run: Callable[[_Given], _Values] = field(compare=False, repr=False)
     _amounts: Mapping[str, Expression] = field(compare=False, repr=False)
 
     @classmethod
@@ -185,7 +185,7 @@ def _syntax_tree(text: str) -> ast.expr:
 
 
 @dataclass(frozen=True)
-class _Result:
+class _Values:
     """An array and, where an element has no value, the code of its fault (an index into _FAULTS, else 0)."""
 
     data: Array
@@ -196,7 +196,7 @@ class _Given(NamedTuple):
     """What an expression is evaluated over."""
 
     columns: Mapping[str, Array]
-    known: dict[str, _Result]
+    known: dict[str, _Values]
     """The amounts that were evaluated already; each is evaluated once, however often it is named."""
 
 
@@ -204,10 +204,10 @@ class _Term(NamedTuple):
     """An allowed part of an expression."""
 
     names: frozenset[str]
-    run: Callable[[_Given], _Result]
+    run: Callable[[_Given], _Values]
 
     @classmethod
-    def of(cls, parts: Sequence[_Term], join: Callable[..., _Result]) -> _Term:
+    def of(cls, parts: Sequence[_Term], join: Callable[..., _Values]) -> _Term:
         """What `join` makes of the results of the parts. Faults travel with them, so that and/or can drop unreached
         ones."""
         names = frozenset[str]().union(*(part.names for part in parts))
@@ -216,7 +216,7 @@ class _Term(NamedTuple):
     @classmethod
     def constant(cls, value: object) -> _Term:
         """That value everywhere."""
-        found = _Result(np.asarray(value))
+        found = _Values(np.asarray(value))
         return cls(frozenset(), lambda _: found)
 
 
@@ -259,7 +259,7 @@ class _Reader:
                 return _Term.of([self.truth(each, depth) for each in values], lambda *truths: reduce(join, truths))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 truth = self.truth(operand, depth)
-                return _Term.of([truth], lambda found: _Result(np.asarray(~found.data), found.fault))
+                return _Term.of([truth], lambda found: _Values(np.asarray(~found.data), found.fault))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return _Term.of([_Term.constant(0), self.number(operand, "-", depth)], partial(_arithmetic, ast.Sub))
             case ast.BinOp(op=operation, left=left, right=right) if type(operation) in _ARITHMETIC:
@@ -276,7 +276,7 @@ class _Reader:
         culprit = node.op if isinstance(node, ast.BinOp | ast.UnaryOp) else node
         raise self.refuse(_REFUSED.get(type(culprit), type(culprit).__name__), node)
 
-    def named(self, node: ast.expr, name: str, given: _Given) -> _Result:
+    def named(self, node: ast.expr, name: str, given: _Given) -> _Values:
         """What a name stands for: an amount, or a column."""
         if name in self.amounts:
             if name not in given.known:
@@ -284,7 +284,7 @@ class _Reader:
             return given.known[name]
         if name not in given.columns:
             raise ExpressionError(f"{name} has no value", self.text, node.col_offset)
-        return _Result(given.columns[name])
+        return _Values(given.columns[name])
 
     def number(self, node: ast.expr, use: str, depth: int) -> _Term:
         """An int64 operand; True and False count as 1 and 0."""
@@ -295,10 +295,10 @@ class _Reader:
         return self.typed(node, np.bool_, "not true or false", depth)
 
     def typed(self, node: ast.expr, kind: type[np.generic], wanted: str, depth: int) -> _Term:
-        def join(found: _Result) -> _Result:
+        def join(found: _Values) -> _Values:
             if found.data.dtype.kind == "U":
                 raise self.error(f"{ast.unparse(node)} is a string, {wanted}", node)
-            return _Result(found.data.astype(kind, copy=False), found.fault)
+            return _Values(found.data.astype(kind, copy=False), found.fault)
 
         return _Term.of([self.term(node, depth)], join)
 
@@ -326,20 +326,20 @@ class _Reader:
             raise self.refuse("`in` within a chain of comparisons", node)
         terms = [within.get(each) or self.term(each, depth) for each in operands]
 
-        def join(*found: _Result) -> _Result:
+        def join(*found: _Values) -> _Values:
             pairs = zip(node.ops, found, found[1:], strict=False)
             return reduce(_both, [self.pair(sign, left, right, node) for sign, left, right in pairs])
 
         return _Term.of(terms, join)
 
-    def pair(self, comparison: ast.cmpop, left: _Result, right: _Result, node: ast.Compare) -> _Result:
+    def pair(self, comparison: ast.cmpop, left: _Values, right: _Values, node: ast.Compare) -> _Values:
         sign, compare = _COMPARISONS[type(comparison)]
         strings = [side.data.dtype.kind == "U" for side in (left, right)]
         if strings[0] != strings[1]:
             raise self.error(f"a string and an integer cannot be compared with {sign}", node)
         if all(strings) and sign in ("<", "<=", ">", ">="):
             raise self.error(f"strings cannot be compared with {sign}", node)
-        return _Result(np.asarray(compare(left.data, right.data)), _first_fault(left.fault, right.fault))
+        return _Values(np.asarray(compare(left.data, right.data)), _first_fault(left.fault, right.fault))
 
     def members(self, node: ast.expr) -> list[ast.expr]:
         if not isinstance(node, ast.Tuple | ast.List) or not node.elts:
@@ -362,12 +362,12 @@ class _Reader:
             raise self.refuse(f"{node.func.id}() with other than {wanted} plain arguments", node)
         return node.func.id
 
-    def choice(self, node: ast.expr, test: _Result, body: _Result, orelse: _Result) -> _Result:
+    def choice(self, node: ast.expr, test: _Values, body: _Values, orelse: _Values) -> _Values:
         if (body.data.dtype.kind == "U") != (orelse.data.dtype.kind == "U"):
             raise self.error("the two sides of if/else are a string and an integer", node)
         fault = _first_fault(test.fault, body.fault, test.data)
         fault = _first_fault(fault, orelse.fault, ~test.data)
-        return _Result(np.asarray(np.where(test.data, body.data, orelse.data)), fault)
+        return _Values(np.asarray(np.where(test.data, body.data, orelse.data)), fault)
 
 
 def _is_constant(node: ast.expr) -> bool:
@@ -386,19 +386,19 @@ def _first_fault(first: Array | None, second: Array | None, reached: Array | boo
     return second if first is None else np.asarray(np.where(first != 0, first, second))
 
 
-def _both(left: _Result, right: _Result) -> _Result:
-    return _Result(np.asarray(left.data & right.data), _first_fault(left.fault, right.fault, left.data))
+def _both(left: _Values, right: _Values) -> _Values:
+    return _Values(np.asarray(left.data & right.data), _first_fault(left.fault, right.fault, left.data))
 
 
-def _either(left: _Result, right: _Result) -> _Result:
-    return _Result(np.asarray(left.data | right.data), _first_fault(left.fault, right.fault, ~left.data))
+def _either(left: _Values, right: _Values) -> _Values:
+    return _Values(np.asarray(left.data | right.data), _first_fault(left.fault, right.fault, ~left.data))
 
 
 def _magnitude(data: Array) -> int:
     return max(abs(int(data.min())), abs(int(data.max()))) if data.size else 0
 
 
-def _arithmetic(operation: type[ast.operator], left: _Result, right: _Result) -> _Result:
+def _arithmetic(operation: type[ast.operator], left: _Values, right: _Values) -> _Values:
     """left `operation` right on int64, in Python's integers where 64 bits might not do."""
     a, b, fault = left.data, right.data, _first_fault(left.fault, right.fault)
     if operation in (ast.FloorDiv, ast.Mod):
@@ -407,21 +407,21 @@ def _arithmetic(operation: type[ast.operator], left: _Result, right: _Result) ->
     apply = _ARITHMETIC[operation][1]
     largest = _magnitude(a), _magnitude(b)
     if (math.prod(largest) if operation is ast.Mult else sum(largest)) <= INT64.max:  # what the result cannot exceed
-        return _Result(np.asarray(apply(a, b)), fault)
+        return _Values(np.asarray(apply(a, b)), fault)
     exact = np.asarray(apply(a.astype(object), b.astype(object)), dtype=object)
     beyond = np.asarray((exact < INT64.min) | (exact > INT64.max), dtype=np.bool_)
     data = np.where(beyond, 0, exact).astype(np.int64)
-    return _Result(data, _first_fault(fault, np.where(beyond, _OVERFLOW, 0)))
+    return _Values(data, _first_fault(fault, np.where(beyond, _OVERFLOW, 0)))
 
 
-def _call(name: str, *arguments: _Result) -> _Result:
+def _call(name: str, *arguments: _Values) -> _Values:
     fault = reduce(_first_fault, (argument.fault for argument in arguments), None)
     if name == "ceil_div":
-        zero = _Result(np.asarray(0))
+        zero = _Values(np.asarray(0))
         floor = _arithmetic(ast.FloorDiv, _arithmetic(ast.Sub, zero, arguments[0]), arguments[1])
         return _arithmetic(ast.Sub, zero, floor)
     choose = np.minimum if name == "min" else np.maximum
-    return _Result(np.asarray(reduce(choose, (argument.data for argument in arguments))), fault)
+    return _Values(np.asarray(reduce(choose, (argument.data for argument in arguments))), fault)
 
 
 def _column(name: str, values: Array, text: str) -> Array:

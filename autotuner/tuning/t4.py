@@ -139,7 +139,7 @@ class _Measured(_Open):
     value: JsonValue = None
 
 
-class _Result(_Open):
+class _Configuration(_Open):
     configuration: dict[str, JsonValue]
     invalidity: str
     measurements: tuple[_Measured, ...] = ()
@@ -152,7 +152,7 @@ class _Result(_Open):
 
 class _File(_Open):
     metadata: dict[str, JsonValue] = {}
-    results: Annotated[tuple[_Result, ...], Field(min_length=1)]
+    results: Annotated[tuple[_Configuration, ...], Field(min_length=1)]
 
 
 class Results(NamedTuple):
@@ -193,7 +193,7 @@ def read(path: Path) -> Results:
     return Results(judged, study)
 
 
-def _logs(results: Iterable[_Result]) -> Iterator[float]:
+def _logs(results: Iterable[_Configuration]) -> Iterator[float]:
     """ln(t_variant / t_baseline) of each result; infinite for a reject."""
     right = [each for each in results if each.invalidity == "correct"]
     usual = median([us for each in right if (us := each.number("time")) > 0] or [1.0])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from autotuner.tuning.race_again import Race
 from autotuner.tuning.regression import BaselineSince, Regression, findings
-from autotuner.tuning.reproduced import Level
+from autotuner.tuning.reproduced import Reproduced
 from autotuner.values.ratio import Speedup
 from autotuner.views.table import Column, Table
 from autotuner.views.words import ends, over_words
@@ -27,9 +27,9 @@ def race_table(race: Race) -> Table:
     return Table.of(RACE, [race], [over] if over else [], title=lambda e: f"{e.study}, trial {e.trial}, timed again")
 
 
-def reproduced_table(levels: Sequence[Level], torch: tuple[str, str]) -> Table:
+def reproduced_table(levels: Sequence[Reproduced], torch: tuple[str, str]) -> Table:
     """What of a study was reproduced, a row a level; `torch`: its versions then and now."""
-    columns = [Column[Level]("level", str), Column[Level]("found", str), Column[Level]("detail", str)]
+    columns = [Column[Reproduced]("level", str), Column[Reproduced]("found", str), Column[Reproduced]("detail", str)]
     return Table.of(columns, levels, above=["torch {} then, {} now.".format(*torch)])
 
 

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from autotuner.ops.op import digest_of_folder
 from autotuner.race.plausible import floor_us
 from autotuner.race.tie import tie_band
-from autotuner.search.branches import Arm, Dropped, dropped
+from autotuner.search.branches import BranchRecord, Dropped, dropped
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning.finals import standings
@@ -139,7 +139,7 @@ def branch_standings(space: Space, judged: JudgedPoints, calibration: Calibratio
     arms, confirmed = [], []
     for place, mine, inside in space.parts(judged.points):
         best = float(judged.objectives[mine].min(initial=math.inf))
-        arms.append(Arm(len(inside), len(inside), best, bound=least[place]))
+        arms.append(BranchRecord(len(inside), len(inside), best, bound=least[place]))
         confirmed.append(bool(judged.confirmed[mine][judged.objectives[mine] == best].any()))
     left = {place: _why(each) for place, each in dropped(arms).items()}
     return tuple(

@@ -36,7 +36,7 @@ LIMITS = {
 Read = Callable[[dict[str, float]], float | None]
 
 
-class Row(NamedTuple):
+class CounterRow(NamedTuple):
     """A counter of both sides."""
 
     what: str
@@ -85,7 +85,7 @@ LAST: dict[str, Read] = {
 
 def profile_table(found: Profile) -> Table:
     """Both sides and their difference, with what they mean."""
-    columns: list[Column[Row]] = [
+    columns: list[Column[CounterRow]] = [
         Column("what", str, head=""),
         Column("variant", float, reads=number, right=True),
         Column("baseline", float, head=found.baseline, reads=number, right=True),
@@ -104,21 +104,21 @@ def where(found: Profile) -> str:
     return ", ".join([found.device.name, *versions])
 
 
-def rows(found: Profile) -> list[Row]:
+def rows(found: Profile) -> list[CounterRow]:
     """What is read, in its order; what neither side has is left out."""
     sides = found.variant.counters, found.beside.counters
-    first = [Row(what, *map(read, sides)) for what, read in FIRST.items()]
-    limits = Row("limited by", *map(limiter, sides))
-    last = [Row(what, *map(read, sides)) for what, read in LAST.items()]
+    first = [CounterRow(what, *map(read, sides)) for what, read in FIRST.items()]
+    limits = CounterRow("limited by", *map(limiter, sides))
+    last = [CounterRow(what, *map(read, sides)) for what, read in LAST.items()]
     every = [*first, limits, *_stalled(found), *last]
     return [each for each in every if each.variant is not None or each.baseline is not None]
 
 
-def _stalled(found: Profile) -> Iterator[Row]:
+def _stalled(found: Profile) -> Iterator[CounterRow]:
     """The three reasons for which the variant's warps wait most, and the baseline's first one where it is another."""
     sides = found.variant.counters, found.beside.counters
     for name in dict.fromkeys([*stalls(found.variant)[:3], *stalls(found.beside)[:1]]):
-        yield Row(f"stalled: {name.replace('_', ' ')}", *(each.get(STALL.format(name)) for each in sides))
+        yield CounterRow(f"stalled: {name.replace('_', ' ')}", *(each.get(STALL.format(name)) for each in sides))
 
 
 def stalls(side: Counted) -> list[str]:
@@ -197,7 +197,7 @@ def _on_cpu(counters: dict[str, float], found: Profile) -> str:
     return f"The variant is compute-bound: {each:.2f} instructions a cycle, with few cache misses."
 
 
-def _difference(row: Row) -> float | None:
+def _difference(row: CounterRow) -> float | None:
     if isinstance(row.variant, int | float) and isinstance(row.baseline, int | float) and row.baseline:
         return row.variant / row.baseline - 1
     return None

@@ -8,7 +8,7 @@ KEPT = 128
 """Pages and answers that are kept."""
 
 
-class Drawn:
+class PageCache:
     """The pages and answers drawn last, by what they show: once for all their readers."""
 
     def __init__(self) -> None:

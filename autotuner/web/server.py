@@ -19,7 +19,7 @@ from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates, whole_page
 from autotuner.web.access import WHO, Access, Settings
 from autotuner.web.beliefs_process import BeliefsFinder
-from autotuner.web.drawn import Drawn
+from autotuner.web.drawn import PageCache
 from autotuner.web.reader import QueueReader, Reader
 from autotuner.web.wire import NewSweep
 
@@ -50,7 +50,7 @@ class Server:
         self.queue = QueueReader(self.reader, settings.spaces)
         self.beliefs = BeliefsFinder(settings.store)
         self.access = Access(settings)
-        self.drawn = Drawn()
+        self.drawn = PageCache()
 
     def close(self) -> None:
         """Ends what runs beside it."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import autotuner.ops  # noqa: F401  # problems are read by their ops
 from autotuner.values.profile import Profile
-from autotuner.views.profile_table import Row, holds_back, number, rows, where
+from autotuner.views.profile_table import CounterRow, holds_back, number, rows, where
 
 KEPT = ("profile_small", "profile_large", "profile_decode")
 """Names of files in docs/results."""
@@ -57,9 +57,9 @@ def figure(documents: list[dict[str, Any]]) -> str:
     return "\n".join(drawn) + "\n"
 
 
-def _raced(found: Profile) -> Row:
+def _raced(found: Profile) -> CounterRow:
     """What the search has timed, without a profiler."""
-    return Row("timed, us", *found.us)
+    return CounterRow("timed, us", *found.us)
 
 
 def _head(found: Profile, x: int) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _head(found: Profile, x: int) -> Iterator[str]:
         yield _text(x + CELL * place, 31, str(name), COLOURS[place])
 
 
-def _cells(row: Row, x: int, y: int) -> Iterator[str]:
+def _cells(row: CounterRow, x: int, y: int) -> Iterator[str]:
     for place, value in enumerate((row.variant, row.baseline)):
         left = x + CELL * place
         if "%" in row.what and isinstance(value, int | float):

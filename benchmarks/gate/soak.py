@@ -24,7 +24,7 @@ from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.forge.toolchain import Toolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.run.line import GatedLine, Level, LineFactory, Passed
+from autotuner.run.line import GatedLine, GateLevel, LineFactory, Passed
 from autotuner.tuning.trial_report import RULE_OF_THREE
 from autotuner.tuning.workbench import Workbench, load_space, toolchain_for
 from autotuner.values import codes
@@ -40,7 +40,7 @@ EVERY = (0, 1_000, 5_000, 20_000, 100_000, 1_000_000)
 """A launch is wrong with probability 1 / EVERY, or never."""
 SPACES = {"cpu": "sdpa_cpu", "cuda": "sdpa_cuda"}
 DTYPES = {"cpu": "float32", "cuda": "float16"}
-LEVELS: tuple[Level, ...] = ("soak", "many")
+LEVELS: tuple[GateLevel, ...] = ("soak", "many")
 UNLIKELY = 1e-4
 """What is missed with less than this probability must be found."""
 

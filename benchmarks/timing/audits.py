@@ -49,7 +49,7 @@ BATCH = 16
 
 
 @dataclass
-class Row:
+class AuditRow:
     """One audit."""
 
     point: str
@@ -83,12 +83,14 @@ class Session:
         timed = [time_baselines(track, callable_here, 5)[0] for track in self._tracks]
         self._pinned = [min(each, key=lambda one: one.median_us).backend for each in timed]
 
-    def audits(self, point: str, built: Artifact) -> Iterator[Row]:
+    def audits(self, point: str, built: Artifact) -> Iterator[AuditRow]:
         for track, baseline in zip(self._tracks, self._pinned, strict=True):
             yield audited(point, track, built, baseline)
 
 
-def audits(bench: Workbench, caches: Sequence[str], points: Sequence[int], seconds: float) -> Iterator[tuple[str, Row]]:
+def audits(
+    bench: Workbench, caches: Sequence[str], points: Sequence[int], seconds: float
+) -> Iterator[tuple[str, AuditRow]]:
     """The audits of a space, each with its cache policy. A point is built once for all policies."""
     line = LineFactory(bench.device, bench.toolchain, bench.family)()
     sessions = {cache: Session(bench, line, cache) for cache in caches}
@@ -139,7 +141,7 @@ def raced_before(arms: Audited) -> Raced:
     return Raced(min(variant), min(baseline))
 
 
-def audited(point: str, track: Any, built: Artifact, baseline: str) -> Row:
+def audited(point: str, track: Any, built: Artifact, baseline: str) -> AuditRow:
     """One audit, with as many looks as in a sweep."""
     started = time.monotonic()
     try:
@@ -152,16 +154,16 @@ def audited(point: str, track: Any, built: Artifact, baseline: str) -> Row:
         fault = arms.variant_audit.recheck() or arms.variant.recheck()
     except ArmError as error:
         detail = f"{error.fault.code}: {error.fault.detail}"
-        return Row(point, str(track.problem), 0, 0, 0, 0, 0, time.monotonic() - started, detail)
+        return AuditRow(point, str(track.problem), 0, 0, 0, 0, 0, time.monotonic() - started, detail)
     if fault is not None:
         why = f"{fault.code}: {fault.detail}"
     kept = trimmed_interval(times.kept)
     seconds = time.monotonic() - started
     us = 1e6 * times.plain_s
-    return Row(point, str(track.problem), us, kept.mid, kept.low, kept.high, times.hidden_us(), seconds, why)
+    return AuditRow(point, str(track.problem), us, kept.mid, kept.low, kept.high, times.hidden_us(), seconds, why)
 
 
-def summary(rows: Sequence[Row]) -> dict[str, Any]:
+def summary(rows: Sequence[AuditRow]) -> dict[str, Any]:
     """What all audits of a space with one cache policy come to."""
     timed = [row for row in rows if row.us] or rows  # an audit that failed has no times
     return {
@@ -198,7 +200,7 @@ class Kept:
 
     def __init__(self, path: Path | None, seed: int, earlier: Sequence[dict[str, Any]] = ()) -> None:
         self._path, self._seed, self._earlier = path, seed, earlier
-        self.rows: dict[str, dict[str, list[Row]]] = {}
+        self.rows: dict[str, dict[str, list[AuditRow]]] = {}
         self.device = ""
 
     def lacking(self, name: str, points: int, caches: Sequence[str]) -> dict[str, int]:
@@ -224,7 +226,7 @@ class Kept:
         found = {name: [one for spaces in every for one in spaces.get(name, {}).values()] for name in names}
         return {name: sum(len(one["accused"]) for one in several) for name, several in found.items()}
 
-    def add(self, name: str, cache: str, row: Row) -> None:
+    def add(self, name: str, cache: str, row: AuditRow) -> None:
         self.rows.setdefault(name, {}).setdefault(cache, []).append(row)
 
     @property

@@ -44,7 +44,7 @@ def test_a_graph_finds_it_where_it_was_captured(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(cuda, "elapsed", lambda work: (work(), 1e-3)[1])
     monkeypatch.setattr(cuda, "make_arm", cuda.EventArm)
     monkeypatch.setattr(cuda, "own_work_s", lambda: 0.0)
-    watched, sets = Watched(), cuda.InputSets(PROBLEM, PLAIN, "cold", 8192)
+    watched, sets = Watched(), cuda.CudaInputSets(PROBLEM, PLAIN, "cold", 8192)
     arm = cuda.BaselineArm(watched.baseline, sets)
     for _ in range(6):
         arm()

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from autotuner.devices.cpu.audit import LongAuditArm, of_variant
-from autotuner.devices.cpu.timing import LONG_S, Arm, InputSets, VariantArm
+from autotuner.devices.cpu.timing import LONG_S, CpuArm, CpuInputSets, CpuVariantArm
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, reference
@@ -69,9 +69,9 @@ def judge(given: Tensors, written: Tensors) -> Fault | None:
     return None if bool((written[0] - right).abs().max() < 1e-4) else WRONG
 
 
-def audited(compute: Compute) -> tuple[Any, LongAuditArm, InputSets]:
-    sets = InputSets(PROBLEM, inputs(PROBLEM, "randn", 1), "warm", 0)
-    arm = VariantArm(cast(LoadedVariant, Loaded(compute)), sets, 1, lambda timed: None)
+def audited(compute: Compute) -> tuple[Any, LongAuditArm, CpuInputSets]:
+    sets = CpuInputSets(PROBLEM, inputs(PROBLEM, "randn", 1), "warm", 0)
+    arm = CpuVariantArm(cast(LoadedVariant, Loaded(compute)), sets, 1, lambda timed: None)
     plain, audit = of_variant(arm, judge)
     assert isinstance(audit, LongAuditArm)
     return plain, audit, sets
@@ -101,7 +101,7 @@ def test_every_sample_of_an_honest_variant_takes_its_time() -> None:
 def test_a_plain_forward_follows_another_one_on_its_inputs_whoever_had_them_meanwhile() -> None:
     plain, audit, sets = audited(memo())
     audit(fresh=True)
-    baseline = Arm(lambda index: time.sleep(1.2 * LONG_S), sets, 1)
+    baseline = CpuArm(lambda index: time.sleep(1.2 * LONG_S), sets, 1)
     baseline()  # the set has other inputs now
     assert min(plain() for _ in range(3)) < LONG_S / 2
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from autotuner.devices.cuda import audit, device, guarded_memory, timing
 from autotuner.devices.cuda.device import CudaTrack
 from autotuner.devices.cuda.guarded_memory import SAME, Arena
-from autotuner.devices.cuda.timing import BaselineArm, EventArm, InputSets, VariantArm
+from autotuner.devices.cuda.timing import BaselineArm, CudaInputSets, CudaVariantArm, EventArm
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import AUDIT, Timed
 from autotuner.ops import op_of
@@ -62,20 +62,20 @@ def without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "device_bytes", lambda device: 1 << 30)
 
 
-def sets_of(cache: str) -> InputSets:
-    return InputSets(PROBLEM, PLAIN, cache, 8192)
+def sets_of(cache: str) -> CudaInputSets:
+    return CudaInputSets(PROBLEM, PLAIN, cache, 8192)
 
 
-def arm_of(kernel: Kernel, sets: InputSets, seen: list[Timed] | None = None) -> VariantArm:
+def arm_of(kernel: Kernel, sets: CudaInputSets, seen: list[Timed] | None = None) -> CudaVariantArm:
     def judge(timed: Timed) -> Fault | None:
         if seen is not None:
             seen.append(timed)
         return None
 
-    return VariantArm(cast(LoadedVariant, kernel), sets, judge)
+    return CudaVariantArm(cast(LoadedVariant, kernel), sets, judge)
 
 
-def strays(arm: VariantArm, seen: list[Timed]) -> str | None:
+def strays(arm: CudaVariantArm, seen: list[Timed]) -> str | None:
     arm.recheck()
     return seen[-1].strays
 
@@ -255,7 +255,7 @@ def baseline_arm(sample_s: float, row: Callable[[int], float], monkeypatch: pyte
     monkeypatch.setattr(timing, "make_arm", lambda forward, sets: Graph())
     monkeypatch.setattr(timing, "elapsed", elapsed)
     baseline = next(iter(op_of(PROBLEM).tensors().BASELINES.values()))
-    return BaselineArm(baseline, InputSets(PROBLEM, PLAIN, "warm", 0))
+    return BaselineArm(baseline, CudaInputSets(PROBLEM, PLAIN, "warm", 0))
 
 
 def test_a_track_says_that_its_device_is_shared_and_looks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from optuna.trial import Trial
 
-from autotuner.search.branches import Arm, chosen, dropped
+from autotuner.search.branches import BranchRecord, chosen, dropped
 from autotuner.search.settings import DEFAULT, SearchSettings
 from tests.helpers import simulated
 from tests.helpers.searching import ALONE, SPACE, ask, objective, simulated_variant, study_of
@@ -101,7 +101,7 @@ def test_failures_everywhere_end_nothing(settings: SearchSettings) -> None:
 NEVER = math.inf
 
 
-def drawn(worths: Sequence[Sequence[float]], trials: int) -> tuple[list[int], list[Arm]]:
+def drawn(worths: Sequence[Sequence[float]], trials: int) -> tuple[list[int], list[BranchRecord]]:
     """How many of the trials each branch gets whose draws come out so, one after the other, and what is known then."""
     found: list[list[float]] = [[] for _ in worths]
     for _ in range(trials):
@@ -110,9 +110,9 @@ def drawn(worths: Sequence[Sequence[float]], trials: int) -> tuple[list[int], li
     return [len(each) for each in found], arms_of(worths, found)
 
 
-def arms_of(worths: Sequence[Sequence[float]], found: Sequence[Sequence[float]]) -> list[Arm]:
+def arms_of(worths: Sequence[Sequence[float]], found: Sequence[Sequence[float]]) -> list[BranchRecord]:
     return [
-        Arm(len(own), len(own), min(own, default=NEVER), len(own) == len(each))
+        BranchRecord(len(own), len(own), min(own, default=NEVER), len(own) == len(each))
         for each, own in zip(worths, found, strict=True)
     ]
 
@@ -143,7 +143,7 @@ def test_two_branches_that_are_as_fast_are_both_searched() -> None:
 
 def test_a_branch_is_left_once_all_that_are_in_had_their_draws_and_not_for_one_that_is_exhausted() -> None:
     """A branch of which every point was asked for has had its draws, however few they were."""
-    fast, slow = Arm(12, 12, math.log(0.5)), Arm(2, 2, math.log(1.2))
+    fast, slow = BranchRecord(12, 12, math.log(0.5)), BranchRecord(2, 2, math.log(1.2))
     assert dropped([fast, slow]) == {}
     left = dropped([fast, slow._replace(exhausted=True)])
     assert [*left] == [1]
@@ -172,12 +172,12 @@ def test_a_study_draws_from_each_branch_first() -> None:
 
 def test_a_branch_that_cannot_be_as_fast_as_the_best_of_all_is_drawn_from_no_more() -> None:
     """Its bound decides, however good its few draws look beside its own bound; and it is said to be out by that."""
-    slow, fast = Arm(0, 0, NEVER, bound=math.log(2.0)), Arm(2, 2, math.log(0.5), bound=math.log(0.2))
+    slow, fast = BranchRecord(0, 0, NEVER, bound=math.log(2.0)), BranchRecord(2, 2, math.log(0.5), bound=math.log(0.2))
     assert chosen([slow, fast]) == 1
     left = dropped([slow, fast])[0]
     assert left.draws == 0
     assert left.behind == pytest.approx(4.0)
-    first = Arm(0, 0, NEVER, bound=math.log(0.2))
+    first = BranchRecord(0, 0, NEVER, bound=math.log(0.2))
     assert chosen([slow, first]) == 0  # nothing is known yet
     assert chosen([slow, fast._replace(exhausted=True)]) == 0  # nothing else is left
     hopes = [first._replace(asked=3, hoped=math.log(each)) for each in (0.8, 1.7, 9.0)]

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 
 import torch
 
-from autotuner.devices.cpu.timing import LONG_S, SAMPLE_S, Arm, VariantArm, stay_awake, still_busy
+from autotuner.devices.cpu.timing import LONG_S, SAMPLE_S, CpuArm, CpuVariantArm, stay_awake, still_busy
 from autotuner.devices.refills import Buffers, Refills
 from autotuner.gate import recheck
 from autotuner.ops.tensors import Tensors, on_threads
@@ -18,12 +18,12 @@ from autotuner.race.arms import PlainArm
 from autotuner.values.verdict import Fault
 
 
-class AuditArm:
+class CpuAuditArm:
     """Samples of an arm with refills between the forwards; the refills are not timed. A sample is its shortest forward:
     what disturbs the others makes them longer, and nothing makes an honest one shorter."""
 
     def __init__(
-        self, arm: Arm, buffers: Buffers, judge: Callable[[Tensors, Tensors], Fault | None], seconds: float
+        self, arm: CpuArm, buffers: Buffers, judge: Callable[[Tensors, Tensors], Fault | None], seconds: float
     ) -> None:
         """`seconds`: of a forward that finds no answer of another one, about."""
         sets = arm.sets
@@ -68,7 +68,7 @@ class LongAuditArm:
     still one with what the buffers held after the last fresh forward; a plain one with nothing. So each but the fresh
     ones computes once more what the forward before it has computed."""
 
-    def __init__(self, arm: VariantArm, judge: Callable[[Tensors, Tensors], Fault | None]) -> None:
+    def __init__(self, arm: CpuVariantArm, judge: Callable[[Tensors, Tensors], Fault | None]) -> None:
         self._arm, self._judge, self._buffers = arm, judge, _of_variant(arm)
         arm.sets.restore(0)
         self._refills = Refills(arm.sets.problem, self._buffers, arm.sets.plain, 1)
@@ -136,17 +136,17 @@ class LongPlainArm:
 
 
 def of_variant(
-    arm: VariantArm, judge: Callable[[Tensors, Tensors], Fault | None]
-) -> tuple[PlainArm, AuditArm | LongAuditArm]:
+    arm: CpuVariantArm, judge: Callable[[Tensors, Tensors], Fault | None]
+) -> tuple[PlainArm, CpuAuditArm | LongAuditArm]:
     """The audit of a variant's arm: its plain samples, and the others."""
     seconds = arm.seconds if arm.seconds >= LONG_S else max(arm.seconds, _seconds_anew(arm))
     if seconds < LONG_S:
-        return arm, AuditArm(arm, _of_variant(arm), judge, seconds)
+        return arm, CpuAuditArm(arm, _of_variant(arm), judge, seconds)
     audit = LongAuditArm(arm, judge)
     return LongPlainArm(audit), audit
 
 
-def _seconds_anew(arm: VariantArm) -> float:
+def _seconds_anew(arm: CpuVariantArm) -> float:
     """What a forward takes on other inputs and outputs than the one before, which may have left its answer."""
     arm.sets.renew([0])
     arm.outputs.poison([0])
@@ -155,10 +155,10 @@ def _seconds_anew(arm: VariantArm) -> float:
     return (perf_counter_ns() - started) / 1e9
 
 
-def _of_variant(arm: VariantArm) -> Buffers:
+def _of_variant(arm: CpuVariantArm) -> Buffers:
     return Buffers(arm.sets.inputs[0], arm.outputs.tensors[0], (arm.workspace.bytes.view(torch.int32),))
 
 
-def of_baseline(arm: Arm, like: VariantArm) -> AuditArm:
+def of_baseline(arm: CpuArm, like: CpuVariantArm) -> CpuAuditArm:
     """The same refills around a baseline, which say what they cost."""
-    return AuditArm(arm, _of_variant(like).beside, lambda inputs, outputs: None, arm.seconds)
+    return CpuAuditArm(arm, _of_variant(like).beside, lambda inputs, outputs: None, arm.seconds)

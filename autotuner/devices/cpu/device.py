@@ -11,7 +11,7 @@ from autotuner.devices.bench import bandwidth, least, random_bytes, rate
 from autotuner.devices.cpu.audit import of_baseline, of_variant
 from autotuner.devices.cpu.bench import CpuBench
 from autotuner.devices.cpu.sanitizer import CpuSanitizer
-from autotuner.devices.cpu.timing import LONG_S, MOST_SLABS, Arm, Beside, InputSets, VariantArm
+from autotuner.devices.cpu.timing import LONG_S, MOST_SLABS, Beside, CpuArm, CpuInputSets, CpuVariantArm
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.instrument import instrument
 from autotuner.forge.family import Family
@@ -39,24 +39,24 @@ class CpuTrack:
 
     settles_s = 0.0
 
-    def __init__(self, sets: InputSets, threads: int, judges: Judges) -> None:
+    def __init__(self, sets: CpuInputSets, threads: int, judges: Judges) -> None:
         self.problem = sets.problem
         self.gap = 5e-4 if threads > 1 else 5e-5
         self._sets, self._threads, self._judges = sets, threads, judges
-        self._raced: tuple[str, VariantArm] | None = None
+        self._raced: tuple[str, CpuVariantArm] | None = None
         """The arm that was made last, by its artifact's digest, where its forwards are long: the audit after the race
         has it too."""
 
     def another(self) -> None:
         """Its samples are longer than what addresses cost."""
 
-    def baseline(self, name: str) -> Arm:
+    def baseline(self, name: str) -> CpuArm:
         sets, baseline = self._sets, self._sets.op.baselines[name]
         forward, beside = baseline.forward(self.problem), Beside(baseline, sets)
         of = beside.of
-        return Arm(lambda index: forward(*sets.inputs[index], *of[index]), sets, self._threads, beside.make)
+        return CpuArm(lambda index: forward(*sets.inputs[index], *of[index]), sets, self._threads, beside.make)
 
-    def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
+    def variant(self, artifact: Artifact, again: bool = False) -> CpuVariantArm:
         if again:
             return self._arm(LoadedVariant.second(artifact))
         self._raced = None  # frees the memory first
@@ -65,8 +65,8 @@ class CpuTrack:
             self._raced = artifact.digest, arm
         return arm
 
-    def _arm(self, loaded: LoadedVariant) -> VariantArm:
-        return VariantArm(loaded, self._sets, self._threads, self._judges.timed)
+    def _arm(self, loaded: LoadedVariant) -> CpuVariantArm:
+        return CpuVariantArm(loaded, self._sets, self._threads, self._judges.timed)
 
     def audit(self, artifact: Artifact, baseline: str) -> Audited:
         variant = self._raced[1] if self._raced and self._raced[0] == artifact.digest else self.variant(artifact)
@@ -107,7 +107,9 @@ class CpuProcess:
 
     def track(self, conditions: Conditions, problem: Problem, judges: Judges) -> Track:
         inputs = self.truth(measured(problem), conditions.seeds[0]).inputs
-        sets = InputSets(problem, inputs, conditions.cache, self._cache_bytes, MOST_SLABS // len(conditions.problems))
+        sets = CpuInputSets(
+            problem, inputs, conditions.cache, self._cache_bytes, MOST_SLABS // len(conditions.problems)
+        )
         return CpuTrack(sets, conditions.threads, judges)
 
     def ceilings(self, conditions: Conditions) -> Ceilings:

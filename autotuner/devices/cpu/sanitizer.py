@@ -14,7 +14,7 @@ from autotuner.forge.loaded_variant import DeviceErrors
 from autotuner.forge.toolchain import Toolchain
 from autotuner.forge.unit import unit_text
 from autotuner.gate.check import Unavailable
-from autotuner.gate.sanitizer import MEMORY, RACE, Level, complaint
+from autotuner.gate.sanitizer import MEMORY, RACE, SanitizerCheck, complaint
 from autotuner.ops import op_of
 from autotuner.ops.op import Input, Output, shape_of
 from autotuner.values.outcome import Artifact
@@ -42,7 +42,7 @@ class CpuSanitizer:
     def __init__(self, family: Family, toolchain: Toolchain) -> None:
         self._family, self._toolchain = family, toolchain
 
-    def command(self, level: Level, artifact: Artifact, cases: Sequence[Problem], folder: Path) -> list[str]:
+    def command(self, level: SanitizerCheck, artifact: Artifact, cases: Sequence[Problem], folder: Path) -> list[str]:
         """Builds the program and writes its calls."""
         inputs = BuildInputs.of(self._family, artifact.variant, cases[0], self._toolchain)
         if inputs.digest != artifact.digest:
@@ -61,7 +61,7 @@ class CpuSanitizer:
     def is_finished(self, output: str) -> bool:
         return True  # the program's own end says it
 
-    def _launcher(self, level: Level, inputs: BuildInputs, folder: Path) -> list[str]:
+    def _launcher(self, level: SanitizerCheck, inputs: BuildInputs, folder: Path) -> list[str]:
         """What goes before the program's name for the sanitizer to run here, tried on a program that does nothing.
 
         Some versions find the place of their tables taken, now and then, where addresses are randomised widely.

@@ -89,7 +89,7 @@ def _damaged(slabs: list[Slab]) -> str | None:
     return next((text for slab in slabs if (text := slab.damaged())), None)
 
 
-class InputSets:
+class CpuInputSets:
     """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
     last-level cache holds, so that a set has left the cache when its turn comes again; `warm`: one set. Of a problem of
     some KiB there are only as many as the process may map, and some of each set may still be in the cache.
@@ -111,7 +111,7 @@ class InputSets:
         """What made the inputs of each set out of the plain ones; None: they are plain."""
         self.changes = 0
         """How often the inputs of some set were made anew."""
-        self.baseline: Arm | None = None
+        self.baseline: CpuArm | None = None
         """The baseline's arm that was made last."""
         self._draw, self._next = random.Random(), 0
         self.short_for = 0
@@ -181,7 +181,7 @@ class InputSets:
         return None
 
 
-def stay_awake(sets: InputSets, threads: int) -> None:
+def stay_awake(sets: CpuInputSets, threads: int) -> None:
     """Waits until the threads of the arm that was timed last sleep, without sleeping itself: a thread that has slept is
     often woken onto the CPU of the one that wakes the others, and samples then fall into two groups, one of them at the
     speed of a single CPU."""
@@ -190,7 +190,7 @@ def stay_awake(sets: InputSets, threads: int) -> None:
         pass
 
 
-def sleep_until_idle(sets: InputSets) -> None:
+def sleep_until_idle(sets: CpuInputSets) -> None:
     """The same in sleep."""
     time.sleep(max(SLEEP_S, sets.idle_until - perf_counter()))
 
@@ -200,10 +200,10 @@ def is_held_up(seconds: float, waited: float) -> bool:
     return waited > HELD_UP * seconds
 
 
-class Outputs:
+class CpuOutputs:
     """The outputs of each input set, poisoned."""
 
-    def __init__(self, sets: InputSets) -> None:
+    def __init__(self, sets: CpuInputSets) -> None:
         self._slabs: list[Slab] = []
         self._like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
         poison = [output.fill_(float("nan")) for output in self._like]
@@ -248,7 +248,7 @@ class Beside:
     """What a baseline is given beside the inputs of each set. It is made outside the clock, for sets with other inputs
     than it was made for."""
 
-    def __init__(self, baseline: Baseline, sets: InputSets) -> None:
+    def __init__(self, baseline: Baseline, sets: CpuInputSets) -> None:
         self._baseline, self._sets = baseline, sets
         self.of: list[Tensors] = [()] * len(sets.inputs)
         self._made_for: dict[int, Symmetry | None] = {}
@@ -261,7 +261,7 @@ class Beside:
                 self._made_for[index] = symmetry
 
 
-class Arm:
+class CpuArm:
     """One side of the race: forwards of one implementation over the input sets. Calling it takes a sample."""
 
     is_variant = False
@@ -270,7 +270,7 @@ class Arm:
     def __init__(
         self,
         forward: Callable[[int], object],
-        sets: InputSets,
+        sets: CpuInputSets,
         threads: int,
         prepare: Callable[[], None] = lambda: None,
     ) -> None:
@@ -367,20 +367,20 @@ class Arm:
         """Nothing of a baseline is looked at."""
 
 
-class VariantArm(Arm):
+class CpuVariantArm(CpuArm):
     """The arm of a built variant, with guarded outputs and a guarded workspace of its own."""
 
     is_variant = True
 
     def __init__(
-        self, variant: LoadedVariant, sets: InputSets, threads: int, judge: Callable[[Timed], Fault | None]
+        self, variant: LoadedVariant, sets: CpuInputSets, threads: int, judge: Callable[[Timed], Fault | None]
     ) -> None:
         """`judge` is G7."""
         problem, self._judge, self._variant = sets.problem, judge, variant
         wanted = variant.workspace_bytes(problem)
         self.workspace = Slab(max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT))
         self.workspace.bytes.fill_(PATTERN)
-        self.outputs = Outputs(sets)
+        self.outputs = CpuOutputs(sets)
         self._strays: str | None = None
         workspace = self.workspace.bytes.data_ptr()
         pairs = zip(sets.inputs, self.outputs.tensors, strict=True)
@@ -400,7 +400,7 @@ class VariantArm(Arm):
         """Every sample was taken by two clocks. What they said, where they disagreed."""
         return next((arm.witness.clocks for arm in self._sides() if arm.witness.apart), None)
 
-    def _sides(self) -> list[Arm]:
+    def _sides(self) -> list[CpuArm]:
         """The race's two: the baseline, and this arm."""
         return [self] if self.sets.baseline is None else [self.sets.baseline, self]
 
@@ -449,7 +449,7 @@ class VariantArm(Arm):
         self.forward(self.last)
 
 
-def _crowded(sides: Sequence[Arm]) -> str | None:
+def _crowded(sides: Sequence[CpuArm]) -> str | None:
     """Who used more CPUs than there may be, in words. What the samples of the race say is believed when others of the
     same kind say it again: on a busy machine threads of an honest program wake late."""
     if not any(arm.witness.crowded for arm in sides):

@@ -7,21 +7,29 @@ from typing import Self
 import torch
 
 from autotuner.devices.cuda.rest import made_at_rest, own_work_s
-from autotuner.devices.cuda.timing import GRAPH_S, SINGLE_S, BaselineArm, InputSets, VariantArm, device_faults, elapsed
+from autotuner.devices.cuda.timing import (
+    GRAPH_S,
+    SINGLE_S,
+    BaselineArm,
+    CudaInputSets,
+    CudaVariantArm,
+    device_faults,
+    elapsed,
+)
 from autotuner.devices.refills import Buffers, Refills
 from autotuner.ops.tensors import Tensors
 from autotuner.values.verdict import Fault
 
 
-class AuditArm:
+class CudaAuditArm:
     """Samples of an arm with refills between the forwards. In a graph these are timed too; between events they are
     not."""
 
     def __init__(
         self,
-        arm: VariantArm | BaselineArm,
+        arm: CudaVariantArm | BaselineArm,
         buffers: Buffers,
-        sets: InputSets,
+        sets: CudaInputSets,
         judge: Callable[[Tensors, Tensors], Fault | None],
         like: Self | None = None,
     ) -> None:
@@ -73,17 +81,19 @@ class AuditArm:
             return fault
 
 
-def of_variant(arm: VariantArm, sets: InputSets, judge: Callable[[Tensors, Tensors], Fault | None]) -> AuditArm:
+def of_variant(
+    arm: CudaVariantArm, sets: CudaInputSets, judge: Callable[[Tensors, Tensors], Fault | None]
+) -> CudaAuditArm:
     """The audit of a variant's arm."""
-    return AuditArm(arm, _buffers(arm, sets), sets, judge)
+    return CudaAuditArm(arm, _buffers(arm, sets), sets, judge)
 
 
-def of_baseline(arm: BaselineArm, variant: VariantArm, audited: AuditArm, sets: InputSets) -> AuditArm:
+def of_baseline(arm: BaselineArm, variant: CudaVariantArm, audited: CudaAuditArm, sets: CudaInputSets) -> CudaAuditArm:
     """The refills of a variant's audit around a baseline, which say what they cost."""
-    return AuditArm(arm, _buffers(variant, sets).beside, sets, lambda inputs, outputs: None, audited)
+    return CudaAuditArm(arm, _buffers(variant, sets).beside, sets, lambda inputs, outputs: None, audited)
 
 
-def _buffers(arm: VariantArm, sets: InputSets) -> Buffers:
+def _buffers(arm: CudaVariantArm, sets: CudaInputSets) -> Buffers:
     whole = arm.workspace[: arm.workspace.numel() // 2 * 2]
     workspace = (whole.view(torch.int32),) if whole.numel() else ()
     return Buffers(sets.inputs[0], arm.outputs.tensors[0], workspace)

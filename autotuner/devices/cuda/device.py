@@ -18,7 +18,7 @@ from autotuner.devices.cuda.guarded_memory import Arena
 from autotuner.devices.cuda.instruments import Instruments
 from autotuner.devices.cuda.nvml import ClockMonitor
 from autotuner.devices.cuda.sanitizer import CudaSanitizer
-from autotuner.devices.cuda.timing import BaselineArm, InputSets, VariantArm, elapsed
+from autotuner.devices.cuda.timing import BaselineArm, CudaInputSets, CudaVariantArm, elapsed
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
@@ -59,7 +59,7 @@ class CudaTrack:
     settles_s = 0.15
     """After a pause long forwards draw more power than clocks stand: for up to 0.09 s they are lower, by up to 15 %."""
 
-    def __init__(self, sets: InputSets, judges: Judges, monitor: ClockMonitor) -> None:
+    def __init__(self, sets: CudaInputSets, judges: Judges, monitor: ClockMonitor) -> None:
         self.problem = sets.problem
         self._sets, self._judges, self._monitor = sets, judges, monitor
         self._baselines: dict[str, BaselineArm] = {}
@@ -67,7 +67,7 @@ class CudaTrack:
         """The baseline that was asked for last."""
         self._alone = -LOOK_S
         """When the device was last seen not to be shared."""
-        self._again: tuple[str, VariantArm] | None = None
+        self._again: tuple[str, CudaVariantArm] | None = None
 
     def another(self) -> CudaTrack | None:
         if ROOM * self._sets.bytes > torch.cuda.mem_get_info()[0]:
@@ -80,12 +80,15 @@ class CudaTrack:
         self._raced = self._baselines[name]
         return self._raced
 
-    def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
+    def variant(self, artifact: Artifact, again: bool = False) -> CudaVariantArm:
         if not again:
-            return VariantArm(LoadedVariant(artifact), self._sets, self._judges.timed)
+            return CudaVariantArm(LoadedVariant(artifact), self._sets, self._judges.timed)
         if self._again is None or self._again[0] != artifact.digest:
             self._again = None  # frees the memory first
-            self._again = artifact.digest, VariantArm(LoadedVariant.second(artifact), self._sets, self._judges.timed)
+            self._again = (
+                artifact.digest,
+                CudaVariantArm(LoadedVariant.second(artifact), self._sets, self._judges.timed),
+            )
         return self._again[1]
 
     def audit(self, artifact: Artifact, baseline: str) -> Audited:
@@ -164,7 +167,7 @@ class CudaProcess:
     def track(self, conditions: Conditions, problem: Problem, judges: Judges) -> Track:
         cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         inputs = self.truth(measured(problem), conditions.seeds[0]).inputs
-        sets = InputSets(problem, inputs, conditions.cache, cache_bytes)
+        sets = CudaInputSets(problem, inputs, conditions.cache, cache_bytes)
         return CudaTrack(sets, judges, self._monitor)
 
     def ceilings(self, conditions: Conditions) -> Ceilings:

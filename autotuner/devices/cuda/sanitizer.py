@@ -19,7 +19,7 @@ from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.sanitized_inputs import FILLED, bare, draw, output_bytes
 from autotuner.forge.loaded_variant import DEVICE_ERROR, LoadedVariant
 from autotuner.gate.check import Unavailable
-from autotuner.gate.sanitizer import DONE, MEMORY, RACE, READY, STATUS, Level, has_summary
+from autotuner.gate.sanitizer import DONE, MEMORY, RACE, READY, STATUS, SanitizerCheck, has_summary
 from autotuner.ops import op_of
 from autotuner.values import config
 from autotuner.values.model import Model
@@ -48,7 +48,7 @@ class CudaSanitizer:
 
     errors = CUDA_ERRORS
 
-    def command(self, level: Level, artifact: Artifact, cases: Sequence[Problem], folder: Path) -> list[str]:
+    def command(self, level: SanitizerCheck, artifact: Artifact, cases: Sequence[Problem], folder: Path) -> list[str]:
         tool = config.compute_sanitizer()
         if tool is None:
             raise Unavailable("no compute-sanitizer: neither beside nvcc, nor on the PATH, nor installed by pip")

@@ -108,7 +108,7 @@ def _spans(sizes: list[int]) -> list[tuple[int, int]]:
     return spans
 
 
-class InputSets:
+class CudaInputSets:
     """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
     second-level cache holds, so that a set has left it when its turn comes again; of a small problem there are
     MOST_SETS, and something else fills the cache before each replay. `warm`: one set.
@@ -140,9 +140,9 @@ class InputSets:
         """Of the inputs, with room for as much."""
         return 2 * self.rows.bytes + self.flush.numel()
 
-    def another(self) -> InputSets:
+    def another(self) -> CudaInputSets:
         """The same inputs in other memory."""
-        return InputSets(self.problem, self.plain, "cold" if self.cold else "warm", self._cache_bytes)
+        return CudaInputSets(self.problem, self.plain, "cold" if self.cold else "warm", self._cache_bytes)
 
     def leave(self) -> None:
         """Has the cache read something else where the sets would stay in it; writes would have to be put away later."""
@@ -183,10 +183,10 @@ class InputSets:
         return f"{names[0]} of a timed set changed while it was timed" if names else None
 
 
-class Outputs:
+class CudaOutputs:
     """The outputs of each input set, poisoned."""
 
-    def __init__(self, sets: InputSets) -> None:
+    def __init__(self, sets: CudaInputSets) -> None:
         like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
         self._sets, self.rows = sets, Rows(len(sets), like)
         self.tensors = list(zip(*(self.rows.tensors(place) for place in range(len(like))), strict=True))
@@ -228,7 +228,7 @@ def elapsed(work: Callable[[], object], behind: bool = False) -> float:
 class GraphArm:
     """Replays of a graph of forwards, each on the next input set. `overlap`: one begins before the last has ended."""
 
-    def __init__(self, forward: Forward, sets: InputSets, seconds: float) -> None:
+    def __init__(self, forward: Forward, sets: CudaInputSets, seconds: float) -> None:
         least = max(1, math.ceil(GRAPH_S / seconds))
         self.calls = max(len(sets), least) if sets.cold else least
         self._sets = sets
@@ -257,7 +257,7 @@ class EventArm:
 
     overlap = False
 
-    def __init__(self, forward: Forward, sets: InputSets) -> None:
+    def __init__(self, forward: Forward, sets: CudaInputSets) -> None:
         self._forward, self._sets = forward, sets
         self.calls, self.last, self.used = 1, 0, slice(0, 1)
 
@@ -273,7 +273,7 @@ class EventArm:
         self._forward(self.last)
 
 
-def make_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
+def make_arm(forward: Forward, sets: CudaInputSets) -> GraphArm | EventArm:
     """The arm that suits the forward's duration. Raises RuntimeError when a short forward cannot be captured."""
     forward(0)
     torch.cuda.synchronize()
@@ -320,7 +320,7 @@ class BaselineArm:
 
     waited, retaken = 0.0, False
 
-    def __init__(self, baseline: Baseline, sets: InputSets) -> None:
+    def __init__(self, baseline: Baseline, sets: CudaInputSets) -> None:
         """Raises RuntimeError when the baseline does not take the problem, and DeviceFullError when the device has no
         memory left for it."""
         self._baseline, self._sets = baseline, sets
@@ -368,15 +368,15 @@ class BaselineArm:
         return self._baseline.beside(self._sets.problem, self._sets.inputs[0])
 
 
-class VariantArm:
+class CudaVariantArm:
     """The arm of a built variant, with guarded outputs and a guarded workspace of its own."""
 
     waited, retaken = 0.0, False
 
-    def __init__(self, variant: LoadedVariant, sets: InputSets, judge: Callable[[Timed], Fault | None]) -> None:
+    def __init__(self, variant: LoadedVariant, sets: CudaInputSets, judge: Callable[[Timed], Fault | None]) -> None:
         """`judge` is G7. Raises ArmError when the variant cannot be launched or captured, and DeviceFullError when the
         device has no memory left."""
-        self._sets, self.outputs, self._judge = sets, Outputs(sets), judge
+        self._sets, self.outputs, self._judge = sets, CudaOutputs(sets), judge
         self._stamp = Stamp()
         sets.after_baseline.forget()
         wanted = variant.workspace_bytes(sets.problem)
@@ -458,7 +458,7 @@ class VariantArm:
             return self._judge(Timed(sets.inputs[arm.last], last, found, strays, arm.replay, busy))
 
 
-def _require_possible(wanted: int, sets: InputSets) -> None:
+def _require_possible(wanted: int, sets: CudaInputSets) -> None:
     """Raises ArmError where no device of this size has that many bytes of workspace, whoever else uses it."""
     if wanted <= 0:
         return
@@ -468,7 +468,7 @@ def _require_possible(wanted: int, sets: InputSets) -> None:
         raise ArmError(Fault(verdict=Verdict.OVER_LIMITS, code=codes.WORKSPACE, detail=detail))
 
 
-def _variant_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
+def _variant_arm(forward: Forward, sets: CudaInputSets) -> GraphArm | EventArm:
     try:
         return make_arm(forward, sets)
     except (torch.AcceleratorError, torch.OutOfMemoryError):  # without memory the variant was not even asked

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from autotuner.values.variant import Value, Variant
 
 
-class Wanted(NamedTuple):
+class VariantToBuild(NamedTuple):
     """A variant of a family, and what it is built for."""
 
     family: Family
@@ -62,7 +62,7 @@ class Language(ABC):
         """Text of kernel.toml that reads parameters as the source does; None: the source takes them all by name."""
         return ""
 
-    def call(self, wanted: Wanted) -> Any:
+    def call(self, wanted: VariantToBuild) -> Any:
         """What kernel.toml says of the call, which no source holds, as plain values: a part of the artifact's identity.
         Raises KernelError."""
         return None

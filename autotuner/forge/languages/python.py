@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from autotuner.forge.languages.language import Language, Wanted
+from autotuner.forge.languages.language import Language, VariantToBuild
 from autotuner.forge.unit import literal, unit_text
 from autotuner.values import config
 from autotuner.values.errors import InputError, KernelError
@@ -53,7 +53,7 @@ class Python(Language):
     def words(self, implementation: Implementation) -> str | None:
         return None
 
-    def call(self, wanted: Wanted) -> str:
+    def call(self, wanted: VariantToBuild) -> str:
         """What the caller is told, as JSON."""
         place = str(_place(wanted.family, wanted.implementation))
         said = {

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autotuner.forge.languages.language import Language, Wanted
+from autotuner.forge.languages.language import Language, VariantToBuild
 from autotuner.ops import op_of
 from autotuner.ops.op import Input, Output, shape_of
 from autotuner.spaces.expression import Expression, ExpressionError
@@ -96,12 +96,12 @@ class Triton(Language):
         assert implementation.triton is not None
         return " ".join((*implementation.triton.grid, *implementation.triton.arguments.values()))
 
-    def call(self, wanted: Wanted) -> dict[str, Any]:
+    def call(self, wanted: VariantToBuild) -> dict[str, Any]:
         """What kernels/abi/triton_compile.py is told, and the host side."""
         call = wanted.implementation.triton
         assert call is not None
         kernel = Kernel.read(self.source(wanted.family, wanted.implementation), call.kernel)
-        given = {name: _given(name, call.arguments[name], wanted) for name in kernel.arguments}
+        given = {name: _argument(name, call.arguments[name], wanted) for name in kernel.arguments}
         values = {**wanted.variant.point, **wanted.compiled}
 
         def fixed(name: str) -> Value:
@@ -146,7 +146,7 @@ def _checked(where: str, text: str, known: set[str]) -> Expression:
     return found
 
 
-class Given(NamedTuple):
+class KernelArgument(NamedTuple):
     """What an argument is given."""
 
     kind: str
@@ -157,31 +157,31 @@ class Given(NamedTuple):
     """A number that surely divides it."""
 
 
-def _given(name: str, text: str, wanted: Wanted) -> Given:
+def _argument(name: str, text: str, wanted: VariantToBuild) -> KernelArgument:
     """Raises KernelError for what the problem has not."""
     problem, op = wanted.problem, op_of(wanted.problem)
     tables: dict[str, Sequence[Input | Output]] = {"in": op.inputs(problem), "out": op.outputs(problem)}
     word = WORD.fullmatch(text)
     if word is None:
-        return Given("i32", f"(int32_t){_of_call(text, wanted)}")
+        return KernelArgument("i32", f"(int32_t){_of_call(text, wanted)}")
     for table, tensors in tables.items():
         for place, tensor in enumerate(tensors):
             if tensor.name.lower() == word[1] and int(word[2] or 0) < len(tensor.shape):
                 whole = VECTOR // ITEMS[tensor.dtype]
                 if word[2] is None:
                     aligned = ITEMS[tensor.dtype] if "int" in tensor.dtype else VECTOR
-                    return Given(POINTERS[tensor.dtype], f"(uint64_t)call->{table}[{place}]", aligned)
+                    return KernelArgument(POINTERS[tensor.dtype], f"(uint64_t)call->{table}[{place}]", aligned)
                 sizes, fixed = shape_of(tensor, problem), tensor.shape[-1] not in problem.DIMS
                 apart = tensor.strided or (fixed and sizes[-1] % whole == 0)
-                return Given("i64", f"call->{table}_stride[{place}][{word[2]}]", whole if apart else 1)
+                return KernelArgument("i64", f"call->{table}_stride[{place}][{word[2]}]", whole if apart else 1)
     if word[2] is None and word[1] in problem.SCALARS:
-        return Given("fp32", f"(float)call->scalar[{problem.SCALARS.index(word[1])}]")
+        return KernelArgument("fp32", f"(float)call->scalar[{problem.SCALARS.index(word[1])}]")
     known = ", ".join([*(each.name.lower() for table in tables.values() for each in table), *problem.SCALARS])
     where = f"{wanted.family.folder}/kernel.toml: [{wanted.variant.backend}.{wanted.variant.impl}]"
     raise KernelError(f"{where}: triton.arguments.{name}: this problem has no {text}; it has {known}")
 
 
-def _of_call(text: str, wanted: Wanted) -> str:
+def _of_call(text: str, wanted: VariantToBuild) -> str:
     """An expression over sizes, parameters and the compile-time part of the problem, in C."""
     sizes = {name.upper(): f"call->dim[{index}]" for index, name in enumerate(wanted.problem.DIMS)}
     values = {**wanted.variant.point, **wanted.compiled}
@@ -197,7 +197,7 @@ def _of_call(text: str, wanted: Wanted) -> str:
         raise KernelError(f"{wanted.family.folder}/kernel.toml: {error.reason}") from None
 
 
-def _host(wanted: Wanted, given: Sequence[Given]) -> str:
+def _host(wanted: VariantToBuild, given: Sequence[KernelArgument]) -> str:
     """The host side, C++."""
     call, dims = wanted.implementation.triton, wanted.problem.DIMS
     assert call is not None

@@ -11,7 +11,7 @@ from autotuner.ops.sdpa.signature import seen
 from autotuner.ops.tensors import Tensors
 
 
-class Given(NamedTuple):
+class SdpaInputs(NamedTuple):
     """The inputs of a problem, by name."""
 
     q: Tensor
@@ -28,16 +28,16 @@ class Given(NamedTuple):
         return None if self.sinks is None else self.sinks.view(1, -1, 1, 1)
 
 
-def given(problem: SdpaProblem, inputs: Tensors) -> Given:
+def given(problem: SdpaProblem, inputs: Tensors) -> SdpaInputs:
     """What a problem's inputs are."""
     q, k, v = inputs[:3]
     more = list(inputs[3:])  # torch's compiler makes a tuple of what a star takes
     lengths = more.pop(0) if problem.key_lengths else None
     sinks = more.pop(0) if problem.sinks != "none" else None
-    return Given(q, k, v, lengths, sinks, more.pop(0) if problem.bias != "none" else None)
+    return SdpaInputs(q, k, v, lengths, sinks, more.pop(0) if problem.bias != "none" else None)
 
 
-def added(problem: SdpaProblem, of: Given) -> Tensor | None:
+def added(problem: SdpaProblem, of: SdpaInputs) -> Tensor | None:
     """What is added to scaled scores, of a shape that expands to (batch, heads, seq_q, seq_k); None: nothing is."""
     if of.bias is None or problem.bias != "alibi":
         return of.bias
@@ -47,7 +47,7 @@ def added(problem: SdpaProblem, of: Given) -> Tensor | None:
     return of.bias.view(-1, 1, 1) * (keys - place)
 
 
-def blind(problem: SdpaProblem, of: Given) -> Tensor | None:
+def blind(problem: SdpaProblem, of: SdpaInputs) -> Tensor | None:
     """Rows that see no key, of a shape that expands to (batch, heads, seq_q); None where each sees one. A bias of -inf
     hides a key."""
     seen = visible(problem, of.lengths, of.q.device)

@@ -15,7 +15,7 @@ from autotuner.ops.sdpa import flex, masks
 from autotuner.ops.sdpa.distributions import inputs as inputs
 from autotuner.ops.sdpa.flex import module as module
 from autotuner.ops.sdpa.layouts import output_like
-from autotuner.ops.sdpa.masks import Given, added, given, past, visible
+from autotuner.ops.sdpa.masks import SdpaInputs, added, given, past, visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, plain_product, shifted
 from autotuner.values.problem import Problem
@@ -215,7 +215,7 @@ def reordered(
             yield 1, heads.unbind(1), again
 
 
-def _to_multiply(problem: SdpaProblem, inputs: Tensors) -> Given:
+def _to_multiply(problem: SdpaProblem, inputs: Tensors) -> SdpaInputs:
     """The inputs; K and V have zeros past the lengths: a reference multiplies what no row sees by 0."""
     of = given(problem, inputs)
     if of.lengths is None:
@@ -238,7 +238,7 @@ def capped(problem: SdpaProblem, scores: Tensor, unit: float = 1.0) -> Tensor:
     return cap * torch.tanh(scores / cap) if problem.softcapped else scores
 
 
-def _biased(problem: SdpaProblem, of: Given, scores: Tensor, rows: slice = ALL, unit: float = 1.0) -> Tensor:
+def _biased(problem: SdpaProblem, of: SdpaInputs, scores: Tensor, rows: slice = ALL, unit: float = 1.0) -> Tensor:
     """The scores of some queries, in powers of e^(1/unit), with the bias."""
     bias = added(problem, of)
     return scores if bias is None else scores + bias[..., rows, :].to(scores.dtype) * unit
@@ -289,7 +289,7 @@ def _plain_sums(weights: Tensor, order: Sequence[int] | None = None) -> Tensor:
     return plain_product(weights, ones, order)
 
 
-def _scores(problem: SdpaProblem, of: Given, rows: slice = ALL) -> Tensor:
+def _scores(problem: SdpaProblem, of: SdpaInputs, rows: slice = ALL) -> Tensor:
     """Of some queries and every key, in float64, hidden ones -inf."""
     scores = of.q[:, :, rows].double() @ _of_heads(problem, of.k).double().transpose(-1, -2) * problem.scale
     return _hide(problem, _biased(problem, of, capped(problem, scores), rows), of.lengths, rows)
@@ -366,7 +366,7 @@ def _rounded(scores: Tensor, dtype: torch.dtype) -> Tensor:
     return rounded
 
 
-def emulated_lse(problem: SdpaProblem, of: Given, rows: slice) -> Tensor:
+def emulated_lse(problem: SdpaProblem, of: SdpaInputs, rows: slice) -> Tensor:
     """The log-sum-exps of some queries, float32 whatever the dtype: scores in float32, in powers of two, as
     FlashAttention has them, and weights that are rounded to the dtype before they are summed."""
     keys = _of_heads(problem, of.k).float().transpose(-1, -2)
@@ -412,7 +412,7 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
     return torch.stack((found // (heads * queries), found // queries % heads, found % queries), dim=1)
 
 
-def _of_all(problem: SdpaProblem, of: Given) -> Tensor | None:
+def _of_all(problem: SdpaProblem, of: SdpaInputs) -> Tensor | None:
     """The bias of each batch and head, (batch, heads, seq_q, seq_k), where there is one."""
     bias = added(problem, of)
     return None if bias is None else bias.expand(problem.batch, problem.heads, problem.seq_q, problem.seq_k)

@@ -171,7 +171,7 @@ for name in ("broken", "judge", "exceeded"):
 /* The driver's clock hears the truth, and the reply does not have it. */
 constexpr char SCRIPT[] = R"(
 import sys
-arm = sys.modules["autotuner.devices.cpu.timing"].Arm
+arm = sys.modules["autotuner.devices.cpu.timing"].CpuArm
 real = arm.__call__
 arm.__call__ = lambda self: real(self) / (2 if self.is_variant else 1)
 )";

@@ -26,7 +26,7 @@ static bool halve_the_arms_time() {
   const auto release = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
   const int state = ensure();
   void *timing = python("PyImport_AddModule", "autotuner.devices.cpu.timing");
-  void *arm = python("PyObject_GetAttrString", timing, "VariantArm");
+  void *arm = python("PyObject_GetAttrString", timing, "CpuVariantArm");
   real_call = python("PyObject_GetAttrString", arm, "__call__");
   void *function = python("PyCFunction_NewEx", &method, (void *)nullptr, (void *)nullptr);
   void *bound = python("PyInstanceMethod_New", function);
