@@ -1,7 +1,5 @@
 """A variant as it was once, to race what is the best later against it."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """torch's quantised attention: the problem of a call, and what exports say of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

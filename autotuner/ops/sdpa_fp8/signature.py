@@ -1,8 +1,6 @@
 """torch's _scaled_dot_product_attention_quantized, with the arguments that variants serve beside its own: the one
 statement of the op's signature. A package has a copy of this file: it imports nothing of autotuner."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

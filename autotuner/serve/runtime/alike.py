@@ -6,8 +6,6 @@ what torch's dispatcher would do with a tensor, so it also sees autocast, tracer
 has no public name for it: where it goes, or sees less, no tensors are alike, and each call is looked up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar

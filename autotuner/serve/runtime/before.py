@@ -1,7 +1,5 @@
 """A call of before, recognised when it comes again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Calls of one kind, served by a variant: an empty result, where the tensors are, a launch. A model's host waits for
 nothing else of ours, so it is done in few steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial

@@ -1,7 +1,5 @@
 """The library of a package: its ops in torch, who serves a call, and calls that it need not be asked about."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -4,8 +4,6 @@ The signature is stated once, by the function `arguments` of that file, its name
 is written here.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from types import ModuleType

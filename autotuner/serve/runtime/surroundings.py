@@ -3,8 +3,6 @@
 torch has no public names for some of it; where one of these goes, that is not seen any more, and all else stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

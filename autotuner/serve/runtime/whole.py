@@ -1,8 +1,6 @@
 """Whether a package's files are those that were exported. A package has a copy of this file: it imports nothing of
 autotuner."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
