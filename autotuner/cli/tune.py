@@ -188,10 +188,10 @@ class _Shown:
         self._now = self.progress.__enter__()
         self.progress.starts_from(start)
 
-    def confirms(self) -> None:
+    def confirms(self, seconds: float) -> None:
         from autotuner.views.progress import FinalsProgress
 
-        self._now = FinalsProgress(out, self._finals_s).__enter__()
+        self._now = FinalsProgress(out, seconds).__enter__()
 
     def hears(self, event: Event | Step | TimeSpent) -> None:
         from autotuner.jobs.sweep_run import TimeSpent

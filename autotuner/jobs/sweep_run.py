@@ -32,7 +32,7 @@ from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
-from autotuner.values.sweep import Found, State, Wish
+from autotuner.values.sweep import FINALS_MINUTES, Found, State, Wish
 from autotuner.values.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class Listener(NamedTuple):
     """Something happened."""
     begins: Callable[[Start, str], None] = lambda *_: None
     """A study of that name is gone on with, or begun."""
-    confirms: Callable[[], None] = lambda: None
-    """Finals begin."""
+    confirms: Callable[[float], None] = lambda _: None
+    """Finals begin, that may take so many seconds."""
     ends: Callable[[], None] = lambda: None
     """The search, or the finals, are over, in whatever way."""
 
@@ -234,9 +234,9 @@ class SweepRun:
     def confirm(self, here: Workbench, executor: Executor, study: str) -> None:
         """The finals. Where they come to no end the search's result stands."""
         request, failed = self._request, ""
-        self._listener.confirms()
+        seconds = min(60 * (request.finals_minutes or FINALS_MINUTES), max(0.0, self._left_s))
+        self._listener.confirms(seconds)
         try:
-            seconds = min(request.finals_s, max(0.0, self._left_s))
             until = time.monotonic() + self._left_s + PROOF_S
             hear, known = self._hear, self._calibration
             trials = here.retrials(self._store, study, executor, hear, seconds, self.beat, until, known)
@@ -252,7 +252,7 @@ class SweepRun:
 
     def _regress(self, here: Workbench, study: str, last: Earlier) -> None:
         """The race against the best of the night before, as `regress` has it; on top of the minutes."""
-        self._listener.confirms()
+        self._listener.confirms(self._request.finals_s)
         slower = False
         try:
             found = regression.race(self._store, study, last, BLOCKS, here=here, beat=self.beat)

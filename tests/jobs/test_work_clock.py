@@ -109,13 +109,13 @@ def heard() -> list[object]:
     return []
 
 
-@pytest.fixture(params=[1.0])
+@pytest.fixture(params=[1000])
 def run(store: Store, heard: list[object], request: pytest.FixtureRequest) -> Iterator[SweepRun]:
-    """A sweep at its begin. The parameter: its minutes."""
-    queue.submit(store, queue.request_for(simulated.space().file, minutes=request.param, trials=1000))
+    """A sweep of a minute at its begin. The parameter: its trials."""
+    queue.submit(store, queue.request_for(simulated.space().file, minutes=1.0, trials=request.param))
     claim = sweeps.claim(store, 1, "me")
     assert claim is not None
-    yield SweepRun(store, claim, Listener(hears=heard.append))
+    yield SweepRun(store, claim, Listener(hears=heard.append, confirms=heard.append))
     claim.lease.release()
 
 
@@ -134,6 +134,13 @@ def test_a_run_ends_in_its_minutes_whatever_its_jobs_take(
         assert queries.finals(store, study) is not None, "there was time for the finals"
     if not judged:
         assert "timing the baselines" in heard[-1].words
+
+
+@pytest.mark.parametrize("run", [6], indirect=True)
+def test_finals_have_the_time_that_the_search_leaves(run: SweepRun, clock: Clock, heard: list[object]) -> None:
+    run.go(Here(clock, 0.5))  # type: ignore[arg-type]
+    (seconds,) = (each for each in heard if isinstance(each, float))
+    assert 40 < seconds < 60
 
 
 def test_finals_that_leave_no_time_to_search_are_refused() -> None:

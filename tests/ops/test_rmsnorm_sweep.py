@@ -35,7 +35,7 @@ def run(folder: Path, *arguments: str) -> str:
 @pytest.mark.sampled(2, of="whole sweeps")
 def test_a_sweep_ends_in_an_export_and_its_results_can_be_asked_for(tmp_path: Path) -> None:
     (tmp_path / "short.toml").write_text(SPACE)
-    run(tmp_path, "tune", "short.toml", "--trials", "2", "--minutes", "3", "--out", "best.json")
+    run(tmp_path, "tune", "short.toml", "--trials", "2", "--finals-minutes", "0.5", "--out", "best.json")
     best = json.loads((tmp_path / "best.json").read_text())
     problem = {"op": "rmsnorm", "tokens": 32, "hidden_size": 512, "dtype": "float32", "eps": 1e-6}
     assert [each["problem"] for each in best["problems"]] == [problem]
