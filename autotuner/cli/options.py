@@ -74,7 +74,7 @@ def one_study(study: StudyName = None, store: StoreOption = None) -> Iterator[As
         yield opened, named(opened, study)
 
 
-class SweepOptions(NamedTuple):
+class AskedSweep(NamedTuple):
     """A sweep as a command line asks for it."""
 
     space: tuple[str, int | None, list[str], Path | None]
@@ -132,7 +132,7 @@ def wanted_sweep(
     patience: PatienceOption = config.PATIENCE_MINUTES,
     quiet: QuietOption = 0.0,
     calm: CalmOption = False,
-) -> SweepOptions:
+) -> AskedSweep:
     """What every command that asks for a sweep takes."""
     if space is None:
         from autotuner.devices import DEVICES
@@ -164,7 +164,7 @@ def wanted_sweep(
         quiet_within_minutes=0.0 if calm else quiet,
     )
     chosen = (space or workbench.default_space(problem or ()), threads, problem or [], problems)
-    return SweepOptions(chosen, baseline or [], said)
+    return AskedSweep(chosen, baseline or [], said)
 
 
 def takes(shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotuner.cli.options import MOST, JsonOption, StoreOption, SweepOptions, stored, takes, wanted_sweep
+from autotuner.cli.options import MOST, AskedSweep, JsonOption, StoreOption, stored, takes, wanted_sweep
 from autotuner.cli.output import out, print_json, print_table
 from autotuner.values import config
 from autotuner.values.errors import InputError, StoreError
@@ -29,7 +29,7 @@ CACHE = "what the cache may take, such as 20G; the longest unused goes first"
 
 @takes(wanted_sweep)
 def submit(
-    wanted: SweepOptions,
+    wanted: AskedSweep,
     each: Annotated[
         bool, typer.Option("--each", help="a group: a sweep for each problem; they share the minutes")
     ] = False,

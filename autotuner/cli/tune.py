@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import psutil
 import typer
 
-from autotuner.cli.options import StoreOption, SweepOptions, takes, wanted_sweep
+from autotuner.cli.options import AskedSweep, StoreOption, takes, wanted_sweep
 from autotuner.cli.output import out, print_lines, say_reservations, say_waiting
 from autotuner.cli.study import print_leaderboard
 from autotuner.values import config
@@ -39,7 +39,7 @@ NOTHING_JUDGED = "no variant was judged in its time; the same command goes on, w
 
 @takes(wanted_sweep)
 def tune(
-    wanted: SweepOptions,
+    wanted: AskedSweep,
     output: Annotated[Path, typer.Option("--out", help="where to write the best configuration")] = Path("best.json"),
     cancels: Annotated[
         bool, typer.Option("--cancel-on-stop", help="where a worker has the device: Ctrl-C cancels instead of detaches")
@@ -80,7 +80,7 @@ def tune(
         _conclude(opened, studies, output)
 
 
-def _foretell(wanted: SweepOptions, store: str | None) -> None:
+def _foretell(wanted: AskedSweep, store: str | None) -> None:
     """What tuning promises, before it."""
     from autotuner.ops import op_of
     from autotuner.serve.record import Called, microseconds

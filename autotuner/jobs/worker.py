@@ -10,20 +10,23 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from datetime import datetime
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotuner.devices import DEVICES, Wishes, device_names
 from autotuner.devices.kind import DeviceKind
 from autotuner.forge import cache
-from autotuner.jobs import health
 from autotuner.jobs.fitting import ALL, fits
 from autotuner.jobs.queue import settle_abandoned
 from autotuner.jobs.schedule import go_on
 from autotuner.jobs.signals import Stopping, StopSignal, tell_manager
 from autotuner.jobs.sweep_run import Interrupted, Listener, SweepRun
+from autotuner.ops import op_of
+from autotuner.run.executor import Beat, Executor, ask, sound_calibration
+from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.lease import Lease
@@ -31,8 +34,10 @@ from autotuner.store.patience import Patience
 from autotuner.store.records import SweepRecord
 from autotuner.store.sweeps import WISHED, Claim
 from autotuner.tuning import on_nodes
-from autotuner.tuning.workbench import Workbench
+from autotuner.tuning.finals import standings
+from autotuner.tuning.workbench import Workbench, find_space_file, load_space
 from autotuner.values.errors import (
+    AutotunerError,
     DeviceBusyError,
     DiskFullError,
     InfrastructureError,
@@ -42,10 +47,14 @@ from autotuner.values.errors import (
     OracleError,
     StoreError,
 )
+from autotuner.values.outcome import Outcome
 from autotuner.values.sweep import State
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
 
 if TYPE_CHECKING:
     from autotuner.run.ray_cluster import RayCluster
+
 
 POLL_S = 2.0
 """Seconds between two looks for a sweep."""
@@ -357,7 +366,7 @@ class Worker:
         file = SpaceFile.stored(sweep.request.space_document)
         try:
             study = sweeps.one(self._store, sweep.id).study
-            sick = health.probe(self._store, file, study, self._serves.bench, self._beat)
+            sick = probe(self._store, file, study, self._serves.bench, self._beat)
         except (DeviceBusyError, DiskFullError) as unknown:
             self._put_off(claim, run, unknown)
             return
@@ -375,5 +384,64 @@ class Worker:
     def _quarantine(self, claim: Claim, run: SweepRun, reason: str) -> None:
         names = self._serves.names
         reason = " ".join(reason.split())
-        device_health.quarantine(self._store, names, reason, health.REMEDY, claim.sweep.id)
+        device_health.quarantine(self._store, names, reason, REMEDY, claim.sweep.id)
         self._settle(run, State.QUEUED, f"{', '.join(names)} is in quarantine: {reason}", kind="handed_back")
+
+
+# Is it the device, or the sweep? A probe of known-good variants decides. ----------------------------------------------
+
+REMEDY = "look at the machine's log and at the device, then `autotuner devices clear`"
+Bench = Callable[[SpaceFile], Workbench]
+"""A space on the devices in doubt."""
+
+
+def probe(store: Store, file: SpaceFile, study: str | None, bench: Bench, beat: Beat) -> str | None:
+    """Why the device is sick, in words; None where it judges a variant that is known to be good.
+
+    Known to be good are the best variant of the sweep's study, and the default variant of the shipped space for the
+    op on such a device. The device is well if either is judged: a space of one's own may be what is at fault.
+
+    Raises DeviceBusyError where another autotuner times the device, and DiskFullError: nobody can tell then.
+    """
+    tried = []
+    for here, variant in _known_good(store, file, study, bench):
+        try:
+            with here.held(0.0, lambda _: None), closing(here.executor()) as executor:
+                why = _asked(executor, here, variant, beat)
+        except (DeviceBusyError, DiskFullError):
+            raise
+        except AutotunerError as error:
+            why = str(error)
+        if why is None:
+            return None
+        tried.append(why)
+    return tried[0] if tried else "nothing that is known to be good can be judged there"
+
+
+def _known_good(store: Store, file: SpaceFile, study: str | None, bench: Bench) -> list[tuple[Workbench, Variant]]:
+    found = []
+    if study is not None:
+        here = bench(file)
+        with suppress(StoreError):  # killed before it was made
+            best = standings.best(store, study)
+            if best is not None and here.space.index_of(best.outcome.variant.point) is not None:
+                found.append((here, best.outcome.variant))
+    plain, shipped = file, op_of(file.problems[0]).default_spaces.get(file.backend)
+    with suppress(AutotunerError):  # it is not there
+        if shipped is not None and Path(find_space_file(shipped)).is_file():
+            plain = load_space(shipped)
+    here = bench(plain)
+    return [*found, (here, here.variant(here.space.default_index))]
+
+
+def _asked(executor: Executor, here: Workbench, variant: Variant, beat: Beat) -> str | None:
+    """Why the variant is not judged there; None where it is, and passes."""
+    found = sound_calibration(ask(executor, CalibrationJob(conditions=here.conditions), beat))
+    conditions = here.conditions.model_copy(update={"baselines": found.baselines, "ceilings": found.ceilings})
+    built = ask(executor, BuildJob(variant=variant, conditions=conditions), beat)
+    if isinstance(built, Built):
+        built = ask(executor, JudgeJob(built=built, conditions=conditions, soak="never", fresh=True), beat)
+    if isinstance(built, Outcome) and (built.verdict.has_latency or built.verdict == Verdict.DISTURBED):
+        return None
+    fault = getattr(built, "fault", None)
+    return f"a variant known to be good was not judged: {fault.detail if fault is not None else built}"

@@ -9,22 +9,23 @@ import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
+from autotuner.forge import loaded_variant
 from autotuner.gate.cases import Case
 from autotuner.race.third_clock import report_to, tell_meddled
 from autotuner.run import cage
 from autotuner.run.cage import CageParts, Work
 from autotuner.run.jobs import AnyJob, BuildJob, CalibrationJob, JudgeJob, RaceJob, perform
 from autotuner.run.line import MakeLine
-from autotuner.run.meddling import watch
 from autotuner.run.messages import Message, Raised, send
 from autotuner.values.errors import AutotunerError, InfrastructureError, InputError, OracleError
 from autotuner.values.outcome import Say
@@ -227,3 +228,62 @@ def _print_to(log: Path) -> None:
         os.dup2(output, standard)
     if output > 2:  # else it took the place of one that a variant had closed
         os.close(output)
+
+
+# Whether a variant meddles with the Python of the process -------------------------------------------------------------
+
+RUNS = ("compile", "exec")
+"""What Python says to an audit hook before it runs source."""
+OURS, OTHERS = "autotuner", ("time", "socket", "torch.nn.functional")
+Bindings = dict[str, dict[str, tuple[int, int]]]
+"""By module and class: what names stand for, by identity; of a function its code as well."""
+
+
+def watch(tell: Callable[[], None]) -> Callable[[], None]:
+    """From now on `tell` is called once a variant hands Python source to run, before that runs, so that nothing takes
+    it back. What is returned calls it when something else has taken the place of a function or a constant."""
+
+    def heard(event: str, _arguments: object) -> None:
+        if event in RUNS and _called_by_variant():
+            tell()
+
+    sys.addaudithook(heard)
+    before = dict(_bindings())
+
+    def look() -> None:
+        now = dict(_bindings())
+        if any(now.get(where) != names for where, names in before.items()):
+            tell()
+
+    return look
+
+
+def _called_by_variant() -> bool:
+    """Whether no Python lies between the event and a variant's call: or none at all, in a thread of its own."""
+    try:
+        caller = sys._getframe(2)
+    except ValueError:
+        return True
+    return caller.f_code.co_filename == loaded_variant.__file__
+
+
+def _bindings() -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
+    for name, module in [*sys.modules.items()]:
+        if name.partition(".")[0] == OURS or name in OTHERS:
+            held = {**vars(module)}
+            yield name, _named(held)
+            for each in held.values():
+                if isinstance(each, type) and each.__module__ == name:
+                    yield f"{name}.{each.__qualname__}", _named({**vars(each)})
+
+
+def _named(held: dict[str, object]) -> dict[str, tuple[int, int]]:
+    """Without modules, and what Python keeps beside a class's own names: they come when they are first needed."""
+    found = {
+        name: each
+        for name, each in held.items()
+        if not isinstance(each, ModuleType) and (callable(each) or not name.startswith("__"))
+    }
+    return {
+        name: (id(each), id(each.__code__) if isinstance(each, FunctionType) else 0) for name, each in found.items()
+    }

@@ -1,13 +1,17 @@
 """The application: the guard around the API, the pages and their files."""
 
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse, Response
@@ -15,8 +19,10 @@ from starlette.staticfiles import StaticFiles
 
 from autotuner.store import device_health, sweeps
 from autotuner.values.errors import AutotunerError, InputError, StoreError, StoreUnavailableError
+from autotuner.values.ratio import UNCONFIRMED
+from autotuner.values.sweep import State
 from autotuner.values.versions import version_of
-from autotuner.web import api, metrics, pages, queue_pages, sweep_api, wire
+from autotuner.web import api, pages, queue_pages, sweep_api, wire
 from autotuner.web.access import Private, Settings
 from autotuner.web.guard import SAFE, Guard
 from autotuner.web.server import Server, server_of
@@ -103,11 +109,41 @@ class _Files(StaticFiles):
 
 
 def _metrics(request: Request) -> Response:
-    server = server_of(request)
-    store = server.reader.store
-    by_state, by_kind = sweeps.count_by_state(store), sweeps.events_by_kind(store)
-    text = metrics.text(server.reader.studies(), by_state, device_health.every(store), by_kind)
-    return Response(text, media_type=metrics.CONTENT_TYPE)
+    """Metrics in Prometheus' form: how far each study is, the queue, and the events that there ever were."""
+    reader = server_of(request).reader
+    studies, by_state = reader.studies(), sweeps.count_by_state(reader.store)
+    devices = device_health.every(reader.store)
+    healths = [(health, str(count)) for health, count in Counter(each.health for each in devices).items()]
+    served = str(sum(each.holder is not None for each in devices))
+    running = [(each.name, str(int(each.running))) for each in studies]
+    trials = [(each.name, str(verdict), str(n)) for each in studies for verdict, n in each.by_verdict.items()]
+    best = [each for each in studies if each.best_speedup is not None]
+    speedups = [(each.name, "finals" if each.best_confirmed else UNCONFIRMED, str(each.best_speedup)) for each in best]
+    last = [(each.name, str(each.last_activity.timestamp())) for each in studies]
+    events = CounterMetricFamily("autotuner_events", "What happened to sweeps and devices", labels=["kind"])
+    for kind, count in sweeps.events_by_kind(reader.store).items():
+        events.add_metric([kind], count)
+    found = (
+        _gauge("study_running", "1 while a driver works on the study", running, "study"),
+        _gauge("study_judged", "Variants judged", [(each.name, str(each.judged)) for each in studies], "study"),
+        _gauge("study_trials", "Recorded trials by verdict, revoked ones left out", trials, "study", "verdict"),
+        _gauge("study_best_speedup", "Time of the baseline over that of the best variant", speedups, "study", "by"),
+        _gauge("study_last_activity_seconds", "When something was recorded last, Unix time", last, "study"),
+        _gauge("sweeps", "Sweeps by state", [(str(each), str(by_state.get(each, 0))) for each in State], "state"),
+        _gauge("devices", "Devices of workers by health", healths, "health"),
+        _gauge("devices_served", "Devices that a living worker serves", [(served,)]),
+        events,
+    )
+    text = generate_latest(SimpleNamespace(collect=lambda: found))  # all that is asked of a registry
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _gauge(name: str, says: str, values: Iterable[tuple[str, ...]], *labels: str) -> Metric:
+    """`values`: of each its labels, then the number."""
+    made = GaugeMetricFamily(f"autotuner_{name}", says, labels=labels)
+    for *of, value in values:
+        made.add_metric(of, float(value))
+    return made
 
 
 def _refused(request: Request, error: Exception) -> Response:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 
 from fastapi import HTTPException, Request
@@ -19,9 +20,32 @@ from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates, whole_page
 from autotuner.web.access import WHO, Access, Settings
 from autotuner.web.beliefs_process import BeliefsFinder
-from autotuner.web.drawn import PageCache
 from autotuner.web.reader import QueueReader, Reader
 from autotuner.web.wire import NewSweep
+
+KEPT = 128
+"""Pages and answers that are kept."""
+
+
+class PageCache:
+    """The pages and answers drawn last, by what they show: once for all their readers."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, ...], bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def once(self, key: tuple[str, ...], draw: Callable[[], str]) -> bytes:
+        """That of the key."""
+        with self._lock:
+            found = self._kept.get(key)
+        if found is None:
+            found = draw().encode()
+            with self._lock:
+                self._kept[key] = found
+                while len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+        return found
+
 
 WARM_S = 2.0
 """Seconds that the server reads before it answers, at most."""

@@ -32,9 +32,8 @@ from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
 from autotuner.values.conditions import TIE
 from autotuner.values.verdict import Verdict
-from autotuner.views.importance import share_alone
 from autotuner.views.judged_points import JudgedPoints
-from autotuner.views.surrogate_beliefs import surrogate_beliefs
+from autotuner.views.surrogate_beliefs import share_alone, surrogate_beliefs
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.search.replay_run import Clock, VirtualExecutor, search
 from benchmarks.search.replay_spaces import Recorded, read, write_json

@@ -11,7 +11,7 @@ import pytest
 from autotuner.race import rules
 from autotuner.race.statistics import trimmed_bound
 from autotuner.store import Store
-from autotuner.tuning.finals import retrials, rounds
+from autotuner.tuning.finals import finals, retrials
 from tests.helpers.sweeps import Tally, sweep
 
 FEW = 10
@@ -22,7 +22,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """The seeds of finals, which are secret elsewhere: the same sweeps each time. With secret ones the better one,
     which a sweep finds 24 times of 25, would be found too rarely in one run of 60."""
     draw = random.Random(0)
-    for module in (retrials, rounds):
+    for module in (retrials, finals):
         monkeypatch.setattr(module, "fresh_seeds", lambda: tuple(draw.randrange(2**48) for _ in range(4)))
 
 

@@ -16,8 +16,7 @@ from autotuner.values.errors import InputError
 from autotuner.values.variant import Variant
 from autotuner.views.beliefs import StudyBeliefs, study_beliefs
 from autotuner.views.beliefs_text import SHOWN, lines
-from autotuner.views.importance import share_alone, share_together
-from autotuner.views.surrogate_beliefs import Beliefs
+from autotuner.views.surrogate_beliefs import Beliefs, share_alone, share_together
 from autotuner.views.words import percent, ratio
 from tests.helpers import simulated
 from tests.helpers.command_line import autotuner

@@ -2,7 +2,7 @@
 timed in fresh processes as in finals.
 
 A line is tuned problems that differ in nothing but lengths that go together. What serves lengths between tuned ones is
-taken from what is found (serve/ranges.py). Nothing here is chosen by its figures, so there is no winner's curse; a
+taken from what is found (serve/table.py). Nothing here is chosen by its figures, so there is no winner's curse; a
 variant that the gate finds wrong is revoked, as in finals.
 """
 
