@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.markdown import table
@@ -37,6 +38,18 @@ def ray(document: dict[str, Any] | None) -> str:
     said = f"{document['judged']} of {document['trials']} trials were judged, {document['lost']} lost, "
     said += f"{document['judged_after_the_kill']} of them after the node was killed; ray {document['versions']['ray']}."
     return f"{table(['job', 'begun once', 'twice', 'more often'], rows)}\n\n{said} {made(document)}"
+
+
+def ray_worker(documents: Mapping[str, dict[str, Any] | None]) -> str:
+    """Nodes that judge in earnest, by the names of what is kept."""
+    said = []
+    for document in filter(None, documents.values()):
+        for run in document["runs"].values():
+            nodes = f"{run['nodes']} with {'a GPU' if document['gpus'] else 'CPUs'}"
+            killed = ", one killed on the way" if run["killed_after_s"] else ""
+            said.append(f"{nodes}{killed}: {run['judged']} judged, {run['lost']} lost, {run['rate']:.2f} a second")
+    links = ", ".join(f"[kept](../results/{name}.json)" for name in documents)
+    return f"{'; '.join(said)} ({links})."
 
 
 def restarts(document: dict[str, Any] | None) -> str:
