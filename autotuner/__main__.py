@@ -1,5 +1,7 @@
 """`python -m autotuner` and the console script. Imports nothing heavy: a job's process may import it again."""
 
+import atexit
+import gc
 import io
 import os
 import sys
@@ -8,6 +10,7 @@ import sys
 def main() -> None:
     """Runs the command line."""
     _fill_standard_files()
+    atexit.register(gc.freeze)  # else the interpreter looks for cycles in all that was imported before it ends
     from autotuner.cli.app import run
 
     run()

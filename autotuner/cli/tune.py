@@ -92,10 +92,8 @@ def _foretell(wanted: AskedSweep, store: str | None) -> None:
 
     files, recorded = workbench.load_spaces(*wanted.space), wanted.space[-1]
     op = op_of(files[0].problems[0])
-    weights = dict(problems_in(recorded, op.name)) if recorded is not None else {}
-    share = share_of_model(recorded) if recorded is not None else None
-    found: list[Foresight] = []
-    seconds, who = 0.0, ""
+    weights, share = (dict(problems_in(recorded, op.name)), share_of_model(recorded)) if recorded else ({}, None)
+    found, seconds, who = list[Foresight](), 0.0, ""
     with ExitStack() as stack:
         opened = None
         with suppress(StoreError):  # there is none yet
@@ -178,7 +176,6 @@ class _Shown:
         from autotuner.views import progress
 
         self._here, self._request, self._store = here, request, store
-        self._finals_s = request.finals_s
         seconds = float("inf") if request.minutes is None else 60 * request.minutes - request.finals_s
         where = (here.space, here.device, here.conditions)
         self.progress = progress.Progress(out, *where, request.trials, seconds, request.finals_s)
@@ -218,7 +215,7 @@ class _Shown:
         found, left = event.calibration, max(0, self._request.trials - event.judged)
         pinned = [*zip(self._here.conditions.problems, found.baselines, strict=True)]
         us = sum(each.median_us for each in found.timings if (each.problem, each.backend) in pinned)
-        takes_s = search_s(self._here, self._store, us, left) + self._finals_s
+        takes_s = search_s(self._here, self._store, us, left) + self._request.finals_s
         out.print(f"It takes about {about(takes_s)} in all; --minutes ends it earlier.")
 
     def ends(self) -> None:

@@ -90,7 +90,7 @@ def _near(here: Workbench, store: Store | None, problem: Problem) -> list[Near]:
     """The best of each near problem, the nearest first."""
     best: dict[str, Near] = {}
     for each in (*_shipped(here, problem), *(_studied(here, store, problem) if store is not None else ())):
-        if each.distance <= FAR and (each.problem not in best or best[each.problem].speedup < each.speedup):
+        if each.distance < FAR and (each.problem not in best or best[each.problem].speedup < each.speedup):
             best[each.problem] = each
     return sorted(best.values(), key=lambda each: each.distance)
 
