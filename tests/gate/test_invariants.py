@@ -100,6 +100,12 @@ def test_4v_may_not_differ_from_4o_otherwise(wrong: Fault) -> None:
     assert (fault.verdict, fault.code) == (Verdict.INCORRECT, "G3.scale_v")
 
 
+def test_what_holds_when_it_is_launched_once_more_is_said() -> None:
+    wrong = iter([0.0, 2.0**-16, 0.0])
+    _, fault = in_order(launching_on(TensorBench(lambda exact: exact + next(wrong))), [SCALE_V])
+    assert (fault.code, fault.detail.count("launched once more")) == ("G3.scale_v", 1)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_fixed_lengths_are_those_of_every_case_and_none_comes_twice(causal: bool) -> None:
     matrix = Matrix(PROBLEM.model_copy(update={"causal": causal}), {"SEQ_Q": 96, "SEQ_K": 160})
