@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -106,10 +107,12 @@ def modules() -> list[Path]:
     return sorted(Path(autotuner.__file__ or "").parent.rglob("*.py"))
 
 
-def test_every_module_says_what_it_is() -> None:
-    found = modules()
-    assert len(found) > 300
-    assert [str(path) for path in found if not (ast.get_docstring(ast.parse(path.read_text())) or "").strip()] == []
+def test_every_module_says_what_it_is_and_no_two_classes_have_one_name() -> None:
+    trees = {str(path): ast.parse(path.read_text()) for path in modules()}
+    assert len(trees) > 300
+    assert [path for path, tree in trees.items() if not (ast.get_docstring(tree) or "").strip()] == []
+    classes = Counter(each.name for tree in trees.values() for each in ast.walk(tree) if isinstance(each, ast.ClassDef))
+    assert [name for name, count in classes.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)
