@@ -2,8 +2,7 @@
 
 import json
 
-from optuna.storages._rdb.models import StudyModel, StudyUserAttributeModel
-from sqlalchemy import delete, insert, inspect, select
+from sqlalchemy import column, delete, insert, inspect, select, table
 from sqlalchemy.orm import Session
 
 from autotuner.store.database import writes
@@ -13,7 +12,8 @@ from autotuner.values.errors import InputError, StoreError
 KEY = "note"
 LONGEST = 1000
 """Characters of a note."""
-_STUDIES, _NOTES = StudyModel.__table__, StudyUserAttributeModel.__table__
+_STUDIES = table("studies", column("study_id"), column("study_name"))
+_NOTES = table("study_user_attributes", column("study_id"), column("key"), column("value_json"))
 
 
 def note_in(session: Session, study: str) -> str:
