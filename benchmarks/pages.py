@@ -254,7 +254,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "fp8": lambda: fp8_pages.measured(if_kept("fp8_attention")),
     "peers": lambda: peers_pages.beside(if_kept("peers"), "docs/results/peers.svg"),
     "floors": lambda: peers_pages.floors(if_kept("floors")),
-    "ideas": lambda: peers_pages.ideas(*map(if_kept, ("ideas", "ideas_changed", "ideas_half"))),
+    "ideas": lambda: peers_pages.ideas(*map(if_kept, ("ideas", "ideas_changed", "ideas_half", "ideas_capped"))),
     "triton_autotune": lambda: peers_pages.autotuned(if_kept("triton_autotune")),
     "views": lambda: views_pages.views(if_kept("views")),
     "where": lambda: where_pages.where("docs/results/where.svg"),

@@ -4,8 +4,10 @@ It imports no torch: the driver has none.
 """
 
 import hashlib
+import math
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 
 from autotuner.ops import op_of
@@ -14,6 +16,10 @@ from autotuner.values.problem import Problem
 
 MAKING_S, MAKING_SHARE = {"cpu": 30.0, "cuda": 10.0}, 0.25
 """Seconds that it needs for a baseline, about, by torch device, and the share of a run's time that they may have."""
+LATEST_SHARE = 0.5
+"""Share of a run's time after which what is still not made is given up: the rest is for variants."""
+latest = math.inf
+"""When this process gives up what it makes, on the monotonic clock."""
 _begun: list[subprocess.Popen[bytes]] = []
 
 
@@ -40,8 +46,15 @@ def begin(device: str, problems: Sequence[Problem], seconds: float | None = None
     for problem in problems:
         if op_of(problem).compiled(problem) and not any(folder.glob(f"{name(problem)}-*")):
             command = [sys.executable, "-m", "autotuner.ops.compiled", "keep", problem.model_dump_json(), device]
+            command += [] if seconds is None else [str(seconds)]
             nothing = subprocess.DEVNULL
             _begun.append(subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing))
+
+
+def limit(seconds: float | None) -> None:
+    """What this process makes from now on is for a run of so many seconds; None: nothing limits it."""
+    global latest
+    latest = math.inf if seconds is None else time.monotonic() + LATEST_SHARE * seconds
 
 
 def name(problem: Problem) -> str:

@@ -14,10 +14,12 @@ import importlib.util
 import os
 import platform
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -32,7 +34,8 @@ from autotuner.values import config
 from autotuner.values.problem import Problem
 from autotuner.values.processor import processor
 
-DEADLINE_S = 200
+DEADLINE_S = 200.0
+LATE = "torch's compiler had not made it when half of the run's time was over: a longer run waits for it"
 LIBRARY = "module.so"
 FLAGS_AT, READ_AND_WRITE = 4, 6
 """Where a segment of a 64-bit ELF file has its flags, and what they are of memory without code."""
@@ -154,7 +157,13 @@ def _alone(folder: Path) -> Iterator[None]:
     """Whoever makes something else in the folder is waited for; who dies holds nobody up."""
     held = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if time.monotonic() > ahead.latest:
+                raise RuntimeError(LATE)
+            time.sleep(0.05)
         yield
     finally:
         os.close(held)
@@ -169,10 +178,18 @@ def _make(problem: Problem, device: str, made: Path) -> None:
         environment = {**os.environ, "TMPDIR": work}
 
         def run(what: str, where: Path) -> None:
-            command = [sys.executable, "-m", __name__, what, problem.model_dump_json(), device, str(where)]
-            subprocess.run(
-                command, env=environment, timeout=DEADLINE_S, capture_output=True, check=True, stdin=subprocess.DEVNULL
-            )
+            command = [sys.executable, "-m", "autotuner.ops.compiled", what, problem.model_dump_json(), device]
+            nothing, left_s = subprocess.DEVNULL, min(DEADLINE_S, ahead.latest - time.monotonic())
+            with subprocess.Popen(
+                [*command, str(where)], env=environment, stdin=nothing, stdout=nothing, stderr=nothing, process_group=0
+            ) as process:
+                try:
+                    code = process.wait(left_s)
+                finally:  # with the compilers that it has started
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+            if code:
+                raise RuntimeError(f"torch's compiler failed: to {what} it ended with {code}")
 
         try:
             run("make", private)
@@ -180,7 +197,9 @@ def _make(problem: Problem, device: str, made: Path) -> None:
             if device != "cuda":  # there it is compiled out of the cache in each process, and judged before it counts
                 run("try", moved)  # what crashes does so there, and what needs a file beside it does not find it
             moved.rename(made)
-        except (OSError, subprocess.SubprocessError) as error:
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(LATE if time.monotonic() > ahead.latest else "torch's compiler took too long") from None
+        except OSError as error:
             if not made.exists():
                 raise RuntimeError(f"torch's compiler failed: {error}") from None
 
@@ -216,9 +235,11 @@ def _keep_code_off_the_stack(library: Path) -> None:
 
 
 def main(what: str, document: str, device: str, name: str = "") -> None:
-    """Makes what is kept of a problem in a folder, or tries what is there; or does both, and puts it in the cache."""
+    """Makes what is kept of a problem in a folder, or tries what is there; or does both for a run of so many seconds,
+    and puts it in the cache."""
     problem, folder = Problem.model_validate_json(document), Path(name)
     if what == "keep":
+        ahead.limit(float(name) if name else None)
         with contextlib.suppress(RuntimeError):  # whoever asks for it is told
             _made(problem, device)
         return

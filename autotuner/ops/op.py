@@ -150,6 +150,8 @@ class Baseline(NamedTuple):
     torch device whether that was done: only those that are timed are asked for, not the gate's cases."""
     takes: Callable[[Problem], bool] = lambda problem: True
     """Whether it is asked about problems of this kind at all."""
+    writes_code: bool = False
+    """It writes machine code as it runs, whatever the element type: a cage lets it do so."""
     own: Callable[..., Any] | None = None
     """The function that the user named, of such a one. It may be compiled anew for each problem."""
 

@@ -13,6 +13,10 @@ LONGEST = 160
 """Characters of what a baseline says, at most."""
 MOST, LONGEST_S = 4, 5.0
 """Where other work leaves open which is the fastest: so many times the rounds, within so many seconds."""
+FEWEST, ALL_S = 3, 20.0
+"""Rounds in any case, and seconds after which there are no more: beside other work a sample may take a second."""
+SLOW = 2.0
+"""After the fewest rounds one that took so many times as long as the fastest each time is timed no further."""
 TELLS = 1.05
 """By what factor one must be faster than another to be told from it."""
 
@@ -34,8 +38,8 @@ def time_baselines(
         except (RuntimeError, ArmError) as error:
             refused[name] = first_line(error)[:LONGEST]
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
-    taken, late = 0, time.monotonic() + LONGEST_S
-    while arms and (taken < rounds or (taken < MOST * rounds and time.monotonic() < late and rivals(samples))):
+    taken, began = 0, time.monotonic()
+    while arms and _goes_on(taken, rounds, time.monotonic() - began, samples):
         taken += 1
         for name, arm in list(arms.items()):
             try:
@@ -43,12 +47,29 @@ def time_baselines(
             except (RuntimeError, ArmError) as error:
                 refused[name] = first_line(error)[:LONGEST]
                 del arms[name], samples[name]
+        if taken == FEWEST:
+            for name in _slow(samples):
+                del arms[name]
     if not arms:
         said = "; ".join(f"{name}: {why}" for name, why in refused.items())
         raise InfrastructureError(f"no baseline of this torch takes {track.problem}; {said}")
     found = {name: 1e6 * usual(each) for name, each in samples.items()}
     timed = [BackendTiming(backend=name, problem=track.problem, median_us=us) for name, us in found.items()]
     return timed, refused, rivals(samples)
+
+
+def _goes_on(taken: int, rounds: int, seconds: float, samples: Mapping[str, Sequence[tuple[float, float]]]) -> bool:
+    """Whether there is another round after so many, which took so many seconds."""
+    if taken < rounds:
+        return taken < FEWEST or seconds < ALL_S
+    return taken < MOST * rounds and seconds < LONGEST_S and bool(rivals(samples))
+
+
+def _slow(samples: Mapping[str, Sequence[tuple[float, float]]]) -> list[str]:
+    """Those that are not the fastest, whatever held them up."""
+    least = {name: min(without(*sample) for sample in each) for name, each in samples.items()}
+    fastest = min(map(usual, samples.values()), default=0.0)
+    return [name for name, seconds in least.items() if seconds > SLOW * fastest]
 
 
 def rivals(samples: Mapping[str, Sequence[tuple[float, float]]]) -> list[str]:

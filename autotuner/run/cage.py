@@ -50,6 +50,8 @@ class Work(NamedTuple):
 
     dtype: str
     """Element type of its problems."""
+    writes_code: bool = False
+    """A baseline of them writes machine code for any."""
     sanitizes: bool = False
     """It builds and runs programs that trace, and that reserve more memory than there is."""
 
@@ -73,7 +75,7 @@ def enter(parts: CageParts, folder: Path, work: Work) -> None:
             network=kind.network,
             signals=kind.signals and not scoped and not sanitizes,
             processes=kind.processes and not sanitizes,
-            code=work.dtype not in kind.compiles and not sanitizes,
+            code=not (work.dtype in kind.compiles or work.writes_code or sanitizes),
         )
         seccomp.refuse(walls)
 
@@ -94,7 +96,8 @@ def missing(kind: Cage) -> list[str]:
         found += [f"{name}: left out for this kind of device" for name, there in left_out.items() if not there]
     if kind.compiles:
         types = " and ".join(kind.compiles)
-        found.append(f"code: libraries write some for {types}, so a variant can then make memory executable")
+        who = f"libraries write some for {types}, and a baseline may for any"
+        found.append(f"code: {who}, so a variant can then make memory executable")
     if compiler_files.needs_more().exists():
         found.append("builds: a compiler here calls more than is known of; a source can take in any system file")
     if not kind.memory:

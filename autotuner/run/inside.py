@@ -21,6 +21,7 @@ from pydantic import TypeAdapter
 
 from autotuner.forge import loaded_variant
 from autotuner.gate.cases import Case
+from autotuner.ops import op_of
 from autotuner.race.third_clock import report_to, tell_meddled
 from autotuner.run import cage
 from autotuner.run.cage import CageParts, Work
@@ -97,7 +98,9 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
             if artifact is not None and artifact.path:  # it may lie outside of the cache
                 parts = parts._replace(reads=(*parts.reads, Path(artifact.path).parent))
             sanitizes = isinstance(job, JudgeJob) and (job.sanitize or job.checks_memory)
-            cage.enter(parts, folder, Work(job.conditions.compiled_for.dtype, sanitizes))
+            problem = job.conditions.compiled_for
+            writes_code = any(op_of(problem).baselines[name].writes_code for name in job.conditions.baselines)
+            cage.enter(parts, folder, Work(problem.dtype, writes_code, sanitizes))
 
     if role.devices != "":
         with contextlib.suppress(Exception):  # its first job is told

@@ -24,7 +24,7 @@ from autotuner.gate.cases import Case, Matrix, measured, served
 from autotuner.gate.check import Check, Subject
 from autotuner.gate.recheck import Judges, Timed, judge_fresh, recheck
 from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
-from autotuner.ops import op_of
+from autotuner.ops import ahead, op_of
 from autotuner.ops.op import OWN
 from autotuner.race.arms import Tracks
 from autotuner.race.calibrate import time_baselines
@@ -143,6 +143,7 @@ class GatedLine:
 
         device = self._device
         device.prepare(conditions)
+        ahead.limit(conditions.seconds)
         known = names(conditions.compiled_for, device.torch_device)
         refused = too_slow(conditions.problems, known, device.torch_device, conditions.seconds)
         known = tuple(name for name in known if name not in refused)

@@ -228,8 +228,10 @@ def table(found: Figures | None) -> str:
         return "Not kept yet."
     goals = {str(SdpaProblem.parse(text)) for _, text in GOALS}
     lines, others = [], dict[str, list[float]]()
+    without: list[float] = []
     for row in found["shapes"]:
         gained = gains(row)
+        without += [gained["without"]] if "without" in gained else []
         if row["problem"] in goals:
             us = row["us"][best_of(row)]["median"]
             of = ", ".join(f"{name} {told(ratio)}" for name, ratio in spreads(row).items())
@@ -239,6 +241,10 @@ def table(found: Figures | None) -> str:
             others.setdefault(kind.rstrip("="), []).append(min(x for name, x in gained.items() if name != "without"))
     further = "; ".join(f"{kind} {min(each):.2f}x to {max(each):.2f}x ({len(each)})" for kind, each in others.items())
     said = f"Further shapes, beside the fastest of these: {further}." if further else ""
+    if without:
+        said += (
+            f" Sinks beside the same call without them: {min(without):.3f}x to {max(without):.3f}x ({len(without)})."
+        )
     made = f"{found['device']}, torch {found['torch']}, by `{found['command']}`."
     return "\n".join([*lines, "", f"{said} {made}".strip()])
 

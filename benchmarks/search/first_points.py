@@ -52,7 +52,7 @@ def kept() -> Iterator[Kept]:
         if "speedup" in row:
             problem = OPS["sdpa"].problem.parse(row["problem"])
             yield Kept("cuda", problem, row["device"], row["speedup"]["cudnn"]["mid"], row["parameters"])
-    for raced in map(_read, ("ideas", "ideas_changed", "ideas_half")):
+    for raced in map(_read, ("ideas", "ideas_changed", "ideas_half", "ideas_capped")):
         for row in raced["fastest"]:
             ratios = [each["mid"] for name, each in row["speedup"].items() if name in ("cudnn", "flex")]
             if ratios:

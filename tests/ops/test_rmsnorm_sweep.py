@@ -102,11 +102,14 @@ def test_torchs_compiler_begins_early_and_once(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path))
     problem = OPS["rmsnorm"].problem.parse("(64,512) float32")
     ahead.begin("cpu", [problem])
-    run = OPS["rmsnorm"].tensors().BASELINES["compiled"].forward(problem)  # waits for what was begun
-    (found,) = run(torch.ones(64, 512), torch.ones(512))
-    torch.testing.assert_close(found, torch.ones(64, 512))
-    assert len(list((tmp_path / "compiled").iterdir())) == 1
+    run = OPS["rmsnorm"].tensors().BASELINES["compiled"].forward(problem)
+    monkeypatch.setattr(ahead, "latest", 0.0)
+    with pytest.raises(RuntimeError, match=r"half of the run's time was over"):
+        run(torch.ones(64, 512), torch.ones(512))
     for process in ahead._begun:
         process.wait()
+    assert len(list((tmp_path / "compiled").iterdir())) == 1, "it was not made"
+    (found,) = run(torch.ones(64, 512), torch.ones(512))
+    torch.testing.assert_close(found, torch.ones(64, 512))
     ahead.begin("cpu", [problem])
     assert not ahead._begun, "it is made again"

@@ -3,11 +3,20 @@
 import pytest
 import torch
 
+from autotuner.devices import DEVICES
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.family import Family
 from autotuner.gate.references import names
 from autotuner.ops import ahead, op_of
 from autotuner.ops.sdpa.masks import visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import distinct, gaps_of, lying_in, moved, normal, span
+from autotuner.run.cage import CageParts
+from autotuner.run.jobs import RaceJob
+from autotuner.values import config
+from autotuner.values.outcome import Heat
+from tests.helpers.judging import briefly, result
+from tests.helpers.lines import cpu_judge
 
 
 def parsed(text: str) -> SdpaProblem:
@@ -145,12 +154,19 @@ def test_flex_attention_is_for_windows_alone() -> None:
 @pytest.mark.slow
 @pytest.mark.timed
 @pytest.mark.sampled(1, of="compiled baselines")
-def test_flex_attention_is_compiled() -> None:
+def test_flex_attention_is_compiled_and_runs_where_variants_are_judged(toolchain: CpuToolchain) -> None:
     problem = parsed("(1,4:2,256,64) float32 causal window=64")
     tensors = op_of(problem).tensors()
     given = tensors.inputs(problem, "randn", 3)
     (found,) = tensors.BASELINES["flex"].answer(problem, given)
     torch.testing.assert_close(found.double(), tensors.reference(problem, given)[0], atol=1e-5, rtol=1e-5)
+    family, conditions = (
+        Family.load(config.kernels_dir() / "sdpa"),
+        briefly(problem).model_copy(update={"baselines": ("flex",)}),
+    )
+    with cpu_judge(toolchain, family, cage=CageParts.of(DEVICES["cpu"].cage)) as executor:
+        timed = result(executor, RaceJob(artifacts=(), conditions=conditions, blocks=1))
+    assert isinstance(timed, Heat), timed
 
 
 @pytest.mark.parametrize(

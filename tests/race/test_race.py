@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-from autotuner.race import rules
+from autotuner.race import calibrate, rules
 from autotuner.race.arms import ArmError
 from autotuner.race.blocks import MOST_DISCARDED, UNSEEN, Bounded, Throttled, take_clean
 from autotuner.race.calibrate import time_baselines
@@ -465,6 +465,29 @@ def test_a_baseline_that_is_held_up_is_timed_again_or_told(
         rivals,
         rounds,
     )
+
+
+@pytest.mark.parametrize(("all_s", "rounds"), [(20.0, [9, 3]), (0.0, [3, 3])])
+def test_what_cannot_be_the_fastest_and_what_takes_long_is_timed_few_times(
+    monkeypatch: pytest.MonkeyPatch, all_s: float, rounds: list[int]
+) -> None:
+    taken: list[str] = []
+
+    class Slow:
+        waited, retaken = 0.0, False
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __call__(self) -> float:
+            taken.append(self.name)
+            return 300e-6 if self.name == "math" else 100e-6
+
+    monkeypatch.setattr(FakeTrack, "baseline", lambda _, name: Slow(name))
+    monkeypatch.setattr(calibrate, "ALL_S", all_s)
+    timed, refused, _ = time_baselines(track(), ["flash", "math"], rounds=9)
+    assert ([each.median_us for each in timed], refused) == ([pytest.approx(100), pytest.approx(300)], {})
+    assert [taken.count(name) for name in ("flash", "math")] == rounds
 
 
 class Failing:

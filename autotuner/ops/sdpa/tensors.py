@@ -177,7 +177,14 @@ BASELINES = {
     "efficient": _baseline("efficient", "cuda"),
     "cudnn": _baseline("cudnn", "cuda"),
     "math": _baseline("math", "cpu", "cuda"),
-    "flex": Baseline(compiled.forward, frozenset({"cpu", "cuda"}), settled, is_made=compiled.is_made, takes=flex.takes),
+    "flex": Baseline(
+        compiled.forward,
+        frozenset({"cpu", "cuda"}),
+        settled,
+        is_made=compiled.is_made,
+        takes=flex.takes,
+        writes_code=True,
+    ),
 }
 PEER = "flash"
 BETWEEN = {"cpu": "math", "cuda": "efficient"}
