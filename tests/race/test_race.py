@@ -486,7 +486,8 @@ def test_what_cannot_be_the_fastest_and_what_takes_long_is_timed_few_times(
     monkeypatch.setattr(FakeTrack, "baseline", lambda _, name: Slow(name))
     monkeypatch.setattr(calibrate, "ALL_S", all_s)
     timed, refused, _ = time_baselines(track(), ["flash", "math"], rounds=9)
-    assert ([each.median_us for each in timed], refused) == ([pytest.approx(100), pytest.approx(300)], {})
+    assert [round(each.median_us) for each in timed] == [100, 300]
+    assert not refused
     assert [taken.count(name) for name in ("flash", "math")] == rounds
 
 
