@@ -39,7 +39,11 @@ def time_baselines(
             refused[name] = first_line(error)[:LONGEST]
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
     taken, began = 0, time.monotonic()
-    while arms and _goes_on(taken, rounds, time.monotonic() - began, samples):
+    while arms and (
+        taken < FEWEST
+        or (taken < rounds and time.monotonic() < began + ALL_S)
+        or (taken < MOST * rounds and time.monotonic() < began + LONGEST_S and rivals(samples))
+    ):
         taken += 1
         for name, arm in list(arms.items()):
             try:
@@ -56,13 +60,6 @@ def time_baselines(
     found = {name: 1e6 * usual(each) for name, each in samples.items()}
     timed = [BackendTiming(backend=name, problem=track.problem, median_us=us) for name, us in found.items()]
     return timed, refused, rivals(samples)
-
-
-def _goes_on(taken: int, rounds: int, seconds: float, samples: Mapping[str, Sequence[tuple[float, float]]]) -> bool:
-    """Whether there is another round after so many, which took so many seconds."""
-    if taken < rounds:
-        return taken < FEWEST or seconds < ALL_S
-    return taken < MOST * rounds and seconds < LONGEST_S and bool(rivals(samples))
 
 
 def _slow(samples: Mapping[str, Sequence[tuple[float, float]]]) -> list[str]:
