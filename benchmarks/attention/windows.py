@@ -239,12 +239,10 @@ def table(found: Figures | None) -> str:
         else:
             kind = next(each for each in KINDS if each in row["problem"])
             others.setdefault(kind.rstrip("="), []).append(min(x for name, x in gained.items() if name != "without"))
-    further = "; ".join(f"{kind} {min(each):.2f}x to {max(each):.2f}x ({len(each)})" for kind, each in others.items())
+    further = "; ".join(f"{kind} {min(each):.2f}-{max(each):.2f}x ({len(each)})" for kind, each in others.items())
     said = f"Further shapes, beside the fastest of these: {further}." if further else ""
     if without:
-        said += (
-            f" Sinks beside the same call without them: {min(without):.3f}x to {max(without):.3f}x ({len(without)})."
-        )
+        said += f" Sinks beside none: {min(without):.3f}-{max(without):.3f}x."
     made = f"{found['device']}, torch {found['torch']}, by `{found['command']}`."
     return "\n".join([*lines, "", f"{said} {made}".strip()])
 
