@@ -39,9 +39,9 @@ def at_work(folder: Path, devices: str = DRAWN) -> Iterator[Chaos]:
         chaos.wait_for_the_rest()
 
 
-def ask(chaos: Chaos, trials: int, space: str = "space.toml") -> int:
+def ask(chaos: Chaos, trials: int, space: str = "space.toml", *more: str) -> int:
     """The number of a new sweep."""
-    asked = json.loads(chaos.command("submit", space, "--trials", str(trials), *ASKED))
+    asked = json.loads(chaos.command("submit", space, "--trials", str(trials), *ASKED, *more))
     return int(asked["number"])
 
 
@@ -124,7 +124,8 @@ def test_two_workers_on_one_file_do_two_sweeps_at_once(tmp_path: Path) -> None:
         for chaos in (one, two):
             chaos.see_to_the_worker()
         wait_for(lambda: sum(each.holder is not None for each in device_health.every(store)) == 2)
-        drawn, timed = ask(one, 4), ask(two, 4, "mutants.toml")
+        quick = "--minutes", "1.9"  # in less than two no baseline is compiled
+        drawn, timed = ask(one, 4, "space.toml", *quick), ask(two, 4, "mutants.toml")
         wait_for(lambda: all(sweeps.one(store, number).holder is not None for number in (drawn, timed)))
         first, second = (sweeps.one(store, number).holder for number in (drawn, timed))
         assert first.pid != second.pid
