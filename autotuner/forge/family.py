@@ -16,7 +16,7 @@ from autotuner.spaces.fields import ParameterValue, Read, Rule
 from autotuner.spaces.limits import FILE, Limits, LimitTable, read_limits
 from autotuner.values import config
 from autotuner.values.errors import KernelError
-from autotuner.values.gate_policy import GatePolicy
+from autotuner.values.gate_policy import GatePolicy, Tolerance
 from autotuner.values.model import Model
 from autotuner.values.problem import Dtype, Problem
 from autotuner.values.toml_text import read_toml
@@ -85,6 +85,7 @@ class Implementation(Model):
     )
     flags: tuple[str, ...] = ()
     asserts: tuple[Effect, ...] = ()
+    tolerance: Tolerance | None = Field(default=None, description="in place of the one of the family's table [gate]")
     state: str | None = Field(
         default=None, min_length=1, description="why its host code keeps static state, or calls what no variant needs"
     )
@@ -412,7 +413,12 @@ class Family(Model):
         effects = tuple(each for each in implementation.asserts if _parsed(each.when).evaluate(values))
         calls = f"it calls {implementation.python}" if implementation.python is not None else None
         said = {"domain": implementation.domain, "state": implementation.state or calls}
-        return Claims(effects=effects, policy=self.document.gate, parameters=variant.point, **said)
+        return Claims(effects=effects, policy=self._policy(implementation), parameters=variant.point, **said)
+
+    def _policy(self, implementation: Implementation) -> GatePolicy:
+        """The family's table [gate], with the implementation's own tolerance where it has one."""
+        own = {"tolerance": implementation.tolerance} if implementation.tolerance is not None else {}
+        return self.document.gate.model_copy(update=own)
 
 
 def find_limits(family: str, device: str, near: Path) -> Limits:

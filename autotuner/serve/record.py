@@ -240,7 +240,8 @@ class _Recorder(TorchFunctionMode):
         self._ops: dict[Any, Op] = {}
         for op in OPS.values():
             if op.call is not None:
-                for each in (op.signature.FUNCTION, function(op.name), function(op.signature.NAME)):
+                within = getattr(op.signature, "WITHIN", None)
+                for each in (op.signature.FUNCTION, function(op.name), function(op.signature.NAME), within):
                     self._ops[each] = op
 
     def __torch_function__(
@@ -248,7 +249,9 @@ class _Recorder(TorchFunctionMode):
     ) -> Any:
         op = self._ops.get(func)
         if op is not None:
-            self._calls.note(op, args, kwargs or {}, self._dense)
+            within = isinstance(func, torch._ops.OpOverload)
+            said = op.signature.of_within(*args, **kwargs or {}) if within else (args, kwargs or {})
+            self._calls.note(op, *said, self._dense)
         return func(*args, **(kwargs or {}))
 
 

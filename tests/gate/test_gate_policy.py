@@ -100,7 +100,7 @@ def test_a_tighter_tolerance_rejects_what_passes_otherwise(judge: Judge) -> None
     assert report(usual).passed, usual.fault
     worst = max(result.errors.worst_ratio for result in cases(usual))
     assert 0 < worst < 1
-    tighter = judge("right", "two_pass", "float32", f"[gate.tolerance]\ntimes = {worst / 2}")
+    tighter = judge("right", "two_pass", "float32", f"[cpu.right.tolerance]\ntimes = {worst / 2}")
     assert tighter.verdict == Verdict.INCORRECT
     assert code(tighter) in ("G2.T1", "G2.T2", "G2.T3", "G5.T1", "G5.T2", "G5.T3")
     assert report(tighter).policy.looser == ()

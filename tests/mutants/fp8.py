@@ -12,6 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from autotuner.forge.family import Family
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import judge, truth
 from autotuner.ops import OPS
@@ -19,6 +20,7 @@ from autotuner.ops.op import Relation
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
 from autotuner.ops.tensors import Tensors
 from autotuner.values import config
+from autotuner.values.gate_policy import Tolerance
 from autotuner.values.model import Model
 from autotuner.values.variant import Value
 from tests.emulator.emulator import EmulationError, emulate_fp8
@@ -102,13 +104,15 @@ def first_failure(source: Path, parameters: dict[str, Value], problem: SdpaFp8Pr
 
 
 def _failures(source: Path, parameters: dict[str, Value], matrix: Matrix) -> Iterator[str]:
+    tolerance = Family.find("sdpa_fp8").implementation("cuda", source.stem).tolerance or Tolerance()
+
     def launch(case: Case, inputs: Tensors, seed: int = 0) -> Tensors:
         return emulate_fp8(source, parameters, cast(SdpaFp8Problem, case.problem), inputs, seed)
 
     try:
         for index, case in enumerate(matrix.quick()):
             expected = truth(case, SEEDS[index % 4])
-            rule = judge(launch(case, expected.inputs)[0], expected.outputs[0]).failed_rule
+            rule = judge(launch(case, expected.inputs)[0], expected.outputs[0], tolerance).failed_rule
             if rule:
                 yield f"G2.{rule}"
         invariant = matrix.case(OP.cases.invariant)

@@ -10,7 +10,7 @@ from autotuner.values.problem import Problem
 
 ELEMENTS = f"Q, K and V must be {ELEMENT}, or K and V beside Q in bfloat16 or float16"
 SIXTEEN_BITS = ("bfloat16", "float16")
-WANTED = "q_descale, k_descale and v_descale must be (batch, heads_kv) of float32, dense"
+WANTED = "q_descale, k_descale and v_descale must be float32 of (batch, heads_kv), or expand to that"
 
 
 def problem_of(inputs: tuple[Any, ...], options: Mapping[str, Any]) -> SdpaFp8Problem:

@@ -35,9 +35,9 @@ def arguments(
     change what is computed. O is bfloat16, or of Q's element type where that has 16 bits.
 
     Q is (batch, heads, seq_q, head_dim), K and V are (batch, heads_kv, seq_k, head_dim), all float8_e4m3fn; Q may be
-    bfloat16 or float16, on a cache of FP8. A number of them stands for itself times the descale of its head,
-    (batch, heads_kv) of float32. `key_lengths` and `corner` are what they are in attention from 16 bits. Raises
-    ValueError for a corner that there is not, and TypeError for what is no tensor.
+    bfloat16 or float16, on a cache of FP8. A number of them stands for itself times the descale of its head, float32
+    of (batch, heads_kv), or of what expands to it, as one number for all. `key_lengths` and `corner` are what they are
+    in attention from 16 bits. Raises ValueError for a corner that there is not, and TypeError for what is no tensor.
     """
     for name, each in (("query", query), ("key", key), ("value", value)):
         if not hasattr(each, "requires_grad"):
@@ -53,10 +53,20 @@ def arguments(
         options["scale"] = scale
     types = {"q_descale_type": q_descale_type, "k_descale_type": k_descale_type, "v_descale_type": v_descale_type}
     options |= {name: value for name, value in types.items() if value}
-    more = [q_descale, k_descale, v_descale, key_lengths]
+    descales = (_of_each_head(each, key) for each in (q_descale, k_descale, v_descale))
+    more = [*descales, key_lengths]
     while more and more[-1] is None:
         more.pop()
     return (query, key, value, *more), options, {}
+
+
+def _of_each_head(descale: Tensor | None, key: Tensor) -> Tensor | None:
+    """Written out, where one number is for several batches or heads."""
+    sizes = key.shape[:2]
+    if descale is None or (descale.shape == sizes and descale.is_contiguous()) or descale.dim() > 2:
+        return descale
+    fits = all(one in (1, size) for one, size in zip(descale.shape[::-1], sizes[::-1], strict=False))
+    return descale.expand(sizes).contiguous() if fits else descale
 
 
 def called(tensors: Sequence[Tensor | None], options: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -113,6 +123,13 @@ def _attention(
 
 
 FUNCTION = _attention
+WITHIN = getattr(torch.ops.aten._scaled_dot_product_flash_attention, "quantized", None)
+"""The op that torch's function calls: of the two this alone is seen by who records."""
+
+
+def of_within(*tensors: Any, scale: float | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call of that op as `arguments` takes it: behind the descales dropout, the mask and what to return."""
+    return (*tensors[:3], tensors[7], scale, *tensors[3:6]), {}
 
 
 def _torchs() -> Any:
