@@ -58,6 +58,8 @@ def _of_signature(table: DispatchTable, name: str) -> dict[str, str]:
     tensors = dict(zip(signature.required, tensors.values(), strict=False)) | {
         name: each for name, each in tensors.items() if name in signature.more
     }
+    places = [*enumerate(signature.required)]
+    told = [each for place, each in places if len({op.inputs(of)[place].dtype == of.dtype for of in problems}) > 1]
     out, more = op.outputs(like)[0], {each: tensors[each] for each in signature.more if each in tensors}
     fields = [f"  const void *{each}; /* {_sizes(tensors[each])} */" for each in signature.required]
     fields += [
@@ -68,7 +70,8 @@ def _of_signature(table: DispatchTable, name: str) -> dict[str, str]:
     sizes = dict.fromkeys(str(size) for each in tensors.values() for size in each.shape)
     fields.append(f"  int64_t {', '.join(sizes)};")
     read = [
-        _read(f"in[{place}]", each, tensors[each], strided, like.dtype) for place, each in enumerate(signature.required)
+        _read(f"in[{place}]", each, tensors[each], strided, like.dtype, f"c.{each}_dtype" if each in told else None)
+        for place, each in places
     ]
     read += [
         f"  if (c.{each}) {_read(f'in[{place}]', each, tensors[each], False, like.dtype).strip()}"
@@ -83,13 +86,14 @@ def _of_signature(table: DispatchTable, name: str) -> dict[str, str]:
         fields.append("  uint32_t one_memory; /* bit i: tensor i is a view of the same memory as the one before */")
         read.append("  for (int i = 1; i < signature.required; i++)")
         read.append("    if (c.one_memory >> i & 1) in[i].storage = in[i - 1].storage;")
-    fields.append("  int32_t dtype;")
+    fields += ["  int32_t dtype;", *(f"  int32_t {each}_dtype; /* {name}_FLOAT8, or dtype */" for each in told)]
     fields += [f"  {'int32_t' if each.values else 'double'} {each.name};" for each in signature.options]
     words = [each for option in signature.options for each in enumerate(option.values) if isinstance(each[1], str)]
     return {
         "TITLE": op.signature.TITLE,
         "UNCONFIRMED": fill(BIASED, 118, initial_indent="\n * ", subsequent_indent=" * ") if table.estimates else "",
-        "CONSTANTS": "".join(f"#define {name}_{str(word).upper()} {place}\n" for place, word in words),
+        "CONSTANTS": (f"#define {name}_FLOAT8 4\n" if told else "")
+        + "".join(f"#define {name}_{str(word).upper()} {place}\n" for place, word in words),
         "FIELDS": "\n".join(fields),
         "TENSORS": "\n".join(read),
         "SAID": ", ".join(f"(double)c.{each.name}" for each in signature.options),
@@ -107,8 +111,9 @@ def _sizes(of: Input | Output) -> str:
     return f"({', '.join(map(str, of.shape))}{',' if len(of.shape) == 1 else ''})"
 
 
-def _read(to: str, name: str, of: Input | Output, strided: bool, own: str) -> str:
-    dtype = ELEMENTS.get(of.dtype if of.dtype != own else "", "c.dtype")
+def _read(to: str, name: str, of: Input | Output, strided: bool, own: str, told: str | None = None) -> str:
+    """`told`: where the call says the element type, of which the table's problems have several."""
+    dtype = told or ELEMENTS.get(of.dtype if of.dtype != own else "", "c.dtype")
     sizes = ", ".join(f"c.{size}" for size in of.shape)
     return f"  {to} = tensor_of(c.{name}, {dtype}, {{{sizes}}}, {f'c.{name}_stride' if strided else 'nullptr'});"
 

@@ -1,7 +1,6 @@
 """Attention from FP8 recorded, loaded and written as C by the same code: its tensors are of other types than its
 answer."""
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.table import DispatchTable
 from tests.helpers.builds import default_of
 from tests.helpers.calls import loaded
+from tests.helpers.files import text
+from tests.helpers.in_c import printed
 from tests.helpers.tables import served, table, write
 
 FOLDER = Path(__file__).parent.parent / "kernels"
@@ -106,10 +107,9 @@ def test_it_is_recorded() -> None:
 
 
 @pytest.mark.slow
-def test_a_program_without_python_and_torch_can_be_linked(tuned: DispatchTable, tmp_path: Path) -> None:
-    toolchain = CpuToolchain.discover()
-    write_c_folder(tuned, Source(toolchain, FOLDER), tmp_path / "demo")
-    command = [toolchain.compiler, "-fsyntax-only", "-Wall", "-Werror", "autotuner_demo.cpp"]
-    subprocess.run(command, cwd=tmp_path / "demo", check=True)
-    header = (tmp_path / "demo/autotuner_demo.h").read_text()
-    assert "const void *q_descale; /* (batch, heads_kv); null: none */" in header
+def test_a_program_without_python_and_torch_says_whether_queries_are_fp8(tuned: DispatchTable, tmp_path: Path) -> None:
+    """The table has caches beside others."""
+    write_c_folder(tuned, Source(CpuToolchain.discover(), FOLDER), tmp_path / "demo")
+    *served, refused = printed(tmp_path, text("fp8.c")).splitlines()
+    assert served == ["served, 1.0"] * 2
+    assert "or K and V beside Q in bfloat16" in refused
