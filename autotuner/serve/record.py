@@ -250,8 +250,8 @@ class _Recorder(TorchFunctionMode):
         op = self._ops.get(func)
         if op is not None:
             within = isinstance(func, torch._ops.OpOverload)
-            said = op.signature.of_within(*args, **kwargs or {}) if within else (args, kwargs or {})
-            self._calls.note(op, *said, self._dense)
+            given, named = op.signature.of_within(*args, **kwargs or {}) if within else (args, kwargs or {})
+            self._calls.note(op, given, named, self._dense)
         return func(*args, **(kwargs or {}))
 
 
