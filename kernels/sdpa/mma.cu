@@ -164,6 +164,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   if (fill_first) __syncthreads();
 #endif
 
+#if FP8_CACHE
+#pragma unroll
+  for (int m = 0; m < ROW_TILES; m++) to_halves(queries[m]);
+#endif
+
   Partial partial[ROW_TILES];
   work(at, ring, queries, partial, scale_log2(args, at));
   in_order(partial);

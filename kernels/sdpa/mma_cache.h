@@ -1,4 +1,4 @@
-// Products with K and V of FP8 (e4m3), which become 16 bits in registers, on their way from shared memory.
+// Products with K and V of FP8 (e4m3), which become halves in registers, on their way from shared memory.
 //
 // A chunk of 16 bytes is 16 columns. A matrix load gives lane 4 g + t the bytes 4 t to 4 t + 3 of row g: the first product
 // takes the columns of Q in the same order (pair_of). Loaded transposed they are columns 2 g and 2 g + 1 of keys 2 t and
@@ -10,14 +10,30 @@
 
 static_assert(HEAD_DIM % 32 == 0, "two chunks of a row are loaded at once");
 
-// Two numbers in the low half of a word.
-AT_DEVICE uint32_t widened(uint32_t pair) {
-  const uint32_t halves = widen_e4m3_pair(pair);
-#if DTYPE == AT_FLOAT16
-  return halves;
-#else
-  const float2 both = __half22float2(*(const __half2 *)&halves);
-  return pack(both.x, both.y);
+// Queries as halves, which K and V are at once, where a bfloat16 takes four instructions more for two numbers. A row is
+// divided by a power of two: its largest number becomes one of 1 to 2, and only what is 2^-14 of that loses digits.
+AT_DEVICE void to_halves(Queries &queries) {
+#if DTYPE == AT_BFLOAT16
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    uint32_t largest = 0;  // as positive numbers are ordered, so are their bits
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 8; i++) {
+      const uint32_t word = queries.fragment[i / 2][i % 2 * 2 + half];
+      largest = max(largest, max(word & 0x7fff, word >> 16 & 0x7fff));
+    }
+    largest = max(largest, __shfl_xor_sync(~0u, largest, 1));
+    largest = max(largest, __shfl_xor_sync(~0u, largest, 2));
+    const uint32_t exponent = min(max(largest >> 7, 1u), 253u);  // of 254 the power would be 0
+    const float lower = __uint_as_float((254 - exponent) << 23);
+    queries.raise[half] = __uint_as_float(exponent << 23);
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 8; i++) {
+      uint32_t &word = queries.fragment[i / 2][i % 2 * 2 + half];
+      const __half2 pair = __floats2half2_rn(__uint_as_float(word << 16) * lower, __uint_as_float(word & 0xffff0000) * lower);
+      word = *(const uint32_t *)&pair;
+    }
+  }
 #endif
 }
 
@@ -32,13 +48,21 @@ AT_DEVICE void score(Scores (&scores)[ROW_TILES], const Queries (&queries)[ROW_T
       ldmatrix_x4(k, keys + j * 16 * ROW_BYTES);
 #pragma unroll
       for (int part = 0; part < 4; part++) {  // of eight keys and a chunk
-        const uint32_t low = widened(k[part] & 0xffff), high = widened(k[part] >> 16);
+        const uint32_t low = widen_e4m3_pair(k[part] & 0xffff), high = widen_e4m3_pair(k[part] >> 16);
 #pragma unroll
         for (int m = 0; m < ROW_TILES; m++)
-          mma_m16n8k16(scores[m].fragment[2 * j + part / 2], queries[m].fragment[2 * i + part % 2], low, high, element());
+          mma_m16n8k16(scores[m].fragment[2 * j + part / 2], queries[m].fragment[2 * i + part % 2], low, high, __half());
       }
     }
   }
+#if DTYPE == AT_BFLOAT16
+#pragma unroll
+  for (int m = 0; m < ROW_TILES; m++)
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / 8; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) scores[m].fragment[j][e] *= queries[m].raise[e / 2];
+#endif
 }
 
 AT_DEVICE void accumulate(Partial (&partial)[ROW_TILES], const Probabilities (&probabilities)[ROW_TILES],
@@ -52,12 +76,12 @@ AT_DEVICE void accumulate(Partial (&partial)[ROW_TILES], const Probabilities (&p
       ldmatrix_x4_trans(v, values + j * 16 * ROW_BYTES);
 #pragma unroll
       for (int part = 0; part < 4; part++) {  // of a chunk's even columns, or odd ones
-        const int chunk = part / 2, shift = part % 2 * 8;
-        const uint32_t low = v[2 * chunk] >> shift, high = v[2 * chunk + 1] >> shift;
-        const uint32_t first = widened(__byte_perm(low, 0, 0x4420)), second = widened(__byte_perm(high, 0, 0x4420));
+        const uint32_t bytes = part % 2 ? 0x4431 : 0x4420;
+        const uint32_t low = widen_e4m3_pair(__byte_perm(v[part / 2 * 2], 0, bytes));
+        const uint32_t high = widen_e4m3_pair(__byte_perm(v[part / 2 * 2 + 1], 0, bytes));
 #pragma unroll
         for (int m = 0; m < ROW_TILES; m++)
-          mma_m16n8k16(partial[m].output[4 * i + part], probabilities[m].fragment[j], first, second, element());
+          mma_m16n8k16(partial[m].output[4 * i + part], probabilities[m].fragment[j], low, high, __half());
       }
     }
   }

@@ -13,6 +13,9 @@
 // 16 rows of Q, of scores and of probabilities.
 struct Queries {
   uint32_t fragment[HEAD_DIM / 16][4];
+#if FP8_CACHE
+  float raise[2] = {1.0f, 1.0f};  // what scores of its rows are to be multiplied by
+#endif
 };
 
 struct Scores {
@@ -109,6 +112,16 @@ AT_DEVICE float lane_max(const Scores &scores, int half) {
   return max;
 }
 
+// Two probabilities as the second product takes them: halves, as values of FP8 are halves as they are.
+AT_DEVICE uint32_t pack_probabilities(float low, float high) {
+#if FP8_CACHE
+  const __half2 pair = __floats2half2_rn(low, high);
+  return *(const uint32_t *)&pair;
+#else
+  return pack(low, high);
+#endif
+}
+
 // Scores to probabilities, with what has been summed so far brought to the new maximum. A score that is no number makes
 // the maximum none, and then the sum: exponential() need not tell.
 AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &scores, float scale, bool first) {
@@ -148,7 +161,7 @@ AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &s
       const float low = exponential(fmaf(scores.fragment[j][half * 2], scale, -shift[half]), j * 2);
       const float high = exponential(fmaf(scores.fragment[j][half * 2 + 1], scale, -shift[half]), j * 2 + 1);
       partial.sum[half] += low + high;
-      probabilities.fragment[j / 2][j % 2 * 2 + half] = pack(low, high);
+      probabilities.fragment[j / 2][j % 2 * 2 + half] = pack_probabilities(low, high);
     }
   }
 }
