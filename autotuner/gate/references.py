@@ -3,6 +3,9 @@
 import warnings
 from collections.abc import Iterator, Sequence
 
+import torch
+from torch import Tensor
+
 from autotuner.gate.cases import Matrix, measured
 from autotuner.gate.tolerance import Truths, judge
 from autotuner.ops import ahead, op_of
@@ -38,7 +41,15 @@ def too_slow(
 
 def without_nan(inputs: Tensors) -> Tensors:
     """What nobody may look at is NaN in some cases. A baseline may multiply it by zero, so it gets zeros there."""
-    return tuple(each.masked_fill(each.isnan(), 0) if bool(each.isnan().any()) else each for each in inputs)
+    return tuple(map(_without_nan, inputs))
+
+
+def _without_nan(x: Tensor) -> Tensor:
+    bytes_alone = x.itemsize == 1  # FP8 has few functions
+    none = (x.float() if bytes_alone else x).isnan()
+    if not bool(none.any()):
+        return x
+    return (x.view(torch.uint8) if bytes_alone else x).masked_fill(none, 0).view(x.dtype)
 
 
 def answers(

@@ -26,17 +26,18 @@ from tests.helpers.lines import cpu_line
 from tests.helpers.recorded import case_errors
 
 
-def test_a_baseline_is_not_asked_about_what_lies_past_a_length() -> None:
+@pytest.mark.parametrize(("op", "dtype", "off"), [("sdpa", "float32", 1e-5), ("sdpa_fp8", "bfloat16", 0.02)])
+def test_a_baseline_is_not_asked_about_what_lies_past_a_length(op: str, dtype: str, off: float) -> None:
     """It is NaN in some cases, and torch multiplies it by zero."""
-    problem = SdpaProblem(batch=3, heads=2, seq_q=7, seq_k=20, head_dim=64, dtype="float32", key_lengths=True)
-    given = inputs(problem, "ragged", 0)
-    assert math.isnan(sum(float(each.sum()) for each in given[1:3]))
-    (expected,) = reference(problem, given)
+    problem = OPS[op].problem.parse(f"(3,2,7x20,64) {dtype} lengths")
+    given = OPS[op].tensors().inputs(problem, "ragged", 0)
+    assert math.isnan(sum(float(each.float().sum()) for each in given[1:3]))
+    (expected,) = OPS[op].tensors().reference(problem, given)
     found = dict(answers(problem, without_nan(given), names(problem, "cpu")))
     assert found
     for answer in found.values():
         assert answer is not None
-        torch.testing.assert_close(answer[0].double(), expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(answer[0].double(), expected, atol=off, rtol=off)
 
 
 def test_an_output_must_be_no_number_where_the_reference_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
