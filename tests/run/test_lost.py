@@ -60,10 +60,12 @@ def works(folder: Path, name: str = "A", **more: int) -> dict[str, str | int]:
 
 
 def strike(number: int) -> int:
-    """Sends a signal to the fork server; its number."""
+    """Sends a signal to the fork server, which shows at once; its number. One that is asked before that is waited for
+    until its deadline."""
     pid = server_pid()
     assert pid is not None
     os.kill(pid, number)
+    wait_for(lambda: not fork_server.is_well(pid))
     return pid
 
 
