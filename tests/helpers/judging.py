@@ -35,7 +35,7 @@ def judged(
     machine or a lost process ended. `many_s`: seconds of launches of one that is chosen."""
     for _ in range(RETRIES + 1):
         outcome = _once(executor, variant, conditions, soak, many_s)
-        if outcome.verdict != Verdict.INFRA_ERROR:
+        if outcome.verdict not in (Verdict.DISTURBED, Verdict.INFRA_ERROR):
             break
     return outcome
 

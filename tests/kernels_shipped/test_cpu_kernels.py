@@ -23,13 +23,12 @@ from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.run.executor import Executor
-from autotuner.run.jobs import BuildJob, Built, JudgeJob
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Value, Variant
 from tests.helpers.builds import artifact_of, launched
+from tests.helpers.judging import judged
 from tests.helpers.tables import FOLDER
 
 OTHERS = [pytest.mark.slow, pytest.mark.sampled(2)]
@@ -53,22 +52,8 @@ def outcomes(workbench: Workbench, indices: list[int]) -> Iterator[Outcome]:
         update={"baselines": ("flash",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": (5, 6, 7, 8)}
     )
     with closing(workbench.executor()) as executor:
-        jobs = [executor.submit(BuildJob(variant=workbench.variant(index), conditions=conditions)) for index in indices]
-        built = dict(ended(executor) for _ in jobs)  # all first: several are built side by side
-        for job in jobs:
-            made = built[job]
-            if isinstance(made, Built):
-                executor.submit(JudgeJob(built=made, conditions=conditions, soak="never"))
-                made = ended(executor)[1]
-            assert isinstance(made, Outcome)
-            yield made
-
-
-def ended(executor: Executor) -> tuple[int, object]:
-    """The next job to end, and its result."""
-    done = executor.wait(300)
-    assert done is not None
-    return done
+        for index in indices:
+            yield judged(executor, workbench.variant(index), conditions, soak="never")
 
 
 @pytest.mark.timed
