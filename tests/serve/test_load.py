@@ -80,6 +80,27 @@ def test_torch_serves_the_rest_and_it_says_why(
         call(loaded(export, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"softcap": "a"}, "softcap must be a number, not str"),
+        ({"window": 2.5}, "window must be a whole number, or two: .*, not 2.5"),
+        ({"window": (1, 2, 3)}, "window must be a whole number, or two: "),
+        ({"attn_mask": [1]}, "attn_mask must be a tensor, not list"),
+        ({"sinks": [0.0]}, "sinks must be a tensor, not list"),
+        ({"sinks": torch.zeros(3)}, r"sinks is \(3,\), expected \(2,\): one a head"),
+        ({"alibi_slopes": torch.zeros(2, device="meta")}, "alibi_slopes is on meta, query is on cpu: move it there"),
+        ({"key_lengths": torch.tensor([3, 4])}, r"key_lengths is \(2,\), expected \(1,\): one a sequence"),
+        ({"bias": torch.ones(9, 9)}, r"bias is \(9, 9\), expected what expands to"),
+        ({"bias": torch.ones(32, 32, dtype=torch.bool)}, "bias has truths, expected numbers to add"),
+    ],
+)
+def test_what_no_call_can_say_is_refused_in_one_line(export: Path, more: dict[str, Any], said: str) -> None:
+    for each in (loaded(export), autotuner.function("sdpa")):
+        with pytest.raises((TypeError, ValueError), match=f"^{said}"):
+            each(*qkv(32), **more)
+
+
 @pytest.mark.parametrize("length", [32, 100])
 def test_a_corner_that_there_is_not_is_refused(export: Path, length: int) -> None:
     ours, attention, inputs = loaded(export), autotuner.function("sdpa"), qkv(length)

@@ -54,11 +54,19 @@ def arguments(
     seq_q, seq_k), is added to scores after these are capped; an `attn_mask` of numbers alone is that.
 
     A model may say what is so anyway: the usual scale, or groups where there are none. Raises ValueError for a corner,
-    a window or a cap that there is not, and TypeError for what is no tensor.
+    a window or a cap that there is not and for what lies elsewhere, and TypeError for what is no tensor, or no number.
     """
     for name, each in (("query", query), ("key", key), ("value", value)):
         if not hasattr(each, "requires_grad"):
             raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")
+    if (
+        attn_mask is not None
+        or key_lengths is not None
+        or sinks is not None
+        or bias is not None
+        or alibi_slopes is not None
+    ):
+        _require_beside((attn_mask, key_lengths, sinks, alibi_slopes, bias), query)
     options: dict[str, Any] = {}
     beside: dict[str, Any] = {}
     named = bias is not None
@@ -80,6 +88,8 @@ def arguments(
         if corner != "top_left":
             options["corner"] = corner
     if softcap:
+        if isinstance(softcap, str):
+            raise TypeError("softcap must be a number, not str")
         if not 0 < softcap < float("inf"):
             raise ValueError(f"softcap is {softcap}, expected a number above 0, or 0 for none")
         options["softcap"] = softcap
@@ -100,6 +110,25 @@ def arguments(
         more = (None, sinks, alibi_slopes, bias)
         options, beside = {**left, "attn_mask": attn_mask}, {}
     return (query, key, value, *_there(more)), options, beside
+
+
+def _require_beside(given: Sequence[Any], query: Tensor) -> None:
+    """Raises for what cannot stand beside Q, K and V: first a mask, then what MORE names."""
+    for name, each in zip((*BESIDE, *MORE), given, strict=True):
+        if each is None:
+            continue
+        if not hasattr(each, "requires_grad"):
+            raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")
+        if each.device != query.device:
+            raise ValueError(f"{name} is on {each.device}, query is on {query.device}: move it there")
+        if name == "bias" and each.dtype == torch.bool:
+            raise ValueError("bias has truths, expected numbers to add: attn_mask is for what to hide")
+
+
+def _require_one_each(name: str, given: Tensor, query: Tensor) -> None:
+    count, one = (query.size(0), "sequence") if name == "key_lengths" else (query.size(-3), "head")
+    if given.dim() != 1 or given.size(0) != count:
+        raise ValueError(f"{name} is {tuple(given.shape)}, expected ({count},): one a {one}")
 
 
 def _is_added(mask: Tensor, query: Tensor) -> bool:
@@ -167,7 +196,10 @@ def _is_asserted(same: Tensor) -> bool:
 
 def _sides(window: int | tuple[int, int], is_causal: bool) -> dict[str, Any]:
     """The options of a window."""
-    left, right = (window, 0 if is_causal else window) if isinstance(window, int) else window
+    sides = (window, 0 if is_causal else window) if isinstance(window, int) else window
+    if not isinstance(sides, tuple | list) or len(sides) != 2 or not all(isinstance(each, int) for each in sides):
+        raise TypeError(f"window must be a whole number, or two: keys before a row's own and after it, not {window!r}")
+    left, right = sides
     if left < 1 or right < 0 or is_causal == (right > 0):
         expected = "the keys before a row's own, from 1 on, and those after it, with is_causal none, else from 1 on"
         raise ValueError(f"window is {window!r}: expected {expected}")
@@ -200,6 +232,9 @@ def compute(tensors: Sequence[Any], options: Mapping[str, Any], beside: Mapping[
     """What torch computes for such a call; O is as Q. A mask beside lengths or a corner is taken for what they say."""
     query, key, value, *more = tensors
     lengths, sinks, slopes, bias = [*more, *[None for _ in MORE]][: len(MORE)]
+    for name, given in zip(MORE, more, strict=False):
+        if given is not None and name != "bias":
+            _require_one_each(name, given, query)
     said = dict(options)
     softcap = said.pop("softcap", 0.0)
     window = tuple(int(said.pop(f"window_{side}", 0)) for side in ("left", "right"))
@@ -272,8 +307,6 @@ def _explicit(
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
     if sinks is not None:
-        if sinks.numel() != query.size(-3):
-            raise ValueError(f"sinks is {tuple(sinks.shape)}, expected ({query.size(-3)},): one a head")
         scores = torch.cat([scores, sinks.float().view(-1, 1, 1).expand(*scores.shape[:-1], 1)], -1)
     weights = torch.softmax(scores, -1).nan_to_num(0)[..., : key.size(-2)].to(value.dtype)
     return torch.dropout(weights, dropout_p, dropout_p > 0) @ value
