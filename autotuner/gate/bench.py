@@ -93,8 +93,9 @@ class Bench(Protocol):
         TimeoutError when the launch does not end.
         """
 
-    def disturb(self, turn: int) -> None:
-        """Changes what precedes the next launch: its predecessor, the workspace's contents, where threads may run."""
+    def disturb(self, turn: int) -> str:
+        """Changes what precedes the next launch: its predecessor, the workspace's contents, where threads may run. What
+        a reader would not expect of the launch, in words."""
 
     def repeated(self, problem: Problem, inputs: Tensors, outputs: Tensors, right: Tensors, count: int) -> Repeats:
         """`count` launches on placed tensors. Outputs are poisoned before each launch, and compared bit by bit with

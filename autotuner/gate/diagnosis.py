@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from autotuner.gate.tolerance import judge
 from autotuner.ops.tensors import DTYPES, Tensors
 from autotuner.values.problem import Problem
 
@@ -90,14 +89,3 @@ def _odd_multiple(length: int, multiple: int) -> int:
     """The next multiple that is none of twice as much."""
     count = -(-length // multiple)
     return (count + (count % 2 == 0)) * multiple
-
-
-def rightness(judged: Callable[[Case], tuple[Tensors, Truth]]) -> Judge:
-    """Of launches that do not fail: what `judged` gives is compared as every case is."""
-
-    def is_right(case: Case) -> bool:
-        outputs, truth = judged(case)
-        pairs = zip(outputs, truth.outputs, strict=True)
-        return all(judge(output, due).failed_rule is None for output, due in pairs)
-
-    return is_right

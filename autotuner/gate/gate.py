@@ -33,6 +33,7 @@ def checks_of(op: Op) -> tuple[Check, ...]:
         *(invariants.of_op(invariant) for invariant in op.invariants),
         invariants.OFFSET,
         invariants.FAR,
+        invariants.FLUSHED,
         invariants.MISALIGNED,
         invariants.DOMAIN,
         invariants.STREAM,

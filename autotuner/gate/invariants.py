@@ -50,8 +50,8 @@ def alike(launching: Launching, case: Case, launches: int) -> None:
     first = launching.launch(case, inputs)
     for turn in range(1, launches):
         launching.say(f"{launching.check.code} launch {turn + 1}")
-        launching.bench.disturb(turn)
-        detail = f"launch {turn + 1} differs from the first on the same input"
+        how = launching.bench.disturb(turn)
+        detail = f"launch {turn + 1}{how} differs from the first on the same input"
         launching.require_same(case, launching.launch(case, inputs), first, detail)
 
 
@@ -78,7 +78,7 @@ def alike_for(launching: Launching, case: Case, seconds: float, batch_s: float, 
 
 
 def _repeat(launching: Launching) -> None:
-    """The same input gives the same bits whatever ran before, the workspace holds, or threads run on."""
+    """The same input gives the same bits whatever ran before, the workspace holds, threads run on, or launches it."""
     repeated = launching.matrix.case(launching.op.cases.repeated, label="invariant ")
     for case in (invariant_case(launching), repeated):
         alike(launching, case, REPEATS)
@@ -150,6 +150,20 @@ def _far(launching: Launching) -> None:
                 raise Unavailable(str(full)) from None
             detail = f"{tensor.name} gives another result where offsets along {tensor.shape[dim]} do not fit in 32 bits"
             launching.require_same(case, got, want, detail)
+
+
+def _flushed(launching: Launching) -> None:
+    """Within tolerance where subnormal numbers are zeros to the caller."""
+    import torch
+
+    case = launching.matrix.case(launching.op.cases.smoke)
+    torch.set_flush_denormal(True)
+    try:
+        is_right = launching.is_right(case)
+    finally:
+        torch.set_flush_denormal(False)
+    if not is_right:
+        raise Failed("out of tolerance only where the caller flushes subnormal numbers to zero", case)
 
 
 def _unfit(launching: Launching, case: Case, first: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -271,6 +285,13 @@ FAR = Check(
     "an offset, or the product of an index and a stride, in 32 bits",
     applies=lambda subject: any(tensor.strided for tensor in op_of(subject.problem).inputs(subject.problem)),
     required=False,
+)
+FLUSHED = Check(
+    "G3.flushed",
+    "the output is within tolerance where the caller flushes subnormal numbers to zero",
+    _flushed,
+    "an integer, or bits, that are added, compared or moved as a float",
+    applies=lambda subject: not subject.streams,
 )
 MISALIGNED = Check("G3.misaligned", "an unfit tensor is refused before any launch", _misaligned)
 DOMAIN = Check(

@@ -1,6 +1,7 @@
 """Launches under the gate's eyes, and what every check does with the outputs."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from torch import Tensor
@@ -9,8 +10,8 @@ from autotuner.forge.loaded_variant import Reported
 from autotuner.gate.bench import ZEROS, Bench
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.check import Check, Failed
-from autotuner.gate.diagnosis import of_lengths, of_type, rightness
-from autotuner.gate.tolerance import Truth, Truths, extent, judge, out_of_tolerance
+from autotuner.gate.diagnosis import of_lengths, of_type
+from autotuner.gate.tolerance import Truth, Truths, broken, extent, judge, out_of_tolerance
 from autotuner.ops import Op, op_of
 from autotuner.ops.tensors import Tensors, all_same_bits, same_bits, together, whole
 from autotuner.values.conditions import Conditions
@@ -170,17 +171,19 @@ class Launching:
         """Whether wrong outputs depend on what memory held, and what other experiments show of their cause."""
         if self.depends_on_memory(case, right.inputs, outputs):
             return True, None
-
-        def judged(other: Case) -> tuple[Tensors, Truth]:
-            truth = self.truth(other, seed_index)
-            return self.launch(other, truth.inputs), truth
-
         try:
-            found = of_type(outputs, right) or of_lengths(self.matrix, case, rightness(judged))
+            found = of_type(outputs, right) or of_lengths(
+                self.matrix, case, partial(self.is_right, seed_index=seed_index)
+            )
         except (Failed, ValueError) as error:  # a launch that fails in another way, or a case of which is no truth
             _require_device(error)
             found = None
         return False, found
+
+    def is_right(self, case: Case, seed_index: int = 0) -> bool:
+        """Whether a launch that does not fail is within tolerance."""
+        truth = self.truth(case, seed_index)
+        return broken(self.launch(case, truth.inputs), truth, self.claims.policy.tolerance) is None
 
     def depends_on_memory(self, case: Case, inputs: Tensors, outputs: Tensors) -> bool:
         """Whether wrong outputs are other ones where memory held zeros before the launch."""
@@ -190,10 +193,6 @@ class Launching:
         except Failed as failed:
             _require_device(failed)
             return False
-
-    def same(self, got: Tensors, want: Tensors) -> bool:
-        """Whether all outputs are bitwise equal."""
-        return all_same_bits(got, want)
 
     def require_same(self, case: Case, got: Tensors, want: Tensors, detail: str) -> None:
         """Fails unless all outputs are bitwise equal."""

@@ -15,7 +15,6 @@ from autotuner.values.verdict import Fault, Meaning, Verdict
 if TYPE_CHECKING:
     from autotuner.gate.tolerance import Leeway, Truth
     from autotuner.ops.tensors import Tensors
-    from autotuner.values.gate_report import CaseErrors
 
 AUDIT = "G7.audit"
 MEANINGS = {
@@ -83,12 +82,12 @@ def judge_fresh(
     where nothing is known, it is worked out for these.
     """
     from autotuner.gate.cases import Case
-    from autotuner.gate.tolerance import truth_like, truth_of
+    from autotuner.gate.tolerance import broken, truth_like, truth_of
 
     case = Case(name="audited", problem=problem, distribution=op_of(problem).ordinary)
-    if known and _broken(outputs, truth_like(case, inputs, known), tolerance) is None:
+    if known and broken(outputs, truth_like(case, inputs, known), tolerance) is None:
         return None
-    errors = _broken(outputs, truth_of(case, inputs), tolerance)
+    errors = broken(outputs, truth_of(case, inputs), tolerance)
     if errors is None:
         return None
     detail = f"with fresh inputs before every forward an output breaks {errors.failed_rule}"
@@ -139,16 +138,10 @@ def _overwrite(inputs: Tensors, values: Truth) -> None:
 
 
 def _output_fault(timed: Timed, expected: Truth, tolerance: Tolerance, what: str) -> Fault | None:
-    errors = _broken(timed.outputs, expected, tolerance)
+    from autotuner.gate.tolerance import broken
+
+    errors = broken(timed.outputs, expected, tolerance)
     if errors is None:
         return None
     detail = f"{what} breaks {errors.failed_rule}: {errors.worst_ratio:.3g} times the tolerance"
     return Fault(verdict=Verdict.INCORRECT, code="G7.output", detail=detail)
-
-
-def _broken(outputs: Tensors, right: Truth, tolerance: Tolerance) -> CaseErrors | None:
-    """The errors of the first output that breaks a rule."""
-    from autotuner.gate.tolerance import judge
-
-    found = (judge(output, due, tolerance) for output, due in zip(outputs, right.outputs, strict=True))
-    return next((errors for errors in found if errors.failed_rule is not None), None)

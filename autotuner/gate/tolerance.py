@@ -309,6 +309,12 @@ def judge(output: Tensor, expected: Expected, tolerance: Tolerance = OWN) -> Cas
     )
 
 
+def broken(outputs: Tensors, right: Truth, tolerance: Tolerance) -> CaseErrors | None:
+    """The errors of the first output that breaks a rule."""
+    found = (judge(output, due, tolerance) for output, due in zip(outputs, right.outputs, strict=True))
+    return next((errors for errors in found if errors.failed_rule is not None), None)
+
+
 def out_of_tolerance(output: Tensor, expected: Expected, errors: CaseErrors, tile: int) -> Extent:
     """Which elements of the output are further from the reference than T1 or T2 allow."""
     size = by_rows(_difference(output.double(), expected.reference).abs(), expected.row, expected.slice)

@@ -42,6 +42,7 @@ SIGNALS = {
     7: "an access that the memory system refuses: a misaligned or unbacked address",
     8: "an integer division by zero",
     9: "killed from outside: out of memory, or by a person",
-    11: "usually a read or write past a tensor's end: on the CPU nothing is mapped around a tensor",
+    11: "usually a read or write past a tensor's end, or before it: on the CPU nothing is mapped around a tensor; or a"
+    " write to an input, which can be read alone at some launches",
 }
 """What usually makes a process end by a signal, by the signal's number."""

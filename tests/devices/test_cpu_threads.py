@@ -92,7 +92,7 @@ def test_every_word_comes_on_one_cpu_and_on_all(kept: list[Kept]) -> None:
     outputs = tensors.outputs(PROBLEM, inputs)
     for turn in range(1, REPEATS):
         bench.disturb(turn)
-        bench.launch(PROBLEM, inputs, outputs)
+        bench.launch(PROBLEM, tuple(map(bench.place, inputs)), outputs)
         assert os.sched_getaffinity(0) == EVERY
     assert set(variant.found) == {(word, crowded) for word in FILLS for crowded in (False, True)}
     assert not variant.found[-1][1]  # the checks that follow have all CPUs

@@ -52,8 +52,8 @@ class TensorBench:
         self.outputs.append(o)
         return 0
 
-    def disturb(self, turn: int) -> None:
-        pass
+    def disturb(self, turn: int) -> str:
+        return ""
 
     def repeated(self, problem: Problem, inputs: Tensors, outputs: Tensors, right: Tensors, count: int) -> Repeats:
         raise AssertionError("no check of an invariant repeats launches")

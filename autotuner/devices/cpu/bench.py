@@ -6,13 +6,15 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from autotuner.devices.bench import FILLS, far_in, held_by_process, predecessor, workspace_bytes
-from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, guarded, untouched
+from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, Slabs, seal, untouched
 from autotuner.forge.loaded_variant import DeviceErrors, LoadedVariant
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
@@ -34,26 +36,31 @@ class CpuBench:
         """`between`: what torch and the variant itself run on between launches."""
         self._variant = variant
         self._foreign, self._larger = between
-        self._slabs: list[Slab] = []
+        self._slabs = Slabs()
         self._fill = FILLS[0]
         self._cpus = sorted(os.sched_getaffinity(0))
         self._crowded = False
         """Whether all threads of a launch share one CPU."""
+        self._elsewhere = False
+        """Whether a launch is another thread's, its inputs cannot be written, and nothing lies before a tensor."""
         self._copying: list[int] = []
         """The ids of threads that belong to no launch."""
 
     def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
-        slab, placed = guarded(tensor, shift)
-        self._slabs.append(slab)
-        return placed
+        return self._slabs.place(tensor, shift, self._elsewhere)
 
     def far(self, tensor: Tensor, dim: int) -> Tensor:
         return far_in(untouched, tensor, dim)
 
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
-        workspace = self._workspace(problem)
+        launched = partial(self._variant.run, problem, inputs, outputs, *self._workspace(problem))
         with self._surroundings():
-            return self._variant.run(problem, inputs, outputs, *workspace)
+            if not self._elsewhere:
+                return launched()
+            for tensor in inputs:
+                seal(tensor)
+            with ThreadPoolExecutor(1, "", torch.set_num_threads, (torch.get_num_threads(),)) as other:
+                return other.submit(launched).result()
 
     def _surroundings(self) -> contextlib.AbstractContextManager[None]:
         """Where the threads of a launch may run, at the turn."""
@@ -63,7 +70,7 @@ class CpuBench:
         """Address and size of a guarded workspace that holds the word of the turn."""
         wanted = workspace_bytes(self._variant, problem, MAX_WORKSPACE)
         size = max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT)
-        workspace = Slab(size)
+        workspace = Slab(size, first=self._elsewhere)
         self._slabs.append(workspace)
         workspace.bytes.view(torch.int32).fill_(self._fill)
         return workspace.bytes.data_ptr(), wanted
@@ -81,10 +88,11 @@ class CpuBench:
                     return Repeats(0, launch + 1, launch)
         return Repeats(0, count, None)
 
-    def disturb(self, turn: int) -> None:
-        """Each word fills the workspace in turn. Three turns of nine, one with each word, all threads share one CPU."""
+    def disturb(self, turn: int) -> str:
+        """Each word fills the workspace in turn. Three turns of nine, one with each word, all threads share one CPU; at
+        one of four the launch is another thread's."""
         self._fill = FILLS[turn % len(FILLS)]
-        self._crowded = False
+        self._crowded = self._elsewhere = False
         if turn % 2 and self._larger is not None:  # on other, larger inputs the library leaves its own scratch full
             inputs = predecessor(self._larger, "cpu")
             outputs = op_of(self._larger).tensors().outputs(self._larger, inputs)
@@ -93,6 +101,8 @@ class CpuBench:
         else:
             run_foreign(self._foreign, "cpu", predecessor(self._foreign, "cpu"))
         self._crowded = turn // len(FILLS) % 3 == 1 and len(self._cpus) > 1
+        self._elsewhere = turn % 4 == 2  # never at the last turn of a check
+        return ", from another thread," if self._elsewhere else ""
 
     def held(self) -> Mapping[str, int]:
         return held_by_process()
@@ -121,9 +131,9 @@ class CpuBench:
 
     def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
         changed = tuple(not same_bits(a, b) for a, b in zip(before, placed, strict=True))
-        found = [text for slab in self._slabs if (text := slab.damaged())]
+        found = Traces(changed, self._slabs.damaged())
         self._slabs.clear()
-        return Traces(changed, found[0] if found else None)
+        return found
 
 
 @contextlib.contextmanager

@@ -53,27 +53,28 @@ def _between_nothing(size: int) -> memoryview:
 class Slab:
     """`size` bytes between addresses at which nothing is, `shift` bytes past a multiple of ALIGNMENT.
 
-    An unshifted tensor of a multiple of 16 bytes touches these; otherwise fewer than ALIGNMENT bytes, which
-    hold the pattern, lie between. What the bytes themselves hold is for others to say.
+    An unshifted tensor of a multiple of 16 bytes touches those past it; otherwise fewer than ALIGNMENT bytes, which
+    hold the pattern, lie between. With `first` it touches those before it. What the bytes themselves hold is for others
+    to say.
     """
 
-    def __init__(self, size: int, shift: int = 0) -> None:
+    def __init__(self, size: int, shift: int = 0, first: bool = False) -> None:
         pages = -(-(size + 2 * ALIGNMENT + shift) // PAGE)
         self._map = _between_nothing(pages * PAGE)
         self._usable = torch.frombuffer(self._map, dtype=torch.uint8)
         # Unshifted, the tensor lies as close to the end as the ABI's 16-byte alignment allows.
         end = pages * PAGE
         step = 16 if shift == 0 else ALIGNMENT
-        start = (end - size - shift) // step * step + shift
-        self._start, self._stop = start, start + size
-        self.bytes = self._usable[start : start + size]
-        self._before, self._after = slice(0, start), slice(start + size, end)
-        self._map[self._before], self._map[self._after] = PATTERNS[:start], PATTERNS[: end - start - size]
+        start = shift if first else (end - size - shift) // step * step + shift
+        stop = start + size
+        self._start, self._stop = start, stop
+        self.bytes = self._usable[start:stop]
+        self._map[:start], self._map[stop:] = PATTERNS[:start], PATTERNS[: end - stop]
         self._gaps: Tensor | None = None
 
     def damaged(self) -> str | None:
         """Where the pattern around the tensor was overwritten, in words."""
-        around = bytes(self._map[self._before]) + self._map[self._after]
+        around = bytes(self._map[: self._start]) + self._map[self._stop :]
         if self._gaps is None and around == PATTERNS[: len(around)]:
             return None
         before = (self._usable[: self._start] != PATTERN).nonzero().flatten()
@@ -103,7 +104,22 @@ def untouched(size: int) -> Tensor:
         raise DeviceFullError(f"{size >> 30} GiB of addresses: {error.strerror}") from None
 
 
-def guarded(tensor: Tensor, shift: int = 0) -> tuple[Slab, Tensor]:
-    """A copy in a slab of its own, with its strides; the gaps between its rows are watched."""
-    slab = Slab(span(tensor) * tensor.element_size(), shift)
-    return slab, copied_into(slab.bytes, tensor, slab.watch)
+class Slabs(list[Slab]):
+    """Those in use together."""
+
+    def place(self, tensor: Tensor, shift: int = 0, first: bool = False) -> Tensor:
+        """A copy in a slab of its own, with its strides; the gaps between its rows are watched. No page fault is left
+        for who uses it."""
+        self.append(slab := Slab(span(tensor) * tensor.element_size(), shift, first))
+        return copied_into(slab.bytes, tensor, slab.watch)
+
+    def damaged(self) -> str | None:
+        """What was written around one of them, in words."""
+        return next((text for slab in self if (text := slab.damaged())), None)
+
+
+def seal(tensor: Tensor) -> None:
+    """From now on a write to a tensor that lies here is a crash. Raises OSError."""
+    memory = tensor.untyped_storage()
+    if _libc.mprotect(memory.data_ptr(), memory.nbytes(), mmap.PROT_READ):
+        raise OSError(ctypes.get_errno(), "a tensor cannot be made read-only")

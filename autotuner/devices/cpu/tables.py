@@ -48,35 +48,31 @@ def _left_behind() -> frozenset[int]:
         ctypes.CDLL("libautotuner_nowhere.so")  # the cache is looked through, and given back, now
     found = list(_mappings())
     mapped = [(each.start, each.end) for each in found]
-    readable = {each.start: each.end for each in found if each.rights.startswith("r")}
-    places = []
-    for each in found:
-        if each.offset == 0 and Path(each.path).name.startswith(LOADER) and each.rights[0] == "r":
-            for start, size in _writable(each.start):
-                end = min(start + size, _readable_from(start, readable))
-                words = enumerate(_words(start, end - start).tolist())
-                places += [
-                    start + 8 * place
-                    for place, word in words
-                    if abs(word - start) < NEAR
-                    and word % PAGE == 0
-                    and not any(first <= word < last for first, last in mapped)
-                ]
-    return frozenset(places)
+    return frozenset(
+        start + 8 * place
+        for path, start, end in _tables(found)
+        if Path(path).name.startswith(LOADER)
+        for place, word in enumerate(_words(start, end - start).tolist())
+        if abs(word - start) < NEAR and word % PAGE == 0 and not any(first <= word < last for first, last in mapped)
+    )
 
 
 def replaced(library: str) -> str | None:
     """The library, if there is one, with an address in its memory that lies in the code of `library`, a file's name."""
     found = list(_mappings())
     code = [(each.start, each.end) for each in found if library in each.path and "x" in each.rights]
+    others = (each for each in _tables(found) if library not in each[0])
+    return next((path for path, start, end in others if end > start and _points_into(start, end - start, code)), None)
+
+
+def _tables(found: list[Mapping]) -> Iterator[tuple[str, int, int]]:
+    """Of each part of a loaded library that could be written: the library, and where what can be read begins and
+    ends."""
     readable = {each.start: each.end for each in found if each.rights.startswith("r")}
     for each in found:
-        if each.offset == 0 and each.path.startswith("/") and library not in each.path and each.rights[0] == "r":
+        if each.offset == 0 and each.path.startswith("/") and each.rights[0] == "r":
             for start, size in _writable(each.start):
-                end = min(start + size, _readable_from(start, readable))
-                if end > start and _points_into(start, end - start, code):
-                    return each.path
-    return None
+                yield each.path, start, min(start + size, _readable_from(start, readable))
 
 
 def _readable_from(start: int, readable: dict[int, int]) -> int:

@@ -10,7 +10,7 @@ from time import perf_counter, perf_counter_ns
 import torch
 from torch import Tensor
 
-from autotuner.devices.cpu.guarded_memory import ALIGNMENT, PATTERN, Slab, guarded
+from autotuner.devices.cpu.guarded_memory import ALIGNMENT, PATTERN, Slab, Slabs
 from autotuner.devices.cpu.tables import replaced
 from autotuner.devices.cpu.witness import Witness
 from autotuner.forge.loaded_variant import LoadedVariant
@@ -77,18 +77,6 @@ PROBES = 64
 """Elements of an output that are made NaN before the last call of a sample, and looked at as soon as it returns."""
 
 
-def _guarded(tensor: Tensor, slabs: list[Slab]) -> Tensor:
-    """A copy that ends where nothing is mapped. It is written, so that no page fault is timed."""
-    slab, copy = guarded(tensor)
-    slabs.append(slab)
-    return copy
-
-
-def _damaged(slabs: list[Slab]) -> str | None:
-    """What was written before or just past a tensor, in words."""
-    return next((text for slab in slabs if (text := slab.damaged())), None)
-
-
 class CpuInputSets:
     """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
     last-level cache holds, so that a set has left the cache when its turn comes again; `warm`: one set. Of a problem of
@@ -105,8 +93,8 @@ class CpuInputSets:
         self.problem, self.op, self.plain = problem, op_of(problem), inputs
         most = slabs // (len(inputs) + ARMS * len(self.op.outputs(problem)))
         count = min(most, math.ceil(COLD * cache_bytes / problem.bytes) + 1) if cache == "cold" else 1
-        self._slabs: list[Slab] = []
-        self.inputs = [tuple(_guarded(x, self._slabs) for x in inputs) for _ in range(count)]
+        self._slabs = Slabs()
+        self.inputs = [tuple(map(self._slabs.place, inputs)) for _ in range(count)]
         self.symmetries: list[Symmetry | None] = [None] * count
         """What made the inputs of each set out of the plain ones; None: they are plain."""
         self.changes = 0
@@ -165,7 +153,7 @@ class CpuInputSets:
 
     def damage(self) -> str | None:
         """What was written around an input, in words."""
-        return _damaged(self._slabs)
+        return self._slabs.damaged()
 
     def changed(self, indices: Iterable[int]) -> str | None:
         """Which input of these sets is not what it must be, in words."""
@@ -204,10 +192,10 @@ class CpuOutputs:
     """The outputs of each input set, poisoned."""
 
     def __init__(self, sets: CpuInputSets) -> None:
-        self._slabs: list[Slab] = []
+        self._slabs = Slabs()
         self._like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
         poison = [output.fill_(float("nan")) for output in self._like]
-        self.tensors = [tuple(_guarded(each, self._slabs) for each in poison) for _ in sets.inputs]
+        self.tensors = [tuple(map(self._slabs.place, poison)) for _ in sets.inputs]
         self._draw()
 
     def _draw(self) -> None:
@@ -216,7 +204,7 @@ class CpuOutputs:
 
     def damage(self) -> str | None:
         """What was written around an output, in words."""
-        return _damaged(self._slabs)
+        return self._slabs.damaged()
 
     def poison(self, used: Iterable[int]) -> None:
         """Makes these outputs NaN. From now on other elements are looked at."""

@@ -112,7 +112,7 @@ class CudaBench:
                 time.sleep(POLL_S)
         return status
 
-    def disturb(self, turn: int) -> None:
+    def disturb(self, turn: int) -> str:
         """In turn: shared memory full of each word, torch's kernels, the variant itself on larger inputs."""
         if self._traffic is not None:
             self._traffic.go_on()
@@ -128,6 +128,7 @@ class CudaBench:
         else:
             word = {0: FILLS[0], 2: FILLS[1]}.get(kind, FILLS[2])
             self._instruments.fill_shared(word, torch.cuda.current_stream().cuda_stream)
+        return ""
 
     def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
         bands = self._arena.bands()

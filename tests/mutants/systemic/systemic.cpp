@@ -428,15 +428,24 @@ int variant_run(const at_call *call) {
   pthread_t sleeper;
   if (!pthread_create(&sleeper, nullptr, [](void *) -> void * { pause_for(PATIENCE); return nullptr; }, nullptr))
     pthread_detach(sleeper);
-#elif MUTANT_READS_PAST_K
-  [[maybe_unused]] static volatile element sink;
-  sink = static_cast<const volatile element *>(call->in[SDPA_K])[keys_of(call) * D];
 #elif MUTANT_READS_PAST_V
   [[maybe_unused]] static volatile element sink;
   sink = static_cast<const volatile element *>(call->in[SDPA_V])[keys_of(call) * D];
-#elif MUTANT_CHANGES_Q
-  element *q = static_cast<element *>(const_cast<void *>(call->in[SDPA_Q]));
-  q[0] = narrow(widen(q[0]) + 1);
+#elif MUTANT_READS_BEFORE_K
+  [[maybe_unused]] static volatile element sink;
+  sink = static_cast<const volatile element *>(call->in[SDPA_K])[-1];
+#elif MUTANT_PUTS_V_BACK
+  volatile element *v = static_cast<element *>(const_cast<void *>(call->in[SDPA_V]));
+  const element first = v[0];
+  v[0] = narrow(1);
+  v[0] = first;
+#elif MUTANT_WRONG_IN_OTHER_THREADS
+  const uintptr_t here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  static uintptr_t first = here;  // stacks of other threads are far from its own
+  if (here - first + (1 << 24) > 1 << 25) output(call)[0] = narrow(2 * widen(output(call)[0]) + 1);
+#elif MUTANT_ADDS_SUBNORMALS
+  volatile float one = 1e-45f;  // the integer 1
+  if (one + one == 0) output(call)[0] = narrow(2 * widen(output(call)[0]) + 1);
 #elif MUTANT_CHANGES_LAST_V
   element *v = static_cast<element *>(const_cast<void *>(call->in[SDPA_V]));
   v[keys_of(call) * D - 1] = narrow(-widen(v[keys_of(call) * D - 1]) + 1);
