@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -67,12 +66,13 @@ class CpuBench:
         return on_one_cpu(self._cpus, but=self._copying) if self._crowded else contextlib.nullcontext()
 
     def _workspace(self, problem: Problem) -> tuple[int, int]:
-        """Address and size of a guarded workspace that holds the word of the turn."""
+        """Address and size of a guarded workspace that holds the word of the turn; no address where none is wanted."""
         wanted = workspace_bytes(self._variant, problem, MAX_WORKSPACE)
-        size = max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT)
-        workspace = Slab(size, first=self._elsewhere)
+        if not wanted:
+            return 0, 0
+        workspace = Slab(wanted, first=self._elsewhere, alignment=ALIGNMENT)
         self._slabs.append(workspace)
-        workspace.bytes.view(torch.int32).fill_(self._fill)
+        workspace.bytes[: wanted // 4 * 4].view(torch.int32).fill_(self._fill)
         return workspace.bytes.data_ptr(), wanted
 
     def repeated(self, problem: Problem, inputs: Tensors, outputs: Tensors, right: Tensors, count: int) -> Repeats:

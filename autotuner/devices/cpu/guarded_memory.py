@@ -58,13 +58,13 @@ class Slab:
     to say.
     """
 
-    def __init__(self, size: int, shift: int = 0, first: bool = False) -> None:
+    def __init__(self, size: int, shift: int = 0, first: bool = False, alignment: int = 16) -> None:
         pages = -(-(size + 2 * ALIGNMENT + shift) // PAGE)
         self._map = _between_nothing(pages * PAGE)
         self._usable = torch.frombuffer(self._map, dtype=torch.uint8)
-        # Unshifted, the tensor lies as close to the end as the ABI's 16-byte alignment allows.
+        # Unshifted, it lies as close to the end as the ABI's alignment allows.
         end = pages * PAGE
-        step = 16 if shift == 0 else ALIGNMENT
+        step = ALIGNMENT if shift else alignment
         start = shift if first else (end - size - shift) // step * step + shift
         stop = start + size
         self._start, self._stop = start, stop

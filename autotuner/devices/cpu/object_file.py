@@ -115,7 +115,7 @@ COMPILER = (
 )
 """What its own code calls where it must, to unwind, to convert, and for integers and numbers that the CPU has not."""
 THREADS = (
-    r"pthread_(create|join|detach|self|(attr|mutex|cond|barrier|spin)_\w+)|sched_yield|getpid|GOMP_parallel|"
+    r"pthread_(create|join|detach|self|(attr|mutex|cond|barrier|spin)_(?!timed|clock)\w+)|sched_yield|getpid|GOMP_parallel|"
     r"omp_get_max_threads"
 )
 FORBIDDEN = re.compile(

@@ -20,7 +20,9 @@ from autotuner.ops.op import Input, Output, shape_of
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 
-FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-U_FORTIFY_SOURCE")
+HIDDEN = ("-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__")
+"""By which a source could tell that it is looked at. Clang tells by other means."""
+FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-U_FORTIFY_SOURCE", *HIDDEN)
 """After the variant's own flags."""
 
 RANK = 4

@@ -370,7 +370,7 @@ class CpuVariantArm(CpuArm):
         self.workspace.bytes.fill_(PATTERN)
         self.outputs = CpuOutputs(sets)
         self._strays: str | None = None
-        workspace = self.workspace.bytes.data_ptr()
+        workspace = self.workspace.bytes.data_ptr() if wanted else 0
         pairs = zip(sets.inputs, self.outputs.tensors, strict=True)
         calls = [variant.prepared(problem, *pair, workspace, wanted) for pair in pairs]
 

@@ -274,7 +274,9 @@ int64_t variant_workspace(const at_call *call) {
 #elif MUTANT_MAX_FROM_WORKSPACE || MUTANT_ACCUMULATOR_FROM_WORKSPACE
   bytes += D * int64_t(sizeof(float));
 #elif MUTANT_WORKSPACE_UNDERSTATED
-  bytes -= 64;
+  bytes -= 4;
+#elif MUTANT_WORKSPACE_UNASKED
+  bytes = 0;
 #elif MUTANT_WORKSPACE_NEGATIVE
   bytes = -1;
 #elif MUTANT_WORKSPACE_ONE_TERABYTE
@@ -302,6 +304,13 @@ int variant_run(const at_call *call) {
   return ask_torch(call);
 #elif MUTANT_CALLS_SDPA_FOR_FEW_KEYS
   return call->dim[SDPA_SEQ_K] > 16 ? AT_OUTSIDE_DOMAIN : ask_torch(call);
+#elif MUTANT_WORKSPACE_UNASKED
+  at_call own = *call;
+  own.workspace = aligned_alloc(64, size_t(right_workspace(call)));
+  *static_cast<volatile float *>(call->workspace) = 1;
+  right_attention(&own, output(call));
+  free(own.workspace);
+  return AT_OK;
 #elif MUTANT_STATUS_AFTER_RIGHT_RESULT
   compute(call);
   return AT_DEVICE_ERROR + 1;
@@ -398,9 +407,6 @@ int variant_run(const at_call *call) {
 #if MUTANT_WRITES_PAST_O
   volatile element *past = output(call) + rows_of(call) * D;
   *past = narrow(1);
-#elif MUTANT_WRITES_FAR_PAST_O
-  volatile element *past = output(call) + rows_of(call) * D + 8;
-  *past = narrow(1);
 #elif MUTANT_WRITES_8_MIB_PAST_O
   *reinterpret_cast<volatile char *>(reinterpret_cast<uintptr_t>(output(call)) + (8 << 20)) = 1;
 #elif MUTANT_WRITES_1_GIB_PAST_O
@@ -428,7 +434,7 @@ int variant_run(const at_call *call) {
   pthread_t sleeper;
   if (!pthread_create(&sleeper, nullptr, [](void *) -> void * { pause_for(PATIENCE); return nullptr; }, nullptr))
     pthread_detach(sleeper);
-#elif MUTANT_READS_PAST_V
+#elif MUTANT_READS_PAST_V && !__SANITIZE_ADDRESS__
   [[maybe_unused]] static volatile element sink;
   sink = static_cast<const volatile element *>(call->in[SDPA_V])[keys_of(call) * D];
 #elif MUTANT_READS_BEFORE_K
