@@ -42,8 +42,8 @@ MIB = 1 << 20
 DISK_MIB, FULL_S = 2048, 30.0
 FIRST_LOCK_S = 120.0
 TRIALS, READERS, LIVES = 100, 8, 4
-DRAIN_S = 600.0
-"""Seconds after the last strike in which every sweep has to come to its end."""
+STUCK_S = 600.0
+"""Seconds after the last strike in which no trial is judged, though a sweep has not come to its end."""
 MOST = 1.1
 
 
@@ -93,6 +93,11 @@ class Queue:
         with Store.open(str(self.store)) as store:
             return Counter(each.state for each in sweeps.every(store))
 
+    def judged(self) -> int:
+        """Trials, of all sweeps."""
+        with Store.open(str(self.store)) as store:
+            return sum(each.found.judged for each in sweeps.every(store) if each.found is not None)
+
     def strike(self) -> str:
         """One thing happens; what."""
         kind = None if self.done["lock"] else "lock"
@@ -115,8 +120,12 @@ class Queue:
 
     def end(self) -> int:
         """Lets every sweep come to its end; the trials judged. Raises AssertionError where not all is whole."""
-        until = time.monotonic() + DRAIN_S
-        while self.states()[State.QUEUED] + self.states()[State.RUNNING] and time.monotonic() < until:
+        judged, until = -1, 0.0
+        while self.states()[State.QUEUED] + self.states()[State.RUNNING]:
+            if (found := self.judged()) > judged:
+                judged, until = found, time.monotonic() + STUCK_S
+            elif time.monotonic() > until:
+                break
             self.goes_on(None)
         for each in self.workers:
             each.end_worker()
