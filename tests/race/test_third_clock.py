@@ -77,6 +77,7 @@ def test_a_latency_of_which_the_driver_has_heard_nothing_is_none(ends: tuple[soc
     assert ends[1].fault(timed=True) is None
 
 
+@pytest.mark.timed
 def test_few_samples_that_something_held_up_accuse_nobody(ends: tuple[socket.socket, ThirdClock]) -> None:
     stamp = Stamp()
     for number in range(20):
