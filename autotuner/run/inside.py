@@ -99,8 +99,8 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
                 parts = parts._replace(reads=(*parts.reads, Path(artifact.path).parent))
             sanitizes = isinstance(job, JudgeJob) and (job.sanitize or job.checks_memory)
             problem = job.conditions.compiled_for
-            writes_code = any(op_of(problem).baselines[name].writes_code for name in job.conditions.baselines)
-            cage.enter(parts, folder, Work(problem.dtype, writes_code, sanitizes))
+            pinned = [each for name, each in op_of(problem).baselines.items() if name in job.conditions.baselines]
+            cage.enter(parts, folder, Work(problem.dtype, any(each.writes_code for each in pinned), sanitizes))
 
     if role.devices != "":
         with contextlib.suppress(Exception):  # its first job is told
