@@ -246,7 +246,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "after_torch": lambda: after_torch.table(if_kept("after_torch")),
     "chaos": lambda: sweep_pages.chaos(if_kept("chaos")),
     "ray": lambda: sweep_pages.ray(if_kept("ray")),
-    "ray_worker": lambda: sweep_pages.ray_worker({name: if_kept(name) for name in ("ray_worker", "ray_worker_cuda")}),
+    "ray_worker": lambda: sweep_pages.ray_worker(if_kept("ray_worker")),
     "restarts": lambda: sweep_pages.restarts(if_kept("restarts")),
     "workers": lambda: sweep_pages.workers(if_kept("workers")),
     "arguments": arguments_pages.drawn,

@@ -22,6 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from autotuner.devices import DEVICES, Wishes
 from autotuner.jobs.outlook import RESTING
 from autotuner.store import Store, sweeps
 from autotuner.tuning.finals import standings
@@ -121,7 +122,8 @@ def main() -> None:
     gpus = [each for each in options.gpus.split(",") if each]
     runs: dict[str, Any] = {}
     made = provenance()
-    document = {**made, "versions": {**made["versions"], "ray": version("ray")}, "trials": options.trials}
+    document = {**made, "versions": {**made["versions"], "ray": version("ray")}, "torch": version("torch")}
+    document |= {"device": DEVICES["cuda" if gpus else "cpu"].choose(Wishes()).device.name, "trials": options.trials}
     document |= {"gpus": len(gpus), "cpus": os.cpu_count(), "runs": runs}
     with tempfile.TemporaryDirectory(prefix="autotuner-ray-") as name:
         space = Path(name) / "space.toml"

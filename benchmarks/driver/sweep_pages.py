@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.markdown import table
@@ -40,16 +39,16 @@ def ray(document: dict[str, Any] | None) -> str:
     return f"{table(['job', 'begun once', 'twice', 'more often'], rows)}\n\n{said} {made(document)}"
 
 
-def ray_worker(documents: Mapping[str, dict[str, Any] | None]) -> str:
-    """Nodes that judge in earnest, by the names of what is kept."""
-    said = []
-    for document in filter(None, documents.values()):
-        for run in document["runs"].values():
-            nodes = f"{run['nodes']} with {'a GPU' if document['gpus'] else 'CPUs'}"
-            killed = ", one killed on the way" if run["killed_after_s"] else ""
-            said.append(f"{nodes}{killed}: {run['judged']} judged, {run['lost']} lost, {run['rate']:.2f} a second")
-    links = ", ".join(f"[kept](../results/{name}.json)" for name in documents)
-    return f"{'; '.join(said)} ({links})."
+def ray_worker(document: dict[str, Any] | None) -> str:
+    """Nodes that judge in earnest."""
+    if document is None:
+        return NOTHING
+    said = [
+        f"{run['nodes']} nodes{', one killed on the way' if run['killed_after_s'] else ''}: {run['judged']} judged, "
+        f"{run['lost']} lost, {run['rate']:.2f} a second"
+        for run in document["runs"].values()
+    ]
+    return f"{'; '.join(said)} ([kept](../results/ray_worker.json)). {made(document)}"
 
 
 def restarts(document: dict[str, Any] | None) -> str:

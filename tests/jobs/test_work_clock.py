@@ -123,8 +123,9 @@ def run(store: Store, heard: list[object], request: pytest.FixtureRequest) -> It
 def test_a_run_ends_in_its_minutes_whatever_its_jobs_take(
     store: Store, run: SweepRun, clock: Clock, heard: list[object], job_s: float
 ) -> None:
-    began, here = time.monotonic(), Here(clock, job_s)
-    study = run.go(here)  # type: ignore[arg-type]
+    here: Any = Here(clock, job_s)
+    began = time.monotonic()
+    study = run.go(here)
     assert time.monotonic() - began <= 60 + PROOF_S + 5
     assert all(executor.is_closed for executor in here.executors)
     assert isinstance(heard[-1], TimeSpent)
@@ -138,7 +139,8 @@ def test_a_run_ends_in_its_minutes_whatever_its_jobs_take(
 
 @pytest.mark.parametrize("run", [6], indirect=True)
 def test_finals_have_the_time_that_the_search_leaves(run: SweepRun, clock: Clock, heard: list[object]) -> None:
-    run.go(Here(clock, 0.5))  # type: ignore[arg-type]
+    here: Any = Here(clock, 0.5)
+    run.go(here)
     (seconds,) = (each for each in heard if isinstance(each, float))
     assert 40 < seconds < 60
 
