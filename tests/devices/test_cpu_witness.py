@@ -1,6 +1,7 @@
 """The witness of a sample on the CPU: other threads, and another clock."""
 
 import threading
+import time
 from collections.abc import Callable
 from hashlib import pbkdf2_hmac
 from time import perf_counter_ns
@@ -30,6 +31,15 @@ def test_a_thread_that_works_alone_is_no_crowd_and_two_clocks_agree() -> None:
     witness = Witness(threads=1, leaves_work=False)
     samples(witness, work)
     assert not witness.crowded
+    assert not witness.apart
+
+
+def test_what_a_mark_for_the_driver_takes_on_a_busy_machine_is_none_of_the_samples_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("autotuner.race.third_clock._send", lambda arm, what: time.sleep(0.003))
+    witness = Witness(threads=1, leaves_work=False)
+    samples(witness, work)
     assert not witness.apart
 
 

@@ -62,18 +62,18 @@ class Witness:
 
     def begin(self) -> None:
         """A sample begins."""
-        self._began = (monotonic_ns(), *_used_ns(), monotonic_ns())
+        before = (monotonic_ns(), *_used_ns())
         self._stamp.begin()
+        self._began = (*before, monotonic_ns())
 
     def end(self, sample_ns: int) -> None:
-        """It has ended, and took so long by its own clock."""
-        self._stamp.end(sample_ns)
+        """It has ended, and took so long by its own clock. No slow system call lies between the clocks."""
         ended = monotonic_ns()
+        self._stamp.end(sample_ns)
         used = _used_ns()
-        # The time in which CPUs may be used goes from before the first look at their use to after the last one: this
-        # thread may be stopped between two looks, while others of the process work.
+        # CPUs may be used from before the first look at their use to after the last: this thread may stop between them.
         now = (monotonic_ns(), *used, ended)
-        taken = [end - start for end, start in zip(now, self._began, strict=True)]
+        taken = (end - start for end, start in zip(now, self._began, strict=True))
         whole, process, thread, self.waited_ns, wall = taken
         crowded = process > (self._threads + MARGIN) * whole or process - thread > (self._others + MARGIN) * whole
         self._wall_ns, self._sample_ns = self._wall_ns + wall, self._sample_ns + sample_ns
