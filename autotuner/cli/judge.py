@@ -86,7 +86,7 @@ def _race(
     store: Store, study: str, trial: int | None, itself: bool, blocks: int, patience: float, as_json: bool
 ) -> None:
     from autotuner.tuning import race_again
-    from autotuner.views.again_tables import race_table
+    from autotuner.views.finals_table import race_table
 
     made = race_again.race(store, study, itself, blocks, trial, lambda here: here.held(60 * patience, say_waiting))
     table = race_table(made)
@@ -108,7 +108,7 @@ def regress(
     """
     from autotuner.serve.best import earlier_of
     from autotuner.tuning import regression
-    from autotuner.views.again_tables import regression_table
+    from autotuner.views.finals_table import regression_table
 
     earlier = earlier_of(last)
     with of as (store, study):

@@ -136,7 +136,7 @@ def verify(
     from autotuner.serve import bundle as bundles
     from autotuner.store import Store, queries
     from autotuner.tuning import reproduced, workbench
-    from autotuner.views.again_tables import reproduced_table
+    from autotuner.views.finals_table import reproduced_table
 
     found = bundles.read(path)
     if python is not None:

@@ -16,7 +16,7 @@ from autotuner.tuning.finals import standings
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Ceilings
 from autotuner.values.profile import Counted, Profile, Side
-from autotuner.views.drawings import profile as drawn
+from autotuner.views.drawings import trial as drawn
 from autotuner.views.profile_table import holds_back, profile_table
 from tests.helpers.files import FILES
 from tests.helpers.simulated import DEVICE
@@ -92,6 +92,6 @@ def test_it_is_kept_beside_the_trial_and_travels(tmp_path: Path) -> None:
     assert "tensor, % of peak" in shown
     assert "on simulated, driver 580.159.04, torch 2.11.0." in " ".join(shown.split())
     assert "STAGES (31%)" in shown
-    figure = drawn.figure("counters", found)
+    figure = drawn.counters("counters", found)
     assert str(figure.svg).count("<circle") == 2
     assert len(figure.table.rows) == len(profile_table(found).rows) > 20

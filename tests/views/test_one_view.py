@@ -21,8 +21,7 @@ from autotuner.values.gate_report import CaseResult, CheckResult, ReferenceCheck
 from autotuner.values.outcome import Calibration
 from autotuner.values.ratio import Speedup
 from autotuner.views import beliefs_text, figure_tables, gate_tables, sweep_tables
-from autotuner.views.again_tables import race_table
-from autotuner.views.finals_table import finals_table
+from autotuner.views.finals_table import finals_table, race_table
 from autotuner.views.leaderboard import leaderboard
 from autotuner.views.space_tables import space_tables
 from autotuner.views.studies_table import studies_table

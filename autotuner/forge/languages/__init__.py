@@ -1,11 +1,10 @@
-"""The languages that variants are written in. Each is a module with one `Language`, and stands in LANGUAGES."""
+"""The languages that variants are written in. Each is a `Language`, and stands in LANGUAGES."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autotuner.forge.languages.cpp import Cpp
-from autotuner.forge.languages.cuda import Cuda
+from autotuner.forge.languages.cpp import Cpp, Cuda
 from autotuner.forge.languages.language import Language
 from autotuner.forge.languages.python import Python
 from autotuner.forge.languages.triton import Triton

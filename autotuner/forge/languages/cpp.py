@@ -1,4 +1,4 @@
-"""A variant in C++: a source of whatever suffix no other language has."""
+"""A variant in C++: a source of whatever suffix no other language has; or in CUDA, by the device's own compiler."""
 
 from __future__ import annotations
 
@@ -23,3 +23,12 @@ class Cpp(Language):
 
     def texts(self, inputs: BuildInputs) -> dict[str, str]:
         return {inputs.toolchain.unit: unit_text(inputs)}
+
+
+class Cuda(Cpp):
+    """A source NAME.cu."""
+
+    name = "cuda"
+
+    def takes(self, implementation: Implementation) -> bool:
+        return implementation.source.endswith(".cu")

@@ -1,16 +1,24 @@
 """The pages of a study. A server shows one at a time, as its reader asks for it; a saved file has all of them."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from markupsafe import Markup
+
+from autotuner.tuning.finals.standings import Entry
 from autotuner.values.errors import InputError
+from autotuner.values.ratio import Speedup, quoted
 from autotuner.views import beliefs_text
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.drawings import history, leaderboard, rejects
-from autotuner.views.drawings.figure import Lead, Panel, Part, Passage
+from autotuner.views.drawings import history, rejects
+from autotuner.views.drawings.figure import Figure, Lead, Panel, Part, Passage
 from autotuner.views.drawings.links import Links
+from autotuner.views.drawings.svg import Scale, Svg, around
 from autotuner.views.figure_tables import FIGURES, problems_table
+from autotuner.views.leaderboard import leaderboard as leaderboard_table
 from autotuner.views.snapshot import Snapshot
+from autotuner.views.words import compared, cut, ratio
 
 
 class Section(NamedTuple):
@@ -33,10 +41,80 @@ def _spent(snapshot: Snapshot) -> tuple[Part, ...]:
     return tuple(Panel(title, FIGURES[name](snapshot)) for title, name in shown)
 
 
+# The leaderboard as a forest plot: confirmed intervals filled, search estimates hollow, ties shaded -------------------
+
+
+class Shape(NamedTuple):
+    """Pixels of the drawing, left of its marks, and of a row; letters of a point; where in a row its name and its
+    marks are."""
+
+    width: int
+    left: int
+    row: int
+    letters: int
+    name: float
+    marks: float
+
+
+WIDE, NARROW = Shape(860, 330, 30, 38, 19, 15), Shape(340, 14, 46, 32, 14, 32)
+"""Names beside the marks, and above them where a screen is narrow."""
+
+
+def leaderboard(snapshot: Snapshot, links: Links, most: int = 30) -> Figure:
+    """The first lines of the leaderboard."""
+    entries = snapshot.board[:most]
+    note = f"Speedup over {snapshot.baseline} with its 95 % interval. Filled: confirmed in the finals. Hollow: the"
+    note += " search's own estimate, unconfirmed. Shaded: they tie for the lead."
+    table = leaderboard_table(entries, snapshot.record, links)
+    wide, narrow = (_forest(snapshot, links, entries, shape) if entries else None for shape in (WIDE, NARROW))
+    return Figure("leaderboard", "Leaderboard", note, wide, table, open=True, narrow=narrow)
+
+
+def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], shape: Shape) -> Markup:
+    found = [each for entry in entries for each in (entry.speedup, entry.confirmed) if each is not None]
+    ends = [end for each in found for end in (each.low, each.mid, each.high) if 0 < end < math.inf]
+    bottom = shape.row * len(entries) + 8
+    svg = Svg(shape.width, bottom + 44, f"The {len(entries)} fastest variants")
+    x = Scale(*around([1.0, *ends]), shape.left, shape.width - 24)
+    for row in (row for row, entry in enumerate(entries) if entry.tied or entry.crowned):
+        svg.add("rect", x=0, y=6 + shape.row * row, width=shape.width, height=shape.row, class_="tied")
+    for at in x.ticks(7 if shape is WIDE else 4):
+        svg.line(x(at), 6, x(at), bottom, "grid")
+        svg.text(x(at), bottom + 16, f"{at:.4g}\N{MULTIPLICATION SIGN}", "tick", "middle")
+    svg.line(x(1), 6, x(1), bottom, "baseline")
+    svg.text((x.start + x.end) / 2, svg.height - 8, f"speedup over {snapshot.baseline}", "name", "middle")
+    for row, (entry, point) in enumerate(zip(entries, compared([e.variant.point for e in entries]).rows, strict=True)):
+        top = 6 + shape.row * row
+        y, at = top + shape.marks, top + shape.name
+        svg.text(34, at, f"{entry.rank}{'=' if entry.tied else ''}", "label strong", "end")
+
+        def name(number: int = entry.number, point: str = point, at: float = at) -> None:
+            svg.text(44, at, f"#{number}", "label link")
+            svg.text(96, at, cut(point, shape.letters), "tick")
+
+        svg.link(links.trial(snapshot.name, entry.number), name)
+        said = f"trial {entry.number}, by the search {quoted(entry.speedup.mid, False)}"
+        _interval(svg, x, y + (6 if entry.confirmed else 0), entry.speedup, ("estimate", "estimate", 4.5), said)
+        if entry.confirmed is not None:
+            said = f"trial {entry.number}, confirmed {ratio(entry.confirmed.mid)}"
+            _interval(svg, x, y - 5, entry.confirmed, ("interval", "confirmed", 5.0), said)
+    return svg.render()
+
+
+def _interval(svg: Svg, x: Scale, y: float, found: Speedup, look: tuple[str, str, float], title: str) -> None:
+    """A mark with the interval around it, where that has ends. `look`: of the line, of the mark, and its size."""
+    if found.bounded:
+        svg.line(x(found.low), y, x(found.high), y, look[0])
+    svg.add("circle", cx=x(found.mid), cy=y, r=look[2], class_=f"mark {look[1]}", title=title)
+
+
+# The pages ------------------------------------------------------------------------------------------------------------
+
+
 SECTIONS = (
     Section("rejects", "Why rejected", rejects.rejects),
     Section("best", "Best so far", lambda of, to, _: history.history(of, to) or (Lead("No trial was recorded yet."),)),
-    Section("leaderboard", "Leaderboard", lambda of, to, _: (leaderboard.leaderboard(of, to),)),
+    Section("leaderboard", "Leaderboard", lambda of, to, _: (leaderboard(of, to),)),
     Section("problems", "Problems", lambda of, *_: (Panel("Problems by variants", problems_table(of)),)),
     Section("coverage", "Coverage", lambda of, to, _: (_tried(of),)),
     Section("costs", "Costs", lambda of, *_: _spent(of)),
@@ -48,8 +126,7 @@ TABS = (("variants", "Variants"), *((each.key, each.title) for each in SECTIONS)
 def overview(snapshot: Snapshot, links: Links) -> tuple[Part, ...]:
     """What the first page has beside the answers: the best so far, the first of the leaderboard, why variants were
     rejected."""
-    board = leaderboard.leaderboard(snapshot, links, 8)
-    return (*history.history(snapshot, links), board, *rejects.rejects(snapshot, links))
+    return (*history.history(snapshot, links), leaderboard(snapshot, links, 8), *rejects.rejects(snapshot, links))
 
 
 def believed(found: StudyBeliefs, newer: str = "") -> tuple[Part, ...]:
