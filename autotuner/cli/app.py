@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from autotuner.cli import cache, devices, export, judge, serve, space, studies, study, sweeps, tune
+from autotuner.cli import cache, export, judge, serve, space, studies, study, sweeps, tune
 from autotuner.cli.output import err
 from autotuner.values import program
 from autotuner.values.errors import AutotunerError, InputError, SourceError, Stopped
@@ -90,9 +90,9 @@ for name, (panel, about, inner) in GROUPS.items():
     app.add_typer(group, name=name, rich_help_panel=panel)
     for inner_name, command in inner.items():
         group.command(inner_name)(command)
-of_devices = _group("The devices that workers serve.", invoke_without_command=True, callback=devices.devices)
+of_devices = _group("The devices that workers serve.", invoke_without_command=True, callback=sweeps.devices)
 app.add_typer(of_devices, name="devices", rich_help_panel=QUEUE)
-of_devices.command("clear")(devices.devices_clear)
+of_devices.command("clear")(sweeps.devices_clear)
 MOVED = {
     **{"best": "show", "page": "export --format html", "reference": "gate --reference", "sweeps": "sweep list"},
     **{verb: f"sweep {verb}" for verb in ("watch", "logs", "pause", "resume", "cancel", "retry")},

@@ -6,6 +6,7 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 from types import TracebackType
 from typing import Self
 
@@ -19,7 +20,6 @@ from autotuner.tuning.finals.retrials import Step
 from autotuner.tuning.run.driver import Converged, Event, Judged, Started, UnderWay
 from autotuner.tuning.run.plan import Start
 from autotuner.tuning.run.quiet import Waited, Waiting
-from autotuner.tuning.run.time_left import TimeLeft
 from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.ratio import quoted, speedup_of
@@ -328,3 +328,34 @@ class FinalsProgress(TwoLines):
             f"{self._now}; {now - self._since:.0f} s",
             with_bar("finals", share, f"{gone:.0f} s so far, {left(still)}", width),
         ]
+
+
+# How long it will still take -----------------------------------------------------------------------------------------
+
+
+class TimeLeft:
+    """An estimate of the time left of a sweep. Times are seconds of any one clock.
+
+    Variants are taken to come as those of the later half did: A/A tests, devices that start and the first build belong
+    to the beginning, and against a better incumbent a race is shorter. Those that were promoted do not count where
+    there are others: they cost many times as much, and few are to come.
+    """
+
+    def __init__(self, total: int, now: float = 0.0, before: int = 0) -> None:
+        """`total` variants are to be judged; `before` of them were when the sweep began at `now`."""
+        self._left, self._last = total - before, now
+        self._seconds: list[tuple[float, bool]] = []
+        """Since the one before, and whether it was promoted."""
+
+    def judged(self, now: float, promoted: bool = False) -> None:
+        """One more variant was judged."""
+        self._seconds.append((now - self._last, promoted))
+        self._left, self._last = self._left - 1, now
+
+    def left_s(self, now: float) -> float:
+        """Seconds left until all are judged; infinite before the first was."""
+        if self._left <= 0:
+            return 0.0
+        later = self._seconds[len(self._seconds) // 2 :]
+        usual = [seconds for seconds, promoted in later if not promoted] or [seconds for seconds, _ in later]
+        return max(0.0, self._left * fmean(usual) - (now - self._last)) if usual else math.inf

@@ -19,10 +19,9 @@ from autotuner.search.point_sampler import PointSampler
 from autotuner.store import Lease, Store
 from autotuner.store.optuna_storage import DriverStorage
 from autotuner.tuning.run.driver import Event, Judged, Started
-from autotuner.tuning.run.time_left import TimeLeft
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
-from autotuner.views.progress import promoted
+from autotuner.views.progress import TimeLeft, promoted
 
 ON_DEVICE = ("check", "measure", "soak")
 """The stages of Outcome.seconds that the device is there for."""

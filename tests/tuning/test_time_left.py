@@ -13,9 +13,8 @@ from rich.console import Console
 
 from autotuner.tuning.run.driver import Event, Judged, Started
 from autotuner.tuning.run.quiet import Waited, Waiting
-from autotuner.tuning.run.time_left import TimeLeft
 from autotuner.values.verdict import Verdict
-from autotuner.views.progress import Progress
+from autotuner.views.progress import Progress, TimeLeft
 from tests.helpers import simulated
 from tests.helpers.recorded import CALIBRATION, rejected
 
