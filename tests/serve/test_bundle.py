@@ -28,6 +28,15 @@ def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return sample_store(tmp_path / "studies.db")
 
 
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The bundle of such a study: it takes most of a second to make."""
+    folder = tmp_path_factory.mktemp("bundled")
+    sample_store(folder / "studies.db")
+    assert _said("bundle", "--store", str(folder / "studies.db"), "--out", str(folder / "a.tar.gz"))[0] == 0
+    return (folder / "a.tar.gz").read_bytes()
+
+
 def _said(*words: str) -> tuple[int, str]:
     made = CliRunner().invoke(app, words)
     return made.exit_code, made.output + (str(made.exception) if made.exception and not made.output else "")
@@ -47,8 +56,8 @@ def test_a_study_travels_and_is_the_same_bundle_again(name: str, tmp_path: Path)
     assert {bundle.ROWS, bundle.PAGE} <= manifest.files.keys()
 
 
-def test_a_machine_of_another_kind_says_what_it_cannot_check(name: str) -> None:
-    _said("bundle", "--out", "a.tar.gz")
+def test_a_machine_of_another_kind_says_what_it_cannot_check(name: str, bundled: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz").write_bytes(bundled)
     code, printed = _said("verify", "a.tar.gz", "--json")
     assert code == 0
     found = json.loads(printed)["levels"]
@@ -57,8 +66,10 @@ def test_a_machine_of_another_kind_says_what_it_cannot_check(name: str) -> None:
     assert "the study is of simulated" in found[0]["detail"]
 
 
-def test_another_python_does_the_same_again(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    _said("bundle", "--out", "a.tar.gz")
+def test_another_python_does_the_same_again(
+    name: str, bundled: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.tar.gz").write_bytes(bundled)
     assert _said("verify", "a.tar.gz", "--json", "--python", sys.executable)[0] == 0
     assert json.loads(capfd.readouterr().out)["torch"][1] == version_of("torch")
     assert "--python nowhere: No such file" in _said("verify", "a.tar.gz", "--python", "nowhere")[1]
@@ -103,18 +114,18 @@ HARMS: dict[str, Callable[[Members], None]] = {
 }
 
 
-def _harmed(path: Path, harm: Callable[[Members], None]) -> bytes:
+def _harmed(whole: bytes, harm: Callable[[Members], None]) -> bytes:
     members: Members = []
-    with tarfile.open(path) as archive:
+    with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
         for each in archive:
             content = archive.extractfile(each)
             members.append((each, content.read()))
     harm(members)
-    whole = io.BytesIO()
-    with tarfile.open(fileobj=whole, mode="w") as archive:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
         for info, data in members:
             archive.addfile(info, io.BytesIO(data))
-    return gzip.compress(whole.getvalue())
+    return gzip.compress(made.getvalue())
 
 
 def _refused(path: Path, content: bytes) -> None:
@@ -129,24 +140,21 @@ def _refused(path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_what_is_hostile_is_refused_and_nothing_written(name: str, harm: str, tmp_path: Path) -> None:
-    _said("bundle", "--out", "a.tar.gz")
-    _refused(tmp_path / "b.tar.gz", _harmed(tmp_path / "a.tar.gz", HARMS[harm]))
+def test_what_is_hostile_is_refused_and_nothing_written(name: str, bundled: bytes, harm: str, tmp_path: Path) -> None:
+    _refused(tmp_path / "b.tar.gz", _harmed(bundled, HARMS[harm]))
 
 
 def test_what_is_cut_off_or_unpacks_to_too_much_is_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, bundled: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _said("bundle", "--out", "a.tar.gz")
-    whole = (tmp_path / "a.tar.gz").read_bytes()
-    for content in (b"", b"no bundle", whole[: len(whole) // 2], whole[:-4]):
+    for content in (b"", b"no bundle", bundled[: len(bundled) // 2], bundled[:-4]):
         _refused(tmp_path / "b.tar.gz", content)
     monkeypatch.setattr(bundle, "UNPACKED", 1 << 20)
     _refused(tmp_path / "b.tar.gz", gzip.compress(bytes(2 << 20)))
 
 
-def test_rows_of_another_schema_write_no_study(name: str, tmp_path: Path) -> None:
-    _said("bundle", "--out", "a.tar.gz")
+def test_rows_of_another_schema_write_no_study(name: str, bundled: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz").write_bytes(bundled)
     read = bundle.read(tmp_path / "a.tar.gz")
     rows = {**read.rows, "at_trial": [each[:-1] for each in read.rows["at_trial"]]}
     with Store.open(str(tmp_path / "other.db")) as store:
