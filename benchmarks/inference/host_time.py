@@ -107,7 +107,7 @@ def served_by_nobody(ours: Any, given: Sequence[Any], named: dict[str, Any]) -> 
 def without_its_launch(forward: Any) -> Any:
     """A function of forward.py with a launch that does nothing in its place."""
     cells = dict(zip(forward.__code__.co_freevars, forward.__closure__, strict=True))
-    names = ("empty", "tally", "index", "on", "stream")
+    names = ("empty", "tally", "index")
     said = {name: cells[name].cell_contents for name in names}
     made: Any = sys.modules[forward.__module__].forward
     return made(lambda addresses, stream: True, *(said[name] for name in names))

@@ -59,7 +59,7 @@ class Alike:
         guards = _guards(tensors)
         self.is_guarded: bool = guards is not None
         """Whether any tensors can be like these."""
-        self._check = guards.check if self.is_guarded else _never
+        self._check = guards.check if self.is_guarded else never
         self._threads = None if tensors[0].is_cuda else _threads()
         # Guards do not see whether torch records; where it would, the call of before was made while it did not.
         self._grad_is_off = any(getattr(each, "requires_grad", False) for each in tensors)
@@ -85,8 +85,6 @@ class AnyLengths:
     it is. Like Alike, with no more around the call."""
 
     __slots__ = ("_first", "_given")
-
-    is_guarded = True
 
     def __init__(self, first: Tensor, given: int) -> None:
         self._first, self._given = (first.shape, first.dtype, first.device, type(first)), given
@@ -114,7 +112,7 @@ def shared(tensors: Sequence[Tensor]) -> tuple[bool, ...]:
     return found if any(found) else ()
 
 
-def _never(*_: Any) -> bool:
+def never(*_: Any) -> bool:
     return False
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .alike import Alike, AnyLengths
+from .alike import Alike, AnyLengths, never
 from .forward import Forward, Tally
 
 
@@ -13,7 +13,7 @@ class Before:
     """A call, and how it was answered. It keeps no tensor."""
 
     __slots__ = (
-        "_alike",
+        "_are",
         "_names",
         "_order",
         "_others",
@@ -22,6 +22,7 @@ class Before:
         "forward",
         "in_order",
         "is_beside",
+        "is_guarded",
         "named",
         "tally",
     )
@@ -49,29 +50,25 @@ class Before:
         self._order = [place for each in tensors for place, one in enumerate(given) if one is each]
         self.in_order = not self._names and self._places is None and self._order == [*range(len(args))]
         """Whether the op's tensors are what is given without a name, in that order."""
-        self._alike: Alike | AnyLengths | None = Alike(given) if len(self._order) == len(tensors) else None
-
-    @property
-    def is_guarded(self) -> bool:
+        alike = Alike(given) if len(self._order) == len(tensors) else None
+        self.is_guarded = alike is not None and alike.is_guarded
         """Whether it can come again at all."""
-        return self._alike is not None and self._alike.is_guarded
+        self._are = never if alike is None else alike.are
 
     def forget_lengths(self, first: Tensor) -> None:
         """From now on it is the same call whatever the tensors behind the first one are."""
         if self._order[0] == 0:
-            self._alike = AnyLengths(first, len(self._order))
+            self._are = AnyLengths(first, len(self._order)).are
 
     def comes_again(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether a call is answered in the same way, but for what guards do not see (surroundings.py)."""
-        if self._alike is None:
-            return False
         try:
             if not self._names:
                 if self._places is None:
-                    return self._alike.are(*args) and kwargs == self._scalars
-                return self._alike.are(*self._given(args, kwargs)) and self._is_said(args) and kwargs == self._scalars
+                    return self._are(*args) and kwargs == self._scalars
+                return self._are(*self._given(args, kwargs)) and self._is_said(args) and kwargs == self._scalars
             named = {name: value for name, value in kwargs.items() if name not in self._names}
-            return named == self._scalars and self._alike.are(*self._given(args, kwargs)) and self._is_said(args)
+            return named == self._scalars and self._are(*self._given(args, kwargs)) and self._is_said(args)
         except (TypeError, RuntimeError, ValueError, IndexError):  # one that cannot be compared, or is not there
             return False
 

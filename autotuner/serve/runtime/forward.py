@@ -2,7 +2,6 @@
 nothing else of ours, so it is done in few steps."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -29,21 +28,14 @@ class Tally:
         self.calls = 0
 
 
-def forward(
-    launch: Launch,
-    empty: Empty,
-    tally: Tally,
-    index: int,
-    on: Callable[[int], AbstractContextManager[object] | None],
-    stream: Callable[[int], int],
-) -> Forward:
-    """What is served is counted in `tally`. `index`: of the device. `on` makes it the current one in a block; None
-    where it is that already. `stream`: torch's current one of it."""
+def forward(launch: Launch, empty: Empty, tally: Tally, index: int | None) -> Forward:
+    """What is served is counted in `tally`. `index`: of the GPU; None: a CPU."""
+    current: Any = _no_gpu if index is None else torch._C._cuda_getDevice
+    stream: Any = _no_stream if index is None else torch._C._cuda_getCurrentRawStream
 
     def serve(tensors: tuple[Tensor, ...]) -> Tensor | None:
-        around = on(index)
-        if around is not None:
-            with around:
+        if current() != index:
+            with torch.cuda.device(index):
                 return serve(tensors)
         out = empty()
         if not launch((*map(ADDRESS, tensors), out.data_ptr()), stream(index)):
@@ -54,18 +46,26 @@ def forward(
     return serve
 
 
-def empty_as(like: Tensor, device: torch.device) -> Empty:
-    """What makes empty tensors that lie as this one does, which may be without content. For that the code which
-    torch.compile generates calls what takes fewer steps than torch.empty_like. It has no public name: where it goes, or
-    makes something else, torch's own function is called."""
+def _no_gpu() -> None:
+    """A CPU is always the current one."""
+
+
+def _no_stream(_: int | None) -> int:
+    return 0
+
+
+def empty_as(like: Tensor) -> Empty:
+    """What makes empty tensors that lie as this one does, on its device, which is the current one. For that the code
+    which torch.compile generates calls what takes fewer steps than torch.empty_like. It has no public name: where it
+    goes, or makes something else, torch's own function is called."""
     size, stride = tuple(like.shape), tuple(like.stride())
-    made = partial(torch.empty_strided, size, stride, dtype=like.dtype, device=device)
+    made = partial(torch.empty_strided, size, stride, dtype=like.dtype, device=like.device)
     guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-    quick = getattr(guards, f"_empty_strided_{device.type}", None)
+    quick = getattr(guards, f"_empty_strided_{like.device.type}", None)
     if quick is None:
         return made
     quick = partial(quick, size, stride, like.dtype)
-    return quick if _makes(quick, made()) else made
+    return quick if _makes(quick, like) else made
 
 
 def _makes(quick: Empty, expected: Tensor) -> bool:

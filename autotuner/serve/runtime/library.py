@@ -5,7 +5,6 @@ import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -115,18 +114,16 @@ class Library:
         """What serves calls like this one by the variant that the table has for it; None where there is none, or it
         does only with copies of the tensors."""
         device = tensors[0].device
-        index = device.index or 0
-        on, stream = (_on_gpu, torch._C._cuda_getCurrentRawStream) if device.type == "cuda" else (_nowhere, _no_stream)
         kept = ctypes.create_string_buffer(self._function("kept_size")())
-        with on(index) or nullcontext():
-            like = self.signature.empty(*tensors[: len(self.stated.required)])
-            empty = empty_as(torch.empty_like(like, device="meta"), device)
-            place = self.choice(tensors, how & ~COPIES, numbers, empty(), ctypes.addressof(kept))
+        with torch.cuda.device_of(tensors[0]):
+            out = self.signature.empty(*tensors[: len(self.stated.required)])
+            empty = empty_as(out)
+            place = self.choice(tensors, how & ~COPIES, numbers, out, ctypes.addressof(kept))
         name = self.explained(place).variant
         if name is None:
             return None
         launch = self._launcher(ctypes.addressof(kept), name.encode())
-        return forward(launch, empty, self.tallies[name], index, on, stream)
+        return forward(launch, empty, self.tallies[name], device.index if device.type == "cuda" else None)
 
     def asked(self) -> Counter[str]:
         """Calls that the library's ops were given, by the variant that served them, or by the reason why torch did."""
@@ -214,19 +211,6 @@ class Library:
         op = surroundings.as_autocast(getattr(self.ops, name).default)
         for key in ("AutocastCPU", "AutocastCUDA"):
             made.impl(name, op, key)
-
-
-def _on_gpu(index: int) -> AbstractContextManager[object] | None:
-    """What torch.cuda.device is for; None where that GPU is the current one already."""
-    return None if torch._C._cuda_getDevice() == index else torch.cuda.device(index)
-
-
-def _nowhere(_: int) -> None:
-    """A CPU is always the current one."""
-
-
-def _no_stream(_: int) -> int:
-    return 0
 
 
 _KEPT: list[torch.library.Library] = []

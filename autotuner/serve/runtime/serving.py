@@ -63,7 +63,11 @@ class Served:
         if _is_traced():
             return self._asked(self._node, *self._arguments(*args, **kwargs))
         before = self._latest
-        if before is None or not before.comes_again(args, kwargs) or self._contradicts(before, args, kwargs):
+        if (
+            before is None
+            or not before.comes_again(args, kwargs)
+            or (before.is_beside and self._contradicts(args, kwargs))
+        ):
             alone = not must_see_an_op()
             before = self._latest = self._known_call(args, kwargs) if alone else None
         else:
@@ -89,15 +93,15 @@ class Served:
         """A call of before that this one is like."""
         known = self._known.of(_first(args, kwargs))
         for before in known:
-            if before.comes_again(args, kwargs) and not self._contradicts(before, args, kwargs):
+            if before.comes_again(args, kwargs) and not (before.is_beside and self._contradicts(args, kwargs)):
                 if before is not known[0]:  # the next layer's call will be like it
                     self._known.put_first(_first(args, kwargs), before)
                 return before
         return None
 
-    def _contradicts(self, before: Before, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    def _contradicts(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether a mask says something else in this call than what it stands beside: no guard sees that."""
-        return before.is_beside and not self._arguments(*args, **kwargs)[2]
+        return not self._arguments(*args, **kwargs)[2]
 
     def _asked(
         self, op: Any, tensors: tuple[Tensor, ...], options: Mapping[str, Any], beside: Mapping[str, Any]
