@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from autotuner.gate.cases import Matrix, measured
+from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.tolerance import Truths, judge
 from autotuner.ops import ahead, op_of
 from autotuner.ops.tensors import Tensors, on_threads
@@ -83,15 +83,21 @@ def sound(checks: Sequence[ReferenceCheck]) -> tuple[str, ...]:
     return rest if any(check.errors for check in checks if check.backend in rest) else tuple(names)
 
 
+def cases_of_all(problem: Problem) -> list[Case]:
+    """Those on which every baseline is checked: that libraries compute right, of problems like this one. No variant is
+    being judged: lengths around a usual tile stand for those around its own."""
+    matrix, op = Matrix(problem), op_of(problem)
+    every = (*matrix.quick(), *matrix.full(op.cases.tile({}, {})))
+    return [case for case in every if case.distribution not in op.cases.beyond]
+
+
 def reference_checks(
     problems: Sequence[Problem], baselines: Sequence[str], truths: Truths, seed: int, threads: int, say: Say
 ) -> tuple[ReferenceCheck, ...]:
-    """Every baseline on every case of the matrix for problems like the first that libraries compute right, and on the
-    problems themselves where one is made for each problem. No variant is being judged: lengths around a usual tile
-    stand for those around its own. `threads`: of torch, as they are timed."""
-    matrix, op = Matrix(problems[0]), op_of(problems[0])
-    every = (*matrix.quick(), *matrix.full(op.cases.tile({}, {})))
-    cases = [(case, False) for case in every if case.distribution not in op.cases.beyond]
+    """Every baseline on the cases for all, and on the problems themselves where one is made for each problem.
+    `threads`: of torch, as they are timed."""
+    op = op_of(problems[0])
+    cases = [(case, False) for case in cases_of_all(problems[0])]
     known = [op.baselines[name] for name in baselines]
     if any(each.made_for_each or each.own for each in known):
         cases += [(measured(problem), True) for problem in problems]

@@ -437,7 +437,7 @@ def _known_good(store: Store, file: SpaceFile, study: str | None, bench: Bench) 
 def _asked(executor: Executor, here: Workbench, variant: Variant, beat: Beat) -> str | None:
     """Why the variant is not judged there; None where it is, and passes."""
     found = sound_calibration(ask(executor, CalibrationJob(conditions=here.conditions), beat))
-    conditions = here.conditions.model_copy(update={"baselines": found.baselines, "ceilings": found.ceilings})
+    conditions = here.conditions.model_copy(update=found.pinned)
     built = ask(executor, BuildJob(variant=variant, conditions=conditions), beat)
     if isinstance(built, Built):
         built = ask(executor, JudgeJob(built=built, conditions=conditions, soak="never", fresh=True), beat)

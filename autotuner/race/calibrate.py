@@ -8,6 +8,7 @@ from autotuner.race.arms import Arm, ArmError, Track
 from autotuner.race.blocks import shortest_quarter, without
 from autotuner.values.errors import InfrastructureError, first_line
 from autotuner.values.outcome import BackendTiming
+from autotuner.values.verdict import Fault, Verdict
 
 LONGEST = 160
 """Characters of what a baseline says, at most."""
@@ -17,6 +18,9 @@ FEWEST, ALL_S = 3, 20.0
 """Rounds in any case, and seconds after which there are no more: beside other work a sample may take a second."""
 SLOW = 2.0
 """After the fewest rounds one that took so many times as long as the fastest each time is timed no further."""
+SLOWED = 8.0
+"""How many times as long as by itself a baseline may take in a race. What has its CPUs in turns with other programs may
+take hundreds of times as long where its threads wait for each other: anything looks fast beside that."""
 TELLS = 1.05
 """By what factor one must be faster than another to be told from it."""
 
@@ -60,6 +64,17 @@ def time_baselines(
     found = {name: 1e6 * usual(each) for name, each in samples.items()}
     timed = [BackendTiming(backend=name, problem=track.problem, median_us=us) for name, us in found.items()]
     return timed, refused, rivals(samples)
+
+
+def slowed(baseline_us: Sequence[Sequence[float]], alone_us: Sequence[float]) -> Fault | None:
+    """A fault, which is nobody's own, where other work makes a baseline so slow that the race says nothing.
+    `baseline_us`: its samples there, one row a problem; `alone_us`: what each took before, nothing where that is not
+    known."""
+    for us, alone in zip(map(shortest_quarter, baseline_us), alone_us, strict=False):
+        if us > SLOWED * alone:
+            detail = f"the baseline took {us:,.1f} us in the race and {alone:,.1f} us by itself before: it was held up"
+            return Fault(verdict=Verdict.DISTURBED, code="measure.disturbed", detail=detail)
+    return None
 
 
 def _slow(samples: Mapping[str, Sequence[tuple[float, float]]]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from autotuner.race.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.race.blocks import Blocks, Bounded, LongStep, Throttled
+from autotuner.race.calibrate import slowed
 from autotuner.race.heat import baseline_arms, variant_arms
 from autotuner.race.plausible import clocks_disagree, too_fast
 from autotuner.race.rules import decide, out_of_time
@@ -100,9 +101,13 @@ class _Race:
         return None
 
     def _implausible(self, blocks: Blocks) -> Fault | None:
-        """A latency that no device can have, or that the host's clock denies; the latter is not asked of the slow."""
+        """A race beside a baseline that was held up, a latency that no device can have or the host's clock denies;
+        the last is not asked of the slow."""
         self._say("plausible")
         assert self._stopped is not None
+        held_up = slowed(self._micros(blocks, BASELINE), self._conditions.baselines_us)
+        if held_up is not None:
+            return held_up
         for problem, (track, arm) in enumerate(zip(self._tracks, self._variants, strict=True)):
             us = 1e6 * median(blocks.seconds_kept(VARIANT, problem))
             fault = too_fast(track.problem, us, self._conditions.ceilings, self._conditions.cache == "cold")
@@ -130,8 +135,7 @@ class _Race:
         )
 
     def _timing(self, blocks: Blocks, problem: int) -> Timing:
-        arms = range(len(self._arms))
-        micros = [tuple(1e6 * seconds for seconds in blocks.seconds_kept(arm, problem)) for arm in arms]
+        micros = [self._micros(blocks, arm)[problem] for arm in range(len(self._arms))]
         return Timing(
             problem=self._tracks[problem].problem,
             baseline=self._conditions.baselines[problem],
@@ -141,6 +145,11 @@ class _Race:
             log_ratio=self._log_ratio(blocks, problem),
             calls=(self._variants[problem].calls, self._arms[BASELINE][problem].calls),
         )
+
+    def _micros(self, blocks: Blocks, arm: int) -> list[tuple[float, ...]]:
+        """The samples of an arm, one row a problem."""
+        problems = range(len(self._tracks))
+        return [tuple(1e6 * seconds for seconds in blocks.seconds_kept(arm, problem)) for problem in problems]
 
     def _log_ratio(self, blocks: Blocks, problem: int) -> LogRatio:
         """ln(t_variant / t_baseline); of a variant that was raced out by way of the incumbent.

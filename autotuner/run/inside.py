@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
+from autotuner.devices.environment import builders
 from autotuner.forge import loaded_variant
 from autotuner.gate.cases import Case
 from autotuner.ops import op_of
@@ -81,6 +82,8 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
 
     def enter(job: JudgeJob | RaceJob | CalibrationJob, say: Say) -> None:
         if isinstance(job, CalibrationJob):
+            if role.cage is not None and role.cage.kind.references:
+                draw_up(line().references(job.conditions, None), say)
             line().compile_first(job.conditions, (), say)
             # a baseline that wants more memory than there is does not take the problem
             cage.limit(memory=role.cage is not None and role.cage.kind.memory)
@@ -123,10 +126,10 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
 
 
 def draw_up(asked: Sequence[tuple[Case, int]], say: Say) -> None:
-    """Has the truths that are not kept yet drawn up and kept: this process will only read them. That is done by another
-    one, forked from this, which ends before a variant is loaded here: what it needed is no part of the variant's
+    """Has the truths that are not kept yet drawn up and kept: this process will only read them. That is done by others,
+    one a CPU, forked from this, which end before a variant is loaded here: what they needed is no part of the variant's
     surroundings."""
-    from autotuner.gate.tolerance import kept_at, truth  # imports torch, which the driver does without
+    from autotuner.gate.tolerance import kept_at  # imports torch, which the driver does without
     from autotuner.ops.tensors import end_threads
 
     missing = [(case, seed) for case, seed in dict.fromkeys(asked) if not kept_at(case, seed).is_file()]
@@ -134,6 +137,22 @@ def draw_up(asked: Sequence[tuple[Case, int]], say: Say) -> None:
         return
     end_threads()  # a module of the user's may have computed
     done, tell = os.pipe()
+    count = min(builders(), len(missing))
+    children = [_drawing(missing[first::count], tell) for first in range(count)]
+    os.close(tell)
+    for case, _ in missing:
+        say(f"reference case {case.name}")
+        if not os.read(done, 1):  # all have ended: the rest is computed where it is asked for, and not kept
+            break
+    os.close(done)
+    for child in children:
+        os.waitpid(child, 0)
+
+
+def _drawing(missing: Sequence[tuple[Case, int]], tell: int) -> int:
+    """A process that draws these up, and writes a byte to `tell` after each; its number."""
+    from autotuner.gate.tolerance import truth
+
     child = os.fork()
     if child == 0:
         try:
@@ -143,13 +162,7 @@ def draw_up(asked: Sequence[tuple[Case, int]], say: Say) -> None:
                 os.write(tell, b".")
         finally:
             os._exit(0)
-    os.close(tell)
-    for case, _ in missing:
-        say(f"reference case {case.name}")
-        if not os.read(done, 1):  # it has ended: the rest is computed where it is asked for, and not kept
-            break
-    os.close(done)
-    os.waitpid(child, 0)
+    return child
 
 
 def _do(

@@ -77,7 +77,8 @@ class Line(Protocol):
         that they will be called for, so that what compiles does so before the process is caged."""
 
     def references(self, conditions: Conditions, artifact: Artifact | None) -> list[tuple[Case, int]]:
-        """The cases and seeds whose truths will be asked for, and kept, where an artifact is judged, or races."""
+        """The cases and seeds whose truths will be asked for, and kept, where an artifact is judged, or races, or where
+        baselines are measured, of which none is pinned yet."""
 
     def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         """The gate, G0 to G5; or, after a pass of that, one more level, appended to its report."""
@@ -207,11 +208,15 @@ class GatedLine:
     # The gate ---------------------------------------------------------------------------------------------------
 
     def references(self, conditions: Conditions, artifact: Artifact | None) -> list[tuple[Case, int]]:
+        from autotuner.gate.references import cases_of_all
+
         asked = [(measured(problem), place) for problem in conditions.problems for place in range(2)]
         if artifact is not None:
             matrix = self._matrix(artifact, conditions)
             tile = matrix.op.cases.tile(artifact.variant.parameters, artifact.resources)
             asked += matrix.asked(tile, conditions.problems)
+        elif not conditions.baselines:
+            asked += [(case, 0) for case in cases_of_all(conditions.compiled_for)]
         return [(case, conditions.seeds[place % len(conditions.seeds)]) for case, place in asked]
 
     def compile_first(self, conditions: Conditions, artifacts: Sequence[Artifact], say: Say) -> None:

@@ -36,6 +36,7 @@ class Conditions(StudyProtocol):
 
     seeds: tuple[int, int, int, int] = Field(description="secret: inputs are drawn from these")
     baselines: tuple[str, ...] = Field(default=(), description="the pinned baseline, one a problem")
+    baselines_us: tuple[float, ...] = Field(default=(), description="what they took at calibration; empty: not known")
     ceilings: Ceilings | None = Field(default=None, description="measured at calibration")
     seconds: float | None = Field(default=None, description="that the run has left when it begins; null: no limit")
     tie: float = Field(default=TIE, ge=0, description="relative; as wide as the run's A/A races say, or wider")

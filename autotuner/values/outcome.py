@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from statistics import median
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import AwareDatetime, Field
 
@@ -226,6 +226,15 @@ class Calibration(Model):
     ceilings: Ceilings | None = Field(
         default=None, description="None: not measured, so no latency is called impossible"
     )
+
+    @property
+    def pinned(self) -> dict[str, Any]:
+        """What conditions have of it."""
+        took = {(each.problem, each.backend): each.median_us for each in self.timings}
+        problems = dict.fromkeys(each.problem for each in self.timings)
+        us = tuple(took.get(pair, math.inf) for pair in zip(problems, self.baselines, strict=False))
+        known = us if math.inf not in us else ()
+        return {"baselines": self.baselines, "baselines_us": known, "ceilings": self.ceilings}
 
     @property
     def broken(self) -> tuple[ReferenceCheck, ...]:

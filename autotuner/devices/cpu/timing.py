@@ -40,8 +40,8 @@ SLEEP_S = 0.004
 SHORT_FOR = 16
 """Samples of a problem, of whichever arm, that are short from the last one on that was held up."""
 
-AGAIN = 6
-"""Times that a sample which was held up is taken again."""
+AGAIN, AGAIN_S = 6, 0.3
+"""Times that a sample which was held up is taken again, and seconds after which it is not: a long one always is."""
 
 TRIED = 3
 """Forwards by which the number of calls in a sample is chosen."""
@@ -293,8 +293,8 @@ class CpuArm:
     def __call__(self) -> float:
         """Seconds of one forward. A sample that was held up is taken again, as a short one, and of all of these that
         one counts which was held up least: how long it took is not looked at."""
-        sets, tries = self.sets, list[tuple[float, float]]()
-        while not tries or (is_held_up(*tries[-1]) and len(tries) <= AGAIN):
+        sets, tries, late = self.sets, list[tuple[float, float]](), perf_counter() + AGAIN_S
+        while not tries or (is_held_up(*tries[-1]) and len(tries) <= AGAIN and perf_counter() < late):
             tries.append(self._sample(is_short=sets.short_for > 0))
             if is_held_up(*tries[-1]):
                 sets.short_for = SHORT_FOR

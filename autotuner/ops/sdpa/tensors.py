@@ -17,7 +17,7 @@ from autotuner.ops.sdpa.flex import module as module
 from autotuner.ops.sdpa.layouts import output_like
 from autotuner.ops.sdpa.masks import SdpaInputs, added, given, past, visible
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, plain_product, shifted
+from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, plain_product, shifted, sums_in_order
 from autotuner.values.problem import Problem
 
 BACKENDS = {
@@ -292,6 +292,8 @@ def _largest(scores: Tensor, sinks: Tensor | None) -> Tensor:
 
 
 def _plain_sums(weights: Tensor, order: Sequence[int] | None = None) -> Tensor:
+    if weights.device.type == "cpu":
+        return sums_in_order(weights if order is None else weights[..., order])
     ones = weights.new_ones(*weights.shape[:-2], weights.shape[-1], 1)
     return plain_product(weights, ones, order)
 
@@ -406,11 +408,13 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
     """
     of = _to_multiply(problem, inputs)
     largest = _of_heads(problem, of.v).abs().amax((-1, -2)).unsqueeze(-1)
+    of = of._replace(q=of.q.double(), k=of.k.double())
 
     def moved(rows: slice) -> Tensor:
         scores = _scores(problem, of, rows)
         weights = _softmax(scores, of.of_heads)
-        return (weights * (1 - weights) * scores.clamp_min(-torch.finfo(torch.float64).max).abs()).sum(-1) * largest
+        sizes = scores.clamp_min_(-torch.finfo(torch.float64).max).abs_()
+        return sizes.mul_((1 - weights).mul_(weights)).sum(-1) * largest
 
     moves = torch.cat([moved(rows) for rows in pieces(problem, of.q.device.type)], 2)
     moves = moves / exact.abs().amax(-1).clamp_min(torch.finfo(torch.float64).tiny)

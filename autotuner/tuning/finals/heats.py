@@ -7,6 +7,7 @@ finalist that makes the baseline beside it slow.
 from typing import Literal
 
 from autotuner.race.blocks import shortest_quarter
+from autotuner.race.calibrate import slowed
 from autotuner.race.confirm import FINAL_BLOCKS
 from autotuner.race.plausible import moves_bytes
 from autotuner.race.statistics import median_interval
@@ -80,7 +81,7 @@ class FinalHeats:
         if ceilings is None or not any(moves_bytes(problem, ceilings) for problem in conditions.problems):
             return None
         cache: Literal["cold", "warm"] = "warm" if conditions.cache == "cold" else "cold"
-        heat = self._race(artifact, conditions=conditions.model_copy(update={"cache": cache}))
+        heat = self._race(artifact, conditions=conditions.model_copy(update={"cache": cache, "baselines_us": ()}))
         if isinstance(heat, Fault) or heat.faults:
             return heat if isinstance(heat, Fault) else heat.faults[0]
         speedup = median_interval(combined(logs(heat, 0), conditions.objective)).speedup
@@ -94,6 +95,8 @@ class FinalHeats:
             audits = bool(artifacts)
             job = RaceJob(artifacts=artifacts, conditions=under, blocks=FINAL_BLOCKS, audits=audits, fresh=True)
             result = ask(self._trials.executor, job, self._trials.beat)
+            if isinstance(result, Heat) and result.held_up >= HELD_UP:
+                result = slowed(result.baseline_us, under.baselines_us) or result
             if isinstance(result, Heat) or (isinstance(result, Fault) and result.verdict.judges):
                 return result
             why = result.detail if isinstance(result, Fault) else result

@@ -93,8 +93,7 @@ class Retrials:
         if found is None:
             self.say("timing the baselines")
             found = sound_calibration(ask(self.executor, CalibrationJob(conditions=conditions), self.beat))
-        pinned = {"baselines": found.baselines, "ceilings": found.ceilings}
-        return replace(self, conditions=conditions.model_copy(update=pinned))
+        return replace(self, conditions=conditions.model_copy(update=found.pinned))
 
     def judged(self, number: int, built: Built, is_chosen: bool = False) -> Outcome:
         """What the gate finds on the seeds of these conditions, with a longer soak; with the longest where the trial is

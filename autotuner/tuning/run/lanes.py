@@ -91,8 +91,7 @@ class DeviceLanes:
     def begin(self, found: Sequence[Calibration]) -> None:
         """Starts the session of every lane with its calibration."""
         for lane, calibration in zip(self._lanes, found, strict=True):
-            update = {"baselines": calibration.baselines, "ceilings": calibration.ceilings, "tie": self.tie}
-            lane.conditions = self._conditions.model_copy(update=update)
+            lane.conditions = self._conditions.model_copy(update={**calibration.pinned, "tie": self.tie})
             environment, builders = self._environments[lane.number], self._executor.builders
             lane.session = self._store.start_session(self._study, calibration, environment, lane.number, builders)
 
