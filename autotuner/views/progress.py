@@ -143,8 +143,6 @@ class Progress(TwoLines):
     def __enter__(self) -> Self:
         problems = "; ".join(str(problem) for problem in self._protocol.problems)
         self.say(f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}")
-        if self._space.why_another_default:
-            self.say(self._space.why_another_default)
         count = self._protocol.threads
         threads = f"{count} thread{'s' * (count > 1)}, " if "THREADS_ALLOWED" in self._device.facts else ""
         self.say(f"{self._device.name}, {threads}{self._protocol.cache} cache")
