@@ -315,6 +315,18 @@ def test_an_impossible_race_is_a_reject() -> None:
     assert found.verdict == Verdict.IMPOSSIBLE
 
 
+@pytest.mark.parametrize(("alone_us", "refused"), [((), False), ((20.0,), False), ((100 / 260,), True)])
+def test_beside_a_baseline_that_other_work_holds_up_no_figure_is_found(
+    alone_us: tuple[float, ...], refused: bool
+) -> None:
+    """It once took 50 us by itself and 13 ms in the race: a variant had 924x there."""
+    found = race(77, None, baselines_us=alone_us)
+    assert isinstance(found, Fault) == refused
+    if isinstance(found, Fault):
+        assert (found.verdict, found.code) == (Verdict.DISTURBED, "measure.disturbed")
+        assert found.detail.endswith("us in the race and 0.4 us by itself before: it was held up")
+
+
 class TwoClocks(FakeArm):
     """An arm with a clock of the device beside the host's."""
 

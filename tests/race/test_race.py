@@ -393,20 +393,6 @@ def test_nobody_is_promoted_or_given_up_by_what_the_other_one_waited() -> None:
         assert not rules.promoted(gains.high, TIE)
 
 
-@pytest.mark.parametrize(("alone_us", "believed"), [((), True), ((20.0,), True), ((100 / 260,), False)])
-def test_beside_a_baseline_that_other_work_holds_up_no_figure_is_found(
-    alone_us: tuple[float, ...], believed: bool
-) -> None:
-    """It took 50 us by itself once, and 13 ms in the race: a variant had 924x there."""
-    backend, artifacts, conditions = fakes([77], None)
-    timed = conditions.model_copy(update={"baselines_us": alone_us})
-    found = measure(backend.tracks(timed), artifacts[0], None, timed, lambda _: None)
-    assert isinstance(found, Measurement) == believed
-    if isinstance(found, Fault):
-        assert (found.verdict, found.code) == (Verdict.DISTURBED, "measure.disturbed")
-        assert found.detail.endswith("us in the race and 0.4 us by itself before: it was held up")
-
-
 def test_a_shared_device_is_timed_after_some_tries_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     turns, left = itertools.cycle([100e-6, 300e-6]), [3]
     shared = track()

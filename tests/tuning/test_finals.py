@@ -21,6 +21,7 @@ from autotuner.tuning.finals.plan import by_merit, contenders, searched
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.run.driver import Event, Judged
 from autotuner.values.conditions import Conditions
+from autotuner.values.errors import InfrastructureError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Calibration, Ceilings, Heat, Outcome, Say
 from autotuner.values.variant import Variant
@@ -381,6 +382,16 @@ def test_finals_on_a_busy_machine_end_and_their_intervals_have_the_truth(
     widths = [each.log_ratio.high - each.log_ratio.low for each in found.standing.finalists]
     assert (min(widths) > 0.2) == wide
     assert any(heat.held_up > HELD_UP for heat in found.heats) == wide
+
+
+def test_finals_say_nothing_beside_a_baseline_that_is_held_up_all_the_time(store: Store) -> None:
+    study = swept(store, simulated.truth, 3)
+    found = FakeLine(simulated.truth).calibrate(simulated.conditions(), lambda _: None)
+    quick = tuple(each.model_copy(update={"median_us": each.median_us / 260}) for each in found.timings)
+    by = executor(simulated.truth, DEVIATIONS.model_copy(update={"held_up": 0.97}))
+    known = found.model_copy(update={"timings": quick})
+    with pytest.raises(InfrastructureError, match=r"cannot be raced: the baseline took .* us in the race"):
+        Finals(Retrials(store, study, simulated.conditions(), by, {"os": "none"}, known=known), DEFAULT).run()
 
 
 def test_a_finalist_far_faster_than_in_the_search_is_revoked(store: Store) -> None:
