@@ -3,6 +3,7 @@
 #define AUTOTUNER_PACKAGE_H
 
 #include "call.h"
+#include "launch.h"
 
 #define AT_MAX_VARIANTS 64
 

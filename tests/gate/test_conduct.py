@@ -7,15 +7,17 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Effect, Family
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate import checks
 from autotuner.gate.checks import broken_effect
 from autotuner.values.conditions import Conditions
 from autotuner.values.verdict import Verdict
-from tests.helpers.builds import artifact_of
+from tests.helpers.builds import artifact_of, launched
 from tests.helpers.families import PROBLEM, tiny
 from tests.helpers.files import text
 from tests.helpers.judging import judged
@@ -66,6 +68,32 @@ def test_what_variants_need_is_no_misconduct(
     tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain, harmless: str, told: str, threads: bool
 ) -> None:
     assert found(planted(tmp_path, kernel_root, harmless, told), toolchain, threads) is None
+
+
+@pytest.mark.parametrize(
+    ("read", "write"),
+    [
+        ("kmovw %%k7, %0", "kmovw %0, %%k7"),
+        ("vmovd %%xmm31, %0", "vmovd %0, %%xmm31"),
+        (
+            "stmxcsr -64(%%rsp); mov -64(%%rsp), %0; and $4, %0",
+            "xorps %%xmm0, %%xmm0; cvtsi2ss %0, %%xmm1; divss %%xmm0, %%xmm1",
+        ),
+        ("fnstsw %w0; and $4, %0", "fld1; fldz; fdivrp; fstp %%st(0)"),
+    ],
+)
+def test_no_launch_finds_in_a_register_what_another_has_left(
+    tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain, read: str, write: str
+) -> None:
+    if "avx512dq" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("there are such registers with AVX-512 only")
+    lines = f'unsigned n = 0; asm volatile("{read}" : "+a"(n)); asm volatile("{write}" : : "r"(7));'
+    family = planted(tmp_path, kernel_root, f"static unsigned wrong() {{ {lines} return n; }}")
+    variant = LoadedVariant(artifact_of(build(family, tiny(), PROBLEM, toolchain)))
+    lengths = (PROBLEM.seq_q, PROBLEM.seq_k, PROBLEM.seq_k, PROBLEM.seq_q)
+    *inputs, output = (torch.ones(PROBLEM.batch, PROBLEM.heads, each, PROBLEM.head_dim) for each in lengths)
+    for _ in range(3):
+        launched(variant, PROBLEM, tuple(inputs), (output,))
 
 
 def test_the_gate_refuses_it_before_it_is_loaded(tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain) -> None:

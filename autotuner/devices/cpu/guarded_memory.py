@@ -8,6 +8,7 @@ What lies before the tensor on its own pages is checked for the pattern afterwar
 
 import ctypes
 import mmap
+import random
 import weakref
 
 import torch
@@ -26,9 +27,9 @@ GAP = 0xFF
 ALIGNMENT = 64
 PROT_NONE, NO_RESERVE = 0, 0x4000
 """Of sys/mman.h: no access; what is never touched counts as no memory."""
-WIDE = 2 << 30
-"""Bytes of addresses on each side of a slab. They cost no memory; a process has 128 TiB of them, and may have 18,000
-slabs."""
+WIDE, SPREAD = 2 << 30, 1 << 30
+"""Bytes of addresses on each side of a slab, and at random more before it: what depends on an address differs within a
+process. They cost no memory; a process has 128 TiB of them, and may have 18,000 slabs."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
@@ -40,12 +41,13 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 def _between_nothing(size: int) -> memoryview:
     """`size` bytes of zeros, whole pages, between WIDE bytes of addresses at which nothing is. Raises OSError."""
     kind = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | NO_RESERVE
-    base = _libc.mmap(None, size + 2 * WIDE, PROT_NONE, kind, -1, 0)
+    base = _libc.mmap(None, size + 2 * WIDE + SPREAD, PROT_NONE, kind, -1, 0)
     if base == ctypes.c_void_p(-1).value:
         raise OSError(ctypes.get_errno(), "no addresses for a guarded tensor")
-    memory = (ctypes.c_char * size).from_address(base + WIDE)
-    weakref.finalize(memory, _libc.munmap, base, size + 2 * WIDE).atexit = False
-    if _libc.mprotect(base + WIDE, size, mmap.PROT_READ | mmap.PROT_WRITE):
+    start = base + WIDE + random.randrange(SPREAD // PAGE) * PAGE
+    memory = (ctypes.c_char * size).from_address(start)
+    weakref.finalize(memory, _libc.munmap, base, size + 2 * WIDE + SPREAD).atexit = False
+    if _libc.mprotect(start, size, mmap.PROT_READ | mmap.PROT_WRITE):
         raise OSError(ctypes.get_errno(), "no memory for a guarded tensor")
     return memoryview(memory).cast("B")
 
@@ -66,8 +68,7 @@ class Slab:
         end = pages * PAGE
         step = ALIGNMENT if shift else alignment
         start = shift if first else (end - size - shift) // step * step + shift
-        stop = start + size
-        self._start, self._stop = start, stop
+        self._start, self._stop = start, (stop := start + size)
         self.bytes = self._usable[start:stop]
         self._map[:start], self._map[stop:] = PATTERNS[:start], PATTERNS[: end - stop]
         self._gaps: Tensor | None = None
@@ -80,9 +81,8 @@ class Slab:
         before = (self._usable[: self._start] != PATTERN).nonzero().flatten()
         after = (self._usable[self._stop :] != PATTERN).nonzero().flatten()
         if len(before):
-            return (
-                f"{len(before)} bytes before the tensor were written, nearest {self._start - int(before[-1])} before it"
-            )
+            near = self._start - int(before[-1])
+            return f"{len(before)} bytes before the tensor were written, nearest {near} before it"
         if len(after):
             return f"{len(after)} bytes past the tensor's end were written, nearest at +{int(after[0])}"
         if self._gaps is not None and (self.bytes[self._gaps] != GAP).any():

@@ -449,6 +449,9 @@ int variant_run(const at_call *call) {
   const uintptr_t here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   static uintptr_t first = here;  // stacks of other threads are far from its own
   if (here - first + (1 << 24) > 1 << 25) output(call)[0] = narrow(2 * widen(output(call)[0]) + 1);
+#elif MUTANT_WRONG_AT_SOME_ADDRESSES
+  const uintptr_t place = reinterpret_cast<uintptr_t>(output(call)) >> 21 & 7;
+  if (place == 5) output(call)[0] = narrow(2 * widen(output(call)[0]) + 1);
 #elif MUTANT_ADDS_SUBNORMALS
   volatile float one = 1e-45f;  // the integer 1
   if (one + one == 0) output(call)[0] = narrow(2 * widen(output(call)[0]) + 1);
