@@ -215,11 +215,14 @@ def _other_rows(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relati
 
 
 def _spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
-    """NaN in one number of an input comes out where the reference has it, and infinity in one of the first."""
+    """NaN in one number of an input comes out where the reference has it, and infinity in one of the first.
+
+    The reference is that of a CPU, where torch computes the formula step by step: on CUDA its fused rms_norm makes a row
+    with an infinity NaN everywhere, where the formula has one NaN and zeros."""
     import torch
 
     from autotuner.ops import op_of
-    from autotuner.ops.tensors import where_lost
+    from autotuner.ops.tensors import moved, where_lost
 
     op, generator = op_of(problem), torch.Generator().manual_seed(seed)
     detail = "{} in one number of {} does not come out where it must, or changes another row"
@@ -227,8 +230,8 @@ def _spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
         changed = [each.clone() for each in inputs]
         at = [int(torch.randint(size, (1,), generator=generator)) for size in changed[place].shape]
         changed[place][tuple(at)] = value
-        (exact,) = op.tensors().reference(problem, tuple(changed))
-        due = ~exact.isfinite()
+        (exact,) = op.tensors().reference(problem, moved(tuple(changed), "cpu"))
+        due = ~exact.isfinite().to(inputs[0].device)
         touched = due.clone()
         if len(at) > 1:
             touched[at[0]] = True

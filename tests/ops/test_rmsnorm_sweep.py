@@ -61,13 +61,9 @@ def test_a_variant_is_timed_beside_the_compiled_baseline_in_the_cage() -> None:
     assert outcome.measurement is not None
 
 
-@pytest.mark.slow
-@pytest.mark.timed
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("part", range(4))
-def test_random_points_pass_the_gate(dtype: str, part: int) -> None:
-    here = Workbench(load_space("rmsnorm_cpu", problems=[f"(37,1024) {dtype}"]))
+def require_right(space: str, dtype: str, part: int) -> None:
+    """Two random points of the space pass the gate."""
+    here = Workbench(load_space(space, problems=[f"(37,1024) {dtype}"]))
     points = random.Random(f"{dtype} {part}").sample(range(len(here.space)), 2)
     conditions = here.conditions.model_copy(
         update={"baselines": ("rms_norm",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": (5, 6, 7, 8)}
@@ -76,6 +72,22 @@ def test_random_points_pass_the_gate(dtype: str, part: int) -> None:
         for point in points:
             outcome = judged(executor, here.variant(point), conditions, soak="never")
             assert outcome.fault is None, (outcome.variant, outcome.fault)
+
+
+@pytest.mark.slow
+@pytest.mark.timed
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("part", range(4))
+def test_random_points_pass_the_gate(dtype: str, part: int) -> None:
+    require_right("rmsnorm_cpu", dtype, part)
+
+
+@pytest.mark.gpu
+@pytest.mark.timed
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_random_points_pass_the_gate_on_a_gpu(dtype: str) -> None:
+    require_right("rmsnorm_cuda", dtype, part=0)
 
 
 @pytest.mark.slow
