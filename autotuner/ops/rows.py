@@ -215,10 +215,8 @@ def _other_rows(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relati
 
 
 def _spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
-    """NaN in one number of an input comes out where the reference has it, and infinity in one of the first.
-
-    The reference is that of a CPU, where torch computes the formula step by step: on CUDA its fused rms_norm makes a row
-    with an infinity NaN everywhere, where the formula has one NaN and zeros."""
+    """NaN in one number of an input comes out where the reference has it, and infinity in one of the first. That is a
+    CPU's: torch's fused rms_norm on CUDA makes all of a row NaN that has an infinity, which the formula does not."""
     import torch
 
     from autotuner.ops import op_of
