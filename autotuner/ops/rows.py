@@ -244,9 +244,8 @@ def _overlap(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]
     for begin in (0, 8):  # aligned to 16 bytes
         views = (memory[begin : begin + each.numel()].view(each.shape) for each in others)
         within = (memory[: first.numel()].view(first.shape), *views)
-        copies = tuple(each.clone() for each in within)
         detail = "inputs that lie within another give another result than copies"
-        yield Relation(within, first_outputs, detail, before=copies)
+        yield Relation(within, first_outputs, detail, before=tuple(each.clone() for each in within))
 
 
 def scaled_by(name: str, place: int) -> Invariant:
