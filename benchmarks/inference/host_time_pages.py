@@ -33,11 +33,11 @@ def table(found: dict[str, Any] | None) -> str:
 def growing(*kept: dict[str, Any] | None) -> str:
     """A row a machine: calls of new lengths that torch serves, and a decoder whose cache grows by one a step."""
     found = [each for each in kept if each is not None]
-    lines = ["| on | a first call, us | torch's | a later call, us | torch's | the decoder, of torch's time |"]
+    lines = ["| on | first call, us | torch's | later call, us | torch's | decoder, of torch's time |"]
     lines += ["| --- | ---: | ---: | ---: | ---: | ---: |"]
     for each in found:
         ours, torch = each["host_us"]["ours"], each["host_us"]["torch"]
         calls = " | ".join(f"{of[name]:.1f}" for name in ("first", "later") for of in (ours, torch))
         lines.append(f"| {each['device']} | {calls} | {each['growing']['times_as_long']:.3f} |")
-    made = " and ".join(f"`{each['command']}` (torch {each['torch']})" for each in found)
-    return "\n".join([*lines, "", f"Made by {made}."])
+    made = " ".join(found[0]["command"].split()[:3]) if found else ""
+    return "\n".join([*lines, "", f"Made by `{made}`; torch {', '.join(each['torch'] for each in found)}."])
