@@ -36,6 +36,7 @@ class Near(Model):
     confirmed: bool = Field(description="by finals")
     distance: float = Field(description="in doublings and changes")
     where: str = Field(description="the device of a kept result, or a study of the store")
+    here: bool = Field(description="on a device of this model: another one may have a faster torch")
 
 
 class Foresight(Model):
@@ -73,6 +74,7 @@ def foresee(
         near = tuple(_near(here, store, problem))[:SHOWN]
         most = max(1.0, taken_us / bound_us) if taken_us is not None else float("inf")
         speedups = [each.speedup for each in near]
+        surely = [each.speedup for each in near if each.here]
         yield Foresight(
             problem=problem,
             serves={each.impl: len(each) for each in space.branches},
@@ -80,7 +82,7 @@ def foresee(
             us=taken_us,
             bound_us=bound_us,
             near=near,
-            low=min(max(1.0, min(speedups, default=1.0)), most),
+            low=min(max(1.0, min(surely, default=1.0)), most),
             high=min(max(1.0, max(speedups, default=most)), most),
             weight=weights.get(problem) or taken_us or bound_us,
         )
@@ -106,6 +108,7 @@ def _shipped(here: Workbench, problem: Problem) -> Iterator[Near]:
                 confirmed=False,
                 distance=each.distance([problem]),
                 where=each.device,
+                here=each.device == here.device.name,
             )
 
 
@@ -122,6 +125,7 @@ def _studied(here: Workbench, store: Store, problem: Problem) -> Iterator[Near]:
                 confirmed=best.confirmed is not None,
                 distance=transfer.distance(study, new),
                 where=study.name,
+                here=study.device.name == here.device.name,
             )
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import autotuner as package
 from autotuner.cli.app import app
+from autotuner.devices import DEVICES, Wishes
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.serve import record
 from autotuner.spaces.problem_files import parsed_problem
@@ -91,6 +92,7 @@ def test_it_says_who_serves_and_what_is_to_be_hoped_for_and_makes_nothing(folder
     assert "times its bound" in said
     assert "near it: (1,4,128,64) float32 full: simd 1.836x" in said
     assert "to hope for: 1." in said
+    assert ("; where it is 1, SDPA stays" in said) == (DEVICES["cpu"].choose(Wishes()).device.name not in said)
     assert "A search takes about 2 min" in said
     assert not list(folder.iterdir())
 
