@@ -55,6 +55,14 @@ AT_DEVICE uint32_t widen_e4m3_pair(uint32_t pair) {
   return halves;
 }
 
+// The four of a word: the halves of a word are named, as the instruction takes either.
+AT_DEVICE void widen_e4m3_pairs(uint32_t (&halves)[2], uint32_t four) {
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e4m3x2 %0, low;\n"
+      "cvt.rn.f16x2.e4m3x2 %1, high;\n}\n"
+      : "=r"(halves[0]), "=r"(halves[1])
+      : "r"(four));
+}
+
 // Tensor cores -------------------------------------------------------------------------------------------------------
 
 // Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.

@@ -106,8 +106,8 @@ AT_DEVICE void work(const Place &at, Ring &ring, const Queries (&queries)[ROW_TI
       score(scores, queries, ring.keys(current), at.lane);
 #pragma unroll
       for (int m = 0; m < ROW_TILES; m++) {
-        mask(scores[m], at, at.row + m * 16, key);
-        softmax(probabilities[m], partial[m], scores[m], scale, trip == 0);
+        mask(scores[m], queries[m], at, at.row + m * 16, key);
+        softmax(probabilities[m], partial[m], scores[m], queries[m], scale, trip == 0);
       }
     }
     end_of_phase();
@@ -169,6 +169,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   for (int m = 0; m < ROW_TILES; m++) to_halves(queries[m]);
 #endif
 
+#pragma unroll
+  for (int m = 0; m < ROW_TILES; m++) find_bias(queries[m], at, at.row + m * 16);
   Partial partial[ROW_TILES];
   work(at, ring, queries, partial, scale_log2(args, at));
   in_order(partial);

@@ -48,21 +48,14 @@ AT_DEVICE void score(Scores (&scores)[ROW_TILES], const Queries (&queries)[ROW_T
       ldmatrix_x4(k, keys + j * 16 * ROW_BYTES);
 #pragma unroll
       for (int part = 0; part < 4; part++) {  // of eight keys and a chunk
-        const uint32_t low = widen_e4m3_pair(k[part] & 0xffff), high = widen_e4m3_pair(k[part] >> 16);
+        uint32_t pairs[2];
+        widen_e4m3_pairs(pairs, k[part]);
 #pragma unroll
         for (int m = 0; m < ROW_TILES; m++)
-          mma_m16n8k16(scores[m].fragment[2 * j + part / 2], queries[m].fragment[2 * i + part % 2], low, high, __half());
+          mma_m16n8k16(scores[m].fragment[2 * j + part / 2], queries[m].fragment[2 * i + part % 2], pairs[0], pairs[1], __half());
       }
     }
   }
-#if DTYPE == AT_BFLOAT16
-#pragma unroll
-  for (int m = 0; m < ROW_TILES; m++)
-#pragma unroll
-    for (int j = 0; j < BLOCK_N / 8; j++)
-#pragma unroll
-      for (int e = 0; e < 4; e++) scores[m].fragment[j][e] *= queries[m].raise[e / 2];
-#endif
 }
 
 AT_DEVICE void accumulate(Partial (&partial)[ROW_TILES], const Probabilities (&probabilities)[ROW_TILES],
@@ -75,13 +68,15 @@ AT_DEVICE void accumulate(Partial (&partial)[ROW_TILES], const Probabilities (&p
       uint32_t v[4];
       ldmatrix_x4_trans(v, values + j * 16 * ROW_BYTES);
 #pragma unroll
-      for (int part = 0; part < 4; part++) {  // of a chunk's even columns, or odd ones
-        const uint32_t bytes = part % 2 ? 0x4431 : 0x4420;
-        const uint32_t low = widen_e4m3_pair(__byte_perm(v[part / 2 * 2], 0, bytes));
-        const uint32_t high = widen_e4m3_pair(__byte_perm(v[part / 2 * 2 + 1], 0, bytes));
+      for (int chunk = 0; chunk < 2; chunk++) {
+        uint32_t low[2], high[2];  // of its even columns, then of the odd ones
+        widen_e4m3_pairs(low, __byte_perm(v[chunk * 2], 0, 0x3120));
+        widen_e4m3_pairs(high, __byte_perm(v[chunk * 2 + 1], 0, 0x3120));
 #pragma unroll
-        for (int m = 0; m < ROW_TILES; m++)
-          mma_m16n8k16(partial[m].output[4 * i + part], probabilities[m].fragment[j], low, high, __half());
+        for (int odd = 0; odd < 2; odd++)
+#pragma unroll
+          for (int m = 0; m < ROW_TILES; m++)
+            mma_m16n8k16(partial[m].output[4 * i + chunk * 2 + odd], probabilities[m].fragment[j], low[odd], high[odd], __half());
       }
     }
   }

@@ -219,12 +219,25 @@ struct Ring {
   }
 
   __device__ __forceinline__ void copy(unsigned char *tile, const stored *matrix, int64_t apart, int key) {
+    if ((FIXED && !KEY_LENGTHS && AT_SEQ_K(at) % BLOCK_N == 0) || key + BLOCK_N <= at.length)
+      copy_rows<true>(tile, matrix, apart, key);
+    else
+      copy_rows<false>(tile, matrix, apart, key);
+  }
+
+  // WHOLE: there are as many keys as a tile has. Then addresses are the first one's, and offsets that are known.
+  template <bool WHOLE>
+  __device__ __forceinline__ void copy_rows(unsigned char *tile, const stored *matrix, int64_t apart, int key) {
+    constexpr bool even = GROUP_THREADS % KEY_CHUNKS == 0;  // a thread's chunks are one column
+    const int thread = at.warp_m * 32 + at.lane, beside = even ? thread / KEY_CHUNKS : 0;
+    const stored *start = matrix + (int64_t)(key + (WHOLE ? beside : 0)) * apart;
 #pragma unroll
     for (int i = 0; i < BLOCK_N * KEY_CHUNKS; i += GROUP_THREADS) {
-      const int item = i + at.warp_m * 32 + at.lane, row = item / KEY_CHUNKS, chunk = item % KEY_CHUNKS;
-      if (BLOCK_N * KEY_CHUNKS % GROUP_THREADS && item >= BLOCK_N * KEY_CHUNKS) break;
-      const bool valid = (FIXED && !KEY_LENGTHS && AT_SEQ_K(at) % BLOCK_N == 0) || key + row < at.length;
-      const stored *from = matrix + (int64_t)(valid ? key + row : 0) * apart + chunk * CHUNK;
+      const int item = even ? thread % KEY_CHUNKS : i + thread, chunk = item % KEY_CHUNKS;
+      const int more = even ? i / KEY_CHUNKS : item / KEY_CHUNKS, row = more + beside;
+      if (BLOCK_N * KEY_CHUNKS % GROUP_THREADS && i + thread >= BLOCK_N * KEY_CHUNKS) break;
+      const bool valid = WHOLE || key + row < at.length;
+      const stored *from = start + (int64_t)(WHOLE ? more : valid ? row : 0) * apart + chunk * CHUNK;
       cp_async_16(tile + swizzled(BLOCK_N, row, chunk), from, valid);
     }
   }

@@ -133,7 +133,7 @@ AT_DEVICE float descale(const sdpa_args &args, int tensor, const Slice &s) {
 }
 
 AT_DEVICE float scale_log2(const sdpa_args &args, const Slice &s) {
-  return max_nan(args.scale_log2 * descale(args, SDPA_Q, s) * descale(args, SDPA_K, s), 1e-30f);
+  return args.scale_log2 * descale(args, SDPA_Q, s) * descale(args, SDPA_K, s);
 }
 #else
 AT_DEVICE float scale_log2(const sdpa_args &args, const Slice &) { return args.scale_log2; }

@@ -16,6 +16,18 @@ struct Queries {
 #if FP8_CACHE
   float raise[2] = {1.0f, 1.0f};  // what scores of its rows are to be multiplied by
 #endif
+#if HAS_BIAS
+  RowBias bias[2];
+#endif
+
+  // What makes powers of two of a row's scores: not 0, since some are -infinity.
+  __device__ __forceinline__ float unit(float scale, [[maybe_unused]] int half) const {
+#if FP8_CACHE
+    return max_nan(scale * raise[half], 1e-30f);
+#else
+    return scale;
+#endif
+  }
 };
 
 struct Scores {
@@ -59,23 +71,29 @@ AT_DEVICE void query_from_global(Queries &queries, const Place &at, const sdpa_a
   }
 }
 
+// What is added to scores of these rows, read once.
+AT_DEVICE void find_bias([[maybe_unused]] Queries &queries, [[maybe_unused]] const Place &at, [[maybe_unused]] int first_row) {
+#if HAS_BIAS
+#pragma unroll
+  for (int half = 0; half < 2; half++) queries.bias[half] = at.bias_of(first_row + at.lane / 4 + half * 8);
+#endif
+}
+
 // Keys past the end, and those that a row does not see; before, scores are capped, and what is to be added is.
-AT_DEVICE void mask(Scores &scores, const Place &at, int first_row, int key) {
+AT_DEVICE void mask(Scores &scores, [[maybe_unused]] const Queries &queries, const Place &at, int first_row, int key) {
 #if SOFTCAPPED
 #pragma unroll
   for (int j = 0; j < BLOCK_N / 8; j++) cap(scores.fragment[j], at.before_cap);
 #endif
 #if HAS_BIAS
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
-    const RowBias bias = at.bias_of(first_row + at.lane / 4 + half * 8);
+  for (int half = 0; half < 2; half++)
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; j++) {
-      const float2 pair = bias.of(key + at.lane % 4 * 2, j * 8);
+      const float2 pair = queries.bias[half].of(key + at.lane % 4 * 2, j * 8);
       scores.fragment[j][half * 2] += pair.x;
       scores.fragment[j][half * 2 + 1] += pair.y;
     }
-  }
 #endif
   if (FIXED && !HIDES && !KEY_LENGTHS && AT_SEQ_K(at) % BLOCK_N == 0) return;
 #if WINDOWED
@@ -124,11 +142,13 @@ AT_DEVICE uint32_t pack_probabilities(float low, float high) {
 
 // Scores to probabilities, with what has been summed so far brought to the new maximum. A score that is no number makes
 // the maximum none, and then the sum: exponential() need not tell.
-AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &scores, float scale, bool first) {
-  float shift[2], decay[2];
+AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &scores, const Queries &queries, float scale,
+                       bool first) {
+  float shift[2], decay[2], unit[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    const float max = max_nan(partial.max[half], quad_max(lane_max(scores, half)) * scale);
+    unit[half] = queries.unit(scale, half);
+    const float max = max_nan(partial.max[half], quad_max(lane_max(scores, half)) * unit[half]);
     shift[half] = HIDES || HAS_NUMBERS ? finite(max) : max;
     decay[half] = first ? 1.0f : exponential(partial.max[half] - shift[half]);
     partial.max[half] = max;
@@ -142,7 +162,7 @@ AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &s
       for (int j = 0; j < BLOCK_N / 8; j++)
 #pragma unroll
         for (int i = half * 2; i < half * 2 + 2; i++)
-          scores.fragment[j][i] = shifted(scores.fragment[j][i], scale, shift[half]);
+          scores.fragment[j][i] = shifted(scores.fragment[j][i], unit[half], shift[half]);
       shift[half] = 0.0f;
     }
   }
@@ -158,8 +178,8 @@ AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &s
     }
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; j++) {
-      const float low = exponential(fmaf(scores.fragment[j][half * 2], scale, -shift[half]), j * 2);
-      const float high = exponential(fmaf(scores.fragment[j][half * 2 + 1], scale, -shift[half]), j * 2 + 1);
+      const float low = exponential(fmaf(scores.fragment[j][half * 2], unit[half], -shift[half]), j * 2);
+      const float high = exponential(fmaf(scores.fragment[j][half * 2 + 1], unit[half], -shift[half]), j * 2 + 1);
       partial.sum[half] += low + high;
       probabilities.fragment[j / 2][j % 2 * 2 + half] = pack_probabilities(low, high);
     }

@@ -31,6 +31,9 @@ AT_DEVICE uint32_t widen_e4m3_pair(uint32_t pair) {
   const __half2 halves = __floats2half2_rn(emulator::widen_e4m3((uint8_t)pair), emulator::widen_e4m3((uint8_t)(pair >> 8)));
   return *(const uint32_t *)&halves;
 }
+AT_DEVICE void widen_e4m3_pairs(uint32_t (&halves)[2], uint32_t four) {
+  for (int i = 0; i < 2; i++) halves[i] = widen_e4m3_pair(four >> i * 16 & 0xffff);
+}
 
 // Tensor cores -------------------------------------------------------------------------------------------------------
 
