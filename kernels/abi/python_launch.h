@@ -31,7 +31,7 @@ void PyEval_RestoreThread(PyThreadState *) AT_WEAK;
 }
 
 /* Of a launch that was prepared, addresses and a stream: a status. Python's lock is released meanwhile. */
-typedef int (*at_launch)(const void *prepared, void *const *addresses, void *stream);
+typedef int (*at_prepared_launch)(const void *prepared, void *const *addresses, void *stream);
 
 /* What such a function keeps, as bytes of Python: this, what was prepared, the variant's name. */
 struct at_kept_launch {
@@ -40,7 +40,7 @@ struct at_kept_launch {
 };
 
 /* (addresses, stream) -> whether the variant took them; RuntimeError where it broke the device. */
-template <at_launch LAUNCH>
+template <at_prepared_launch LAUNCH>
 PyObject *at_python_launch(PyObject *self, PyObject *const *given, Py_ssize_t count) {
   const at_kept_launch *kept = (const at_kept_launch *)PyBytes_AsString(self);
   if (!kept) return nullptr;
@@ -64,7 +64,7 @@ PyObject *at_python_launch(PyObject *self, PyObject *const *given, Py_ssize_t co
 }
 
 /* Such a function of that many addresses; null where there is no Python, or with a Python error. */
-template <at_launch LAUNCH>
+template <at_prepared_launch LAUNCH>
 PyObject *at_python_launcher(const void *prepared, Py_ssize_t size, Py_ssize_t addresses, const char *name) {
   if (!PyCFunction_NewEx) return nullptr;
   if (addresses > AT_MAX_ADDRESSES) return PyErr_Format(PyExc_ValueError, "too many addresses");
