@@ -23,7 +23,7 @@ POINTS = "parameters"
 """The head and the key of the column with points."""
 MOST_NUMBERS = 12
 """Numbers of trials that a line lists."""
-LATER = "the device was full, or its clocks were held down"
+LATER = "the device was full, held down or busy with other work"
 
 
 def ends(speedup: Speedup, of: str = "processes") -> str:

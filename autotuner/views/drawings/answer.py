@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from autotuner.values.ratio import BIASED, quoted
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.trial_words import gate_line, place_words, proof_words
-from autotuner.views.words import ends, percent, ratio
+from autotuner.views.words import LATER, ends, percent, ratio
 
 Mood = Literal["good", "busy", "warn", "bad", "none"]
 """How a card looks; its words say the same."""
@@ -78,6 +78,6 @@ def _calm(snapshot: Snapshot) -> Card:
     doubtful = snapshot.disturbed
     known = f"by {len(snapshot.heats):,} A/A races" if snapshot.heats else "as long as no A/A race was held"
     races = f"Ratios within {percent(snapshot.tie, 2)} are ties, {known}"
-    lost = f"{len(doubtful):,} variants could not be measured: the device was full, or its clocks were held down."
+    lost = f"{len(doubtful):,} variants could not be measured: {LATER}."
     lines = [races, *([lost] if doubtful else [])]
     return Card(question, "Partly" if doubtful else "Calm", "warn" if doubtful else "good", tuple(lines))
