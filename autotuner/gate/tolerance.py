@@ -157,14 +157,16 @@ def _peer_errors(case: Case, inputs: Tensors, exact: Tensors) -> list[float]:
     return [float(_error(low.double(), high).abs().max()) for low, high in zip(answers, exact, strict=True)]
 
 
-def compute_truth(case: Case, seed: int, device: str = "cpu") -> Truth:
+def compute_truth(case: Case, seed: int, device: str = "cpu", threads: int | None = None) -> Truth:
     """Draws the inputs and computes the reference and the tolerances there; the inputs are the same on every device.
+    `threads`: for a large case, all CPUs unless it says fewer.
 
     Raises ValueError when the case is degenerate.
     """
     tensors = op_of(case.problem).tensors()
     drawn = tensors.inputs(case.problem, case.distribution, seed)
-    with on_threads(len(os.sched_getaffinity(0)) if case.problem.flops > SHARED_OUT else 1):
+    most = threads or len(os.sched_getaffinity(0))
+    with on_threads(most if case.problem.flops > SHARED_OUT else 1):
         return truth_of(case, moved(drawn, device))
 
 
@@ -219,8 +221,8 @@ def _expected(output: Output, exact: Tensor, emulated: _Emulated, peer: float) -
     )
 
 
-def truth(case: Case, seed: int) -> Truth:
-    """The case's truth from the cache, computed on first use."""
+def truth(case: Case, seed: int, threads: int | None = None) -> Truth:
+    """The case's truth from the cache, computed on first use. `threads`: as above."""
     path = kept_at(case, seed)
     try:
         inputs, outputs = kept.read(path)
@@ -228,7 +230,7 @@ def truth(case: Case, seed: int) -> Truth:
             os.utime(path)  # used now: what is pruned is what was used longest ago
         return Truth(tuple(inputs), tuple(Expected(*each) for each in outputs))
     except (OSError, RuntimeError, KeyError, TypeError, ValueError):
-        found = compute_truth(case, seed)
+        found = compute_truth(case, seed, threads=threads)
         _save(found, path)
         return found
 

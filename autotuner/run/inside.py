@@ -137,8 +137,9 @@ def draw_up(asked: Sequence[tuple[Case, int]], say: Say) -> None:
         return
     end_threads()  # a module of the user's may have computed
     done, tell = os.pipe()
-    count = min(builders(), len(missing))
-    children = [_drawing(missing[first::count], tell) for first in range(count)]
+    cpus = builders()
+    count = min(cpus, len(missing))
+    children = [_drawing(missing[first::count], cpus // count, tell) for first in range(count)]
     os.close(tell)
     for case, _ in missing:
         say(f"reference case {case.name}")
@@ -149,8 +150,9 @@ def draw_up(asked: Sequence[tuple[Case, int]], say: Say) -> None:
         os.waitpid(child, 0)
 
 
-def _drawing(missing: Sequence[tuple[Case, int]], tell: int) -> int:
-    """A process that draws these up, and writes a byte to `tell` after each; its number."""
+def _drawing(missing: Sequence[tuple[Case, int]], threads: int, tell: int) -> int:
+    """A process that draws these up, with so many threads for a large one, and writes a byte to `tell` after each; its
+    number."""
     from autotuner.gate.tolerance import truth
 
     child = os.fork()
@@ -158,7 +160,7 @@ def _drawing(missing: Sequence[tuple[Case, int]], tell: int) -> int:
         try:
             die_with_parent()
             for case, seed in missing:
-                truth(case, seed)
+                truth(case, seed, threads)
                 os.write(tell, b".")
         finally:
             os._exit(0)
