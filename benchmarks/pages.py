@@ -38,6 +38,7 @@ from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
 from benchmarks.inference import (
     after_torch,
+    fp8_llama,
     generate,
     gpu_tests_pages,
     hooked,
@@ -252,6 +253,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "arguments": arguments_pages.drawn,
     "decode": lambda: decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
     "fp8": lambda: fp8_pages.measured(if_kept("fp8_attention")),
+    "fp8_llama": lambda: fp8_llama.table(if_kept("fp8_llama")),
     "peers": lambda: peers_pages.beside(if_kept("peers"), "docs/results/peers.svg"),
     "floors": lambda: peers_pages.floors(if_kept("floors")),
     "ideas": lambda: peers_pages.ideas(*map(if_kept, ("ideas", "ideas_changed", "ideas_half", "ideas_capped"))),

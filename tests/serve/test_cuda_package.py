@@ -22,7 +22,7 @@ from autotuner.values.table import DispatchTable
 from autotuner.values.variant import Value
 from tests.helpers.builds import default_of
 from tests.helpers.files import text
-from tests.helpers.in_c import printed
+from tests.helpers.in_c import printed, run
 from tests.helpers.points import alone
 from tests.helpers.tables import served, table
 
@@ -217,6 +217,19 @@ for seed, (gap, shared) in enumerate([(0, False), (1, False), (3, True)]):
     torch.testing.assert_close(found, expected, atol=2e-3, rtol=2e-2)
 """
 """Of views, with gaps and without, and of K and V that the batches share."""
+FP8 = """
+sizes = [(2, 4, 24, 64), (2, 2, 40, 64), (2, 2, 40, 64)]
+drawn = [torch.randn(size, device="cuda") for size in sizes]
+descale = torch.full((2, 2), 1 / 64, device="cuda")
+q, k, v = [(each / descale[0, 0]).clamp(-448, 448).to(torch.float8_e4m3fn) for each in drawn]
+expected = sdpa(*drawn, is_causal=True, enable_gqa=True)
+for query, of_q in ((q, descale), (drawn[0].bfloat16(), torch.ones_like(descale))):
+    found = ours(query, k, v, is_causal=True, q_descale=of_q, k_descale=descale, v_descale=descale)
+    noise = torch.linalg.vector_norm(found.float() - expected) / torch.linalg.vector_norm(expected)
+    assert noise < 0.056, noise  # 25 dB
+"""
+"""All in FP8, and queries in 16 bits on a cache of FP8."""
+FP8_PROBLEMS = "(2,4:2,24x40,64) fp8 bfloat16 causal", "(2,4:2,24x40,64) fp8 bfloat16 causal cache"
 
 
 @pytest.fixture(scope="module")
@@ -253,6 +266,15 @@ def test_a_package_serves_views_and_groups_by_warpgroup_products(tmp_path: Path)
     tried_with_torch(exported_of([of_views]), VIEWS, tmp_path)
 
 
+@pytest.mark.gpu
+def test_attention_from_fp8_is_served_by_a_package_and_in_c(tmp_path: Path) -> None:
+    made = exported_of([Workbench(load_space("sdpa_fp8_cuda", problems=[each])) for each in FP8_PROBLEMS])
+    tried_with_torch(made, FP8, tmp_path)
+    *served, refused = printed_by_nvcc(made, text("fp8.c"), tmp_path).splitlines()
+    assert served == ["served, 1.0"] * 2
+    assert "or K and V beside Q in bfloat16" in refused
+
+
 def tried_with_torch(on_this_gpu: tuple[DispatchTable, Source], script: str, folder: Path) -> None:
     write_folder(*on_this_gpu, folder / "demo")
     (inside,) = (folder / "demo" / "build").iterdir()
@@ -266,13 +288,14 @@ def tried_with_torch(on_this_gpu: tuple[DispatchTable, Source], script: str, fol
 def test_a_program_without_python_and_torch_computes_attention(
     on_this_gpu: tuple[DispatchTable, Source], tmp_path: Path
 ) -> None:
-    folder, nvcc = tmp_path / "demo", config.nvcc()
-    write_c_folder(*on_this_gpu, folder)
+    assert printed_by_nvcc(on_this_gpu, text("attention.cu"), tmp_path).strip() == "well"
+
+
+def printed_by_nvcc(exported: tuple[DispatchTable, Source], program: str, place: Path) -> str:
+    folder, nvcc = place / "in_c", config.nvcc()
+    write_c_folder(*exported, folder)
     assert nvcc is not None
-    (tmp_path / "main.cu").write_text(text("attention.cu"))
-    parts = ["main.cu", str(folder / "autotuner_demo.cpp"), str(folder / "autotuner_demo_variants.o")]
-    command = [str(nvcc), "-std=c++17", f"-I{folder}", *parts, "-Xcompiler", "-pthread", "-ldl", "-o", "it"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    done = subprocess.run([tmp_path / "it"], capture_output=True, text=True)
-    assert (done.returncode, done.stdout.strip()) == (0, "well")
+    (place / "main.cu").write_text(program.replace("autotuner_demo", "autotuner_in_c"))
+    parts = ["main.cu", str(folder / "autotuner_in_c.cpp"), str(folder / "autotuner_in_c_variants.o")]
+    run(place, str(nvcc), "-std=c++20", f"-I{folder}", *parts, "-Xcompiler", "-pthread", "-ldl", "-o", "it")
+    return run(place, "./it")
