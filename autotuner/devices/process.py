@@ -6,7 +6,7 @@ from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.bench import Bench
 from autotuner.gate.cases import Case, Matrix
-from autotuner.gate.recheck import Judges
+from autotuner.gate.recheck import JudgesOf
 from autotuner.gate.sanitizer import SanitizerTool
 from autotuner.gate.tolerance import Truth
 from autotuner.race.arms import Track
@@ -34,7 +34,7 @@ class DeviceProcess(Protocol):
     def bench(self, variant: LoadedVariant, matrix: Matrix) -> Bench:
         """Where the gate runs the variant."""
 
-    def track(self, conditions: Conditions, problem: Problem, judges: Judges) -> Track:
+    def track(self, conditions: Conditions, problem: Problem, judges: JudgesOf) -> Track:
         """A problem, ready for races. `judges`: what the track asks about the variants it has timed."""
 
     def ceilings(self, conditions: Conditions) -> Ceilings:

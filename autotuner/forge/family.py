@@ -240,6 +240,16 @@ class Family(Model):
         """Raises KernelError for a distribution or a shape that the op does not have."""
         if self.op is None:
             return
+        for device, table in self.document.devices.items():
+            for name, implementation in table.items():
+                asked = self._policy(implementation).tolerance.emulation
+                if asked is not None and asked not in self.op.emulations:
+                    there = (
+                        f"; there are {', '.join(self.op.emulations)}" if self.op.emulations else ": it has no others"
+                    )
+                    raise KernelError(
+                        f"{where}: {device}.{name}.tolerance: no emulation {asked!r} of {self.op.name}{there}"
+                    )
         policy, known = self.document.gate, self.op.words.distributions
         named = {f"without[{i}]": each.distribution for i, each in enumerate(policy.without)}
         named |= {f"cases[{i}]": case.distribution for i, case in enumerate(policy.cases)}

@@ -9,6 +9,7 @@ from autotuner.gate.check import RACE
 from autotuner.ops import op_of
 from autotuner.values import codes
 from autotuner.values.gate_policy import Tolerance
+from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Meaning, Verdict
 
@@ -71,6 +72,10 @@ class Judges(NamedTuple):
     """G7, of what a race left behind."""
     fresh: Callable[[Tensors, Tensors], Fault | None]
     """Whether these outputs are right for these inputs, which are like the ordinary ones."""
+
+
+JudgesOf = Callable[[Artifact], Judges]
+"""By the tolerance of the artifact's implementation."""
 
 
 def judge_fresh(

@@ -18,9 +18,10 @@ import contextlib
 import hashlib
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ ULP = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 FACTOR = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
 SHARED_OUT = 4_000_000_000
 """Operations of a case from which on its reference is worth more than one thread."""
-FORMAT = "14"
+FORMAT = "15"
 
 
 class Expected(NamedTuple):
@@ -65,6 +66,8 @@ class Expected(NamedTuple):
     """Largest error of the op's peer among the baselines on these inputs; NaN where it does not take them."""
     ulp: float
     """An ulp of the largest |reference| in the dtype, or more: what rounding the output may cost at most."""
+    others: Sequence[Sequence[Any]] = ()
+    """The names of the op's other emulations, each with the three tolerances that it gives."""
 
     @property
     def leeway(self) -> Leeway:
@@ -72,8 +75,8 @@ class Expected(NamedTuple):
         return self[5:]
 
 
-Leeway = tuple[float, ...]
-"""The last five of `Expected`."""
+Leeway = tuple[Any, ...]
+"""What `Expected` has behind the scales."""
 
 
 class Truth(NamedTuple):
@@ -129,19 +132,33 @@ class _Emulated(NamedTuple):
     """(slices, rows)."""
 
 
-def _emulated(case: Case, inputs: Tensors, exact: Tensors) -> list[_Emulated]:
+Again = Iterator[tuple[int, tuple[Tensor, ...], Tensor]]
+
+
+def _emulated(case: Case, inputs: Tensors, exact: Tensors) -> dict[str | None, list[_Emulated]]:
+    """Of each output, by the name of the emulation, None for the op's own."""
     op = op_of(case.problem)
     tensors = op.tensors()
-    found, shapes = [], []
+    own = []
     for output, low, high in zip(op.outputs(case.problem), tensors.emulation(case.problem, inputs), exact, strict=True):
         error = by_rows(_error(low, high), output.row, output.slice)
-        found.append(_Emulated(error.abs().amax(-1), torch.linalg.vector_norm(error, dim=-1)))
-        shapes.append(high.shape[: high.dim() - output.row])
-    for number, at, again in tensors.reordered(case.problem, inputs, exact):
-        largest, norms = (each.view(shapes[number]) for each in found[number])
+        own.append(_Emulated(error.abs().amax(-1), torch.linalg.vector_norm(error, dim=-1)))
+    worst = partial(_worst, op.outputs(case.problem), exact)
+    found: dict[str | None, list[_Emulated]] = {None: worst(own, tensors.reordered(case.problem, inputs, exact))}
+    for name in op.emulations:
+        found[name] = worst(own, getattr(tensors, name)(case.problem, inputs, exact))
+    return found
+
+
+def _worst(outputs: Sequence[Output], exact: Tensors, own: Sequence[_Emulated], others: Again) -> list[_Emulated]:
+    """Row by row the worst of one emulation and others of some rows."""
+    found = [_Emulated(*(each.clone() for each in one)) for one in own]
+    for number, at, again in others:
+        shape = exact[number].shape[: exact[number].dim() - outputs[number].row]
+        largest, norms = (each.view(shape) for each in found[number])
         error = _error(again, exact[number][at]).reshape(*(at[0].shape if at else ()), -1)
-        largest[at] = torch.maximum(largest[at], error.abs().amax(-1))
-        norms[at] = torch.maximum(norms[at], torch.linalg.vector_norm(error, dim=-1))
+        for worst, each in ((largest, error.abs().amax(-1)), (norms, torch.linalg.vector_norm(error, dim=-1))):
+            worst[at] = torch.maximum(worst[at], each)
     return found
 
 
@@ -175,7 +192,8 @@ def truth_of(case: Case, inputs: Tensors) -> Truth:
     op = op_of(case.problem)
     exact = _exact(case, inputs)
     emulated, peers = _emulated(case, inputs, exact), _peer_errors(case, inputs, exact)
-    outputs = zip(op.outputs(case.problem), exact, emulated, peers, strict=True)
+    by_output = [dict(zip(emulated, each, strict=True)) for each in zip(*emulated.values(), strict=True)]
+    outputs = zip(op.outputs(case.problem), exact, by_output, peers, strict=True)
     return Truth(inputs, tuple(_expected(*each) for each in outputs))
 
 
@@ -197,7 +215,7 @@ def _exact(case: Case, inputs: Tensors) -> Tensors:
     return exact
 
 
-def _expected(output: Output, exact: Tensor, emulated: _Emulated, peer: float) -> Expected:
+def _expected(output: Output, exact: Tensor, emulated: dict[str | None, _Emulated], peer: float) -> Expected:
     dtype, sizes = output.dtype, _finite(exact)
     rows, slices = _scales(by_rows(sizes, output.row, output.slice), output.unit)
     rounded = sizes.to(DTYPES[dtype])
@@ -205,20 +223,21 @@ def _expected(output: Output, exact: Tensor, emulated: _Emulated, peer: float) -
     largest = sizes.abs().max()
     slack = torch.maximum(slack, ULP[dtype] * largest) + LARGEST_FLOOR[dtype] * largest
     factor = FACTOR[dtype]
-    row_error = (emulated.largest / rows).max()
-    slice_error = (torch.linalg.vector_norm(emulated.norms, dim=-1) / slices).max()
-    return Expected(
-        output.row,
-        output.slice,
-        exact,
-        rows,
-        slices,
-        max_abs_tol=float(factor * emulated.largest.max() + slack),
-        row_rel_tol=float(factor * row_error + ROW_FLOOR[dtype]),
-        slice_rel_tol=float(factor * slice_error + SLICE_FLOOR[dtype]),
-        peer_max_abs=peer,
-        ulp=float(torch.finfo(DTYPES[dtype]).eps * largest),
-    )
+
+    def tolerances(of: _Emulated) -> tuple[float, float, float]:
+        row_error = (of.largest / rows).max()
+        slice_error = (torch.linalg.vector_norm(of.norms, dim=-1) / slices).max()
+        return (
+            float(factor * of.largest.max() + slack),
+            float(factor * row_error + ROW_FLOOR[dtype]),
+            float(factor * slice_error + SLICE_FLOOR[dtype]),
+        )
+
+    ulp = float(torch.finfo(DTYPES[dtype]).eps * largest)
+    found = {name: tolerances(each) for name, each in emulated.items()}
+    own = found.pop(None)
+    others = tuple((name, *each) for name, each in found.items())
+    return Expected(output.row, output.slice, exact, rows, slices, *own, peer, ulp, others)
 
 
 def truth(case: Case, seed: int, threads: int | None = None) -> Truth:
@@ -265,13 +284,15 @@ OWN = Tolerance()
 def judge(output: Tensor, expected: Expected, tolerance: Tolerance = OWN) -> CaseErrors:
     """Errors of an output, in float64, against what it must be. All numbers leave the device in one transfer.
 
-    The bounds are the gate's own, times the family's number; strict: no more than twice the error of the peer and an
-    ulp.
+    The bounds are the gate's own, or those of the emulation that is named, times the family's number; strict: no more
+    than twice the error of the peer and an ulp.
     """
-    exact, times, most = expected.reference, tolerance.times, expected.max_abs_tol
+    exact, times = expected.reference, tolerance.times
+    named = {None: expected[5:8], **{name: each for name, *each in expected.others}}
+    most, row_most, slice_most = named[tolerance.emulation]
     if tolerance.strict and expected.peer_max_abs == expected.peer_max_abs:
         most = min(most, 2 * expected.peer_max_abs + expected.ulp)
-    max_abs_tol, row_rel_tol = times * most, times * expected.row_rel_tol
+    max_abs_tol, row_rel_tol = times * most, times * row_most
     error = by_rows(_difference(output.double(), exact), expected.row, expected.slice)
     size = error.abs()
     largest = size.amax(-1)
@@ -300,7 +321,7 @@ def judge(output: Tensor, expected: Expected, tolerance: Tolerance = OWN) -> Cas
         row_rel=row_rel,
         row_rel_tol=row_rel_tol,
         slice_rel=slice_rel,
-        slice_rel_tol=times * expected.slice_rel_tol,
+        slice_rel_tol=times * slice_most,
         bias=bias,
         worst_index=_position(int(worst_at), exact.shape),
         worst_value=worst_value,

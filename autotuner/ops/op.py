@@ -205,7 +205,8 @@ class OpTensors(Protocol):
         self, problem: Problem, inputs: Tensors, exact: Tensors
     ) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
         """The emulation with the terms of its sums in other orders, where one order may be lucky: the number of the
-        output, the index of the rows, and what they come to in float64."""
+        output, the index of the rows, and what they come to in float64. The module's function with the name of one of
+        `Op.emulations` gives the same."""
 
 
 class Words(NamedTuple):
@@ -281,6 +282,8 @@ class Op(NamedTuple):
     """In the place of the package's `tensors`: made from a formula (ops/derived.py)."""
     source: Path | None = None
     """The file of that formula."""
+    emulations: tuple[str, ...] = ()
+    """What an implementation's tolerance may name: others than the op's own, by the largest of all of their errors."""
     equals_baseline: Callable[[Problem], str | None] = lambda problem: None
     """Why every right output of the problem may be bitwise a baseline's, where that is so."""
 

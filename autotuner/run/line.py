@@ -22,13 +22,14 @@ from autotuner.forge.toolchain import Toolchain
 from autotuner.gate import checks, gate, sanitizer
 from autotuner.gate.cases import Case, Matrix, measured, served
 from autotuner.gate.check import Check, Subject
-from autotuner.gate.recheck import Judges, Timed, judge_fresh, recheck
+from autotuner.gate.recheck import Judges, JudgesOf, Timed, judge_fresh, recheck
 from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
 from autotuner.ops import ahead, op_of
 from autotuner.ops.op import OWN
 from autotuner.race.arms import Tracks
 from autotuner.race.calibrate import time_baselines
 from autotuner.values.conditions import Conditions
+from autotuner.values.gate_policy import Tolerance
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, NamedFunction, Say
 from autotuner.values.problem import Problem
@@ -189,18 +190,22 @@ class GatedLine:
             self._prepared = wanted, [self._device.track(conditions, p, self._judges(conditions, p)) for p in problems]
         return self._prepared[1]
 
-    def _judges(self, conditions: Conditions, problem: Problem) -> Judges:
-        tolerance = self._family.document.gate.tolerance
+    def _judges(self, conditions: Conditions, problem: Problem) -> JudgesOf:
         known: list[Leeway] = []
         """How far the problem's outputs may be off, once G7 was asked."""
 
-        def timed(left: Timed) -> Fault | None:
+        def timed(left: Timed, tolerance: Tolerance) -> Fault | None:
             """G7."""
             expected, fresh = (self._measured(problem, seed) for seed in conditions.seeds[:2])
             known[:] = [output.leeway for output in expected.outputs]
             return recheck(problem, left, expected, fresh, tolerance)
 
-        return Judges(timed, lambda inputs, outputs: judge_fresh(problem, inputs, outputs, tolerance, known))
+        def judges(artifact: Artifact) -> Judges:
+            tolerance = self._family.claims(artifact.variant, problem).policy.tolerance
+            fresh = partial(judge_fresh, problem, tolerance=tolerance, known=known)
+            return Judges(partial(timed, tolerance=tolerance), fresh)
+
+        return judges
 
     def _measured(self, problem: Problem, seed: int) -> Truth:
         return self._device.truth(measured(problem), seed)

@@ -14,16 +14,18 @@ Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10)]
 
 
 class Tolerance(Model):
-    """T1 to T3 times a number. `strict` adds a bound: the error of the op's peer, twice, and an ulp."""
+    """T1 to T3 times a number. `emulation` names one of the op's that they come from beside its own. `strict` adds a
+    bound: the error of the op's peer, twice, and an ulp."""
 
     times: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    emulation: str | None = None
     strict: bool = False
     reason: Reason | None = None
 
     @model_validator(mode="after")
     def _reasoned(self) -> Self:
-        if self.times > 1 and self.reason is None:
-            raise ValueError("a tolerance of more than 1 times the gate's own needs a reason")
+        if self.reason is None and (self.times > 1 or self.emulation is not None):
+            raise ValueError("a tolerance of more than 1 times the gate's own, or of another emulation, needs a reason")
         return self
 
 
@@ -58,8 +60,11 @@ class GatePolicy(Model):
     def looser(self) -> tuple[str, ...]:
         """Where the gate looked away, a sentence each, with its reason."""
         said = [f"not judged on inputs {each.distribution}: {each.reason}" for each in self.without]
-        if self.tolerance.times > 1:
-            said.insert(0, f"tolerances times {self.tolerance.times:g}: {self.tolerance.reason}")
+        of = self.tolerance
+        if of.times > 1 or of.emulation is not None:
+            named = f" of {of.emulation}" if of.emulation is not None else ""
+            times = f" times {of.times:g}" if of.times != 1 else ""
+            said.insert(0, f"tolerances{named}{times}: {of.reason}")
         if self.equals_baseline is not None:
             said.append(f"may give bitwise what a baseline gives: {self.equals_baseline}")
         return tuple(said)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.markdown import table
-from benchmarks.provenance import made
 
 FA3 = "fa3_fp8"
 OTHERS = (FA3, "cudnn bfloat16")
 OURS = "wgmma bfloat16"
+ELEMENTS = " float8_e4m3fn bfloat16"
 
 
 def measured(document: dict[str, Any] | None) -> str:
@@ -22,10 +22,11 @@ def measured(document: dict[str, Any] | None) -> str:
         best = min((name for name in us if name not in (*OTHERS, OURS)), key=lambda name: us[name])
         ratios = [f"{us[name]:.0f}, **{us[name] / us[best]:.2f}x**" for name in OTHERS if name in us]
         worst = max(each[best] / each[FA3] for each in document["errors"])
-        rows.append([row["problem"], f"{us[best]:.0f}", *ratios, f"{worst:.2f}"])
+        rows.append([row["problem"].replace(ELEMENTS, ""), f"{us[best]:.0f}", *ratios, f"{worst:.2f}"])
     head = ["problem", "us", "FlashAttention 3 in FP8", "cuDNN in bfloat16", "error"]
     note = (
-        "Of the others us, and how many times as long. Error: the largest ratio to FlashAttention 3's,"
-        f" relative root mean square, over {len(document['errors'])} kinds of inputs."
+        "The others' us, and how many times as long. Error: the largest relative to FlashAttention 3's over"
+        f" {len(document['errors'])} kinds of inputs."
     )
-    return f"{table(head, rows)}\n\n{note} {document['device']}, torch {document['torch']}. {made(document)}"
+    made = f"Made by `{document['command']}` on {document['when'][:10]}."
+    return f"{table(head, rows)}\n\n{note} {document['device']}, torch {document['torch']}. {made}"

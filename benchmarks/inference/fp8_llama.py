@@ -29,7 +29,7 @@ from autotuner.devices.kind import Wishes
 from autotuner.gate.tolerance import FACTOR, SLICE_FLOOR
 from autotuner.ops.sdpa_fp8.quantising import of_heads, quantised, stored
 from benchmarks import holds
-from benchmarks.provenance import made, provenance
+from benchmarks.provenance import provenance
 
 
 class Width(NamedTuple):
@@ -209,7 +209,8 @@ def table(document: dict[str, Any] | None) -> str:
         token = " and ".join("none" if differs[arm] is None else str(differs[arm]) for arm in ("ours", "math"))
         size = f"{row['layers']} layers of {row['hidden']}, {row['heads']}:{row['heads_kv']} heads of {row['head_dim']}"
         lines.append(f"| {size} | {row['steps']} | {off['ours']:.4f} | {off['math']:.4f} | {most(row):.4f} | {token} |")
-    return "\n".join([*lines, "", f"{document['rows'][0]['device']}, torch {document['torch']}. {made(document)}"])
+    said = f"Made by `{document['command']}` ({document['rows'][0]['device']}, torch {document['torch']})."
+    return "\n".join([*lines, "", said])
 
 
 def main() -> None:

@@ -142,7 +142,7 @@ def test_outputs_of_other_inputs_are_wrong(known: list[tuple[float, ...]]) -> No
 
 
 def test_what_others_do_not_allow_is_judged_by_its_own_tolerances() -> None:
-    narrow = [tuple(0.0 for _ in each) for each in KNOWN]
+    narrow = [(*(0.0 for _ in each[:-1]), each[-1]) for each in KNOWN]
     assert judge_fresh(AUDITED, FRESH, RIGHT, OWN, narrow) is None
 
 

@@ -1,6 +1,8 @@
 """The op sdpa_fp8 by itself: its problem in words, its inputs, its reference, and torch's own in its tolerances."""
 
+import math
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -13,8 +15,9 @@ from autotuner.ops.op import shape_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import reference as attention
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
-from autotuner.ops.sdpa_fp8.quantising import LARGEST, of_heads, quantised
+from autotuner.ops.sdpa_fp8.quantising import LARGEST, of_heads, quantised, stored
 from autotuner.ops.sdpa_fp8.tensors import BASELINES, dequantised, hopper_product
+from autotuner.values.gate_policy import Tolerance
 from autotuner.values.problem import Problem
 
 OP = OPS["sdpa_fp8"]
@@ -85,6 +88,24 @@ def test_attention_in_16_bits_is_within_the_tolerances(index: int, cache: str) -
     truth = compute_truth(case, 5)
     answer = BASELINES["flash"].answer(case.problem, truth.inputs)[0]
     assert judge(answer, truth.outputs[0]).failed_rule is None
+
+
+@pytest.mark.parametrize("index", [0, 2])
+def test_a_row_may_be_scaled_by_its_first_keys_where_the_tolerance_says_so(index: int) -> None:
+    """The last 64 are the first ones. The emulation of any scale bounds what that costs; one of no scale does not hide
+    a descale that is one digit off."""
+    case = Matrix(SdpaFp8Problem.parse("(1,4:2,64,64) bfloat16")).quick()[index]
+    problem, truth = cast(SdpaFp8Problem, case.problem), compute_truth(case, 6)
+    given = truth.inputs
+    q, k, v = (x.repeat_interleave(problem.heads // x.shape[1], 1) for x in dequantised(problem, given))
+    scores = q @ k.transpose(-1, -2) * problem.scale * math.log2(math.e)
+    weights = stored(torch.exp2(scores - scores[..., -64:].amax(-1, keepdim=True) + 3)).double()
+    o = (weights @ v / weights.sum(-1, keepdim=True)).bfloat16()
+    named = Tolerance(emulation="any_scale", reason="the first keys scale it")
+    errors = judge(o, truth.outputs[0], named)
+    assert errors.worst_ratio < 0.7
+    assert errors.max_abs_tol > judge(o, truth.outputs[0]).max_abs_tol
+    assert judge(o * 1.0625, truth.outputs[0], named).failed_rule is not None
 
 
 def test_sanitizers_have_numbers_of_fp8() -> None:

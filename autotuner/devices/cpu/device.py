@@ -18,7 +18,7 @@ from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.toolchain import Toolchain
 from autotuner.gate.cases import Case, Matrix, measured
-from autotuner.gate.recheck import Judges
+from autotuner.gate.recheck import JudgesOf
 from autotuner.gate.tolerance import Truth, truth
 from autotuner.ops.tensors import DTYPES, on_threads
 from autotuner.race.arms import Audited, Track
@@ -39,7 +39,7 @@ class CpuTrack:
 
     settles_s = 0.0
 
-    def __init__(self, sets: CpuInputSets, threads: int, judges: Judges) -> None:
+    def __init__(self, sets: CpuInputSets, threads: int, judges: JudgesOf) -> None:
         self.problem = sets.problem
         self.gap = 5e-4 if threads > 1 else 5e-5
         self._sets, self._threads, self._judges = sets, threads, judges
@@ -58,20 +58,20 @@ class CpuTrack:
 
     def variant(self, artifact: Artifact, again: bool = False) -> CpuVariantArm:
         if again:
-            return self._arm(LoadedVariant.second(artifact))
+            return self._arm(artifact, LoadedVariant.second(artifact))
         self._raced = None  # frees the memory first
-        arm = self._arm(LoadedVariant(artifact))
+        arm = self._arm(artifact, LoadedVariant(artifact))
         if arm.seconds >= LONG_S:
             self._raced = artifact.digest, arm
         return arm
 
-    def _arm(self, loaded: LoadedVariant) -> CpuVariantArm:
-        return CpuVariantArm(loaded, self._sets, self._threads, self._judges.timed)
+    def _arm(self, artifact: Artifact, loaded: LoadedVariant) -> CpuVariantArm:
+        return CpuVariantArm(loaded, self._sets, self._threads, self._judges(artifact).timed)
 
     def audit(self, artifact: Artifact, baseline: str) -> Audited:
         variant = self._raced[1] if self._raced and self._raced[0] == artifact.digest else self.variant(artifact)
         other = self.baseline(baseline)
-        return Audited(*of_variant(variant, self._judges.fresh), other, of_baseline(other, variant))
+        return Audited(*of_variant(variant, self._judges(artifact).fresh), other, of_baseline(other, variant))
 
     def throttled(self) -> None:
         """Nobody is asked: both sides are slowed alike."""
@@ -105,7 +105,7 @@ class CpuProcess:
     def bench(self, variant: LoadedVariant, matrix: Matrix) -> CpuBench:
         return CpuBench(variant, matrix.neighbours(matrix.op.cases.between))
 
-    def track(self, conditions: Conditions, problem: Problem, judges: Judges) -> Track:
+    def track(self, conditions: Conditions, problem: Problem, judges: JudgesOf) -> Track:
         inputs = self.truth(measured(problem), conditions.seeds[0]).inputs
         sets = CpuInputSets(
             problem, inputs, conditions.cache, self._cache_bytes, MOST_SLABS // len(conditions.problems)

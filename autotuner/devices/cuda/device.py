@@ -23,7 +23,7 @@ from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.cases import Case, Matrix, measured
-from autotuner.gate.recheck import Judges
+from autotuner.gate.recheck import JudgesOf
 from autotuner.gate.tolerance import Truth, compute_truth
 from autotuner.ops.tensors import DTYPES, full_is_no_refusal
 from autotuner.race.arms import Audited, Track
@@ -59,7 +59,7 @@ class CudaTrack:
     settles_s = 0.15
     """After a pause long forwards draw more power than clocks stand: for up to 0.09 s they are lower, by up to 15 %."""
 
-    def __init__(self, sets: CudaInputSets, judges: Judges, monitor: ClockMonitor) -> None:
+    def __init__(self, sets: CudaInputSets, judges: JudgesOf, monitor: ClockMonitor) -> None:
         self.problem = sets.problem
         self._sets, self._judges, self._monitor = sets, judges, monitor
         self._baselines: dict[str, BaselineArm] = {}
@@ -82,18 +82,18 @@ class CudaTrack:
 
     def variant(self, artifact: Artifact, again: bool = False) -> CudaVariantArm:
         if not again:
-            return CudaVariantArm(LoadedVariant(artifact), self._sets, self._judges.timed)
+            return CudaVariantArm(LoadedVariant(artifact), self._sets, self._judges(artifact).timed)
         if self._again is None or self._again[0] != artifact.digest:
             self._again = None  # frees the memory first
             self._again = (
                 artifact.digest,
-                CudaVariantArm(LoadedVariant.second(artifact), self._sets, self._judges.timed),
+                CudaVariantArm(LoadedVariant.second(artifact), self._sets, self._judges(artifact).timed),
             )
         return self._again[1]
 
     def audit(self, artifact: Artifact, baseline: str) -> Audited:
         variant, other = self.variant(artifact), self.baseline(baseline)
-        audited = of_variant(variant, self._sets, self._judges.fresh)
+        audited = of_variant(variant, self._sets, self._judges(artifact).fresh)
         return Audited(variant, audited, other, of_baseline(other, variant, audited, self._sets))
 
     def throttled(self) -> str | None:
@@ -164,7 +164,7 @@ class CudaProcess:
         between = matrix.neighbours(matrix.op.cases.between_large)
         return CudaBench(variant, between, self._arena, self._instruments)
 
-    def track(self, conditions: Conditions, problem: Problem, judges: Judges) -> Track:
+    def track(self, conditions: Conditions, problem: Problem, judges: JudgesOf) -> Track:
         cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         inputs = self.truth(measured(problem), conditions.seeds[0]).inputs
         sets = CudaInputSets(problem, inputs, conditions.cache, cache_bytes)

@@ -145,5 +145,6 @@ OP = Op(
     words=WORDS,
     abi=lambda: config.kernels_dir() / "sdpa_fp8" / "abi",
     default_spaces={"cuda": "sdpa_fp8_cuda"},
+    emulations=("any_scale",),
     call=CALL,
 )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -21,6 +21,8 @@ from autotuner.values.problem import Problem
 OFFSET = 5.0
 """The largest probability of a row is 2^OFFSET before it is rounded: the small ones keep digits, and there is room for
 larger ones, up to 448, before the maximum must change."""
+SCALES, LEAST_OFFSET = 8, 3.0
+"""Of `any_scale`."""
 DEPTH, FRACTION = 32, 13
 """Terms that a product of FP8 on Hopper's tensor cores adds at a time, and the binary digits behind the largest one's
 first that are kept of each, and of the sum so far; the rest is cut off."""
@@ -44,11 +46,21 @@ def reference(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
     return attention.reference(problem, dequantised(problem, given))
 
 
-def emulation(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
-    """Both products with the sums of Hopper's tensor cores, the probabilities of a row times 2^OFFSET rounded to e4m3
-    and divided by their own sum; in float64."""
-    if problem.fp8_cache:
-        return _emulation_of_cache(problem, given)
+class _Multiplied(NamedTuple):
+    """What the products are of."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    """In float32, K and V of every head of Q, 0 past the lengths."""
+    scale: Tensor
+    """That makes powers of two of scores; (batch, heads, 1, 1)."""
+    of_v: Tensor
+    seen: Tensor | None
+    """(batch, 1, seq_q, seq_k)."""
+
+
+def _multiplied(problem: SdpaFp8Problem, given: Tensors) -> _Multiplied:
     q, k, v, q_descale, k_descale, v_descale, *lengths = given
     q, k, v = (x.float() for x in (q, k, v))
     for each in lengths:
@@ -58,16 +70,74 @@ def emulation(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
     seen = visible(problem, lengths[0] if lengths else None, q.device)
     if seen is not None:
         seen = seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)
-    o = torch.empty(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.float64, device=q.device)
-    for rows in attention.pieces(problem, q.device.type):
-        scores = hopper_product(q[:, :, rows], k.transpose(-1, -2)) * scale
-        if seen is not None:
-            scores.masked_fill_(~seen[:, :, rows], -math.inf)
-        largest = scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min)
-        weights = stored(torch.exp2(scores - largest + OFFSET)).float()
-        sums = weights.sum(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-        o[:, :, rows] = hopper_product(weights, v) / sums
-    return ((o * of_heads(v_descale.double(), problem.heads)).to(DTYPES[problem.dtype]).double(),)
+    return _Multiplied(q, k, v, scale, of_heads(v_descale.double(), problem.heads), seen)
+
+
+def emulation(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
+    """Both products with the sums of Hopper's tensor cores, the probabilities of a row times 2^OFFSET rounded to e4m3
+    and divided by their own sum; in float64."""
+    if problem.fp8_cache:
+        return _emulation_of_cache(problem, given)
+    of = _multiplied(problem, given)
+    o = torch.empty(*of.q.shape, dtype=torch.float64, device=of.q.device)
+    for rows in attention.pieces(problem, of.q.device.type):
+        seen = None if of.seen is None else of.seen[:, :, rows]
+        scores = _scores(of.q[:, :, rows], of.k, of.scale, seen)
+        o[:, :, rows] = _weighted(scores, OFFSET, of.v)
+    return ((o * of.of_v).to(DTYPES[problem.dtype]).double(),)
+
+
+def _scores(q: Tensor, k: Tensor, scale: Tensor, seen: Tensor | None) -> Tensor:
+    scores = hopper_product(q, k.transpose(-1, -2)) * scale
+    return scores if seen is None else scores.masked_fill_(~seen, -math.inf)
+
+
+def _weighted(scores: Tensor, offset: float, v: Tensor) -> Tensor:
+    """The mean of V by probabilities of which a row's largest is 2^offset before it is rounded."""
+    largest = scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min)
+    weights = stored(torch.exp2(scores - largest + offset)).float()
+    return hopper_product(weights, v) / weights.sum(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+
+
+def any_scale(
+    problem: SdpaFp8Problem, given: Tensors, exact: Tensors
+) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
+    """The emulation whose rows are scaled by whatever their first keys have it: the one that weighs most is rounded as
+    the others are. How far, the scale's place between two powers of two decides: SCALES of them, at the least offset
+    that IMPL = wgmma_fp8 has, in the rows where rounding counts most."""
+    if problem.fp8_cache:
+        return
+    of = _multiplied(problem, given)
+    rows = _rounded_most(problem, of, exact[0])
+    batch, head, query = rows.unbind(1)
+    seen = None if of.seen is None else of.seen[batch, 0, query].unsqueeze(1)
+    scales, of_v = (x.expand(problem.batch, problem.heads, 1, 1)[batch, head] for x in (of.scale, of.of_v))
+    scores = _scores(of.q[batch, head, query].unsqueeze(1), of.k[batch, head], scales, seen)
+    for place in range(SCALES):
+        o = _weighted(scores, LEAST_OFFSET + place / SCALES, of.v[batch, head]) * of_v
+        yield 0, rows.unbind(1), o[:, 0].to(DTYPES[problem.dtype]).double()
+
+
+def _rounded_most(problem: SdpaFp8Problem, of: _Multiplied, exact: Tensor) -> Tensor:
+    """Some rows whose outputs move most, by their size and beside the row's largest, where each weight is off by a
+    share of its own: (rows, 3), batch, head and query of each."""
+    v = of.v * of.of_v.float()
+
+    def moved(rows: slice) -> Tensor:
+        scores = of.q[:, :, rows] @ of.k.transpose(-1, -2) * of.scale.float()
+        if of.seen is not None:
+            scores.masked_fill_(~of.seen[:, :, rows], -math.inf)
+        squares = torch.softmax(scores * math.log(2), -1).nan_to_num(0).square()
+        o = exact[:, :, rows].float()
+        return (squares @ v.square() - 2 * o * (squares @ v) + o.square() * squares.sum(-1, keepdim=True)).amax(-1)
+
+    moves = torch.cat([moved(rows) for rows in attention.pieces(problem, of.q.device.type)], 2).clamp_min(0).sqrt()
+    beside = moves / exact.abs().amax(-1).clamp_min(torch.finfo(torch.float64).tiny)
+    count = min(attention.ROWS, moves.numel())
+    found = torch.cat([each.flatten().topk(count).indices for each in (moves, beside)])
+    return torch.stack(
+        (found // (problem.heads * problem.seq_q), found // problem.seq_q % problem.heads, found % problem.seq_q), 1
+    )
 
 
 def _emulation_of_cache(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
