@@ -201,13 +201,13 @@ def table(document: dict[str, Any] | None) -> str:
     if document is None:
         return "Not kept yet."
     lines = [
-        "| Llama | steps | logits off by | torch's math backend | may be | first token that differs |",
+        "| layers x hidden | steps | logits off by | torch's math | may be | first tokens that differ |",
         "| --- | ---: | ---: | ---: | ---: | --- |",
     ]
     for row in document["rows"]:
         off, differs = row["largest"], row["first_token_that_differs"]
-        token = " and ".join("none" if differs[arm] is None else str(differs[arm]) for arm in ("ours", "math"))
-        size = f"{row['layers']} layers of {row['hidden']}, {row['heads']}:{row['heads_kv']} heads of {row['head_dim']}"
+        token = ", ".join("none" if differs[arm] is None else str(differs[arm]) for arm in ("ours", "math"))
+        size = f"{row['layers']} x {row['hidden']}"
         lines.append(f"| {size} | {row['steps']} | {off['ours']:.4f} | {off['math']:.4f} | {most(row):.4f} | {token} |")
     said = f"Made by `{document['command']}` ({document['rows'][0]['device']}, torch {document['torch']})."
     return "\n".join([*lines, "", said])

@@ -3,7 +3,7 @@
 import os
 
 from autotuner.devices.cpu.device import CpuProcess
-from autotuner.gate.recheck import Judges
+from autotuner.gate.recheck import JudgesOf
 from autotuner.race.arms import Track
 from autotuner.values.conditions import Conditions
 from autotuner.values.problem import Problem
@@ -17,7 +17,7 @@ DEVIATIONS = Deviations(noise=0.005, spikes=0.02, process=0.002)
 class DrawnProcess(CpuProcess):
     """Builds, the gate and the deaths of processes are real."""
 
-    def track(self, conditions: Conditions, problem: Problem, judges: Judges) -> Track:
+    def track(self, conditions: Conditions, problem: Problem, judges: JudgesOf) -> Track:
         line = FakeLine(_truth, BASELINE_US, deviations=DEVIATIONS, seed=os.getpid())
         return line.tracks(conditions.model_copy(update={"problems": (problem,)}))[0]
 
