@@ -184,14 +184,19 @@ Plan planned(const Call &call) {
   return plan;
 }
 
+// A function of torch's library for CUDA; null where there is none.
+void *in_torchs_cuda(const char *name) {
+  static void *library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+  return library ? dlsym(library, name) : nullptr;
+}
+
 // Launches go to torch's current stream of the tensors' device, which is current for as long as this lives.
 class OnDevice {
  public:
   explicit OnDevice(int index) {
     if (!package.on_cuda) return;
-    static void *library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
     static const auto current =
-        (AOTITorchError(*)(int32_t, void **))(library ? dlsym(library, "aoti_torch_get_current_cuda_stream") : nullptr);
+        (AOTITorchError(*)(int32_t, void **))in_torchs_cuda("aoti_torch_get_current_cuda_stream");
     if (!current) throw std::runtime_error("this torch has no CUDA");
     check(aoti_torch_create_device_guard(index, &guard_), "device_guard");
     check(current(index, &stream_), "current_cuda_stream");
@@ -232,15 +237,43 @@ Kept kept(const Plan &plan, const Call &made, const Tensor &out) {
   return found;
 }
 
+// Memory of torch's for one launch on the current stream. A GPU's is asked of torch's allocator itself: with a tensor
+// around it, it takes the host several times as long.
+class Workspace {
+ public:
+  explicit Workspace(const Kept &made) {
+    static const auto alloc =
+        (AOTITorchError(*)(uint64_t, void **))in_torchs_cuda("aoti_torch_cuda_caching_allocator_raw_alloc");
+    const int64_t bytes = made.call.workspace_bytes, one = 1;
+    if (bytes <= 0) return;
+    if (package.on_cuda && alloc && free_()) {
+      check(alloc((uint64_t)bytes, &raw_), "a workspace");
+      return;
+    }
+    tensor_ = Tensor::empty({&bytes, 1}, &one, aoti_torch_dtype_uint8(), made.kind, made.index);
+  }
+  Workspace(const Workspace &) = delete;
+  ~Workspace() {
+    if (raw_) free_()(raw_);
+  }
+  void *data() const { return tensor_ ? tensor_.data() : raw_; }
+
+ private:
+  using Free = AOTITorchError (*)(void *);
+  static Free free_() {
+    static const auto found = (Free)in_torchs_cuda("aoti_torch_cuda_caching_allocator_raw_delete");
+    return found;
+  }
+
+  void *raw_ = nullptr;
+  Tensor tensor_;
+};
+
 // On the device's current stream, which is given.
 int launch(const Kept &made, void *stream) {
   at_call call = made.call;
-  const bool wanted = call.workspace_bytes > 0;
-  const int64_t one = 1;
-  const Tensor workspace =
-      wanted ? Tensor::empty({&call.workspace_bytes, 1}, &one, aoti_torch_dtype_uint8(), made.kind, made.index)
-             : Tensor(nullptr);
-  call.workspace = wanted ? workspace.data() : nullptr;
+  const Workspace workspace(made);
+  call.workspace = workspace.data();
   call.stream = stream;
   const std::lock_guard<std::mutex> turn(turns[made.use]);
   return at_launch(package.table.variants[made.use], &call);
