@@ -1,6 +1,7 @@
 """Runs long proofs in parts side by side, each on two CPUs of its own, and makes one result of a proof's parts.
 
-    python -m benchmarks.shards attacks|accusations|busy ... --into FOLDER [--cpus 0-31] [--minutes M] [--hold]
+    python -m benchmarks.shards attacks|accusations|busy|windows_cpu ... --into FOLDER
+        [--cpus 0-31] [--minutes M] [--hold]
     python -m benchmarks.shards attacks_cuda|accusations_cuda|peers|one_line|drawnSEED ... --gpu N[,N] --into FOLDER
 
 A part is the proof's own command on some of its cases, in a process group bound to two CPUs, which are of one core
@@ -92,6 +93,7 @@ PROOFS = {
     "accusations_cuda": Proof(accusations, lambda: seeds(5, "cuda", "--points", "12"), 2.0, needs_gpu=True),
     "busy": Proof(busy, lambda: seeds(busy.RUNS, "--runs", "1"), 7.6),
     "one_line": Proof(tuned, partial(tuned.parts, "one_line"), 1.65, needs_gpu=True),
+    "windows_cpu": Proof(tuned, partial(tuned.parts, "windows_cpu"), tuned.CPU_MINUTES),
     "peers": Proof(peers, lambda: [(problem,) for problem in tuned.PEERS], 1.2, needs_gpu=True),
 }
 
