@@ -215,7 +215,9 @@ def _ahead_of_time(problem: Problem, folder: Path, inputs: Tensors) -> None:
 
     options = {
         "aot_inductor.output_path": str(folder / LIBRARY),
-        "cpp_cache_precompile_headers": False,
+        "cpp_cache_precompile_headers": False,  # it takes as long as what they are for, which is compiled once
+        "aot_inductor.precompile_headers": False,
+        "cpp.vec_isa_ok": True,  # by the processor's flags: else each is compiled and loaded with all of torch
         "cpp.dynamic_threads": True,
     }
     exported = torch.export.export(_module(problem, "cpu"), inputs)
