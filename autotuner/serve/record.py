@@ -44,7 +44,7 @@ class TorchsOwn:
             raise InputError(f"torch has no function of {op!r} that is served; there are {', '.join(known)}")
         self._op, self._arguments, self._compute = op, known[op].arguments, known[op].compute
         self.__signature__ = signature(self._arguments)
-        self.__doc__ = self._arguments.__doc__
+        self.__name__, self.__doc__ = op, self._arguments.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """As torch's function."""

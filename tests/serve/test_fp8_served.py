@@ -93,6 +93,23 @@ def test_torch_serves_the_rest_and_it_says_why(ours: Any) -> None:
     assert ours.served == 0.0
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"scale": "a"}, "scale must be a number, not str"),
+        ({"is_causal": "no"}, "is_causal must be True or False, not str"),
+        ({"v_descale": 0.5}, "v_descale must be a tensor, not float"),
+        ({"v_descale": torch.ones(3)}, r"v_descale is \(3,\), expected what expands to \(2, 2\)"),
+        ({"key_lengths": torch.tensor([3])}, r"key_lengths is \(1,\), expected \(2,\): one a sequence"),
+    ],
+)
+def test_what_no_call_can_say_is_refused_in_one_line(ours: Any, more: dict[str, Any], said: str) -> None:
+    qkv, descales = quantised_heads()
+    for each in (ours, autotuner.function("sdpa_fp8")):
+        with pytest.raises((TypeError, ValueError), match=f"^{said}"):
+            each(*qkv, **{**descales, **more})
+
+
 def test_it_is_recorded() -> None:
     qkv, descales = quantised_heads()
     with torch.no_grad(), autotuner.record() as calls:

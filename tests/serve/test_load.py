@@ -83,7 +83,10 @@ def test_torch_serves_the_rest_and_it_says_why(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"softcap": "a"}, "softcap must be a number, not str"),
+        ({"softcap": [5.0]}, "softcap must be a number, not list"),
+        ({"scale": "a"}, "scale must be a number, not str"),
+        ({"is_causal": "no"}, "is_causal must be True or False, not str"),
+        ({"window": True}, "window must be a whole number, or two: .*, not True"),
         ({"window": 2.5}, "window must be a whole number, or two: .*, not 2.5"),
         ({"window": (1, 2, 3)}, "window must be a whole number, or two: "),
         ({"attn_mask": [1]}, "attn_mask must be a tensor, not list"),
@@ -195,6 +198,19 @@ def test_a_compiled_model_holds_it_as_one_node_for_all_lengths(export: Path) -> 
     assert len(graphs) == 1
     assert any("autotuner" in str(each) for each in graphs[0])
     assert ours.served == 0.75
+
+
+def test_windows_and_caps_are_compiled_for_all_lengths() -> None:
+    attention = autotuner.function("sdpa")
+
+    @torch.compile(backend="eager", fullgraph=True, dynamic=True)
+    def model(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
+        found: Tensor = attention(q, k, v, window=(window, window + 1), softcap=5.0)
+        return found
+
+    for length, window in ((32, 3), (50, 4), (64, 9)):
+        inputs = qkv(length)
+        close(model(*inputs, window), attention(*inputs, window=(window, window + 1), softcap=5.0))
 
 
 class Layer(torch.nn.Module):

@@ -72,6 +72,8 @@ def test_torch_serves_the_rest_and_it_says_why(ours: Any) -> None:
         assert why in ours.explain(*given).why
     assert ours.served == 0.0
     assert sum(ours.counters.values()) == 3 * len(calls)
+    with pytest.raises(TypeError, match=r"^normalized_shape must be a tuple .*, not int"):
+        ours(x, 256, weight)
 
 
 def test_a_compiled_model_holds_it_as_one_node_for_all_lengths(ours: Any) -> None:

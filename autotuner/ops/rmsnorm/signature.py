@@ -18,10 +18,12 @@ def arguments(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]:
     """X and W, and eps; X is (..., hidden_size), W is (hidden_size,). What no variant serves is an option of its name.
-    Raises TypeError for what is no tensor."""
+    Raises TypeError for what is no tensor, or no shape."""
     for name, each in (("input", input), ("weight", weight)):
         if each is not None and not hasattr(each, "requires_grad"):
             raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")
+    if not isinstance(normalized_shape, tuple | list):
+        raise TypeError(f"normalized_shape must be a tuple such as (4096,), not {type(normalized_shape).__name__}")
     options: dict[str, Any] = {}
     if eps is None:
         options["no_eps"] = True

@@ -77,8 +77,10 @@ def arguments(
         described = key_lengths is not None or window is not None or (is_causal and corner != "top_left")
         (beside if described else options)["attn_mask"] = attn_mask
     if dropout_p:
+        _require_like("dropout_p", dropout_p, "a number", "__int__")
         options["dropout_p"] = dropout_p
     if is_causal:
+        _require_like("is_causal", is_causal, "True or False", "__bool__")
         options["is_causal"] = True
     if window is not None:
         options |= _sides(window, is_causal)
@@ -88,13 +90,16 @@ def arguments(
         if corner != "top_left":
             options["corner"] = corner
     if softcap:
-        if isinstance(softcap, str):
-            raise TypeError("softcap must be a number, not str")
+        _require_like("softcap", softcap, "a number", "__int__")
         if not 0 < softcap < float("inf"):
             raise ValueError(f"softcap is {softcap}, expected a number above 0, or 0 for none")
         options["softcap"] = softcap
-    if scale is not None and not _is_usual(scale, query):
-        options["scale"] = scale
+    if scale is not None:
+        _require_like("scale", scale, "a number", "__int__")
+        if not _is_usual(scale, query):
+            options["scale"] = scale
+    if enable_gqa:
+        _require_like("enable_gqa", enable_gqa, "True or False", "__bool__")
     if enable_gqa and not _is_idle(query, key, value):
         options["enable_gqa"] = True
     if bias is not None:
@@ -123,6 +128,12 @@ def _require_beside(given: Sequence[Any], query: Tensor) -> None:
             raise ValueError(f"{name} is on {each.device}, query is on {query.device}: move it there")
         if name == "bias" and each.dtype == torch.bool:
             raise ValueError("bias has truths, expected numbers to add: attn_mask is for what to hide")
+
+
+def _require_like(name: str, given: Any, what: str, method: str) -> None:
+    """Raises TypeError for what has no such method: text and lists would be true. torch.compile cannot ask for one."""
+    if not torch.compiler.is_dynamo_compiling() and (not hasattr(given, method) or getattr(given, "ndim", 0)):
+        raise TypeError(f"{name} must be {what}, not {type(given).__name__}")
 
 
 def _require_one_each(name: str, given: Tensor, query: Tensor) -> None:
@@ -197,10 +208,10 @@ def _is_asserted(same: Tensor) -> bool:
 def _sides(window: int | tuple[int, int], is_causal: bool) -> dict[str, Any]:
     """The options of a window."""
     sides = (window, 0 if is_causal else window) if isinstance(window, int) else window
-    if not isinstance(sides, tuple | list) or len(sides) != 2 or not all(isinstance(each, int) for each in sides):
+    if not isinstance(sides, tuple | list) or len(sides) != 2 or any(type(each) is not int for each in sides):
         raise TypeError(f"window must be a whole number, or two: keys before a row's own and after it, not {window!r}")
     left, right = sides
-    if left < 1 or right < 0 or is_causal == (right > 0):
+    if left < 1 or (right != 0 if is_causal else right < 1):
         expected = "the keys before a row's own, from 1 on, and those after it, with is_causal none, else from 1 on"
         raise ValueError(f"window is {window!r}: expected {expected}")
     return {"window_left": left, **({"window_right": right} if right else {})}
@@ -309,7 +320,7 @@ def _explicit(
     if sinks is not None:
         scores = torch.cat([scores, sinks.float().view(-1, 1, 1).expand(*scores.shape[:-1], 1)], -1)
     weights = torch.softmax(scores, -1).nan_to_num(0)[..., : key.size(-2)].to(value.dtype)
-    return torch.dropout(weights, dropout_p, dropout_p > 0) @ value
+    return (torch.dropout(weights, dropout_p, True) if dropout_p else weights) @ value
 
 
 def empty(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:

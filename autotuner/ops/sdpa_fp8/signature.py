@@ -37,36 +37,50 @@ def arguments(
     Q is (batch, heads, seq_q, head_dim), K and V are (batch, heads_kv, seq_k, head_dim), all float8_e4m3fn; Q may be
     bfloat16 or float16, on a cache of FP8. A number of them stands for itself times the descale of its head, float32
     of (batch, heads_kv), or of what expands to it, as one number for all. `key_lengths` and `corner` are what they are
-    in attention from 16 bits. Raises ValueError for a corner that there is not, and TypeError for what is no tensor.
+    in attention from 16 bits. Raises ValueError for a corner that there is not and for lengths or descales of another
+    shape, and TypeError for what is no tensor, or no number.
     """
-    for name, each in (("query", query), ("key", key), ("value", value)):
-        if not hasattr(each, "requires_grad"):
+    more: list[Tensor | None] = [q_descale, k_descale, v_descale, key_lengths]
+    for name, each in zip((*TENSORS, *MORE), (query, key, value, *more), strict=True):
+        if not hasattr(each, "requires_grad") and not (each is None and name in MORE):
             raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")
     options: dict[str, Any] = {}
     if is_causal:
+        _require_like("is_causal", is_causal, "True or False", "__bool__")
         options["is_causal"] = True
         if corner not in ("top_left", "bottom_right"):
             raise ValueError(f"corner is {corner!r}, expected top_left or bottom_right")
         if corner != "top_left":
             options["corner"] = corner
-    if scale is not None and abs(scale * query.size(-1) ** 0.5 - 1) >= 2e-6:
-        options["scale"] = scale
+    if scale is not None:
+        _require_like("scale", scale, "a number", "__int__")
+        if abs(scale * query.size(-1) ** 0.5 - 1) >= 2e-6:
+            options["scale"] = scale
     types = {"q_descale_type": q_descale_type, "k_descale_type": k_descale_type, "v_descale_type": v_descale_type}
     options |= {name: value for name, value in types.items() if value}
-    descales = (_of_each_head(each, key) for each in (q_descale, k_descale, v_descale))
-    more = [*descales, key_lengths]
+    if key_lengths is not None and key_lengths.shape != query.shape[:1]:
+        raise ValueError(f"key_lengths is {tuple(key_lengths.shape)}, expected ({query.size(0)},): one a sequence")
+    for place, name in enumerate(DESCALES):
+        more[place] = _of_each_head(name, more[place], key)
     while more and more[-1] is None:
         more.pop()
     return (query, key, value, *more), options, {}
 
 
-def _of_each_head(descale: Tensor | None, key: Tensor) -> Tensor | None:
-    """Written out, where one number is for several batches or heads."""
+def _require_like(name: str, given: Any, what: str, method: str) -> None:
+    """Raises TypeError for what has no such method: text and lists would be true. torch.compile cannot ask for one."""
+    if not torch.compiler.is_dynamo_compiling() and (not hasattr(given, method) or getattr(given, "ndim", 0)):
+        raise TypeError(f"{name} must be {what}, not {type(given).__name__}")
+
+
+def _of_each_head(name: str, descale: Tensor | None, key: Tensor) -> Tensor | None:
+    """Written out, where one number is for several batches or heads. Raises ValueError."""
     sizes = key.shape[:2]
     if descale is None or (descale.shape == sizes and descale.is_contiguous()) or descale.dim() > 2:
         return descale
-    fits = all(one in (1, size) for one, size in zip(descale.shape[::-1], sizes[::-1], strict=False))
-    return descale.expand(sizes).contiguous() if fits else descale
+    if not all(one in (1, size) for one, size in zip(descale.shape[::-1], sizes[::-1], strict=False)):
+        raise ValueError(f"{name} is {tuple(descale.shape)}, expected what expands to {tuple(sizes)}")
+    return descale.expand(sizes).contiguous()
 
 
 def called(tensors: Sequence[Tensor | None], options: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
