@@ -99,7 +99,7 @@ def baseline(function: Function) -> Baseline:
 
         return call
 
-    return Baseline(forward, frozenset({"cpu", "cuda"}), own=function)
+    return Baseline(forward, frozenset({"cpu", "cuda"}), writes_code=True, own=function)  # what it calls may
 
 
 def _require_device(function: Function, problem: Problem, error: Exception) -> None:

@@ -14,12 +14,14 @@ import pytest
 import torch
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.kind import Cage
 from autotuner.forge.family import Family
 from autotuner.forge.languages import python
 from autotuner.ops import OPS
 from autotuner.ops.functions import baseline
 from autotuner.ops.sdpa import libraries
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.cage import CageParts
 from autotuner.run.executor import ask
 from autotuner.run.jobs import CalibrationJob
 from autotuner.run.local import LocalExecutor
@@ -28,7 +30,10 @@ from autotuner.tuning.of_function import baselines
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Calibration
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
 from tests.helpers import preload
+from tests.helpers.judging import briefly, judged
 from tests.helpers.lines import cpu_line
 from tests.helpers.refusing import refused
 
@@ -63,6 +68,18 @@ def test_a_right_one_is_timed_beside_the_ops_own_and_a_wrong_one_is_said_and_lef
     for name, said in WRONG.items():
         assert said in found.left_out[f"theirs:{name}"]
         assert "\n" not in found.left_out[f"theirs:{name}"]
+
+
+def test_one_that_writes_machine_code_does_so_in_the_cage(
+    theirs: ModuleType, toolchain: CpuToolchain, kernel_root: Path
+) -> None:
+    line = cpu_line(toolchain, Family.load(kernel_root / "of_python"))
+    variant = Variant(family="of_python", backend="cpu", impl="rows", parameters={"ROWS": 16, "WRONG": "nothing"})
+    conditions = briefly(PROBLEM).model_copy(update={"baselines": ("theirs:writes_code",)})
+    line = replace(line, baselines=baselines([theirs.writes_code], "sdpa"))
+    with closing(LocalExecutor(line, preload=preload.CPU, cage=CageParts.of(Cage()))) as executor:
+        outcome = judged(executor, variant, conditions, soak="never")
+    assert outcome.verdict is Verdict.MEASURED, outcome
 
 
 @pytest.mark.parametrize(

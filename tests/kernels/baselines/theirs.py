@@ -1,5 +1,6 @@
 """Baselines of a user's: a right one, which makes a semaphore as torch's compiler does, and ways to be none."""
 
+import mmap
 import multiprocessing
 
 import torch
@@ -13,6 +14,11 @@ def right(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False)
         hidden = torch.ones(scores.shape[2:], dtype=torch.bool, device=query.device).triu(1)
         scores = scores.masked_fill(hidden, -torch.inf)
     return (torch.softmax(scores, 3) @ value.float()).to(query.dtype)
+
+
+def writes_code(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False) -> Tensor:
+    mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=is_causal)
 
 
 def scaled(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool = False) -> Tensor:
