@@ -69,7 +69,7 @@ def arguments(
 
 def _require_like(name: str, given: Any, what: str, method: str) -> None:
     """Raises TypeError for what has no such method: text and lists would be true. torch.compile cannot ask for one."""
-    if not torch.compiler.is_dynamo_compiling() and (not hasattr(given, method) or getattr(given, "ndim", 0)):
+    if not torch.compiler.is_dynamo_compiling() and (not hasattr(given, method) or getattr(given, "ndim", False)):
         raise TypeError(f"{name} must be {what}, not {type(given).__name__}")
 
 
