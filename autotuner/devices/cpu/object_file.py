@@ -121,7 +121,7 @@ THREADS = (
 FORBIDDEN = re.compile(
     r":\t(?:[\w.]+ +)*(syscall|sysenter|int|rdtscp?|rdp(?:mc|id|ru)|rdrand|rdseed|(?:rd|wr)(?:[fg]sbase|pkru)|"
     r"lsl(?= *%)|lar|s[gil]dt|smsw|str(?= *[%(])|ver[rw]|x(?:begin|test)|std|u?m(?:onitor|wait)x?|tpause|cpuid|xgetbv|"
-    r"popf|fn?stenv|f?n?x?save\w*|svc|mrs\s+\w+, cnt[vp]ct\w*)\b|"
+    r"popfw?|u?iret[wq]?|fn?stenv|f?n?x?save\w*|svc|mrs\s+\w+, cnt[vp]ct\w*)\b|"
     r"(%mm[0-7]\b|%[d-g]s\b(?!:)|%[fg]s\b(?!:0x28\b)|DW\.ref\.\w+)"
 )
 """After prefixes: of the system, a clock, chance, the direction of copies, and what keeps a number. %fs:0x28 and DW.ref
