@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from autotuner.devices.bench import FILLS, far_in, held_by_process, predecessor, workspace_bytes
-from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, Slabs, seal, untouched
+from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slabs, seal, untouched
 from autotuner.forge.loaded_variant import DeviceErrors, LoadedVariant
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
@@ -70,8 +70,7 @@ class CpuBench:
         wanted = workspace_bytes(self._variant, problem, MAX_WORKSPACE)
         if not wanted:
             return 0, 0
-        workspace = Slab(wanted, first=self._elsewhere, alignment=ALIGNMENT)
-        self._slabs.append(workspace)
+        workspace = self._slabs.take(wanted, first=self._elsewhere, alignment=ALIGNMENT)
         workspace.bytes[: wanted // 4 * 4].view(torch.int32).fill_(self._fill)
         return workspace.bytes.data_ptr(), wanted
 

@@ -30,6 +30,8 @@ PROT_NONE, NO_RESERVE = 0, 0x4000
 WIDE, SPREAD = 2 << 30, 1 << 30
 """Bytes of addresses on each side of a slab, and at random more before it: what depends on an address differs within a
 process. They cost no memory; a process has 128 TiB of them, and may have 18,000 slabs."""
+SAME = 3
+"""Launches in a row whose tensors lie at the same addresses, so that an answer kept by address is found too."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
@@ -38,13 +40,14 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
-def _between_nothing(size: int) -> memoryview:
-    """`size` bytes of zeros, whole pages, between WIDE bytes of addresses at which nothing is. Raises OSError."""
+def _between_nothing(size: int, place: float) -> memoryview:
+    """`size` bytes of zeros, whole pages, between WIDE bytes of addresses at which nothing is. `place`, from 0 to 1, says
+    where in SPREAD. Raises OSError."""
     kind = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | NO_RESERVE
     base = _libc.mmap(None, size + 2 * WIDE + SPREAD, PROT_NONE, kind, -1, 0)
     if base == ctypes.c_void_p(-1).value:
         raise OSError(ctypes.get_errno(), "no addresses for a guarded tensor")
-    start = base + WIDE + random.randrange(SPREAD // PAGE) * PAGE
+    start = base + WIDE + int(place * (SPREAD // PAGE)) * PAGE
     memory = (ctypes.c_char * size).from_address(start)
     weakref.finalize(memory, _libc.munmap, base, size + 2 * WIDE + SPREAD).atexit = False
     if _libc.mprotect(start, size, mmap.PROT_READ | mmap.PROT_WRITE):
@@ -60,9 +63,11 @@ class Slab:
     to say.
     """
 
-    def __init__(self, size: int, shift: int = 0, first: bool = False, alignment: int = 16) -> None:
+    def __init__(
+        self, size: int, shift: int = 0, first: bool = False, alignment: int = 16, place: float | None = None
+    ) -> None:
         pages = -(-(size + 2 * ALIGNMENT + shift) // PAGE)
-        self._map = _between_nothing(pages * PAGE)
+        self._map = _between_nothing(pages * PAGE, random.random() if place is None else place)
         self._usable = torch.frombuffer(self._map, dtype=torch.uint8)
         # Unshifted, it lies as close to the end as the ABI's alignment allows.
         end = pages * PAGE
@@ -99,19 +104,37 @@ class Slab:
 def untouched(size: int) -> Tensor:
     """`size` bytes of zeros, of which only the pages that are touched cost memory. Raises DeviceFullError."""
     try:
-        return torch.frombuffer(_between_nothing(-(-size // PAGE) * PAGE), dtype=torch.uint8)[:size]
+        return torch.frombuffer(_between_nothing(-(-size // PAGE) * PAGE, random.random()), dtype=torch.uint8)[:size]
     except OSError as error:
         raise DeviceFullError(f"{size >> 30} GiB of addresses: {error.strerror}") from None
 
 
 class Slabs(list[Slab]):
-    """Those in use together."""
+    """Those in use together. In SAME such uses in a row they lie at the same places."""
+
+    def __init__(self) -> None:
+        self._places, self._uses = random.Random(), 0
+        self._first = self._places.getstate()
+
+    def take(self, size: int, shift: int = 0, first: bool = False, alignment: int = 16) -> Slab:
+        """Another one."""
+        self.append(slab := Slab(size, shift, first, alignment, self._places.random()))
+        return slab
 
     def place(self, tensor: Tensor, shift: int = 0, first: bool = False) -> Tensor:
         """A copy in a slab of its own, with its strides; the gaps between its rows are watched. No page fault is left
         for who uses it."""
-        self.append(slab := Slab(span(tensor) * tensor.element_size(), shift, first))
+        slab = self.take(span(tensor) * tensor.element_size(), shift, first)
         return copied_into(slab.bytes, tensor, slab.watch)
+
+    def clear(self) -> None:
+        """None is in use any more."""
+        super().clear()
+        self._uses += 1
+        if self._uses % SAME:
+            self._places.setstate(self._first)
+        else:
+            self._first = self._places.getstate()
 
     def damaged(self) -> str | None:
         """What was written around one of them, in words."""
