@@ -41,7 +41,7 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 def _between_nothing(size: int, place: float) -> memoryview:
-    """`size` bytes of zeros, whole pages, between WIDE bytes of addresses at which nothing is. `place`, from 0 to 1, says
+    """`size` bytes of zeros, whole pages, between WIDE bytes of addresses at which nothing is. `place`, from 0 to 1, is
     where in SPREAD. Raises OSError."""
     kind = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | NO_RESERVE
     base = _libc.mmap(None, size + 2 * WIDE + SPREAD, PROT_NONE, kind, -1, 0)
