@@ -288,7 +288,8 @@ def judge(output: Tensor, expected: Expected, tolerance: Tolerance = OWN) -> Cas
     than twice the error of the peer and an ulp.
     """
     exact, times = expected.reference, tolerance.times
-    named = {None: expected[5:8], **{name: each for name, *each in expected.others}}
+    own = (expected.max_abs_tol, expected.row_rel_tol, expected.slice_rel_tol)
+    named = {None: own, **{name: each for name, *each in expected.others}}
     most, row_most, slice_most = named[tolerance.emulation]
     if tolerance.strict and expected.peer_max_abs == expected.peer_max_abs:
         most = min(most, 2 * expected.peer_max_abs + expected.ulp)
