@@ -1,6 +1,6 @@
 """A worker on a Ray cluster of two nodes of this machine does a sweep with finals; one node is killed in the middle.
 
-    python -m benchmarks.driver.ray_worker [--gpus 0,1] [--trials 144] [--json docs/results/ray_worker.json] [--hold]
+    python -m benchmarks.driver.ray_worker [--gpus 0,1] [--trials 400] [--json docs/results/ray_worker.json] [--hold]
 
 Nothing is simulated. Each node has a GPU of its own and a share of the CPUs; where one GPU is given the second node
 only builds, without one both judge on CPUs. The same sweep is done by the first node alone, by both, and by both where
@@ -32,6 +32,8 @@ from benchmarks.provenance import provenance
 from tests.helpers import ray_nodes
 from tests.helpers.chaos import require_whole
 
+WIDER = SPACE.replace('EXP = ["ex2"]', 'EXP = ["ex2", "poly", "mixed"]')
+"""A space of 432 points."""
 WANTED = 1.9
 """Times one GPU's rate that two reach."""
 LIMIT_S = 900.0
@@ -114,7 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.driver.ray_worker", description=__doc__)
     parser.add_argument("--gpus", default="", help="such as 0,1; without one both nodes judge on CPUs")
     parser.add_argument("--space", help="another space; needed on CPUs")
-    parser.add_argument("--trials", type=int, default=144)
+    parser.add_argument("--trials", type=int, default=400)
     parser.add_argument("--only", choices=("one", "two", "killed"), action="append", help="of the three sweeps")
     parser.add_argument("--json", type=Path, metavar="PATH")
     holds.add_option(parser)
@@ -127,7 +129,7 @@ def main() -> None:
     document |= {"gpus": len(gpus), "cpus": os.cpu_count(), "runs": runs}
     with tempfile.TemporaryDirectory(prefix="autotuner-ray-") as name:
         space = Path(name) / "space.toml"
-        space.write_text(SPACE)
+        space.write_text(WIDER)
         asked = [options.space or str(space), "--trials", str(options.trials), "--cold", "--finals-minutes", "0.4"]
         for each, nodes in (("one", 1), ("two", 2), ("killed", 2)):
             if not options.only or each in options.only:
