@@ -130,7 +130,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="autotuner-ray-") as name:
         space = Path(name) / "space.toml"
         space.write_text(WIDER)
-        asked = [options.space or str(space), "--trials", str(options.trials), "--cold", "--finals-minutes", "0.4"]
+        asked = [options.space or str(space), "--trials", str(options.trials), "--cold", "--finals-minutes", "0.6"]
         for each, nodes in (("one", 1), ("two", 2), ("killed", 2)):
             if not options.only or each in options.only:
                 runs[each] = swept(Path(name) / each, gpus, nodes, each == "killed", asked)

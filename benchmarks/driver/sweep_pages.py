@@ -43,12 +43,22 @@ def ray_worker(document: dict[str, Any] | None) -> str:
     """Nodes that judge in earnest."""
     if document is None:
         return NOTHING
-    said = [
-        f"{run['nodes']} nodes{', one killed on the way' if run['killed_after_s'] else ''}: {run['judged']} judged, "
-        f"{run['lost']} lost, {run['rate']:.2f} a second"
-        for run in document["runs"].values()
+    runs = document["runs"]
+    rows = [
+        [
+            f"{run['nodes']}{', one killed on the way' if run['killed_after_s'] else ''}",
+            str(run["judged"]),
+            str(run["lost"]),
+            f"{run['rate']:.2f}",
+            "confirmed" if run["confirmed"] else "the finals' time was too short to confirm it",
+        ]
+        for run in runs.values()
     ]
-    return f"{'; '.join(said)} ([kept](../results/ray_worker.json)). {made(document)}"
+    both = {"one", "two"} <= runs.keys()
+    ratio = f"Two nodes have {runs['two']['rate'] / runs['one']['rate']:.2f} times the rate of one. " if both else ""
+    said = f"{ratio}A node has {'a GPU and ' if document['gpus'] else ''}a half of {document['cpus']} CPUs; "
+    said += f"{document['device']} ([kept](../results/ray_worker.json)). {made(document)}"
+    return f"{table(['nodes', 'judged', 'lost', 'judged a second', 'best'], rows)}\n\n{said}"
 
 
 def restarts(document: dict[str, Any] | None) -> str:
