@@ -246,7 +246,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "hooked": lambda: hooked.table(*loaded("hooked_models")),
     "after_torch": lambda: after_torch.table(if_kept("after_torch")),
     "chaos": lambda: sweep_pages.chaos(if_kept("chaos")),
-    "ray": lambda: sweep_pages.ray(if_kept("ray")),
     "ray_worker": lambda: sweep_pages.ray_worker(if_kept("ray_worker")),
     "restarts": lambda: sweep_pages.restarts(if_kept("restarts")),
     "workers": lambda: sweep_pages.workers(if_kept("workers")),

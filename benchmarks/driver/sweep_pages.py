@@ -27,18 +27,6 @@ def chaos(document: dict[str, Any] | None) -> str:
     return f"{table(head, rows)}\n\n{said} {made(document)}"
 
 
-def ray(document: dict[str, Any] | None) -> str:
-    """A node that is killed."""
-    if document is None:
-        return NOTHING
-    rows = [
-        [what, *(str(counts.get(tries, 0)) for tries in ("1", "2", "3"))] for what, counts in document["begun"].items()
-    ]
-    said = f"{document['judged']} of {document['trials']} trials were judged, {document['lost']} lost, "
-    said += f"{document['judged_after_the_kill']} of them after the node was killed; ray {document['versions']['ray']}."
-    return f"{table(['job', 'begun once', 'twice', 'more often'], rows)}\n\n{said} {made(document)}"
-
-
 def ray_worker(document: dict[str, Any] | None) -> str:
     """Nodes that judge in earnest."""
     if document is None:
