@@ -25,6 +25,7 @@ from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding, files_of
 from autotuner.forge.compiler_files import needs_more
 from autotuner.forge.compiling import UNREAD, NotCompiled, run_compiler
 from autotuner.forge.family import ABI_VERSION, Family
+from autotuner.forge.linkable import require_apart
 from autotuner.forge.toolchain import HOST, NO_DISASSEMBLER, Toolchain
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, InputError, ToolchainError
@@ -142,16 +143,21 @@ def built(final: Path) -> Artifact | None:
 
 def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
     started, toolchain = time.monotonic(), inputs.toolchain
-    linked = shared_object(toolchain, binding(), inputs.include_dirs)
+    own = (abi_dir(),)  # no header of a family stands before the system's in what nobody looks at afterwards
+    linked = shared_object(toolchain, binding(), own)
+    ours = {f"{Path(name).stem}.o": shared_object(toolchain, abi_dir() / name, own) for name in toolchain.shared}
     with private_directory(final) as private:
-        shared = {f"{Path(name).stem}.o": abi_dir() / name for name in toolchain.shared}
-        for name, source in {**shared, **({HOST: inputs.host} if inputs.host else {})}.items():
-            shutil.copy(shared_object(toolchain, source, inputs.include_dirs), private / name)
+        for name, compiled in ours.items():
+            shutil.copy(compiled, private / name)
+        if inputs.host:
+            shutil.copy(shared_object(toolchain, inputs.host, inputs.include_dirs), private / HOST)
         for name, text in inputs.language.texts(inputs).items():
             (private / name).write_text(text)
         try:
             steps, reads = toolchain.steps(inputs, linked), (*inputs.files, linked, *toolchain.reads)
             printed = "".join(run_compiler(command, private, reads) for command in steps)
+            for name in {*toolchain.objects} - {*ours}:
+                require_apart(private / name, (linked, *ours.values()))
             program, used = toolchain.program_hash(private), toolchain.resources(private, printed)
         except NotCompiled as failed:
             verdict = Verdict.BUILD_TIMEOUT if failed.late else Verdict.BUILD_FAILED

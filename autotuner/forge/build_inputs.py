@@ -73,8 +73,7 @@ class BuildInputs:
         if problem is not None and implementation.fixes(variant):
             compiled |= problem.lengths
         signature = signature_of(problem, toolchain.torch_device) if problem is not None else ""
-        ours = [binding(), *(abi_dir() / name for name in toolchain.sources)]
-        files = files_of([source, *ours, *([host] if host else [])], include_dirs)
+        files = files_of([source, *_ours(toolchain), *([host] if host else [])], include_dirs)
         files |= language.files(family, implementation)
         sources = source_digests(files)
         call = None
@@ -135,6 +134,11 @@ def binding() -> Path:
     return abi_dir() / "binding.cpp"
 
 
+def _ours(toolchain: Toolchain) -> list[Path]:
+    """The ABI's own sources, which are in every build."""
+    return [binding(), *(abi_dir() / name for name in toolchain.sources)]
+
+
 def host_source(family: Family, toolchain: Toolchain, implementation: Implementation) -> Path | None:
     """The host side of an implementation: its own, or the family's; None where the toolchain wants none.
 
@@ -170,7 +174,7 @@ def built_from(family: Family, device: str, toolchain: Toolchain) -> str:
     """A digest of what every artifact of a family is made from: its sources, flags and policy, the ABI, the compiler,
     the machine. Limits and expectations are no part of it: a space's digest has what they leave."""
     table = family.table(device)
-    sources, functions = [binding()], dict[Path, bytes]()
+    sources, functions = _ours(toolchain), dict[Path, bytes]()
     for implementation in table.values():
         host = host_source(family, toolchain, implementation)
         sources += [family.source(implementation), *([host] if host else [])]

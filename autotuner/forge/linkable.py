@@ -1,6 +1,7 @@
 """A build of the cache as an object that other programs are linked with: the machine code that was proven, without its
 Python module, under one symbol; and what a library needs of the system that loads it."""
 
+import functools
 import re
 import shutil
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from elftools.elf.sections import Symbol, SymbolTableSection
 
 from autotuner.forge.build_inputs import files_of
 from autotuner.forge.compiling import run_compiler
-from autotuner.forge.toolchain import Toolchain
+from autotuner.forge.toolchain import Forged, Toolchain
 from autotuner.values.errors import InputError, ToolchainError
 
 PLAIN = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
@@ -22,6 +23,8 @@ PLAIN = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 UNIT = "unit.o"
 """In a build's folder what was compiled of C++."""
 VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_([\d.]+)")
+ASKED = re.compile(r"variant_(identity|run|workspace|cubin(_end)?)")
+"""What the ABI's objects want of a variant's."""
 PYTHON = re.compile(r"_?Py[A-Z_]")
 
 
@@ -53,6 +56,26 @@ def _symbols(made: Path) -> list[Symbol]:
     with made.open("rb") as stream:
         tables = [each for each in ELFFile(stream).iter_sections() if isinstance(each, SymbolTableSection)]
         return [each for table in tables for each in table.iter_symbols()]
+
+
+def require_apart(made: Path, ours: Sequence[Path]) -> None:
+    """Raises Forged where an object has what is in the ABI's own objects too, or what these want of the system: the
+    linker would take it in place of that. Inline functions of headers are alike: it takes those of the first object."""
+    for each in _symbols(made):
+        if each["st_info"]["bind"] == "STB_LOCAL" or each["st_shndx"] == "SHN_UNDEF" or ASKED.fullmatch(each.name):
+            continue
+        bound = str(each["st_info"]["bind"])
+        others = {found[each.name] for found in map(_bindings, ours) if each.name in found}
+        if others and (bound == "STB_GLOBAL" or others != {bound}):
+            raise Forged(str(each.name))
+
+
+@functools.cache
+def _bindings(ours: Path) -> dict[str, str]:
+    """Of an object's names how each is bound there; "" where it is wanted of another."""
+    named = ((each, each["st_info"]["bind"]) for each in _symbols(ours))
+    found = ((str(each.name), "" if each["st_shndx"] == "SHN_UNDEF" else str(bind)) for each, bind in named)
+    return {name: bind for name, bind in found if bind != "STB_LOCAL"}
 
 
 def versions_needed(library: Path) -> dict[str, str]:

@@ -146,8 +146,8 @@ def test_a_damaged_library_is_built_again(workshop: Workshop, damage: str) -> No
 
 def test_a_damaged_binding_is_compiled_again(workshop: Workshop) -> None:
     workshop.library()
-    (binding,) = (workshop.cache / "objects").rglob("*.o")
-    binding.write_bytes(b"")
+    for each in (workshop.cache / "objects").rglob("*.o"):
+        each.write_bytes(b"")
     LoadedVariant(workshop.library(tiny(DEAD=2)))
 
 

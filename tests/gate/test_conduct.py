@@ -16,7 +16,7 @@ from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate import checks
 from autotuner.gate.checks import broken_effect
 from autotuner.values.conditions import Conditions
-from autotuner.values.verdict import Verdict
+from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.builds import artifact_of, launched
 from tests.helpers.families import PROBLEM, tiny
 from tests.helpers.files import text
@@ -39,7 +39,9 @@ def planted(folder: Path, kernel_root: Path, attack: str, told: str = "") -> Fam
 
 
 def found(family: Family, toolchain: CpuToolchain, threads: bool = False) -> str | None:
-    made = artifact_of(build(family, tiny(), PROBLEM, toolchain))
+    made = build(family, tiny(), PROBLEM, toolchain)
+    if isinstance(made, Fault):
+        return made.detail
     state = family.claims(made.variant, PROBLEM).state is not None
     return toolchain.misconduct(Path(made.path).parent, threads, state)
 
@@ -60,7 +62,7 @@ def test_what_a_variant_may_not_do_is_found(
         ("#include <vector>\nstatic int wrong() { std::vector<int> v; v.push_back(1); return v[0] - 1; }", "", False),
         ('static const int t[2] = {0}; static int wrong() { return t[__builtin_cpu_is("intel")]; }', "", False),
         ("static int n; static int wrong() { return ++n < 0; }", 'state = "it counts its launches"', False),
-        ("#include <pthread.h>\nstatic int wrong() { return pthread_self() == 0; }", "", True),
+        ("#include <pthread.h>\nstatic int wrong() { pthread_mutex_t m{}; return pthread_mutex_lock(&m); }", "", True),
         ("static int wrong() { volatile __int128 n = 7; volatile _Float16 h = 7; return n / 3 > h * n; }", "", False),
     ],
 )

@@ -114,10 +114,7 @@ COMPILER = (
     r"popcount|parity|clz|ctz|ffs|bswap)i?(([bhsdxt]f|[hsdxt]c|[sdt]i){1,2})[2-4]?"
 )
 """What its own code calls where it must, to unwind, to convert, and for integers and numbers that the CPU has not."""
-THREADS = (
-    r"pthread_(create|join|detach|self|(attr|mutex|cond|barrier|spin)_(?!timed|clock)\w+)|sched_yield|getpid|GOMP_parallel|"
-    r"omp_get_max_threads"
-)
+THREADS = r"at_pool_run|pthread_(create|join|detach|(attr|mutex|cond|barrier|spin)_(?!timed|clock)\w+)|sched_yield"
 FORBIDDEN = re.compile(
     r":\t(?:[\w.]+ +)*(syscall|sysenter|int|rdtscp?|rdp(?:mc|id|ru)|rdrand|rdseed|(?:rd|wr)(?:[fg]sbase|pkru)|"
     r"lsl(?= *%)|lar|s[gil]dt|smsw|str(?= *[%(])|ver[rw]|x(?:begin|test)|std|u?m(?:onitor|wait)x?|tpause|cpuid|xgetbv|"
@@ -132,17 +129,19 @@ AT_LOAD = (".init", ".preinit_array", ".ctors", ".fini", ".dtors")
 """What names of sections begin with that run then, or at the end: arrays of functions, and code."""
 CALLED = (2, 4, 282, 283)
 """Types of relocations that call, of x86-64 and AArch64."""
-NAMED = re.compile(
-    r"__gxx_personality_v0|__stack_chk_guard|__cpu_(model|features2)|variant_cubin|GOMP_parallel|omp_get_max_threads"
-)
+NAMED = re.compile(r"__gxx_personality_v0|__stack_chk_guard|__cpu_(model|features2)|variant_cubin")
 """What else code refers to that must be elsewhere, or may not be there at all."""
 WRITABLE, EXECUTED = 0x3, 0x4
 """Flags of a section: allocated and writable; with instructions."""
+OPEN = re.compile(r"variant_(identity|run|workspace)|_Z(?!n[wa]|d[la])\w+|DW\.ref\.\w+|__clang_call_terminate")
+"""Names of what others may find in it. That these have no other of a name in C++, a build looks itself."""
+UNWINDS = ".data.rel.local.DW.ref.__gxx_personality_v0"
+"""A section that g++ makes writable where functions unwind; the table of these alone refers to it."""
 RELOCATED = re.compile(rf"\.data\.rel\.ro(\..*)?|{re.escape(IDENTITY_TABLE)}")
 """Constants with addresses in them, written by the loader alone."""
 
 
-def misconduct(path: Path, code: str | None, calls: str, own: str, state: bool) -> str | None:
+def misconduct(path: Path, code: str | None, calls: str, state: bool, own: str = "(?!)") -> str | None:
     """What an object does that a variant may not, in words; `code` is its disassembly. `calls` is a regular expression
     for the functions that it may call, `own` for the names of the ABI's own state; with `state` it may call others, and
     keep state. Raises ToolchainError without a disassembly."""
@@ -155,7 +154,7 @@ def misconduct(path: Path, code: str | None, calls: str, own: str, state: bool) 
                 return f"it runs code when it is loaded ({section.name}): make its constants constexpr"
             if section.name == ".note.GNU-stack" and section["sh_flags"] & EXECUTED:
                 return "it wants a stack that can be executed: leave that to g++"
-        if not state and (kept := _state(sections, symbols, rf"{own}|DW\.ref\.__gxx_personality_v0")):
+        if not state and (kept := _state(sections, symbols, own)):
             return f"it keeps state in {kept}: use the workspace, or say `state` with the reason in kernel.toml"
         for symbol in symbols:
             if symbol["st_info"]["type"] in IFUNC:
@@ -164,6 +163,8 @@ def misconduct(path: Path, code: str | None, calls: str, own: str, state: bool) 
                 return f"it has data among its code ({symbol.name}), where a disassembly shows none: leave that to g++"
             if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name and not state and not re.fullmatch(calls, symbol.name):
                 return f"it calls {symbol.name}: a variant may call mathematics, memory and, with THREADS, threads"
+        if not state and (taken := next(filter(None, map(_open, symbols)), None)):
+            return f"it defines {taken} for whatever it is linked with: make it static"
         taken = None if state else next(filter(None, (_address_taken(sections, each) for each in sections)), None)
         if taken is not None:
             return f"it takes the address of {taken}, from which others can be found: call it by its name"
@@ -171,6 +172,12 @@ def misconduct(path: Path, code: str | None, calls: str, own: str, state: bool) 
         raise ToolchainError(NO_DISASSEMBLER)
     found = FORBIDDEN.search(code)
     return f"it has the instruction {found[1] or found[2]}: a variant computes from its inputs alone" if found else None
+
+
+def _open(symbol: Symbol) -> str | None:
+    """The name of a symbol that others would find in place of the system's."""
+    own = symbol["st_info"]["bind"] == "STB_LOCAL" or symbol["st_shndx"] == "SHN_UNDEF"
+    return None if own or OPEN.fullmatch(symbol.name) else str(symbol.name)
 
 
 def _address_taken(sections: list[Section], section: Section) -> str | None:
@@ -186,6 +193,15 @@ def _address_taken(sections: list[Section], section: Section) -> str | None:
     return None
 
 
+def _reads(sections: list[Section], section: Section, others: set[str]) -> bool:
+    """Whether a part of the program that this relocates, but for the table that unwinds, refers into those sections."""
+    if not isinstance(section, RelocationSection) or sections[section["sh_info"]].name in (".eh_frame", UNWINDS):
+        return False
+    symbols = sections[section["sh_link"]]
+    places = (symbols.get_symbol(each["r_info_sym"])["st_shndx"] for each in section.iter_relocations())
+    return any(isinstance(place, int) and sections[place].name in others for place in places)
+
+
 def _state(sections: list[Section], symbols: list[Symbol], own: str) -> str | None:
     """The name of a variable, or section, that code can write and that is not the ABI's own."""
     for symbol in symbols:
@@ -193,6 +209,8 @@ def _state(sections: list[Section], symbols: list[Symbol], own: str) -> str | No
             return str(symbol.name)
     for place, section in enumerate(sections):
         if section["sh_flags"] & WRITABLE != WRITABLE or RELOCATED.fullmatch(section.name) or not section["sh_size"]:
+            continue
+        if section.name == UNWINDS and not any(_reads(sections, each, {UNWINDS, ".eh_frame"}) for each in sections):
             continue
         here = [each for each in symbols if each["st_shndx"] == place and each["st_info"]["type"] != "STT_SECTION"]
         strange = next((each.name for each in here if not re.fullmatch(own, each.name)), None)

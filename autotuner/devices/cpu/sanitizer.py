@@ -25,6 +25,8 @@ HIDDEN = ("-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__")
 FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-U_FORTIFY_SOURCE", *HIDDEN)
 """After the variant's own flags."""
 
+MAIN = "sanitize_main.cpp"
+"""The program around the variant, in the ABI's folder."""
 RANK = 4
 """Dimensions of a tensor, at most: AT_MAX_RANK of kernels/abi/variant.h."""
 
@@ -53,7 +55,7 @@ class CpuSanitizer:
         unit, program = folder / "unit.cpp", folder / "sanitized"
         unit.write_text(unit_text(inputs))
         includes = [f"-I{path}" for path in inputs.include_dirs]
-        sources = [str(unit), str(abi_dir() / "sanitize_main.cpp")]
+        sources = [str(unit), *(str(abi_dir() / name) for name in (*self._toolchain.sources, MAIN))]
         _compile(inputs, [*FLAGS, *SANITIZE[level.code], *includes, *sources], program)
         calls = [folder / f"call{number}" for number in range(len(cases))]
         for call, problem in zip(calls, cases, strict=True):
@@ -102,7 +104,7 @@ def _compile(inputs: BuildInputs, arguments: list[str], program: Path) -> None:
     """Raises Unavailable when the compiler refuses; it has taken the variant without sanitizers."""
     compiler = inputs.toolchain.compiler
     try:
-        reads = files_of([*inputs.files, abi_dir() / "sanitize_main.cpp"], inputs.include_dirs)
+        reads = files_of([*inputs.files, abi_dir() / MAIN], inputs.include_dirs)
         run_compiler([compiler, *inputs.flags, *arguments, "-o", str(program)], program.parent, reads)
     except NotCompiled as failed:
         raise Unavailable(f"{compiler} does not build it with sanitizers: {failed}") from None

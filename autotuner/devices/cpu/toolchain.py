@@ -12,6 +12,7 @@ from autotuner.devices.cpu import object_file
 from autotuner.forge.build_inputs import BuildInputs
 from autotuner.forge.toolchain import Toolchain, ask, cxx
 from autotuner.values.errors import ToolchainError
+from autotuner.values.variant import digest_of
 
 FLAGS = (
     *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno"),
@@ -25,8 +26,8 @@ ALLOWED = (
     r"omit-frame-pointer|exceptions|rtti|prefetch-loop-arrays|if-conversion2?|ivopts|align-[a-z]+(=\d+)?|openmp-simd)"
 )
 
-POOL = "_ZL4pool|_ZL10pool_first"
-"""The state of kernels/abi/cpu_pool.h."""
+UNIT, POOL = "unit.o", "cpu_pool.o"
+"""The objects of a build: the variant's own, and the ABI's threads."""
 
 
 class CpuToolchain(Toolchain):
@@ -34,7 +35,9 @@ class CpuToolchain(Toolchain):
 
     unit = "unit.cpp"
     trial = "#include <cmath>\nfloat tried(float x) { return std::exp(x); }\n"
-    objects = ("unit.o",)
+    objects = (UNIT, POOL)
+    sources = ("cpu_pool.cpp",)
+    shared = sources
     allowed = ALLOWED
     torch_device = "cpu"
 
@@ -71,23 +74,23 @@ class CpuToolchain(Toolchain):
         ]
 
     def compiled(self, words: Sequence[str]) -> list[str]:
-        return [self.compiler, *words, "-c", self.unit, "-o", "unit.o"]
+        return [self.compiler, *words, "-c", self.unit, "-o", UNIT]
 
     def steps(self, inputs: BuildInputs, binding: Path) -> list[list[str]]:
         # First the unit alone, since all that it calls must exist; Python's functions do not yet.
-        alone = [self.compiler, "-shared", "-pthread", "-Wl,-z,defs", "unit.o", "-o", inputs.library]
-        linked = self.linked(inputs, "unit.o", binding)
+        alone = [self.compiler, "-shared", "-pthread", "-Wl,-z,defs", *self.objects, "-o", inputs.library]
+        linked = self.linked(inputs, binding, *self.objects)
         return [self.compiled(inputs.words), *([alone] if inputs.language.is_binary else []), linked]
 
     def program_hash(self, folder: Path) -> str:
-        return object_file.program_hash(folder / "unit.o")
+        return digest_of([object_file.program_hash(folder / each) for each in self.objects])
 
     def misconduct(self, folder: Path, threads: bool, state: bool) -> str | None:
         parts = [object_file.MATHS, object_file.MEMORY, object_file.COMPILER]
-        calls, own = "|".join([*parts, *([object_file.THREADS] if threads else [])]), POOL if threads else ""
-        return object_file.misconduct(folder / "unit.o", self.disassembly(folder / "unit.o"), calls, own, state)
+        calls = "|".join([*parts, *([object_file.THREADS] if threads else [])])
+        return object_file.misconduct(folder / UNIT, self.disassembly(folder / UNIT), calls, state)
 
     def resources(self, folder: Path, printed: str) -> dict[str, int]:
         stack = [int(line.split("\t")[1]) for line in (folder / "unit.su").read_text().splitlines()]
-        self.list_code(folder, object_file.disassemble(folder / "unit.o"))
-        return {"text_bytes": object_file.text_bytes(folder / "unit.o"), "stack_bytes": max(stack, default=0)}
+        self.list_code(folder, object_file.disassemble(folder / UNIT))
+        return {"text_bytes": object_file.text_bytes(folder / UNIT), "stack_bytes": max(stack, default=0)}

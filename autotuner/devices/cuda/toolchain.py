@@ -144,7 +144,7 @@ class CudaToolchain(Toolchain):
         return [
             self.compiled(inputs.words),
             [self.compiler, "-c", str(abi_dir() / "cubin.S"), "-o", "cubin.o"],
-            self.linked(inputs, *self.objects, binding, "-ldl"),
+            self.linked(inputs, binding, *self.objects, "-ldl"),
         ]
 
     def program_hash(self, folder: Path) -> str:
@@ -155,7 +155,7 @@ class CudaToolchain(Toolchain):
         if not state and (kept := cubin.state(folder / "variant.cubin")):
             return f"it keeps state on the device in {kept}: use the workspace, or __constant__ for what is none"
         calls = f"{MEMORY}|{COMPILER}|dlopen|dlsym|variant_cubin"
-        return misconduct(folder / HOST, (folder / HOST_LISTING).read_text(), calls, OWN, state)
+        return misconduct(folder / HOST, (folder / HOST_LISTING).read_text(), calls, state, OWN)
 
     def resources(self, folder: Path, printed: str) -> dict[str, int] | Fault:
         if (serialised := SERIALISED.search(printed)) is not None:
@@ -200,7 +200,7 @@ class TritonToolchain(CudaToolchain):
             [sys.executable, "-I", "-B", str(abi_dir() / COMPILES_TRITON), sm, str(inputs.source), *triton.sites()],
             [self.compiler, *HOST_FLAGS, *includes, "-c", "host.cpp", "-o", HOST],
             [self.compiler, "-c", str(abi_dir() / "cubin.S"), "-o", "cubin.o"],
-            self.linked(inputs, *self.objects, binding, "-ldl"),
+            self.linked(inputs, binding, *self.objects, "-ldl"),
         ]
 
 
