@@ -126,7 +126,7 @@ def _write_metadata(table: DispatchTable, module: str, variant: Path, library: s
         "needs": {"torch": OLDEST_TORCH, "symbols": needs, "python_symbols": python_symbols(variant / library)},
         "proven_on": table.proven_on,
         "variants": [str(each.variant) for each in table.variants],
-        "first_tensors": _first_tensors(table),
+        "sizes": _sizes(table),
         "warm": [_call(table, each.problem) for each in _smallest(table)] if kind.accelerator else [],
     }
     digests = {path.name: whole.digest_of(path.read_bytes()) for path in sorted(variant.iterdir())}
@@ -144,14 +144,15 @@ def _write_metadata(table: DispatchTable, module: str, variant: Path, library: s
     (variant / "metadata.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
-def _first_tensors(table: DispatchTable) -> list[tuple[str, Shape, Shape]]:
+def _sizes(table: DispatchTable) -> list[tuple[str, tuple[Shape, ...], tuple[Shape, ...]]]:
     """Of the problems that the table speaks of: the first tensor's element type, and the least and the largest of each
-    of its sizes. A call with another one is torch's, whatever its other tensors are."""
+    size of the first two tensors. A call with others is torch's, whatever else it is."""
     alone = [*(each.problem for each in table.entries), *(each.problem for each in table.left_out)]
     found = list(zip(alone, alone, strict=True))
     found += [(each.like.sized(each.low), each.like.sized(each.high)) for each in table.ranges]
-    first = OPS[table.op].inputs(found[0][0])[0]
-    return list(dict.fromkeys((low.dtype, shape_of(first, low), shape_of(first, high)) for low, high in found))
+    tensors = OPS[table.op].inputs(found[0][0])[:2]
+    of_both = (tuple(tuple(shape_of(each, end) for each in tensors) for end in ends) for ends in found)
+    return list(dict.fromkeys((ends[0].dtype, *both) for ends, both in zip(found, of_both, strict=True)))
 
 
 def _smallest(table: DispatchTable) -> list[TableEntry]:

@@ -5,10 +5,11 @@
 
 The export is one that serves none of these calls, such as one of another head dimension: torch computes them all, and
 what is ours is what they take longer. On the device that the export is for, microseconds of the host are taken of the
-first, the second, and later calls of each of many lengths, with torch's function and through `load`; and the first and
-later ones of the export's smallest problem, which a variant serves. Then the GPT of the examples generates at batch 1
-with a cache that grows, both arms in turns at each step, in random order, each with a cache of its own. Before them the
-first arm takes the step untimed: cuDNN plans each new length, and who came first would pay for both.
+first, the second, and later calls of each of many lengths, with torch's function and through `load`: of lengths of
+which the export serves none, of other lengths of the export's smallest problem ("near"), and of that problem itself,
+which a variant serves. Then the GPT of the examples generates at batch 1 with a cache that grows, both arms in turns at
+each step, in random order, each with a cache of its own. Before them the first arm takes the step untimed: cuDNN plans
+each new length, and who came first would pay for both.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, DynamicCach
 
 import autotuner
 from autotuner.devices import DEVICES, Wishes
+from autotuner.ops import OPS
 from benchmarks.inference.host_time import smallest
 from benchmarks.provenance import provenance
 from examples.gpt.gpt import gpt
@@ -41,16 +43,17 @@ CALLS = ("first", "second", "third", "later")
 LATER, FUNCTIONS = 8, 12
 """Calls of a length that count as later ones, and functions of one export whose first call is timed."""
 Call = Callable[..., Any]
+Tensors = tuple[Tensor, ...]
 
 
-def of_each_length(function: Call, lengths: range, device: str, dtype: torch.dtype) -> dict[str, float]:
-    """Median microseconds of the host, over the lengths, of the calls of one length in turn: a row of Q, 12 heads, 4 of
-    K and V."""
+def of_each_length(function: Call, lengths: range, like: Tensors) -> dict[str, float]:
+    """Median microseconds of the host, over the lengths of K and V, of the calls of one length in turn."""
+    q, *pair = like
     taken: dict[str, list[float]] = {name: [] for name in CALLS}
     for length in lengths:
-        q = torch.randn(1, 12, 1, 64, device=device, dtype=dtype)
-        k, v = (torch.randn(1, 4, length, 64, device=device, dtype=dtype) for _ in range(2))
-        found = [host_us(partial(function, q, k, v, enable_gqa=True), device) for _ in range(3 + LATER)]
+        k, v = (each.new_empty(*each.shape[:2], length, each.shape[3]).normal_() for each in pair)
+        call = partial(function, torch.randn_like(q), k, v, enable_gqa=True)
+        found = [host_us(call, q.device.type) for _ in range(3 + LATER)]
         for name, us in zip(CALLS, [*found[:3], median(found[3:])], strict=True):
             taken[name].append(us)
     return {name: round(median(us), 2) for name, us in taken.items()}
@@ -65,20 +68,14 @@ def host_us(call: Callable[[], object], device: str) -> float:
     return 1e6 * (time.perf_counter() - started)
 
 
-def served_us(ours: Any, device: str) -> dict[str, float]:
+def served_us(ours: Any, inputs: list[Tensors], options: dict[str, Any]) -> dict[str, float]:
     """Of a problem that a variant serves, the calls in turn; on a CPU they compute it. Several functions of the same
-    export know nothing of each other's calls. All are made before: that reading its files fills the processor's caches
-    is no part of a call."""
-    from autotuner.ops import OPS
-
-    problem = smallest(ours)
-    op = OPS[problem.op]
+    export know nothing of each other's calls. All of them and their inputs are made before: that this fills the
+    processor's caches is no part of a call."""
     taken: dict[str, list[float]] = {name: [] for name in CALLS}
     make, given = ours.made_by
-    for seed, fresh in enumerate([make(*given) for _ in range(FUNCTIONS)]):
-        inputs = tuple(each.to(device) for each in op.tensors().inputs(problem, op.ordinary, seed))
-        args, named = op.signature.called(inputs, op.torch.options(problem))
-        found = [host_us(partial(fresh, *args, **named), device) for _ in range(3 + LATER)]
+    for fresh, tensors in zip([make(*given) for _ in inputs], inputs, strict=True):
+        found = [host_us(partial(fresh, *tensors, **options), tensors[0].device.type) for _ in range(3 + LATER)]
         for name, us in zip(CALLS, [*found[:3], median(found[3:])], strict=True):
             taken[name].append(us)
     return {name: round(median(us), 2) for name, us in taken.items()}
@@ -165,12 +162,17 @@ def main() -> None:
         print(f"{name}, microseconds:", us, file=sys.stderr, flush=True)
 
     with torch.no_grad():
-        keep("served", served_us(ours, device))
+        op, problem = OPS[ours.table.op], smallest(ours)
+        drawn = [op.tensors().inputs(problem, op.ordinary, seed) for seed in range(FUNCTIONS)]
+        inputs = [tuple(each.to(device) for each in tensors) for tensors in drawn]
+        keep("served", served_us(ours, inputs, op.signature.called((), op.torch.options(problem))[1]))
         ours.reset_counters()
-        for each in (torchs, ours):  # once, with other lengths: what is slow once a process
-            of_each_length(each, range(3, 40, 2), device, dtype)
-        for name, each in arms.items():
-            keep(name, of_each_length(each, range(2, 256, 2), device, dtype))
+        alone = tuple(torch.empty(1, heads, 1, 64, device=device, dtype=dtype) for heads in (12, 4, 4))
+        for like, more, first in ((alone, "", 2), (inputs[0][:3], " near", 3)):  # who tunes hardly takes an odd length
+            for each in arms.values():  # once, with other lengths: what is slow once a process
+                of_each_length(each, range(5 - first, 40, 2), like)
+            for name, each in arms.items():
+                keep(name + more, of_each_length(each, range(first, 256, 2), like))
         found = growing(Decoder(said.layers, device, dtype), arms, said.until, said.steps, device)
     if ours.served:
         parser.error(f"{said.export} serves some of these calls; take one that serves none")

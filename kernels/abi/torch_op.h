@@ -190,27 +190,31 @@ void *in_torchs_cuda(const char *name) {
   return library ? dlsym(library, name) : nullptr;
 }
 
-// Launches go to torch's current stream of the tensors' device, which is current for as long as this lives.
+// torch's current stream of a device, to which launches go; null on a CPU.
+void *current_stream(int index) {
+  if (!package.on_cuda) return nullptr;
+  static const auto current = (AOTITorchError(*)(int32_t, void **))in_torchs_cuda("aoti_torch_get_current_cuda_stream");
+  if (!current) throw std::runtime_error("this torch has no CUDA");
+  void *stream;
+  check(current(index, &stream), "current_cuda_stream");
+  return stream;
+}
+
+// The tensors' device is current for as long as this lives.
 class OnDevice {
  public:
   explicit OnDevice(int index) {
     if (!package.on_cuda) return;
-    static const auto current =
-        (AOTITorchError(*)(int32_t, void **))in_torchs_cuda("aoti_torch_get_current_cuda_stream");
-    if (!current) throw std::runtime_error("this torch has no CUDA");
     check(aoti_torch_create_device_guard(index, &guard_), "device_guard");
-    check(current(index, &stream_), "current_cuda_stream");
     at_cuda_enter(index);
   }
   OnDevice(const OnDevice &) = delete;
   ~OnDevice() {
     if (guard_) aoti_torch_delete_device_guard(guard_);
   }
-  void *stream() const { return stream_; }
 
  private:
   DeviceGuardHandle guard_ = nullptr;
-  void *stream_ = nullptr;
 };
 
 // A launch but for where things are.
@@ -269,18 +273,17 @@ class Workspace {
   Tensor tensor_;
 };
 
-// On the device's current stream, which is given.
-int launch(const Kept &made, void *stream) {
+int launch(const Kept &made) {
   at_call call = made.call;
   const Workspace workspace(made);
   call.workspace = workspace.data();
-  call.stream = stream;
+  call.stream = current_stream(made.index);
   const std::lock_guard<std::mutex> turn(turns[made.use]);
   return at_launch(package.table.variants[made.use], &call);
 }
 
 // Where the tensors and the output are elsewhere.
-int launch_at(const void *made, void *const *addresses, void *stream) {
+int launch_at(const void *made, void *const *addresses) {
   Kept call;
   memcpy(&call, made, sizeof call);
   for (int i = 0; i < call.count; i++) {
@@ -291,7 +294,7 @@ int launch_at(const void *made, void *const *addresses, void *stream) {
   if ((uintptr_t)addresses[call.count] % 16) return AT_OUTSIDE_DOMAIN;
   try {
     if (package.on_cuda) at_cuda_enter(call.index);
-    return launch(call, stream);
+    return launch(call);
   } catch (const std::exception &) {  // there is no memory for the workspace: the op says so
     return AT_NO_WORKSPACE;
   }
@@ -332,7 +335,7 @@ Tensor result(const Call &call) {
   int status;
   {
     const OnDevice device(call.first().index());
-    status = launch(kept(plan, call, out), device.stream());
+    status = launch(kept(plan, call, out));
   }
   if (status >= AT_DEVICE_ERROR)
     throw std::runtime_error("a variant ended with the device's error " + std::to_string(status - AT_DEVICE_ERROR));
@@ -407,10 +410,11 @@ EXPORTED void autotuner_reset() {
 
 EXPORTED int64_t autotuner_kept_size() { return sizeof(Kept); }
 
-/* A function of Python that launches a kept call on tensors that lie as its did; the variant's name. */
-EXPORTED PyObject *autotuner_launcher(const void *made, const char *name) {
+/* A function of Python that launches a kept call on tensors that lie as its did; the variant's name, and torch's class of
+ * tensors. */
+EXPORTED PyObject *autotuner_launcher(const void *made, const char *name, PyObject *tensor_class) {
   const int count = PyCFunction_NewEx ? ((const Kept *)made)->count : 0;
-  return at_python_launcher<launch_at>(made, sizeof(Kept), count + 1, name);
+  return at_python_launcher<launch_at>(made, sizeof(Kept), count + 1, name, tensor_class);
 }
 
 #endif

@@ -17,7 +17,7 @@ from autotuner.values.errors import InputError
 from tests.helpers.calls import close, qkv
 from tests.helpers.files import text
 from tests.helpers.refusing import refused
-from tests.helpers.tables import one, packed, problem
+from tests.helpers.tables import between, built, one, packed, problem, served, table
 
 
 def test_a_package_is_loaded_from_its_folder_and_a_damaged_one_refused(tmp_path: Path) -> None:
@@ -97,30 +97,57 @@ def test_calls_alike_are_launched_without_the_library_and_what_is_unlike_is_not(
     assert sum(ours.counters.values()) == 39
 
 
-DEVICE_ERRORS = """
+def test_lengths_that_no_variant_serves_are_torchs_without_being_asked_for(tmp_path: Path) -> None:
+    made, low, high = built(problem(32)), problem(40), problem(56)
+    packed(table([served(made)], [(problem(32), made.digest)], [between(made, low, high)]), tmp_path / "lengths")
+    ours: Any = autotuner.load(tmp_path / "lengths")
+
+    def asked_for(rows: int, length: int) -> int:
+        before = ours._library.asked().total()
+        given = (qkv(rows)[0], *qkv(length)[1:])
+        close(ours(*given), scaled_dot_product_attention(*given))
+        return int(ours._library.asked().total() - before)
+
+    for rows in (32, 40):
+        assert [asked_for(rows, length) for length in (8, 8, 8)] == [1, 1, 0]
+    others = [*range(9, 32), *range(33, 60)]
+    assert {asked_for(32, length) for length in others} == {0} == {asked_for(40, length) for length in (39, 57, 80)}
+    assert [asked_for(rows, rows) for rows in (32, 40)] == [1, 1] == [asked_for(40, length) for length in (41, 56)]
+    assert ours.counters[str(made.variant)] == 2
+
+
+LAUNCHES = """
 #include "python_launch.h"
-static int broken(const void *, void *const *addresses, void *stream) { return addresses[0] ? 1007 : stream ? 1 : 0; }
-extern "C" PyObject *launcher(void) { return at_python_launcher<broken>("", 1, 2, "N=1"); }
+static int tried(const void *, void *const *addresses) { return *(const float *)addresses[0]; }
+extern "C" PyObject *launcher(PyObject *of) { return at_python_launcher<tried>("", 1, 2, "N=1", of); }
 """
 
 
+class Slow(torch.Tensor):
+    """Without DLPack's exchange in C."""
+
+    __dlpack_c_exchange_api__ = None
+
+
 def test_a_launch_says_what_became_of_it(tmp_path: Path) -> None:
-    (tmp_path / "one.cpp").write_text(DEVICE_ERRORS)
+    (tmp_path / "one.cpp").write_text(LAUNCHES)
     library = tmp_path / "one.so"
     include = f"-I{abi_dir()}"
     subprocess.run(["g++", "-shared", "-fPIC", include, str(tmp_path / "one.cpp"), "-o", str(library)], check=True)
     made = ctypes.PyDLL(str(library)).launcher
-    made.restype = ctypes.py_object
-    launch = made()
-    assert (launch((0, 64), 0), launch((0, 64), 8)) == (True, False)
-    with pytest.raises(RuntimeError, match="the variant N=1 ended with the device's error 7"):
-        launch((64, 64), 0)
-    with pytest.raises(TypeError):
-        launch(("text", 64), 0)
-    with pytest.raises(ValueError, match="found 1 addresses, expected 2"):
-        launch((0,), 0)
-    with pytest.raises(ValueError, match="expected addresses and a stream"):
-        launch((0, 0))
+    made.restype, made.argtypes = ctypes.py_object, [ctypes.py_object]
+    status = torch.tensor([5.0, 0.0, 1.0, 1007.0])
+    for launch in (made(torch.Tensor), made(Slow), made(object)):
+        assert (launch(status[1:], status), launch(status[2:], status)) == (True, False)
+        with pytest.raises(RuntimeError, match="the variant N=1 ended with the device's error 7"):
+            launch(status[3:], status)
+        unknown = status.view(torch.int32).view(torch.bits8)
+        assert launch(unknown[4:], status)
+        assert launch(status[1:], status)
+        with pytest.raises(AttributeError):
+            launch("text", status)
+        with pytest.raises(ValueError, match="found 1 tensors, expected 2"):
+            launch(status)
 
 
 @pytest.mark.slow

@@ -26,6 +26,8 @@ _threads, _grad_is_on, _offset, _address = (
     Tensor.data_ptr,
 )
 Remembered = TypeVar("Remembered")
+Ranges = Sequence[tuple[Sequence[int], Sequence[int]]]
+"""Sizes of a tensor, from the least to the largest."""
 
 
 class Recent(dict[object, tuple[Remembered, ...]]):
@@ -80,24 +82,41 @@ class Alike:
         )
 
 
-class AnyLengths:
-    """Calls that torch serves whatever the other tensors are: that of the first says it. A cache that grows leaves Q as
-    it is. Like Alike, with no more around the call."""
+class OtherLengths:
+    """Calls that torch serves whatever the other tensors are, but for some sizes of the second: a cache that grows
+    leaves Q as it is. Like Alike, with no more around the call."""
 
-    __slots__ = ("_first", "_given")
+    __slots__ = ("_first", "_given", "_ranges", "_second", "_single")
 
-    def __init__(self, first: Tensor, given: int) -> None:
-        self._first, self._given = (first.shape, first.dtype, first.device, type(first)), given
+    def __init__(self, first: Tensor, given: int, second: int, asked_for: Ranges) -> None:
+        """`second`: its place among the tensors that are given."""
+        self._first, self._given, self._second = (first.shape, first.dtype, first.device, type(first)), given, second
+        self._single = {tuple(low) for low, high in asked_for if low == high}
+        self._ranges = [(low, high) for low, high in asked_for if low != high]
+
+    def leaves(self, sizes: Sequence[int]) -> bool:
+        """Whether torch serves the call with a second tensor of these sizes."""
+        if sizes in self._single:
+            return False
+        return not any(is_between(low, sizes, high) for low, high in self._ranges)
 
     def are(self, *given: Any) -> bool:
-        """Whether it is the first tensor of such a call."""
+        """Whether these are the tensors of such a call."""
         first = given[0]
         return (
             (first.shape, first.dtype, first.device, type(first)) == self._first
             and len(given) == self._given
+            and self.leaves(given[self._second].shape)
             and not (_grad_is_on() and any(getattr(each, "requires_grad", False) for each in given))
             and not must_see_an_op()
         )
+
+
+def is_between(low: Sequence[int], sizes: Sequence[int], high: Sequence[int]) -> bool:
+    """Whether each size lies between these, both included."""
+    return len(low) == len(sizes) and all(
+        least <= size <= most for least, size, most in zip(low, sizes, high, strict=True)
+    )
 
 
 def shared(tensors: Sequence[Tensor]) -> tuple[bool, ...]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .alike import Alike, AnyLengths, never
+from .alike import Alike, OtherLengths, Ranges, never
 from .forward import Forward, Tally
 
 
@@ -55,10 +55,16 @@ class Before:
         """Whether it can come again at all."""
         self._are = never if alike is None else alike.are
 
-    def forget_lengths(self, first: Tensor) -> None:
-        """From now on it is the same call whatever the tensors behind the first one are."""
-        if self._order[0] == 0:
-            self._are = AnyLengths(first, len(self._order)).are
+    def forget_lengths(self, tensors: Sequence[Tensor], asked_for: Ranges) -> bool:
+        """From now on it is the same call whatever the tensors behind the first one are, but for a second one of sizes
+        that are asked for. Whether it is so: not where it is of such sizes itself."""
+        if self._order[0] != 0 or len(self._order) < 2:
+            return False
+        other = OtherLengths(tensors[0], len(self._order), self._order[1], asked_for)
+        if not other.leaves(tensors[1].shape):
+            return False
+        self._are = other.are
+        return True
 
     def comes_again(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether a call is answered in the same way, but for what guards do not see (surroundings.py)."""
@@ -69,7 +75,7 @@ class Before:
                 return self._are(*self._given(args, kwargs)) and self._is_said(args) and kwargs == self._scalars
             named = {name: value for name, value in kwargs.items() if name not in self._names}
             return named == self._scalars and self._are(*self._given(args, kwargs)) and self._is_said(args)
-        except (TypeError, RuntimeError, ValueError, IndexError):  # one that cannot be compared, or is not there
+        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):  # it cannot be compared, or is absent
             return False
 
     def _is_said(self, args: Sequence[Any]) -> bool:

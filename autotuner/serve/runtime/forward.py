@@ -1,5 +1,5 @@
-"""Calls of one kind, served by a variant: an empty result, where the tensors are, a launch. A model's host waits for
-nothing else of ours, so it is done in few steps."""
+"""Calls of one kind, served by a variant: an empty result, and a launch. A model's host waits for nothing else of ours,
+so it is done in few steps."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,13 +10,11 @@ from torch import Tensor
 
 Forward = Callable[[tuple[Tensor, ...]], Tensor | None]
 """From the tensors of a call the result; None where the variant does not take them."""
-Launch = Callable[[tuple[int, ...], int], bool]
-"""Of the addresses of the tensors and then of the result, and of a stream: one forward. False where the variant does
+Launch = Callable[..., bool]
+"""Of the tensors and then of the result, one by one: one forward, on the current stream. False where the variant does
 not take them; RuntimeError where it broke the device."""
 Empty = Callable[[], Tensor]
 """An empty result, on the current device."""
-ADDRESS = Tensor.data_ptr
-"""Of a tensor."""
 
 
 class Tally:
@@ -31,14 +29,13 @@ class Tally:
 def forward(launch: Launch, empty: Empty, tally: Tally, index: int | None) -> Forward:
     """What is served is counted in `tally`. `index`: of the GPU; None: a CPU."""
     current: Any = _no_gpu if index is None else torch._C._cuda_getDevice
-    stream: Any = _no_stream if index is None else torch._C._cuda_getCurrentRawStream
 
     def serve(tensors: tuple[Tensor, ...]) -> Tensor | None:
         if current() != index:
             with torch.cuda.device(index):
                 return serve(tensors)
         out = empty()
-        if not launch((*map(ADDRESS, tensors), out.data_ptr()), stream(index)):
+        if not launch(*tensors, out):
             return None
         tally.calls += 1
         return out
@@ -48,10 +45,6 @@ def forward(launch: Launch, empty: Empty, tally: Tally, index: int | None) -> Fo
 
 def _no_gpu() -> None:
     """A CPU is always the current one."""
-
-
-def _no_stream(_: int | None) -> int:
-    return 0
 
 
 def empty_as(like: Tensor) -> Empty:

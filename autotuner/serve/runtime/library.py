@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from . import surroundings
+from .alike import Ranges, is_between
 from .forward import Forward, Tally, empty_as, forward
 from .stated import COPIES, STRICT, Stated
 
@@ -63,12 +64,13 @@ class Library:
         for function in ("count", "kept_size"):
             self._function(function).restype = ctypes.c_int64
         self._launcher = ctypes.PyDLL(str(path)).autotuner_launcher
-        self._launcher.restype, self._launcher.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p]
+        self._launcher.restype = ctypes.py_object
+        self._launcher.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.py_object]
         self.last: Callable[[], int] = self._function("last")
         """The place in the table of what has served the last call of this thread."""
         self.variants: list[str] = export["variants"]
         self.signature, self.stated = signature, Stated(signature)
-        self._first_tensors: list[tuple[str, list[int], list[int]]] = export["first_tensors"]
+        self._sizes: list[tuple[str, list[list[int]], list[list[int]]]] = export["sizes"]
         self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
         """Calls that the library's ops were not given, by the variant or the reason."""
         failed = self._function("register")()
@@ -92,15 +94,18 @@ class Library:
         use: int = self._function("use")(place)
         return Explanation(self.variants[use] if use >= 0 else None, self._function("why")(place).decode())
 
-    def is_torchs(self, place: int, first: Tensor) -> bool:
-        """Whether a call at that place of the table, and every other one with such a first tensor, is torch's whatever
-        their other tensors are."""
+    def asked_for(self, place: int, first: Tensor) -> Ranges | None:
+        """Of a call at that place of the table, and every other one with such a first tensor: with which sizes of the
+        second one the table must be asked; all others are torch's. None: with any."""
         if place != NOT_TUNED:
-            return place in (ELSEWHERE, OTHER_MODEL)
-        dtype, shape = str(first.dtype).removeprefix("torch."), [*first.shape]
-        return len(shape) == len(self._first_tensors[0][1]) and not any(
-            dtype == of and all(map(int.__le__, low, shape)) and all(map(int.__le__, shape, high))
-            for of, low, high in self._first_tensors
+            return () if place in (ELSEWHERE, OTHER_MODEL) else None
+        if first.dim() != len(self._sizes[0][1][0]):
+            return None
+        dtype = str(first.dtype).removeprefix("torch.")
+        return tuple(
+            (low[1], high[1])
+            for of, low, high in self._sizes
+            if dtype == of and is_between(low[0], first.shape, high[0])
         )
 
     def choice(self, tensors: tuple[Tensor, ...], how: int, numbers: list[float], *kept: object) -> int:
@@ -122,7 +127,7 @@ class Library:
         name = self.explained(place).variant
         if name is None:
             return None
-        launch = self._launcher(ctypes.addressof(kept), name.encode())
+        launch = self._launcher(ctypes.addressof(kept), name.encode(), Tensor)
         return forward(launch, empty, self.tallies[name], device.index if device.type == "cuda" else None)
 
     def asked(self) -> Counter[str]:

@@ -163,9 +163,10 @@ class Served:
         if self.strict or why in (GRADIENT, FOREIGN):
             return False
         before.tally = self._library.tallies[why or said.why]
-        if why is None and self._library.is_torchs(place, tensors[0]):
-            before.forget_lengths(tensors[0])
-            return True
+        if why is None:
+            asked_for = self._library.asked_for(place, tensors[0])
+            if asked_for is not None and before.forget_lengths(tensors, asked_for):
+                return True
         plain = len(tensors) <= self._required and self._stated.added.isdisjoint(options)
         if plain and all(isinstance(each, Tensor) for each in args):
             before.named = {name: value for name, value in options.items() if not isinstance(value, Tensor)}
