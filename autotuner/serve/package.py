@@ -151,8 +151,11 @@ def _sizes(table: DispatchTable) -> list[tuple[str, tuple[Shape, ...], tuple[Sha
     found = list(zip(alone, alone, strict=True))
     found += [(each.like.sized(each.low), each.like.sized(each.high)) for each in table.ranges]
     tensors = OPS[table.op].inputs(found[0][0])[:2]
-    of_both = (tuple(tuple(shape_of(each, end) for each in tensors) for end in ends) for ends in found)
-    return list(dict.fromkeys((ends[0].dtype, *both) for ends, both in zip(found, of_both, strict=True)))
+
+    def shapes(problem: Problem) -> tuple[Shape, ...]:
+        return tuple(shape_of(each, problem) for each in tensors)
+
+    return list(dict.fromkeys((low.dtype, shapes(low), shapes(high)) for low, high in found))
 
 
 def _smallest(table: DispatchTable) -> list[TableEntry]:
