@@ -133,8 +133,8 @@ NAMED = re.compile(r"__gxx_personality_v0|__stack_chk_guard|__cpu_(model|feature
 """What else code refers to that must be elsewhere, or may not be there at all."""
 WRITABLE, EXECUTED = 0x3, 0x4
 """Flags of a section: allocated and writable; with instructions."""
-OPEN = re.compile(r"variant_(identity|run|workspace)|_Z(?!n[wa]|d[la])\w+|DW\.ref\.\w+|__clang_call_terminate")
-"""Names of what others may find in it. That these have no other of a name in C++, a build looks itself."""
+RESERVED = re.compile(r"_(?!Z|_clang_call_terminate)\w+")
+"""Names of the system's, but for those of C++. That it takes none of what the build adds, the build looks itself."""
 UNWINDS = ".data.rel.local.DW.ref.__gxx_personality_v0"
 """A section that g++ makes writable where functions unwind; the table of these alone refers to it."""
 RELOCATED = re.compile(rf"\.data\.rel\.ro(\..*)?|{re.escape(IDENTITY_TABLE)}")
@@ -163,8 +163,8 @@ def misconduct(path: Path, code: str | None, calls: str, state: bool, own: str =
                 return f"it has data among its code ({symbol.name}), where a disassembly shows none: leave that to g++"
             if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name and not state and not re.fullmatch(calls, symbol.name):
                 return f"it calls {symbol.name}: a variant may call mathematics, memory and, with THREADS, threads"
-        if not state and (taken := next(filter(None, map(_open, symbols)), None)):
-            return f"it defines {taken} for whatever it is linked with: make it static"
+            if not state and _is_reserved(symbol):
+                return f"it defines {symbol.name}, a name of the system's: choose another"
         taken = None if state else next(filter(None, (_address_taken(sections, each) for each in sections)), None)
         if taken is not None:
             return f"it takes the address of {taken}, from which others can be found: call it by its name"
@@ -174,10 +174,10 @@ def misconduct(path: Path, code: str | None, calls: str, state: bool, own: str =
     return f"it has the instruction {found[1] or found[2]}: a variant computes from its inputs alone" if found else None
 
 
-def _open(symbol: Symbol) -> str | None:
-    """The name of a symbol that others would find in place of the system's."""
-    own = symbol["st_info"]["bind"] == "STB_LOCAL" or symbol["st_shndx"] == "SHN_UNDEF"
-    return None if own or OPEN.fullmatch(symbol.name) else str(symbol.name)
+def _is_reserved(symbol: Symbol) -> bool:
+    """Whether what g++ links a library with would find it in place of the system's own."""
+    elsewhere = symbol["st_info"]["bind"] == "STB_LOCAL" or symbol["st_shndx"] == "SHN_UNDEF"
+    return not elsewhere and RESERVED.fullmatch(symbol.name) is not None
 
 
 def _address_taken(sections: list[Section], section: Section) -> str | None:
