@@ -24,7 +24,17 @@ from autotuner.cli.options import (
     stored,
     takes,
 )
-from autotuner.cli.output import err, json_of, out, print_json, print_lines, print_table, say_doing, say_waiting
+from autotuner.cli.output import (
+    err,
+    json_of,
+    out,
+    print_json,
+    print_lines,
+    print_table,
+    say_doing,
+    say_remark,
+    say_waiting,
+)
 from autotuner.cli.study import trial_and_study
 from autotuner.values import codes, config
 from autotuner.values.errors import InputError
@@ -195,7 +205,7 @@ def gate(
         document = {"device": json_of(here.device), **json_of(found)}
         print_table(gate_tables.reference_table(found, here.device), as_json, document)
         raise typer.Exit(1 if found.broken else 0)
-    subject = gate_one.subject(target, space, store or config.store_url(), study, arch)
+    subject = gate_one.subject(target, space, store or config.store_url(), study, arch, say_remark)
     if arch is not None:
         judged = gate_one.without_device(subject)
     else:

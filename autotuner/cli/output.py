@@ -87,6 +87,11 @@ def say_doing(what: str) -> None:
     err.print(f"{what} ...", markup=False)
 
 
+def say_remark(line: str) -> None:
+    """Prints what a look at the sources shows before anything is built, and what takes long."""
+    err.print(line, style="yellow", markup=False)
+
+
 def say_reservations(best: Best) -> None:
     """Prints where it may not be the fastest, and what the family's kernel.toml takes away from the proof."""
     from autotuner.views.trial_words import reservations

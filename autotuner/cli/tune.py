@@ -13,7 +13,7 @@ import psutil
 import typer
 
 from autotuner.cli.options import AskedSweep, StoreOption, takes, wanted_sweep
-from autotuner.cli.output import out, print_lines, say_reservations, say_waiting
+from autotuner.cli.output import out, print_lines, say_remark, say_reservations, say_waiting
 from autotuner.cli.study import print_leaderboard
 from autotuner.values import config
 from autotuner.values.errors import InputError, Stopped, StoreError
@@ -74,7 +74,7 @@ def tune(
             here = workbench.Workbench(file, devices=request.devices)
             here.begin()
             for line in here.remarks:
-                out.print(line, style="yellow")
+                say_remark(line)
             studies.append(_swept(opened, _in_time(request, began, place, len(files)), here, cancels))
             print_leaderboard(opened, studies[-1], 10)
         _conclude(opened, studies, output)
@@ -101,6 +101,8 @@ def _foretell(wanted: AskedSweep, store: str | None) -> None:
         for file in files:
             request = wanted.request(file, share=len(files))
             here = workbench.Workbench(file, devices=request.devices)
+            for line in here.remarks:
+                say_remark(line)
             who = who or here.who_disturbs()
             mine = list(foresee(here, opened, lambda *call: microseconds(Called(*call)), weights))
             us = sum(each.us or each.bound_us for each in mine)

@@ -18,6 +18,7 @@ from autotuner.values.variant import Value
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 WORD = re.compile(r"[A-Za-z_]\w*")
 CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b((?:\\\n|[^\n])*)", re.MULTILINE)
+FILE = re.compile(r'"[^"]*"|<[\w./+-]+>')
 DEFINED = re.compile(r"#[ \t]*define[ \t]+(\w+)")
 THEIRS = r"_\w+|AT_\w+|defined|and|or|not|true|false|[A-Z]+_(MAX|MIN)|NDEBUG"
 """Names of the compiler, the system and the ABI."""
@@ -41,7 +42,7 @@ def unread(
     known = re.compile("|".join([THEIRS, *family.facts, *family.lengths, *_parameters(family)]))
     for path, text in texts.items():
         if path.is_relative_to(family.folder.resolve()):
-            asked = {word for line in CONDITION.findall(text) for word in WORD.findall(line)} - defined
+            asked = {word for line in CONDITION.findall(text) for word in WORD.findall(FILE.sub("", line))} - defined
             missing = sorted(word for word in asked if not known.fullmatch(word))
             told += [f"{path.name} asks for {word} in an #if, and nothing defines it" for word in missing]
     return [f"{family.document.family}, {impl}: {line}" for line in told]

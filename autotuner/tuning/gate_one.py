@@ -49,18 +49,25 @@ class GateResult(NamedTuple):
     report: TrialReport
 
 
-def subject(target: str, space: str | None, store: str, study: str | None, arch: str | None = None) -> Judgeable:
+def subject(
+    target: str,
+    space: str | None,
+    store: str,
+    study: str | None,
+    arch: str | None = None,
+    say: Say = lambda _: None,
+) -> Judgeable:
     """The built variant that a user means: the number of a trial of a study in the store, or parameters such as
     "IMPL=simd BLOCK_M=64" of a space, the others as in its default point. With `arch`, an architecture, no device is
-    needed: `without_device` judges it.
+    needed: `without_device` judges it. `say` hears, before it is built, what a look at its sources shows.
 
     Raises InputError when there is none, or it cannot be built.
     """
     if "=" in target:
-        return _by_parameters(target, space, arch)
+        return _by_parameters(target, space, arch, say)
     if not target.isdecimal():
         raise InputError(f'{target}: no number of a trial, and no parameters such as "IMPL=simd BLOCK_M=64"')
-    return _by_trial(int(target), store, study, arch)
+    return _by_trial(int(target), store, study, arch, say)
 
 
 def judge(
@@ -141,7 +148,7 @@ def calibrate(
 # Finding it -------------------------------------------------------------------------------------------------------
 
 
-def _by_trial(number: int, store: str, study: str | None, arch: str | None) -> Judgeable:
+def _by_trial(number: int, store: str, study: str | None, arch: str | None, say: Say) -> Judgeable:
     """The variant of a trial, built again from today's sources if it is no longer in the cache."""
     from autotuner.store import Store, queries  # takes long to import, and only a trial is in a store
 
@@ -149,21 +156,24 @@ def _by_trial(number: int, store: str, study: str | None, arch: str | None) -> J
         name = queries.resolve_study(opened, study)
         record = queries.trial(opened, name, number)
         workbench = Workbench(SpaceFile.stored(queries.study(opened, name).space_document), arch)
-    return _made(workbench, record.outcome.variant.point)
+    return _made(workbench, record.outcome.variant.point, say)
 
 
-def _by_parameters(text: str, space: str | None, arch: str | None) -> Judgeable:
+def _by_parameters(text: str, space: str | None, arch: str | None, say: Say) -> Judgeable:
     """A point of the space; what is not given is as in its default point."""
     workbench = Workbench(load_space(space or default_space()), arch)
-    return _made(workbench, point_of(workbench.space, text))
+    return _made(workbench, point_of(workbench.space, text), say)
 
 
-def _made(workbench: Workbench, point: dict[str, Value]) -> Judgeable:
+def _made(workbench: Workbench, point: dict[str, Value], say: Say) -> Judgeable:
     index = workbench.space.index_of(point)
     if index is None:
         said = " ".join(f"{name}={value}" for name, value in point.items())
         raise InputError(f"{said}: not a valid point of {workbench.space.name} here; `autotuner space show` says why")
     variant, problems = workbench.variant(index), workbench.conditions.problems
+    branch = next(each for each in workbench.space.branches if each.impl == variant.impl)
+    for line in workbench.unread(branch):
+        say(line)
     made = build(workbench.family, variant, problems[0], workbench.toolchain)
     if not isinstance(made, Artifact):
         raise SourceError(f"{variant} cannot be built ({made.code}): {made.detail}")

@@ -44,6 +44,7 @@ from autotuner.values.versions import version_of
 
 if TYPE_CHECKING:
     from autotuner.run.ray_cluster import RayCluster
+    from autotuner.spaces.branch_points import BranchPoints
     from autotuner.store import Store, StudyRecord
     from autotuner.tuning.finals.retrials import Retrials, Step
     from autotuner.tuning.run.driver import Driver, Listener
@@ -285,12 +286,12 @@ class Workbench:
     def remarks(self) -> list[str]:
         """What is known before anything is built: what takes long, and what a look at the sources shows; lines for a
         person."""
-        found = (
-            unread(self.family, self.space.file.backend, branch.impl, branch.values, self.toolchain)
-            for branch in self.space.branches
-        )
         slow = slow_words(self.conditions.problems, kind_of(self.space.file))
-        return [*slow, *dict.fromkeys(line for lines in found for line in lines)]
+        return [*slow, *dict.fromkeys(line for branch in self.space.branches for line in self.unread(branch))]
+
+    def unread(self, branch: BranchPoints) -> list[str]:
+        """What a look at the sources of a branch shows."""
+        return unread(self.family, self.space.file.backend, branch.impl, branch.values, self.toolchain)
 
     @property
     def default_digest(self) -> str:

@@ -1,6 +1,7 @@
 """My shape from the command line: the op's form for a problem, `--dry-run`, and a file of recorded problems."""
 
 import json
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -95,6 +96,22 @@ def test_it_says_who_serves_and_what_is_to_be_hoped_for_and_makes_nothing(folder
     assert ("; where it is 1, SDPA stays" in said) == (DEVICES["cpu"].choose(Wishes()).device.name not in said)
     assert "A search takes about 2 min" in said
     assert not list(folder.iterdir())
+
+
+def test_what_the_sources_do_not_read_is_said_before_anything_is_built(folder: Path, kernel_root: Path) -> None:
+    shutil.copytree(kernel_root / "tiny", folder / "tiny")
+    source = folder / "tiny" / "plain.cpp"
+    source.write_text("#if TYPO\n#endif\n" + source.read_text() + "\n#error cannot be built\n")
+    (folder / "space.toml").write_text(
+        'title = "t"\nfamily = "tiny"\nbackend = "cpu"\n[parameters]\nIMPL = ["plain"]\nSIZE = [3, 4]\n'
+        'MODE = ["whole", "half"]\nDEAD = [1]\n[default]\nIMPL = "plain"\nSIZE = 3\nMODE = "whole"\nDEAD = 1\n'
+        '[[problems]]\nop = "sdpa"\nbatch = 1\nheads = 2\nseq_q = 8\nseq_k = 16\nhead_dim = 64\ndtype = "float32"\n'
+    )
+    line = "tiny, plain: plain.cpp asks for TYPO in an #if, and nothing defines it"
+    assert line in foretold("space.toml")
+    done = CliRunner().invoke(app, ["gate", "IMPL=plain", "--space", "space.toml"])
+    assert line in done.output
+    assert "cannot be built" in str(done.exception)
 
 
 def test_of_a_problem_that_nothing_near_is_known_of_the_bound_is_all_there_is() -> None:

@@ -97,7 +97,7 @@ TINY = {"SIZE": (1, 2), "MODE": ("fast", "safe")}
 @pytest.mark.parametrize(
     ("source", "values", "said"),
     [
-        ("int n = SIZE;\n#if MODE_FAST\n#endif\n", TINY, []),
+        ('int n = SIZE;\n#if MODE_FAST && __has_include(<a/b.h>) && __has_include("c.h")\n#endif\n', TINY, []),
         ("int n = SIZE; // DEAD\n", {"SIZE": (1, 2), "DEAD": (0, 1)}, ["no source reads DEAD"]),
         ("int n = SIZE;\n", TINY, ["no source reads MODE"]),
         (
