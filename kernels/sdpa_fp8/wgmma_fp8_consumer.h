@@ -169,7 +169,7 @@ struct Consumer {
 
   __device__ __forceinline__ void first_tile() {
     release_keys();
-    mask(tiles - 1);
+    mask(at.tile(tiles - 1));
     const float offset = SPECULATE && tiles > 1 ? (float)OFFSET : LARGE_OFFSET;
     softmax_exact<true>(scores, shift, decay, scale, offset, args.same, next_weights);
     sum[0] = sum[1] = 0.0f;
@@ -209,7 +209,7 @@ struct Consumer {
     wgmma_wait<1>();
     hold(scores);
     release_keys();
-    mask(tile);
+    mask(at.tile(tile));
     const bool decays = soften();
     hold(next_weights);
     wgmma_wait<0>();

@@ -42,12 +42,12 @@ AT_DEVICE void load_keys_and_values(const fp8_args &args, unsigned char *shared)
     const Item now = item(args, schedule.number);
     const Place k = place_in(args, SDPA_K, now.slice);
     const int v = slice_kv(args, now.slice);
-    keys.load_keys(k, now.tiles - 1);
+    keys.load_keys(k, now.tile(now.tiles - 1));
     for (int tile = now.tiles - 1; tile >= 0; tile--) {
-      if (tile > 0) keys.load_keys(k, tile - 1);
+      if (tile > 0) keys.load_keys(k, now.tile(tile - 1));
       if (!awaited) await_kernel_before();
       awaited = true;
-      values.load_values(v, tile);
+      values.load_values(v, now.tile(tile));
     }
   }
 }

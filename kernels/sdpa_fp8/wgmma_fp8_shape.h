@@ -99,6 +99,12 @@ AT_DEVICE int swizzled(int row, int chunk) { return row * 128 + (chunk ^ row % 8
 // A work item: BLOCK_ROWS query rows of a slice, and the tiles of keys that any of them sees, one at least.
 struct Item {
   int slice, row, tiles, keys;
+  bool swapped;  // the last tile is the second
+
+  // The number of the tile whose turn is `turn`, which counts down to 0.
+  __device__ __forceinline__ int tile(int turn) const {
+    return swapped && turn >= tiles - 2 ? 2 * tiles - 3 - turn : turn;
+  }
 
   // Keys that row `number` sees, of those there are.
   __device__ __forceinline__ int seen(const fp8_args &args, int number) const {
@@ -108,6 +114,11 @@ struct Item {
 };
 
 AT_DEVICE int tiles_of(int keys) { return keys > 0 ? (keys + BLOCK_N - 1) / BLOCK_N : 1; }
+
+// Tiles that a consumer with these rows sees: those above the diagonal it leaves out.
+AT_DEVICE int own_tiles(const fp8_args &args, const Item &all, int row) {
+  return CAUSAL ? least(all.tiles, tiles_of(all.seen(args, row + GROUP_ROWS - 1))) : all.tiles;
+}
 
 // Causal items are unequal, so the longest of some slices come first: all last row blocks, then those before.
 AT_DEVICE Item item(const fp8_args &args, int number) {
@@ -129,12 +140,8 @@ AT_DEVICE Item item(const fp8_args &args, int number) {
   found.keys = args.seq_k;
 #endif
   found.tiles = tiles_of(found.seen(args, least(found.row + BLOCK_ROWS, args.seq_q) - 1));
+  found.swapped = found.tiles > 1 && own_tiles(args, found, found.row) == found.tiles;
   return found;
-}
-
-// Tiles that a consumer with these rows sees: those above the diagonal it leaves out.
-AT_DEVICE int own_tiles(const fp8_args &args, const Item &all, int row) {
-  return CAUSAL ? least(all.tiles, tiles_of(all.seen(args, row + GROUP_ROWS - 1))) : all.tiles;
 }
 
 // The last coordinates of a box.
