@@ -12,7 +12,8 @@
 //
 // Parameters (all integers but LOAD, EXP, Q_FROM):
 //   WARPS_M      warps along the rows
-//   ROW_TILES    16-row tiles of a warp; with 2 each piece of K and V read from shared memory serves twice
+//   ROW_TILES    tiles of rows of a warp; with 2 each piece of K and V read from shared memory serves twice
+//   TILE_ROWS    rows of such a tile: 16, or 8, which leaves half of a product's rows empty, where there are no more
 //   WARPS_N      warps along the keys
 //   BLOCK_N      keys of a tile: what a warp handles at once
 //   STAGES       tiles in a group's ring: how many are in flight
@@ -106,7 +107,7 @@ AT_DEVICE void work(const Place &at, Ring &ring, const Queries (&queries)[ROW_TI
       score(scores, queries, ring.keys(current), at.lane);
 #pragma unroll
       for (int m = 0; m < ROW_TILES; m++) {
-        mask(scores[m], queries[m], at, at.row + m * 16, key);
+        mask(scores[m], queries[m], at, at.row + m * TILE_ROWS, key);
         softmax(probabilities[m], partial[m], scores[m], queries[m], scale, trip == 0);
       }
     }
@@ -149,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   query_to_shared(at, args, shared + QUERY_OFFSET);
 #else
 #pragma unroll
-  for (int m = 0; m < ROW_TILES; m++) query_from_global(queries[m], at, args, at.row + m * 16);
+  for (int m = 0; m < ROW_TILES; m++) query_from_global(queries[m], at, args, at.row + m * TILE_ROWS);
 #endif
   if (!own_loads_only) await_announcements();
   if (!fill_first) ring.fill();
@@ -159,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   __syncthreads();
 #pragma unroll
   for (int m = 0; m < ROW_TILES; m++)
-    query_from_shared(queries[m], at, shared + QUERY_OFFSET, at.warp_m * WARP_ROWS + m * 16);
+    query_from_shared(queries[m], at, shared + QUERY_OFFSET, at.warp_m * WARP_ROWS + m * TILE_ROWS);
 #else
   if (fill_first) __syncthreads();
 #endif
@@ -170,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
 #endif
 
 #pragma unroll
-  for (int m = 0; m < ROW_TILES; m++) find_bias(queries[m], at, at.row + m * 16);
+  for (int m = 0; m < ROW_TILES; m++) find_bias(queries[m], at, at.row + m * TILE_ROWS);
   Partial partial[ROW_TILES];
   work(at, ring, queries, partial, scale_log2(args, at));
   in_order(partial);

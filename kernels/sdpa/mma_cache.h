@@ -15,7 +15,7 @@ static_assert(HEAD_DIM % 32 == 0, "two chunks of a row are loaded at once");
 AT_DEVICE void to_halves(Queries &queries) {
 #if DTYPE == AT_BFLOAT16
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
+  for (int half = 0; half < HALVES; half++) {
     uint32_t largest = 0;  // as positive numbers are ordered, so are their bits
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 8; i++) {
@@ -89,7 +89,7 @@ AT_DEVICE void in_order(Partial (&partial)[ROW_TILES]) {
 #pragma unroll
     for (int i = 0; i < FRAGMENTS; i += 2)
 #pragma unroll
-      for (int half = 0; half < 4; half += 2) {
+      for (int half = 0; half < 2 * HALVES; half += 2) {
         const float odd = partial[m].output[i + 1][half];
         partial[m].output[i + 1][half] = partial[m].output[i][half + 1];
         partial[m].output[i][half + 1] = odd;

@@ -124,7 +124,7 @@ AT_DEVICE void store(const Place &at, const sdpa_args &args, int first_row, int 
                      const float (&sum)[2], const float (&max)[2]) {
   const int pair = at.lane % 2;
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
+  for (int half = 0; half < HALVES; half++) {
     const int row = first_row + at.lane / 4 + half * 8;
     float row_max = max[half], row_sum = sum[half];
     const float factor = closed(at, args, row, row_max, row_sum);
@@ -180,7 +180,7 @@ AT_DEVICE void hand_in(const Place &at, const sdpa_args &args, int first_row, in
                        const float (&sum)[2], const float (&max)[2]) {
   unsigned char *workspace = block_workspace(args, blockIdx.x);
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
+  for (int half = 0; half < HALVES; half++) {
     const int row = first_row + at.lane / 4 + half * 8, here = row % BLOCK_ROWS;
     if (row >= at.rows) continue;
     float2 *to = pair_of((float2 *)workspace + here * (HEAD_DIM / 2), first, at.lane % 4);
@@ -300,7 +300,7 @@ AT_DEVICE void merge_parts(const Place &at, const sdpa_args &args, Partial (&par
     partial[m].sum[0] = quad_sum(partial[m].sum[0]);
     partial[m].sum[1] = quad_sum(partial[m].sum[1]);
     if constexpr (MERGED == 1)
-      hand_in(at, args, at.row + m * 16, 0, partial[m].output, partial[m].sum, partial[m].max);
+      hand_in(at, args, at.row + m * TILE_ROWS, 0, partial[m].output, partial[m].sum, partial[m].max);
     else
       send(shared, at, partial[m], m);
   }
@@ -314,7 +314,7 @@ AT_DEVICE void merge_parts(const Place &at, const sdpa_args &args, Partial (&par
   for (int m = 0; m < ROW_TILES; m++) {
     float output[SHARE][4] = {}, sum[2] = {}, max[2] = {-INFINITY, -INFINITY};
     receive(output, sum, max, inbox(shared, at, at.warp_n, m));
-    hand_in(at, args, at.row + m * 16, at.merging() * SHARE, output, sum, max);
+    hand_in(at, args, at.row + m * TILE_ROWS, at.merging() * SHARE, output, sum, max);
   }
 }
 

@@ -20,6 +20,9 @@
 #ifndef MULTICAST
 #define MULTICAST 1
 #endif
+#ifndef TILE_ROWS
+#define TILE_ROWS 16
+#endif
 #ifndef FIXED
 #define FIXED 0
 #endif

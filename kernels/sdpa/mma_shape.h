@@ -20,7 +20,7 @@
 #endif
 
 static constexpr int GROUP_THREADS = 32 * WARPS_M, THREADS = GROUP_THREADS * WARPS_N;
-static constexpr int WARP_ROWS = 16 * ROW_TILES, BLOCK_ROWS = WARP_ROWS * WARPS_M;
+static constexpr int HALVES = TILE_ROWS / 8, WARP_ROWS = TILE_ROWS * ROW_TILES, BLOCK_ROWS = WARP_ROWS * WARPS_M;
 static constexpr int CLUSTER = CLUSTER_SPLIT * MULTICAST, CLUSTER_ROWS = BLOCK_ROWS * MULTICAST;
 static constexpr int TOGETHER = SPLIT * MULTICAST;         // blocks that share rows or loads
 static constexpr int PARTS = SPLIT * WARPS_N;              // partial results of a row, each over its own keys
@@ -84,6 +84,7 @@ static constexpr int SHARED_BYTES = INBOX_BARRIER_OFFSET + (INBOX_SIGNALS ? WARP
 
 static_assert(WARPS_M * WARPS_N <= 32, "a block has at most 1024 threads");
 static_assert(ROW_TILES == 1 || ROW_TILES == 2, "unknown ROW_TILES");
+static_assert(TILE_ROWS == 8 || TILE_ROWS == 16, "unknown TILE_ROWS");
 static_assert(BLOCK_N % 16 == 0, "the second product takes 16 keys at a time");
 static_assert(CLUSTER <= 8, "a portable cluster has at most 8 blocks");
 static_assert(MULTICAST == 1 || BULK_LOADS, "only bulk copies reach several blocks");

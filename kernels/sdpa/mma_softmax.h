@@ -12,7 +12,7 @@
 
 // 16 rows of Q, of scores and of probabilities.
 struct Queries {
-  uint32_t fragment[HEAD_DIM / 16][4];
+  uint32_t fragment[HEAD_DIM / 16][4] = {};
 #if FP8_CACHE
   float raise[2] = {1.0f, 1.0f};  // what scores of its rows are to be multiplied by
 #endif
@@ -35,7 +35,7 @@ struct Scores {
 };
 
 struct Probabilities {
-  uint32_t fragment[BLOCK_N / 16][4];
+  uint32_t fragment[BLOCK_N / 16][4] = {};
 };
 
 // The softmax of the keys so far, for 16 rows. The maximum is that of scale_log2 * score, rounded: what is subtracted
@@ -61,7 +61,7 @@ AT_DEVICE float quad_sum(float x) {
 
 AT_DEVICE void query_from_global(Queries &queries, const Place &at, const sdpa_args &args, int first_row) {
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
+  for (int half = 0; half < HALVES; half++) {
     const int row = first_row + at.lane / 4 + half * 8;
     const bool valid = (FIXED && AT_SEQ_Q(at) % CLUSTER_ROWS == 0) || row < at.rows;
     const element *from = (const element *)args.q + at.place(row, args.q_stride);
@@ -75,7 +75,7 @@ AT_DEVICE void query_from_global(Queries &queries, const Place &at, const sdpa_a
 AT_DEVICE void find_bias([[maybe_unused]] Queries &queries, [[maybe_unused]] const Place &at, [[maybe_unused]] int first_row) {
 #if HAS_BIAS
 #pragma unroll
-  for (int half = 0; half < 2; half++) queries.bias[half] = at.bias_of(first_row + at.lane / 4 + half * 8);
+  for (int half = 0; half < HALVES; half++) queries.bias[half] = at.bias_of(first_row + at.lane / 4 + half * 8);
 #endif
 }
 
@@ -87,7 +87,7 @@ AT_DEVICE void mask(Scores &scores, [[maybe_unused]] const Queries &queries, con
 #endif
 #if HAS_BIAS
 #pragma unroll
-  for (int half = 0; half < 2; half++)
+  for (int half = 0; half < HALVES; half++)
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; j++) {
       const float2 pair = queries.bias[half].of(key + at.lane % 4 * 2, j * 8);
@@ -97,9 +97,9 @@ AT_DEVICE void mask(Scores &scores, [[maybe_unused]] const Queries &queries, con
 #endif
   if (FIXED && !HIDES && !KEY_LENGTHS && AT_SEQ_K(at) % BLOCK_N == 0) return;
 #if WINDOWED
-  if (key < at.begin_of(first_row + 15)) {
+  if (key < at.begin_of(first_row + TILE_ROWS - 1)) {
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
+    for (int half = 0; half < HALVES; half++) {
       const int begin = at.begin_of(first_row + at.lane / 4 + half * 8) - key - at.lane % 4 * 2;
 #pragma unroll
       for (int j = 0; j < BLOCK_N / 8; j++)
@@ -111,7 +111,7 @@ AT_DEVICE void mask(Scores &scores, [[maybe_unused]] const Queries &queries, con
 #endif
   if (key + BLOCK_N <= at.end_of(first_row)) return;
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
+  for (int half = 0; half < HALVES; half++) {
     const int end = at.end_of(first_row + at.lane / 4 + half * 8) - key - at.lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; j++)
@@ -146,16 +146,16 @@ AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &s
                        bool first) {
   float shift[2], decay[2], unit[2];
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
+  for (int half = 0; half < HALVES; half++) {
     unit[half] = queries.unit(scale, half);
     const float max = max_nan(partial.max[half], quad_max(lane_max(scores, half)) * unit[half]);
     shift[half] = HIDES || HAS_NUMBERS ? finite(max) : max;
     decay[half] = first ? 1.0f : exponential(partial.max[half] - shift[half]);
     partial.max[half] = max;
   }
-  if (__builtin_expect(__any_sync(~0u, !fuses(shift[0]) || !fuses(shift[1])), 0)) {
+  if (__builtin_expect(__any_sync(~0u, !fuses(shift[0]) || !fuses(shift[HALVES - 1])), 0)) {
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
+    for (int half = 0; half < HALVES; half++) {
       if (fuses(shift[half])) continue;  // the bits of a row do not depend on those beside it, which another head may have
       partial.sum[half] += shift[half] - shift[half];  // 0, or no number where the shift is none
 #pragma unroll
@@ -167,7 +167,7 @@ AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &s
     }
   }
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
+  for (int half = 0; half < HALVES; half++) {
     if (!first) {
       partial.sum[half] *= decay[half];
 #pragma unroll

@@ -22,8 +22,8 @@ POINTS: list[tuple[dict[str, Value], str]] = [
     ({"BLOCK_N": 160, "SCHEDULE": "tile", "PING_PONG": 0, "OFFSET": 6}, "(1,8:2,512,128) float16 causal bottom_right"),
     ({"BLOCK_N": 192, "Q_FROM": "shared", "FMA_SHARE": 4}, "(1,8,512,128) bfloat16 causal bottom_right lengths bshd"),
     ({"BLOCK_N": 128, "CONSUMERS": 1, "PING_PONG": 0, "STAGES": 4, "OFFSET": 3}, "(1,8:2,512,128) bfloat16"),
-    ({}, "(1,8:2,512,128) bfloat16 cache"),
-    ({"MERGE": "cluster", "BLOCK_N": 32}, "(1,8:2,512,64) float16 lengths bshd cache"),
+    ({"TILE_ROWS": 8}, "(1,8:2,512,128) bfloat16 cache"),
+    ({"MERGE": "cluster", "BLOCK_N": 32, "TILE_ROWS": 8}, "(1,8:2,512,64) float16 lengths bshd cache"),
     (
         {"MERGE": "cluster", "SPLIT": 1, "WARPS_M": 2, "WARPS_N": 1, "ROW_TILES": 2, "BLOCK_N": 16, "PACK_GQA": 0},
         "(1,8:2,512,128) float16 causal bottom_right cache",

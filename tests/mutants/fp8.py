@@ -45,6 +45,7 @@ POINT: dict[str, Value] = {
 DECODE: dict[str, Value] = {
     "WARPS_M": 1,
     "ROW_TILES": 1,
+    "TILE_ROWS": 16,
     "WARPS_N": 4,
     "BLOCK_N": 64,
     "STAGES": 2,
