@@ -1,4 +1,4 @@
-// A consumer warpgroup: 64 query rows of each work item, all keys that they see, from the last tile to the first.
+// A consumer warpgroup: 64 query rows of each work item, all keys that they see, tile by tile (Item::tile).
 //
 // The scores of the next tile are issued together with P V of this one, and the softmax begins as soon as the scores are
 // there. What is in flight is not touched: probabilities wait in registers of their own until the product that reads the

@@ -34,7 +34,7 @@ struct Loads {
   }
 };
 
-// Tiles come last to first, the keys of a tile before the values of the tile after it. The first kernel has the values.
+// The keys of a tile come before the values of the one whose turn was before. The first kernel has the values.
 AT_DEVICE void load_keys_and_values(const fp8_args &args, unsigned char *shared) {
   Loads keys = {args, shared, {}}, values = {args, shared, {}};
   bool awaited = !EARLY_LAUNCH;

@@ -99,9 +99,10 @@ AT_DEVICE int swizzled(int row, int chunk) { return row * 128 + (chunk ^ row % 8
 // A work item: BLOCK_ROWS query rows of a slice, and the tiles of keys that any of them sees, one at least.
 struct Item {
   int slice, row, tiles, keys;
-  bool swapped;  // the last tile is the second
+  bool swapped;  // the last two tiles
 
-  // The number of the tile whose turn is `turn`, which counts down to 0.
+  // The tile whose turn is `turn`, which counts down to 0: the last one second, where all consumers see it. Of the first the
+  // softmax takes its scale, and rows see few keys of the last.
   __device__ __forceinline__ int tile(int turn) const {
     return swapped && turn >= tiles - 2 ? 2 * tiles - 3 - turn : turn;
   }
