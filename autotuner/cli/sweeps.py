@@ -62,7 +62,7 @@ def submit(
     with Store.open(store or config.store_url()) as opened:
         made, is_new = queue.submit_group(opened, requests, priority, key)
         found = [outlook.outlook(opened, sweep.id) for sweep in made]
-    print_table(sweeps_table(found), as_json, {**sweeps_document(found), "is_new": is_new}, in_full=True)
+    print_table(sweeps_table(found, whole=True), as_json, {**sweeps_document(found), "is_new": is_new}, in_full=True)
     if not (is_new or as_json):
         out.print("It was asked for before, under the same key.")
 
@@ -94,7 +94,7 @@ def watch(sweep: AnySweep = None, store: StoreOption = None, as_json: JsonOption
     if as_json:
         print_line(sweeps_document(found))
     else:
-        print_table(sweeps_table(found), as_json, in_full=True)
+        print_table(sweeps_table(found, whole=True), as_json, in_full=True)
     state = outlook.group_state(found)
     if state.is_over and state != "done":
         raise typer.Exit(1)

@@ -94,9 +94,9 @@ SWEEPS: list[Column[Outlook]] = [
 """A sweep: what was asked for, where it is, and what it has found."""
 
 
-def sweeps_table(found: Sequence[Outlook]) -> Table:
-    """Sweeps in this order; of several of a group how the group is below them."""
-    together = len(found) > 1 and found[0].sweep.group is not None and len({each.sweep.group for each in found}) == 1
+def sweeps_table(found: Sequence[Outlook], *, whole: bool = False) -> Table:
+    """Sweeps in this order. `whole`: all that belong together; of a group how that is stands below them."""
+    together = whole and len(found) > 1
     return Table.of(SWEEPS, found, [group_line(found)] if together else (), title=sweep_line)
 
 

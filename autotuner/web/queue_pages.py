@@ -123,7 +123,7 @@ def sweep(request: Request, number: Number) -> Response:
             "facts": sweeps_table([found]).in_full,
             "state": state_words(found),
             "mood": MOODS.get(found.sweep.state, ""),
-            "group": sweeps_table(group) if group else None,
+            "group": sweeps_table(group, whole=True) if group else None,
             "watch": answer.command("sweep", "watch", str(number), store=server.label),
             "events": events_table(tuple(reversed(events))),
             "study": snapshot,

@@ -95,6 +95,7 @@ def test_each_problem_is_a_sweep_of_a_group(tmp_path: Path) -> None:
     paused = json.loads(autotuner(tmp_path, "sweep", "pause", "both", "--json").stdout)
     assert [each["state"] for each in paused] == ["paused"] * 2
     assert state_after(tmp_path, "sweep", "cancel", "1") == "cancelled"
+    assert "group both" not in autotuner(tmp_path, "sweep", "list").stdout, "which has no more than what is open"
     assert state_after(tmp_path, "sweep", "cancel", "both") == "cancelled", "the other one"
     one_line(autotuner(tmp_path, "sweep", "cancel", "both"), "there is nothing to cancel")
     done = autotuner(tmp_path, "sweep", "watch", "k")
