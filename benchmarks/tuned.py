@@ -269,6 +269,7 @@ def spread(store: Path, study: str) -> Row:
     return {
         "ceilings": ceilings.model_dump() if ceilings else None,
         "baselines_us": {timing.backend: timing.median_us for timing in calibration.timings},
+        "baselines_left_out": calibration.left_out,
         "spread_worst_to_best": summary.spread.worst_to_best if summary.spread else None,
         "judged": summary.judged,
         "rejected": summary.by_fault,

@@ -50,8 +50,7 @@ Run = Callable[[list[Tensor]], list[Tensor]]
 
 
 def forward(problem: Problem) -> Callable[..., Tensors]:
-    """What the compiler makes of the op's `module` for a problem; calling it raises RuntimeError where there is no such
-    library."""
+    """What the compiler makes of the op's `module` for a problem; calling it raises RuntimeError where it fails."""
 
     def compiled(*inputs: Tensor) -> Tensors:
         return tuple(_library(problem, inputs[0].device.type)([*inputs]))
@@ -76,9 +75,7 @@ def _library(problem: Problem, device: str) -> Run:
 def _load(problem: Problem, made: Path, device: str) -> Run:
     if device == "cuda":
         return _from_cache(problem, made, device)
-    runners: Any = torch._C._aoti
-    run: Run = runners.AOTIModelContainerRunnerCpu(str(made / LIBRARY), 1).run
-    return run
+    return cast(Run, cast(Any, torch._C)._aoti.AOTIModelContainerRunnerCpu(str(made / LIBRARY), 1).run)
 
 
 def _from_cache(problem: Problem, made: Path, device: str) -> Run:
@@ -129,8 +126,7 @@ def _made(problem: Problem, device: str) -> Path:
 def _place(problem: Problem, device: str, compiler: str) -> Path:
     """The folder in the cache for what is made of a problem here."""
     kind = torch.cuda.get_device_name() if device == "cuda" else _machine(compiler)
-    identity = f"{FORMAT} {torch.__version__} {device} {kind}"
-    maker = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    maker = hashlib.sha256(f"{FORMAT} {torch.__version__} {device} {kind}".encode()).hexdigest()[:16]
     return config.cache_dir().absolute() / "compiled" / f"{ahead.name(problem)}-{maker}"
 
 
@@ -180,16 +176,21 @@ def _make(problem: Problem, device: str, made: Path) -> None:
         def run(what: str, where: Path) -> None:
             command = [sys.executable, "-m", "autotuner.ops.compiled", what, problem.model_dump_json(), device]
             nothing, left_s = subprocess.DEVNULL, min(DEADLINE_S, ahead.latest - time.monotonic())
-            with subprocess.Popen(
-                [*command, str(where)], env=environment, stdin=nothing, stdout=nothing, stderr=nothing, process_group=0
-            ) as process:
+            said = Path(work) / "said"
+            with (
+                said.open("w") as into,
+                subprocess.Popen(
+                    [*command, str(where)], env=environment, stdin=nothing, stdout=nothing, stderr=into, process_group=0
+                ) as process,
+            ):
                 try:
                     code = process.wait(left_s)
                 finally:  # with the compilers that it has started
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
             if code:
-                raise RuntimeError(f"torch's compiler failed: to {what} it ended with {code}")
+                why = said.read_text(errors="replace").strip().rpartition("\n")[2]
+                raise RuntimeError(f"torch's compiler failed: to {what} it ended with {code}: {why}")
 
         try:
             run("make", private)
@@ -205,8 +206,7 @@ def _make(problem: Problem, device: str, made: Path) -> None:
 
 
 def _module(problem: Problem, device: str) -> torch.nn.Module:
-    made: torch.nn.Module = cast(Any, op_of(problem).tensors()).module(problem, device)
-    return made
+    return cast(torch.nn.Module, cast(Any, op_of(problem).tensors()).module(problem, device))
 
 
 def _ahead_of_time(problem: Problem, folder: Path, inputs: Tensors) -> None:

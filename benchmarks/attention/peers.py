@@ -82,6 +82,7 @@ def flashinfer(problem: SdpaProblem, inputs: Tensors) -> Forward:
 
 def flex(problem: SdpaProblem, inputs: Tensors) -> Forward:
     """flex_attention as torch's compiler makes it, with its mask of blocks, which is made once."""
+    torch.compiler.reset()  # the ninth module of a class would not be compiled
     compiled: Any = torch.compile(module(problem, "cuda"), dynamic=False)
     return kept(lambda: compiled(*inputs))
 

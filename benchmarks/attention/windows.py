@@ -182,6 +182,8 @@ def timed(impl: str, points: Points, rounds: int) -> Figures:
             print(f"{name} left out:", str(error)[:160].replace("\n", " "), flush=True)
     taken = race(timers(sides, 1), rounds)
     others = [name for name in taken if name not in (*best, "without")]
+    if not others:
+        raise RuntimeError("nothing else takes it")
     of = {name: {label: ratios(taken[name], taken[label]) for label in best if label in taken} for name in others}
     if "without" in taken and best[0] in taken:
         of["without"] = {best[0]: ratios(taken["without"], taken[best[0]])}
