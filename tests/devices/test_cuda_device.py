@@ -1,5 +1,6 @@
 """The CUDA backend on a real GPU: right variants pass the gate, and numbers are sane (mutants: test_gate_cuda.py)."""
 
+import gc
 import math
 import time
 from pathlib import Path
@@ -8,7 +9,9 @@ from statistics import fmean
 import pytest
 import torch
 
+from autotuner.devices.cuda.captured import captured
 from autotuner.devices.cuda.guarded_memory import Arena, damage
+from autotuner.devices.cuda.reserved_memory import between_nothing
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
@@ -180,6 +183,21 @@ def test_warpgroup_products_of_views_and_groups_pass_every_level(problem: str, d
         pytest.skip("needs sm_90")
     workbench = Workbench(alone("wgmma", problem))
     require_every_level(workbench, workbench.variant(chosen(workbench.space, WARPGROUPS[problem])))
+
+
+def test_memory_that_nobody_holds_goes_after_a_capture_not_during_it() -> None:
+    x, graph, before = torch.zeros(64, device="cuda"), torch.cuda.CUDAGraph(), gc.get_threshold()
+    gone: list[object] = [between_nothing(1 << 20)]
+    gone.append(gone)
+    del gone
+    gc.set_threshold(1)
+    try:
+        with captured(graph):
+            made = [[x.add_(1)] for _ in range(100)]
+    finally:
+        gc.set_threshold(*before)
+    graph.replay()
+    assert float(x[0]) == len(made)
 
 
 def test_what_is_written_between_tensors_is_found() -> None:

@@ -6,6 +6,7 @@ from typing import Self
 
 import torch
 
+from autotuner.devices.cuda.captured import captured
 from autotuner.devices.cuda.rest import made_at_rest, own_work_s
 from autotuner.devices.cuda.timing import (
     GRAPH_S,
@@ -49,7 +50,7 @@ class CudaAuditArm:
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with captured(graph):
             for call in range(self._refills.calls):
                 self._refills.put(call)
                 self._forward()

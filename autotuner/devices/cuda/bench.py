@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from autotuner.devices.bench import FILLS, copied_into, held_by_process, predecessor, workspace_bytes
+from autotuner.devices.cuda.captured import captured
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import unless_full
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
@@ -184,7 +185,7 @@ class CudaBench:
         workspace = self._workspace(problem)
         graph = torch.cuda.CUDAGraph()
         try:
-            with full_is_no_refusal(), torch.cuda.graph(graph):
+            with full_is_no_refusal(), captured(graph):
                 status = self._forward(problem, placed, outputs, *workspace)
         except RuntimeError as error:
             raise ValueError(f"the launch cannot be captured: {first_line(error)}") from None

@@ -12,6 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from autotuner.devices.cuda.captured import captured
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import device_bytes, unless_full
 from autotuner.devices.cuda.guarded_memory import PATTERN, Band, Slot, damage
@@ -233,7 +234,7 @@ class GraphArm:
         self.calls = max(len(sets), least) if sets.cold else least
         self._sets = sets
         self._graph, forwards = torch.cuda.CUDAGraph(), CapturedForwards()
-        with torch.cuda.graph(self._graph):
+        with captured(self._graph):
             for call in range(self.calls):
                 forward(call % len(sets))
                 forwards.end()
@@ -278,7 +279,7 @@ def make_arm(forward: Forward, sets: CudaInputSets) -> GraphArm | EventArm:
     forward(0)
     torch.cuda.synchronize()
     once = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(once):  # a forward of many kernels would be timed at the speed of their launches
+    with captured(once):  # a forward of many kernels would be timed at the speed of their launches
         forward(0)
     seconds = min(elapsed(once.replay, behind=True) for _ in range(3))
     return EventArm(forward, sets) if seconds >= SINGLE_S else GraphArm(forward, sets, seconds)
