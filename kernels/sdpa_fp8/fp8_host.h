@@ -45,6 +45,7 @@ void fill(fp8_args &args, const at_call *call) {
   args.q = call->in[SDPA_Q];
   args.k = call->in[SDPA_K];
   args.o = call->out[SDPA_O];
+  args.lse = (float *)call->out[SDPA_LSE];
   args.q_stride = strides_of(call, SDPA_Q);
   args.k_stride = strides_of(call, SDPA_K);
   args.o_stride = at::strides_of(call->out_stride[SDPA_O]);

@@ -206,6 +206,10 @@ struct Rows {
       const float factor = all == 0.0f ? 0.0f : descale / all;
       const int mine = row + threadIdx.x % 32 / 4 + half * 8;
       if (mine >= args.seq_q) continue;
+#if LSE
+      if (threadIdx.x % 4 == 0)
+        args.lse[(int64_t)(at.batch * args.heads + at.head) * args.seq_q + mine] = (shift[half] + __log2f(all)) * 0.693147181f;
+#endif
       uint32_t *const words = (uint32_t *)(o + mine * args.o_stride.row) + threadIdx.x % 4;
 #pragma unroll
       for (int i = 0; i < HEAD_DIM / 8; i++)

@@ -247,6 +247,14 @@ struct Consumer {
     const float factor[2] = {sum[0] == 0.0f ? 0.0f : descale / sum[0], sum[1] == 0.0f ? 0.0f : descale / sum[1]};
 #pragma unroll
     for (int i = 0; i < OUTPUTS; i++) output[i] *= factor[i / 2 % 2];
+#if LSE
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int mine = row + warp * 16 + lane / 4 + half * 8;
+      if (lane % 4 == 0 && mine < args.seq_q)
+        args.lse[(int64_t)at.slice * args.seq_q + mine] = (shift[half] + __log2f(sum[half])) * 0.693147181f;
+    }
+#endif
   }
 
   __device__ __forceinline__ void store() {

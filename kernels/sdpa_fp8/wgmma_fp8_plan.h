@@ -41,6 +41,7 @@ typedef struct fp8_args {
   float scale_log2;
   const void *q, *k; /* mma_fp8, and its strides: of Q and K in bytes, of O in elements */
   void *o;
+  float *lse;        /* with LSE */
   sdpa_strides q_stride, k_stride, o_stride;
 } fp8_args;
 

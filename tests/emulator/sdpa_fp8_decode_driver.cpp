@@ -19,7 +19,7 @@ sdpa_args args;
 }  // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 27) emulator::fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
+  if (argc != 28) emulator::fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
   const at_geometry &shape = variant_geometry;
   if (!sdpa_is_argument(shape.args_bytes)) emulator::fail("geometry.args_bytes is %d", shape.args_bytes);
   const uint64_t seed = strtoull(argv[3], nullptr, 10);
@@ -43,6 +43,9 @@ int main(int argc, char **argv) {
   args.o = o.data;
   for (const void *&descale : args.more) descale = given("descale", 4 * (size_t)(args.batch * args.heads_kv)).data;
   if (const size_t lengths = (size_t)atoll(argv[26])) args.key_lengths = (const int32_t *)given("lengths", lengths).data;
+  const size_t lse_bytes = (size_t)atoll(argv[27]);
+  const Region *lse = lse_bytes ? &emulator::place("LSE", lse_bytes, seed) : nullptr;
+  if (lse) args.lse = (float *)lse->data;
   const int group = shape.packs_groups ? args.heads / args.heads_kv : 1;
   const int blocks = args.batch * args.heads / group * ((args.seq_q * group + shape.rows - 1) / shape.rows) * shape.split;
   if (shape.block_workspace) {
@@ -55,5 +58,6 @@ int main(int argc, char **argv) {
     emulator::run_grid([] { variant_kernel(args); }, shape, blocks, seed + again);
   }
   emulator::write_tensor(o, argv[2]);
+  if (lse) emulator::append_tensor(*lse, argv[2]);
   return 0;
 }

@@ -1,7 +1,7 @@
 // Runs IMPL = wgmma_fp8 or mma_fp8: PROGRAM INPUT OUTPUT seed batch heads seq_q seq_k heads_kv scale, then for each of Q, K, V and O its
-// elements, gaps included, and its strides of batch, head and row; then the bytes of lengths, 0 for none.
+// elements, gaps included, and its strides of batch, head and row; then the bytes of lengths and of LSE, 0 for none.
 //
-// INPUT holds Q, K, V, their descales and the lengths one after another; O goes to OUTPUT. Exits with 3 and a message when a
+// INPUT holds Q, K, V, their descales and the lengths one after another; O goes to OUTPUT, then LSE. Exits with 3 and a message when a
 // kernel misbehaves. The blocks run one after another, so where blocks share the work, the first to run draws most of it.
 #include "wgmma_fp8_plan.h"  // first: it names the op's fields of the geometry
 
@@ -52,7 +52,7 @@ void fill_map(sdpa_tensor_map &map, const void *base, const Sizes &sizes, const 
 }  // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 27) fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
+  if (argc != 28) fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
   const at_geometry &shape = variant_geometry;
   if (shape.args_bytes != (int)sizeof args) fail("geometry.args_bytes is %d", shape.args_bytes);
   const uint64_t seed = strtoull(argv[3], nullptr, 10);
@@ -78,6 +78,9 @@ int main(int argc, char **argv) {
   for (const float **descale : descales) *descale = (const float *)given("descale", 4 * (size_t)(batch * heads_kv)).data;
   const size_t lengths = (size_t)atoll(argv[26]);
   if (lengths) args.key_lengths = (const int32_t *)given("lengths", lengths).data;
+  const size_t lse_bytes = (size_t)atoll(argv[27]);
+  const Region *lse = lse_bytes ? &emulator::place("LSE", lse_bytes, seed) : nullptr;
+  if (lse) args.lse = (float *)lse->data;
   args.v = tensors[2]->data;
   args.v_stride = strides[2];
   args.q = tensors[0]->data, args.k = tensors[1]->data, args.o = tensors[3]->data;
@@ -113,5 +116,6 @@ int main(int argc, char **argv) {
   emulator::run_grid([] { variant_kernel(args); }, shape, all ? args.items : RESIDENT, seed);
   if (shape.host[FP8_SCHEDULE] == WGMMA_DYNAMIC && *args.tickets != 0) fail("the last ticket does not leave 0");
   write_tensor(*tensors[3], argv[2]);
+  if (lse) append_tensor(*lse, argv[2]);
   return 0;
 }

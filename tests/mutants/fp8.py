@@ -14,7 +14,7 @@ from torch import Tensor
 
 from autotuner.forge.family import Family
 from autotuner.gate.cases import Case, Matrix
-from autotuner.gate.tolerance import judge, truth
+from autotuner.gate.tolerance import broken, truth
 from autotuner.ops import OPS
 from autotuner.ops.op import Relation
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
@@ -113,9 +113,9 @@ def _failures(source: Path, parameters: dict[str, Value], matrix: Matrix) -> Ite
     try:
         for index, case in enumerate(matrix.quick()):
             expected = truth(case, SEEDS[index % 4])
-            rule = judge(launch(case, expected.inputs)[0], expected.outputs[0], tolerance).failed_rule
-            if rule:
-                yield f"G2.{rule}"
+            errors = broken(launch(case, expected.inputs), expected, tolerance)
+            if errors:
+                yield f"G2.{errors.failed_rule}"
         invariant = matrix.case(OP.cases.invariant)
         inputs = truth(invariant, SEEDS[0]).inputs
         plain = launch(invariant, inputs)

@@ -44,7 +44,7 @@ def _inputs(problem: Problem) -> tuple[Input, ...]:
     return (*qkv(of, of.dtype), *lengths(of), *sinks, *bias)
 
 
-def _outputs(problem: Problem) -> tuple[Output, ...]:
+def outputs(problem: Problem) -> tuple[Output, ...]:
     """O, and the log-sum-exps where they are wanted: of these a slice is a row."""
     of = cast(SdpaProblem, problem)
     o = Output("O", of.dtype, ("batch", "heads", "seq_q", "head_dim"), strided=of.layout != "bhsd", row=1, slice=2)
@@ -224,7 +224,7 @@ OP = Op(
     package=__name__,
     problem=SdpaProblem,
     inputs=_inputs,
-    outputs=_outputs,
+    outputs=outputs,
     ordinary="randn",
     cases=CASES,
     invariants=INVARIANTS,

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import cast
 
-from autotuner.ops.op import Input, Invariant, Op, OpCase, Output, imported_when_called
-from autotuner.ops.sdpa import DISTRIBUTIONS, INVARIANTS, WORDS as ATTENTION, cases, lengths, qkv, usual
+from autotuner.ops.op import Input, Invariant, Op, OpCase, imported_when_called
+from autotuner.ops.sdpa import DISTRIBUTIONS, INVARIANTS, WORDS as ATTENTION, cases, lengths, outputs, qkv, usual
 from autotuner.ops.sdpa.problem import distance
 from autotuner.ops.sdpa_fp8.call import CALL
 from autotuner.ops.sdpa_fp8.problem import DESCALES, ELEMENT, SdpaFp8Problem
@@ -19,11 +19,6 @@ def _inputs(problem: Problem) -> tuple[Input, ...]:
     descales = (Input(name, "float32", ("batch", "heads_kv")) for name in DESCALES)
     q, *kv = qkv(of, ELEMENT)
     return (q._replace(dtype=of.dtype) if of.fp8_cache else q, *kv, *descales, *lengths(of))
-
-
-def _outputs(problem: Problem) -> tuple[Output, ...]:
-    of = cast(SdpaFp8Problem, problem)
-    return (Output("O", of.dtype, ("batch", "heads", "seq_q", "head_dim"), strided=of.layout != "bhsd"),)
 
 
 DISTRIBUTIONS = {
@@ -136,7 +131,7 @@ OP = Op(
     package=__name__,
     problem=SdpaFp8Problem,
     inputs=_inputs,
-    outputs=_outputs,
+    outputs=outputs,
     ordinary="randn",
     cases=CASES,
     invariants=OWN_INVARIANTS,

@@ -16,7 +16,7 @@ DESCALES = ("q_descale", "k_descale", "v_descale")
 """What the numbers of Q, K and V are to be multiplied by, each (batch, heads_kv), by torch's names."""
 WORD = re.compile(rf"\b(?:{ELEMENT}|e4m3|fp8)\b", re.IGNORECASE)
 CACHE = re.compile(r"\bcache\b", re.IGNORECASE)
-SERVED = ("heads_kv", "corner", "key_lengths", "layout", "fp8_cache")
+SERVED = ("heads_kv", "corner", "key_lengths", "layout", "lse", "fp8_cache")
 """What of that which attention in 16 bits may ask for FP8 serves too."""
 
 
@@ -56,10 +56,11 @@ class SdpaFp8Problem(SdpaProblem):
 
     @property
     def bytes(self) -> int:
-        """The fewest bytes to move: Q, K, V and their descales read once, O written once, and so the lengths."""
+        """The fewest bytes to move: Q, K, V and their descales read once, O written once, and so lengths and log-sum-exps."""
         written = self.heads * self.seq_q * ITEM_BYTES[self.dtype]
         stored = (written if self.fp8_cache else self.heads * self.seq_q) + 2 * self.heads_kv * self.seq_k
-        return self.batch * ((stored + written) * self.head_dim + 12 * self.heads_kv + 4 * self.key_lengths)
+        small = 4 * (self.heads * self.seq_q * self.lse + self.key_lengths)
+        return self.batch * ((stored + written) * self.head_dim + 12 * self.heads_kv + small)
 
     def __str__(self) -> str:
         sizes, _, words = super().__str__().partition(") ")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa import distributions, tensors as attention
-from autotuner.ops.sdpa.layouts import SHARED, laid_out, output_like
+from autotuner.ops.sdpa.layouts import SHARED, laid_out
 from autotuner.ops.sdpa.masks import past, visible
 from autotuner.ops.sdpa.tensors import SdpaSymmetry
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
@@ -23,6 +23,8 @@ OFFSET = 5.0
 larger ones, up to 448, before the maximum must change."""
 SCALES, LEAST_OFFSET = 8, 3.0
 """Of `any_scale`."""
+TILE = 128
+"""Keys whose probabilities are added up by a product."""
 DEPTH, FRACTION = 32, 13
 """Terms that a product of FP8 on Hopper's tensor cores adds at a time, and the binary digits behind the largest one's
 first that are kept of each, and of the sum so far; the rest is cut off."""
@@ -80,11 +82,15 @@ def emulation(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
         return _emulation_of_cache(problem, given)
     of = _multiplied(problem, given)
     o = torch.empty(*of.q.shape, dtype=torch.float64, device=of.q.device)
+    lse = o.new_empty(o.shape[:-1])
     for rows in attention.pieces(problem, of.q.device.type):
         seen = None if of.seen is None else of.seen[:, :, rows]
         scores = _scores(of.q[:, :, rows], of.k, of.scale, seen)
-        o[:, :, rows] = _weighted(scores, OFFSET, of.v)
-    return ((o * of.of_v).to(DTYPES[problem.dtype]).double(),)
+        weights, shift = _weights(scores, OFFSET)
+        o[:, :, rows] = _weighted(weights, of.v)
+        if problem.lse:
+            lse[:, :, rows] = _log_sum(weights, shift)
+    return ((o * of.of_v).to(DTYPES[problem.dtype]).double(), *[lse] * problem.lse)
 
 
 def _scores(q: Tensor, k: Tensor, scale: Tensor, seen: Tensor | None) -> Tensor:
@@ -92,11 +98,20 @@ def _scores(q: Tensor, k: Tensor, scale: Tensor, seen: Tensor | None) -> Tensor:
     return scores if seen is None else scores.masked_fill_(~seen, -math.inf)
 
 
-def _weighted(scores: Tensor, offset: float, v: Tensor) -> Tensor:
-    """The mean of V by probabilities of which a row's largest is 2^offset before it is rounded."""
-    largest = scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min)
-    weights = stored(torch.exp2(scores - largest + offset)).float()
+def _weights(scores: Tensor, offset: float) -> tuple[Tensor, Tensor]:
+    """Rounded probabilities, of which a row's largest is 2^offset before that, and what was subtracted for it."""
+    shift = scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min) - offset
+    return stored(torch.exp2(scores - shift)).float(), shift
+
+
+def _weighted(weights: Tensor, v: Tensor) -> Tensor:
     return hopper_product(weights, v) / weights.sum(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+
+
+def _log_sum(weights: Tensor, shift: Tensor) -> Tensor:
+    """The log-sum-exps, from sums that lose in each tile what its products do."""
+    tiles = [hopper_product(each, torch.ones_like(each[..., :1, :]).mT) for each in weights.split(TILE, -1)]
+    return (shift + torch.log2(torch.stack(tiles).sum(0)))[..., 0] * math.log(2)
 
 
 def any_scale(
@@ -104,7 +119,7 @@ def any_scale(
 ) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
     """The emulation whose rows are scaled by whatever their first keys have it: the one that weighs most is rounded as
     the others are. How far, the scale's place between two powers of two decides: SCALES of them, at the least offset
-    that IMPL = wgmma_fp8 has, in the rows where rounding counts most."""
+    that IMPL = wgmma_fp8 has, in the rows where rounding counts most; log-sum-exps of the head of the first."""
     if problem.fp8_cache:
         return
     of = _multiplied(problem, given)
@@ -114,8 +129,14 @@ def any_scale(
     scales, of_v = (x.expand(problem.batch, problem.heads, 1, 1)[batch, head] for x in (of.scale, of.of_v))
     scores = _scores(of.q[batch, head, query].unsqueeze(1), of.k[batch, head], scales, seen)
     for place in range(SCALES):
-        o = _weighted(scores, LEAST_OFFSET + place / SCALES, of.v[batch, head]) * of_v
+        weights, _ = _weights(scores, LEAST_OFFSET + place / SCALES)
+        o = _weighted(weights, of.v[batch, head]) * of_v
         yield 0, rows.unbind(1), o[:, 0].to(DTYPES[problem.dtype]).double()
+    if problem.lse:  # of all rows of one head
+        one = (batch[:1], head[:1])
+        scores = _scores(of.q[one], of.k[one], scales[:1], None if of.seen is None else of.seen[batch[:1], 0])
+        for place in range(SCALES):
+            yield 1, one, _log_sum(*_weights(scores, LEAST_OFFSET + place / SCALES))
 
 
 def _rounded_most(problem: SdpaFp8Problem, of: _Multiplied, exact: Tensor) -> Tensor:
@@ -146,8 +167,8 @@ def _emulation_of_cache(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
     q, k, v, q_descale, k_descale, v_descale, *lengths = given
     factor, of_v = (of_heads(each.double(), problem.heads) for each in (q_descale * k_descale, v_descale))
     plain = problem.model_copy(update={"dtype": "bfloat16"})
-    (o,) = attention.emulation(plain, (q.double() * factor, k.to(dtype), v.to(dtype), *lengths))
-    return ((o * of_v).to(dtype).double(),)
+    o, *lse = attention.emulation(plain, (q.double() * factor, k.to(dtype), v.to(dtype), *lengths))
+    return ((o * of_v).to(dtype).double(), *lse)
 
 
 def hopper_product(a: Tensor, b: Tensor) -> Tensor:
@@ -162,11 +183,10 @@ def hopper_product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def outputs(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
-    """An empty O, which lies as attention has it beside such a Q."""
+    """Empty ones, which lie as attention has them beside such a Q."""
     q = given[0]
-    return (
-        output_like(problem, torch.empty_strided(q.shape, q.stride(), dtype=DTYPES[problem.dtype], device=q.device)),
-    )
+    like = torch.empty_strided(q.shape, q.stride(), dtype=DTYPES[problem.dtype], device=q.device)
+    return attention.outputs(problem, (like,))
 
 
 def fresh(problem: SdpaFp8Problem, given: Tensors, seed: int) -> Tensors:
@@ -236,8 +256,10 @@ def _fa3(problem: Problem) -> Callable[..., Tensors]:
         if package is None:
             raise RuntimeError("FlashAttention 3 is not installed")
         other_corner = of.causal and of.corner != "bottom_right" and of.seq_q != of.seq_k
-        if of.fp8_cache or of.key_lengths or of.dtype != "bfloat16" or other_corner:
-            raise RuntimeError("it takes all in FP8, no lengths, gives bfloat16, and its masks end at the bottom right")
+        if of.fp8_cache or of.key_lengths or of.lse or of.dtype != "bfloat16" or other_corner:
+            raise RuntimeError(
+                "it takes all in FP8, no lengths, gives bfloat16 alone, and its masks end at the bottom right"
+            )
         named = dict(zip(("q_descale", "k_descale", "v_descale"), descales, strict=True))
         found = package.flash_attn_func(*(x.transpose(1, 2) for x in (q, k, v)), causal=of.causal, **named)
         return ((found[0] if isinstance(found, tuple) else found).transpose(1, 2),)
