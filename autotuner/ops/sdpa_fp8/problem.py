@@ -56,7 +56,7 @@ class SdpaFp8Problem(SdpaProblem):
 
     @property
     def bytes(self) -> int:
-        """The fewest bytes to move: Q, K, V and their descales read once, O written once, and so lengths and log-sum-exps."""
+        """The fewest to move: Q, K, V and descales read once, O written once, and so lengths and log-sum-exps."""
         written = self.heads * self.seq_q * ITEM_BYTES[self.dtype]
         stored = (written if self.fp8_cache else self.heads * self.seq_q) + 2 * self.heads_kv * self.seq_k
         small = 4 * (self.heads * self.seq_q * self.lse + self.key_lengths)
