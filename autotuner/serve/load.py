@@ -155,7 +155,7 @@ def _elsewhere(table: DispatchTable) -> str | None:
     kind = DEVICES[table.device]
     count = sum(entry.use is not None for entry in table.entries)
     proven = ", ".join(f"{name} {value}" for name, value in table.proven_on.items())
-    serves = f"it serves {count} problems of {table.op} on {table.device} with {proven}"
+    serves = f"it serves {count} problem{'s' * (count != 1)} of {table.op} on {table.device} with {proven}"
     facts = kind.facts_in_torch()
     if facts is None:
         return f"{serves}; torch sees no such device here"

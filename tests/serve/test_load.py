@@ -337,7 +337,7 @@ def test_where_the_device_is_another_it_says_what_it_serves_and_why_that_is_not_
     here = table([served(artifact)], [(problem(32), artifact.digest), (problem(16), None)])
     other = here.model_copy(update={"proven_on": {**here.proven_on, "L2_BYTES": 1}})
     with pytest.warns(
-        UserWarning, match=r"torch serves all calls here: it serves 1 problems of sdpa on cpu with .*L2_BYTES 1"
+        UserWarning, match=r"torch serves all calls here: it serves 1 problem of sdpa on cpu with .*L2_BYTES 1"
     ):
         ours = autotuner.load(write(other, tmp_path / "best.json"))
     assert "proven on a device whose L2_BYTES is 1, here it is" in ours.explain(*qkv(32)).why
