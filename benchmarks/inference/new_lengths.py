@@ -46,17 +46,26 @@ Call = Callable[..., Any]
 Tensors = tuple[Tensor, ...]
 
 
-def of_each_length(function: Call, lengths: range, like: Tensors) -> dict[str, float]:
-    """Median microseconds of the host, over the lengths of K and V, of the calls of one length in turn."""
+def of_each_length(arms: dict[str, Call], lengths: range, like: Tensors) -> dict[str, dict[str, float]]:
+    """Of each arm the median microseconds of the host, over the lengths of K and V, of the calls of one length in turn.
+    At each length the arms follow each other: what else the host does for a while meets both."""
     q, *pair = like
-    taken: dict[str, list[float]] = {name: [] for name in CALLS}
+    taken: dict[str, list[list[float]]] = {name: [] for name in arms}
     for length in lengths:
         k, v = (each.new_empty(*each.shape[:2], length, each.shape[3]).normal_() for each in pair)
-        call = partial(function, torch.randn_like(q), k, v, enable_gqa=True)
-        found = [host_us(call, q.device.type) for _ in range(3 + LATER)]
-        for name, us in zip(CALLS, [*found[:3], median(found[3:])], strict=True):
-            taken[name].append(us)
-    return {name: round(median(us), 2) for name, us in taken.items()}
+        for name, function in arms.items():
+            taken[name].append(calls_us(partial(function, torch.randn_like(q), k, v, enable_gqa=True), q.device.type))
+    return {name: medians(found) for name, found in taken.items()}
+
+
+def calls_us(call: Callable[[], object], device: str) -> list[float]:
+    """Of the first, second and third call, and the median of later ones."""
+    found = [host_us(call, device) for _ in range(3 + LATER)]
+    return [*found[:3], median(found[3:])]
+
+
+def medians(found: list[list[float]]) -> dict[str, float]:
+    return {name: round(median(us), 2) for name, us in zip(CALLS, zip(*found, strict=True), strict=True)}
 
 
 def host_us(call: Callable[[], object], device: str) -> float:
@@ -72,13 +81,11 @@ def served_us(ours: Any, inputs: list[Tensors], options: dict[str, Any]) -> dict
     """Of a problem that a variant serves, the calls in turn; on a CPU they compute it. Several functions of the same
     export know nothing of each other's calls. All of them and their inputs are made before: that this fills the
     processor's caches is no part of a call."""
-    taken: dict[str, list[float]] = {name: [] for name in CALLS}
     make, given = ours.made_by
-    for fresh, tensors in zip([make(*given) for _ in inputs], inputs, strict=True):
-        found = [host_us(partial(fresh, *tensors, **options), tensors[0].device.type) for _ in range(3 + LATER)]
-        for name, us in zip(CALLS, [*found[:3], median(found[3:])], strict=True):
-            taken[name].append(us)
-    return {name: round(median(us), 2) for name, us in taken.items()}
+    fresh = [make(*given) for _ in inputs]
+    return medians(
+        [calls_us(partial(each, *of, **options), of[0].device.type) for each, of in zip(fresh, inputs, strict=True)]
+    )
 
 
 class Decoder:
@@ -169,10 +176,9 @@ def main() -> None:
         ours.reset_counters()
         alone = tuple(torch.empty(1, heads, 1, 64, device=device, dtype=dtype) for heads in (12, 4, 4))
         for like, more, first in ((alone, "", 2), (inputs[0][:3], " near", 3)):  # who tunes hardly takes an odd length
-            for each in arms.values():  # once, with other lengths: what is slow once a process
-                of_each_length(each, range(5 - first, 40, 2), like)
-            for name, each in arms.items():
-                keep(name + more, of_each_length(each, range(first, 256, 2), like))
+            of_each_length(arms, range(5 - first, 40, 2), like)  # once: what is slow once a process
+            for name, us in of_each_length(arms, range(first, 256, 2), like).items():
+                keep(name + more, us)
         found = growing(Decoder(said.layers, device, dtype), arms, said.until, said.steps, device)
     if ours.served:
         parser.error(f"{said.export} serves some of these calls; take one that serves none")

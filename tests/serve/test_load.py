@@ -344,7 +344,7 @@ def test_where_the_device_is_another_it_says_what_it_serves_and_why_that_is_not_
     close(ours(*(given := qkv(32))), scaled_dot_product_attention(*given))
     gone = served(artifact).model_copy(update={"artifact": "0" * 64})
     other = table([gone], [(problem(32), gone.artifact)]).model_copy(update={"proven_on": other.proven_on})
-    with pytest.raises(InputError, match=r"cannot be served here: it serves 1 problems .*; tune on this machine$"):
+    with pytest.raises(InputError, match=r"cannot be served here: it serves 1 problem .*; tune on this machine$"):
         autotuner.load(write(other, tmp_path / "best.json"))
 
 

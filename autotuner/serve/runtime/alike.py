@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from .surroundings import must_see_an_op
-
 SIZES, LAST = 256, 3
 """Sizes of the first tensor for which something is remembered, at most, then all is forgotten; and of each the last."""
 PLAIN = (Tensor, torch.nn.Parameter)
@@ -26,6 +24,8 @@ _threads, _grad_is_on, _offset, _address = (
     Tensor.data_ptr,
 )
 Remembered = TypeVar("Remembered")
+Lies = Sequence[Sequence[int | None]]
+"""Of each tensor its sizes, or its strides."""
 Ranges = Sequence[tuple[Sequence[int], Sequence[int]]]
 """Sizes of a tensor, from the least to the largest."""
 
@@ -83,15 +83,17 @@ class Alike:
 
 
 class OtherLengths:
-    """Calls that torch serves whatever the other tensors are, but for some sizes of the second: a cache that grows
-    leaves Q as it is. Like Alike, with no more around the call."""
+    """Calls that torch serves however the tensors lie and whatever the sizes behind the first one's are, but for some
+    sizes of the second: a cache that grows leaves Q as it is. Like Alike, with no more around the call."""
 
-    __slots__ = ("_first", "_given", "_ranges", "_second", "_single")
+    __slots__ = ("_check", "_grad_is_off", "_ranges", "_second", "_single")
 
-    def __init__(self, first: Tensor, given: int, second: int, asked_for: Ranges) -> None:
-        """`second`: its place among the tensors that are given."""
-        self._first, self._given, self._second = (first.shape, first.dtype, first.device, type(first)), given, second
-        self._single = {tuple(low) for low, high in asked_for if low == high}
+    def __init__(self, tensors: Sequence[Tensor], second: int, asked_for: Ranges) -> None:
+        """`second`: its place among the tensors."""
+        sizes = [[*tensors[0].shape], *([None] * each.dim() for each in tensors[1:])]
+        self._check = _guarding(tensors, sizes, [[None] * each.dim() for each in tensors]).check
+        self._grad_is_off = any(each.requires_grad for each in tensors)
+        self._second, self._single = second, {tuple(low) for low, high in asked_for if low == high}
         self._ranges = [(low, high) for low, high in asked_for if low != high]
 
     def leaves(self, sizes: Sequence[int]) -> bool:
@@ -102,13 +104,8 @@ class OtherLengths:
 
     def are(self, *given: Any) -> bool:
         """Whether these are the tensors of such a call."""
-        first = given[0]
         return (
-            (first.shape, first.dtype, first.device, type(first)) == self._first
-            and len(given) == self._given
-            and self.leaves(given[self._second].shape)
-            and not (_grad_is_on() and any(getattr(each, "requires_grad", False) for each in given))
-            and not must_see_an_op()
+            self._check(*given) and not (self._grad_is_off and _grad_is_on()) and self.leaves(given[self._second].shape)
         )
 
 
@@ -145,24 +142,23 @@ def _guards(tensors: Sequence[Any]) -> Any:
     if not all(type(each) in PLAIN for each in tensors):
         return None
     try:
-        return _guarding(tensors) if _autocast_is_seen() else None
+        if not _autocast_is_seen():
+            return None
+        return _guarding(tensors, [[*each.shape] for each in tensors], [[*each.stride()] for each in tensors])
     except (AttributeError, TypeError, RuntimeError, SystemError):
         return None
 
 
-def _guarding(tensors: Sequence[Tensor]) -> Any:
+def _guarding(tensors: Sequence[Tensor], sizes: Lies, strides: Lies) -> Any:
+    """Of tensors with these; None: any."""
     guards: Any = torch._C._dynamo.guards
-    return guards.TensorGuards(
-        *tensors,
-        dynamic_dims_sizes=[[*each.shape] for each in tensors],
-        dynamic_dims_strides=[[*each.stride()] for each in tensors],
-    )
+    return guards.TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
 
 
 @cache
 def _autocast_is_seen() -> bool:
     """Whether guards see what is around a call: found out with autocast, which they see as they do the rest."""
     one = torch.empty(1)
-    guards = _guarding([one])
+    guards = _guarding([one], [[1]], [[1]])
     with torch.autocast("cpu", torch.bfloat16):
         return not guards.check(one)

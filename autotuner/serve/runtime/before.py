@@ -56,11 +56,12 @@ class Before:
         self._are = never if alike is None else alike.are
 
     def forget_lengths(self, tensors: Sequence[Tensor], asked_for: Ranges) -> bool:
-        """From now on it is the same call whatever the tensors behind the first one are, but for a second one of sizes
-        that are asked for. Whether it is so: not where it is of such sizes itself."""
-        if self._order[0] != 0 or len(self._order) < 2:
+        """From now on it is the same call whatever the sizes behind the first tensor's are, but for a second one of
+        sizes that are asked for. Whether it is so: not where it is of such sizes itself."""
+        given = sorted(zip(self._order, tensors, strict=True), key=lambda each: each[0])
+        if self._order[0] != 0 or len(given) < 2:
             return False
-        other = OtherLengths(tensors[0], len(self._order), self._order[1], asked_for)
+        other = OtherLengths([each for _, each in given], self._order[1], asked_for)
         if not other.leaves(tensors[1].shape):
             return False
         self._are = other.are

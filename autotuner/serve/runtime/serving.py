@@ -165,7 +165,8 @@ class Served:
         before.tally = self._library.tallies[why or said.why]
         if why is None:
             asked_for = self._library.asked_for(place, tensors[0])
-            if asked_for is not None and before.forget_lengths(tensors, asked_for):
+            there = [each for each in tensors if each is not None]
+            if asked_for is not None and before.forget_lengths(there, asked_for):
                 return True
         plain = len(tensors) <= self._required and self._stated.added.isdisjoint(options)
         if plain and all(isinstance(each, Tensor) for each in args):
