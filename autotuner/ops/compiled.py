@@ -171,11 +171,10 @@ def _make(problem: Problem, device: str, made: Path) -> None:
         private = Path(work) / "made"
         private.mkdir()
         moved = private.with_name("moved")
-        environment = {**os.environ, "TMPDIR": work}
+        environment, nothing = {**os.environ, "TMPDIR": work}, subprocess.DEVNULL
 
         def run(what: str, where: Path) -> None:
             command = [sys.executable, "-m", "autotuner.ops.compiled", what, problem.model_dump_json(), device]
-            nothing, left_s = subprocess.DEVNULL, min(DEADLINE_S, ahead.latest - time.monotonic())
             said = Path(work) / "said"
             with (
                 said.open("w") as into,
@@ -184,7 +183,7 @@ def _make(problem: Problem, device: str, made: Path) -> None:
                 ) as process,
             ):
                 try:
-                    code = process.wait(left_s)
+                    code = process.wait(min(DEADLINE_S, ahead.latest - time.monotonic()))
                 finally:  # with the compilers that it has started
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
@@ -212,16 +211,17 @@ def _module(problem: Problem, device: str) -> torch.nn.Module:
 def _ahead_of_time(problem: Problem, folder: Path, inputs: Tensors) -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder.with_name("inductor"))
     from torch._inductor import aot_compile
+    from torch._inductor.cpu_vec_isa import VecISA
 
+    VecISA._avx_py_load = ""  # else torch 2.11 imports itself in a process for each, minutes where much runs
     options = {
         "aot_inductor.output_path": str(folder / LIBRARY),
         "cpp_cache_precompile_headers": False,  # it takes as long as what they are for, which is compiled once
         "aot_inductor.precompile_headers": False,
-        "cpp.vec_isa_ok": True,  # by the processor's flags: else each is compiled and loaded with all of torch
+        "cpp.vec_isa_ok": True,  # by the processor's flags: else each is compiled and loaded
         "cpp.dynamic_threads": True,
     }
-    exported = torch.export.export(_module(problem, "cpu"), inputs)
-    aot_compile(exported.module(), inputs, options=options)
+    aot_compile(torch.export.export(_module(problem, "cpu"), inputs).module(), inputs, options=options)
     _keep_code_off_the_stack(folder / LIBRARY)
 
 
