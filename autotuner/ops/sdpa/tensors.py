@@ -322,7 +322,7 @@ def reference(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     sees no key gives 0. Where they are wanted, the log-sum-exps (batch, heads, seq_q), of such a row -inf, or the
     sink."""
     of = _to_multiply(problem, inputs)
-    q, (k, v) = of.q, (_of_heads(problem, x).double() for x in (of.k, of.v))
+    q, (k, v) = of.q, (_of_heads(problem, x).double().contiguous() for x in (of.k, of.v))  # dense: read again and again
     seen = visible(problem, of.lengths, q.device)
     o = torch.empty(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.float64, device=q.device)
     lse = o.new_empty(o.shape[:-1])
@@ -408,7 +408,7 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
     """
     of = _to_multiply(problem, inputs)
     largest = _of_heads(problem, of.v).abs().amax((-1, -2)).unsqueeze(-1)
-    of = of._replace(q=of.q.double(), k=of.k.double())
+    of = of._replace(q=of.q.double(), k=of.k.double().contiguous())
 
     def moved(rows: slice) -> Tensor:
         scores = _scores(problem, of, rows)
