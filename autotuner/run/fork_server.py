@@ -44,6 +44,11 @@ class ForkServer:
         with contextlib.suppress(OSError):  # it imports while its caller gets ready; `start` says what is wrong
             forkserver.ensure_running()
 
+    def renew(self) -> None:
+        """Ends the server where nothing runs that it has started: what it forks from now on lies at other addresses."""
+        if not multiprocessing.active_children():
+            kill(server_pid())
+
     def start(self, process: ForkServerProcess) -> int:
         """Starts a process; the number of the server that did. Raises InfrastructureError when none can."""
         why = ""

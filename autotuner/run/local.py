@@ -49,6 +49,9 @@ RESTARTS = 5
 """Fork servers that may be lost with no job's end between them."""
 SPARE_BYTES = 1 << 20
 """Where a disk has no more than that, it is full."""
+SAME_LAYOUT = 4
+"""Fresh jobs, at most, with libraries, stack and heap at the same addresses, where nothing runs beside them: what depends
+on these shows in some. It costs an import of torch."""
 AHEAD = 16
 """Variants of a turn at most, of all builders: what is proposed now learns nothing from those still in flight."""
 
@@ -119,6 +122,8 @@ class LocalExecutor:
         self._deadlines, self._who_disturbs = deadlines or Deadlines(), who_disturbs
         self._before_calibration = before_calibration
         self._server = fork_server(preload)
+        self._fresh = 0
+        """Jobs so far that had a process of their own."""
         self._restarts = 0
         """Processes that were lost with the fork server, since a job came to its end."""
         self._stamps = False
@@ -233,6 +238,9 @@ class LocalExecutor:
         if not self._may_start(job.lane):  # or not any more: a process that was not fit may take its time to go
             return False
         role = self._builder if job.lane is None else self._judges[job.lane]
+        self._fresh += job.wants_fresh
+        if job.wants_fresh and self._fresh % SAME_LAYOUT == 0:
+            self._server.renew()
         process = self._idle.pop(job.lane, None) or self._spare.pop(job.lane, None)
         process = process or JobProcess(self._server, role, job.lane, self._scratch.folder())
         process.give(job)

@@ -22,7 +22,7 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DiskFullError, InfrastructureError, InputError
 from autotuner.values.outcome import Calibration, Say
 from autotuner.values.verdict import Verdict
-from tests.conformance.executors import CONDITIONS, PlayBackend, build_job, judge_job, notes, play, race_job
+from tests.conformance.executors import CONDITIONS, PlayBackend, build_job, fresh_job, judge_job, notes, play, race_job
 from tests.helpers import preload
 from tests.helpers.conduct_driver import CONDITIONS as CONDUCT, conduct, judges
 from tests.helpers.ends import comes_of, outcome
@@ -76,6 +76,16 @@ def test_a_fork_server_that_ends_between_jobs_is_replaced(executor: LocalExecuto
         executor.submit(job)
         assert executor.wait(60) is not None
     assert server_pid() != before
+
+
+def test_fresh_jobs_lie_at_several_addresses(executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "SAME_LAYOUT", 2)
+    servers = []
+    for _ in range(4):
+        assert comes_of(executor, fresh_job()).verdict == Verdict.MEASURED
+        servers.append(server_pid())
+    assert len(set(servers)) == 3
+    assert servers[1] == servers[2]
 
 
 @pytest.mark.timed

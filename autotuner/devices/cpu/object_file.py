@@ -108,7 +108,7 @@ MATHS = (
 )
 MEMORY = r"mem(cpy|move|set|cmp)|str(len|n?cmp)|[mc]alloc|realloc|free|aligned_alloc|posix_memalign|_Z(n[wa]|d[la])\w+"
 COMPILER = (
-    r"_GLOBAL_OFFSET_TABLE_|__stack_chk_fail|__mem\w+_chk|_Unwind_Resume|__gxx_personality_v0|_ZSt\d+__throw_\w+|"
+    r"_GLOBAL_OFFSET_TABLE_|__mem\w+_chk|_Unwind_Resume|__gxx_personality_v0|_ZSt\d+__throw_\w+|"
     r"__cxa_(guard_\w+|begin_catch|end_catch|rethrow)|__cpu_(model|features2|indicator_init)|"
     r"__(trunc|extend|fix(uns)?|float(un)?|u?(div|mod|divmod)|mul|add|sub|neg|pow|[al]sh[lr]|u?cmp|eq|ne|lt|le|gt|ge|unord|"
     r"popcount|parity|clz|ctz|ffs|bswap)i?(([bhsdxt]f|[hsdxt]c|[sdt]i){1,2})[2-4]?"
@@ -119,17 +119,17 @@ FORBIDDEN = re.compile(
     r":\t(?:[\w.]+ +)*(syscall|sysenter|int|rdtscp?|rdp(?:mc|id|ru)|rdrand|rdseed|(?:rd|wr)(?:[fg]sbase|pkru)|"
     r"lsl(?= *%)|lar|s[gil]dt|smsw|str(?= *[%(])|ver[rw]|x(?:begin|test)|std|u?m(?:onitor|wait)x?|tpause|cpuid|xgetbv|"
     r"popfw?|u?iret[wq]?|fn?stenv|f?n?x?save\w*|svc|mrs\s+\w+, cnt[vp]ct\w*)\b|"
-    r"(%mm[0-7]\b|%[d-g]s\b(?!:)|%[fg]s\b(?!:0x28\b)|DW\.ref\.\w+)"
+    r"(%mm[0-7]\b|%(?:[de]s\b(?!:)|[fg]s\b)|DW\.ref\.\w+)"
 )
-"""After prefixes: of the system, a clock, chance, the direction of copies, and what keeps a number. %fs:0x28 and DW.ref
-are of stacks alone."""
+"""After prefixes: of the system, a clock, chance, the direction of copies, and what keeps a number. DW.ref is of stacks
+alone."""
 IFUNC = ("STT_LOOS", "STT_GNU_IFUNC")
 """A symbol's type, of which pyelftools has two names."""
 AT_LOAD = (".init", ".preinit_array", ".ctors", ".fini", ".dtors")
 """What names of sections begin with that run then, or at the end: arrays of functions, and code."""
 CALLED = (2, 4, 282, 283)
 """Types of relocations that call, of x86-64 and AArch64."""
-NAMED = re.compile(r"__gxx_personality_v0|__stack_chk_guard|__cpu_(model|features2)|variant_cubin")
+NAMED = re.compile(r"__gxx_personality_v0|__cpu_(model|features2)|variant_cubin")
 """What else code refers to that must be elsewhere, or may not be there at all."""
 WRITABLE, EXECUTED = 0x3, 0x4
 """Flags of a section: allocated and writable; with instructions."""

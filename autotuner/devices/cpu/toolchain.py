@@ -14,9 +14,11 @@ from autotuner.forge.toolchain import Toolchain, ask, cxx
 from autotuner.values.errors import ToolchainError
 from autotuner.values.variant import digest_of
 
+NO_CANARY = "-fno-stack-protector"
+"""A number of the process's own is nothing that a variant may read."""
 FLAGS = (
     *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno"),
-    *("-fPIC", "-fvisibility=hidden", "-pthread", "-fstack-usage"),
+    *("-fPIC", "-fvisibility=hidden", "-pthread", "-fstack-usage", NO_CANARY),
 )
 
 ALLOWED = (

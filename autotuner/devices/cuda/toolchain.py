@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 from pydantic import Field
 
 from autotuner.devices.cpu.object_file import COMPILER, MEMORY, disassemble, misconduct, text_bytes
-from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cpu.toolchain import NO_CANARY, CpuToolchain
 from autotuner.devices.cuda import cubin, triton
 from autotuner.devices.cuda.architecture import Architecture, architecture
 from autotuner.forge.build_inputs import BuildInputs, abi_dir
@@ -20,7 +20,7 @@ from autotuner.values import config
 from autotuner.values.errors import ToolchainError
 from autotuner.values.verdict import Fault, Verdict
 
-HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
+HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", NO_CANARY)
 """For the host side: it is compiled once, and runs on any CPU of its kind."""
 DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v")
 OWN = r"_ZG?V?ZN2at(6Driver3getE|8geometryE|13launch_numberE)\w+|_ZN12_GLOBAL__N_1(6|12first_)kernelE"
