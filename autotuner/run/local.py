@@ -50,8 +50,8 @@ RESTARTS = 5
 SPARE_BYTES = 1 << 20
 """Where a disk has no more than that, it is full."""
 SAME_LAYOUT = 4
-"""Fresh jobs, at most, with libraries, stack and heap at the same addresses, where nothing runs beside them: what depends
-on these shows in some. It costs an import of torch."""
+"""Fresh jobs, at most, with libraries, stack and heap at the same addresses, where nothing runs beside them: what
+depends on these shows in some. Others cost an import of torch."""
 AHEAD = 16
 """Variants of a turn at most, of all builders: what is proposed now learns nothing from those still in flight."""
 
