@@ -21,7 +21,7 @@ from autotuner.tuning.finals.plan import by_merit, contenders, searched
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.run.driver import Event, Judged
 from autotuner.values.conditions import Conditions
-from autotuner.values.errors import InfrastructureError
+from autotuner.values.errors import InfrastructureError, OutOfTimeError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Calibration, Ceilings, Heat, Outcome, Say
 from autotuner.values.variant import Variant
@@ -257,6 +257,45 @@ def test_where_time_is_short_the_best_of_the_search_races_alone_and_has_its_proo
     heats = Counter(heat.entrants for heat in found.heats if heat.entrants)
     assert heats == {(found.standing.leader,): FIRST}
     assert [proof.digest for proof in found.standing.proofs] == [found.standing.leader]
+
+
+class Late(FakeLine):
+    """The time is over when a variant has to go through a level of the gate; the first times are let pass."""
+
+    level, passes = "many", 0
+
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
+        if passed is not None and passed.level == self.level:
+            if not self.passes:
+                raise OutOfTimeError("the time is over")
+            self.passes -= 1
+        return super().check(artifact, conditions, say, passed)
+
+
+def test_processes_that_ended_before_the_time_was_over_count_and_crown_nobody(store: Store) -> None:
+    study = swept(store, simulated.truth, 12)
+    found = confirmed(store, study, InlineExecutor(Late(simulated.truth, deviations=DEVIATIONS)))
+    best = standings.best(store, study)
+    assert (best.proof, best.crowned, found.standing.crowned) == (None, False, False)
+    assert best.confirmed.low > 1
+    assert due(store, study, DEFAULT)
+    proven = confirmed(store, study, executor(simulated.truth))
+    assert proven.standing.proofs
+    assert standings.best(store, study).confirmed.mid == pytest.approx(best.confirmed.mid, rel=0.01)
+    with pytest.raises(OutOfTimeError):  # it would take the place of what is proven
+        confirmed(store, study, InlineExecutor(Late(simulated.truth, deviations=DEVIATIONS)))
+    assert standings.finals(store, study).id == proven.id
+
+
+def test_one_process_of_each_says_nothing_when_the_time_is_over(store: Store) -> None:
+    study = swept(store, simulated.truth, 12)
+
+    class Soon(Late):
+        level, passes = "again", 2
+
+    with pytest.raises(OutOfTimeError):
+        confirmed(store, study, InlineExecutor(Soon(simulated.truth, deviations=DEVIATIONS)))
+    assert standings.finals(store, study) is None
 
 
 def test_finals_without_a_proof_of_the_one_to_use_are_due_again(store: Store) -> None:

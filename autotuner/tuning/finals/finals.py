@@ -96,18 +96,33 @@ class FinalRounds:
 
     def run(self) -> None:
         """Records heats as they are run, and the end. Raises InputError when no finalist is left, OutOfTimeError when
-        the time is over before the one to use is proven, and InfrastructureError when the machine does not let the
-        finals come to an end."""
+        the time is over before the one to use has had its first processes, and InfrastructureError when the machine
+        does not let the finals come to an end."""
         try:
             self._to_the_end()
         except OutOfTimeError:
-            chosen = self._chosen()
-            if chosen is None or chosen.digest not in self._proofs:
+            self._is_over = True
+            if not self._counts():
                 raise
+        standing, chosen = self._standing(), self._chosen()
+        if chosen is not None and chosen.digest not in self._proofs:
+            standing = standing.model_copy(update={"crowned": False})
         alive = {entrant.digest: entrant for entrant in self._alive()}
         proofs = tuple(proof for digest, proof in self._proofs.items() if digest in alive)
         audits = {digest: entrant.audit for digest, entrant in alive.items() if entrant.audit is not None}
-        self._trials.store.finish_finals(self._id, FinalsResult(**dict(self._standing()), proofs=proofs, audits=audits))
+        self._trials.store.finish_finals(self._id, FinalsResult(**dict(standing), proofs=proofs, audits=audits))
+
+    def _counts(self) -> bool:
+        """Whether what was shown until the time was over counts: the one to use is proven, or has its interval, and no
+        finals before these have proven one. Without a proof nobody is crowned."""
+        chosen = self._chosen()
+        if chosen is None or chosen.digest in self._proofs:
+            return chosen is not None
+        if chosen.heats < FIRST or standings.finals(self._trials.store, self._trials.study) is not None:
+            return False
+        said = f"the time is over before trial {chosen.number} went through the longest soak: nobody is crowned"
+        self._trials.say(f"{said}; `autotuner finals` goes to the end")
+        return True
 
     def _to_the_end(self) -> None:
         """Races, and proves those who are to be used. First comes a process of the baseline alone: none of a finalist
