@@ -259,18 +259,19 @@ Bindings = dict[str, dict[str, tuple[int, int]]]
 
 def watch(tell: Callable[[], None]) -> Callable[[], None]:
     """From now on `tell` is called once a variant hands Python source to run, before that runs, so that nothing takes
-    it back. What is returned calls it when something else has taken the place of a function or a constant."""
+    it back. What is returned calls it when something else has taken the place of a function or a constant, or other
+    signals are refused."""
 
     def heard(event: str, _arguments: object) -> None:
         if event in RUNS and _called_by_variant():
             tell()
 
     sys.addaudithook(heard)
-    before = dict(_bindings())
+    before, refused = dict(_bindings()), _refused()
 
     def look() -> None:
         now = dict(_bindings())
-        if any(now.get(where) != names for where, names in before.items()):
+        if _refused() != refused or any(now.get(where) != names for where, names in before.items()):
             tell()
 
     return look
@@ -283,6 +284,12 @@ def _called_by_variant() -> bool:
     except ValueError:
         return True
     return caller.f_code.co_filename == loaded_variant.__file__
+
+
+def _refused() -> list[str]:
+    """Which signals this thread and its process refuse. Nobody else can change that."""
+    with Path("/proc/thread-self/status").open() as lines:
+        return [line for line in lines if line.startswith(("SigBlk", "SigIgn"))]
 
 
 def _bindings() -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:

@@ -3,6 +3,8 @@ none is believed. The kernel finds the key as any code in its process can."""
 
 import json
 import pickle
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -126,3 +128,20 @@ def test_an_error_comes_back_as_what_it_was() -> None:
         assert (type(back.error), str(back.error)) == (kind, str(error))
     with pytest.raises(ValueError, match="there is no such error"):
         Raised(kind="SystemExit", text="0")
+
+
+REFUSES = """
+import signal
+from autotuner.run.inside import watch
+told = []
+look = watch(lambda: told.append(1))
+look()
+assert not told
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+look()
+assert told
+"""
+
+
+def test_a_signal_that_is_refused_since_a_variant_was_loaded_is_told() -> None:
+    subprocess.run([sys.executable, "-c", REFUSES], check=True, timeout=60)
