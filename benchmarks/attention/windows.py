@@ -224,8 +224,12 @@ def told(ratio: dict[str, float]) -> str:
     return f"a tie ({low:.2f}-{high:.2f}x)" if low <= 1 <= high else f"{ratio['median']:.2f}x"
 
 
+SDPA, FAR = ("cudnn", "efficient"), 2.0
+"""torch's backends, which a line leaves out where one takes so many times as long as the fastest of the others."""
+
+
 def table(found: Figures | None) -> str:
-    """A line a shape of the goals, and one of all others of a kind."""
+    """A line a shape of the goals, which are all bfloat16, and one of all others of a kind."""
     if found is None:
         return "Not kept yet."
     goals = {str(SdpaProblem.parse(text)) for _, text in GOALS}
@@ -236,13 +240,14 @@ def table(found: Figures | None) -> str:
         without += [gained["without"]] if "without" in gained else []
         if row["problem"] in goals:
             us = row["us"][best_of(row)]["median"]
-            of = ", ".join(f"{name} {told(ratio)}" for name, ratio in spreads(row).items())
-            lines.append(f"- {row['problem']}: {us:.0f} us; {of}")
+            near = FAR * min(x for name, x in gained.items() if name != "without")
+            of = (f"{name} {told(x)}" for name, x in spreads(row).items() if name not in SDPA or x["median"] <= near)
+            lines.append(f"- {row['problem'].replace(' bfloat16', '')}: {us:.0f}; {', '.join(of)}")
         else:
             kind = next(each for each in KINDS if each in row["problem"])
             others.setdefault(kind.rstrip("="), []).append(min(x for name, x in gained.items() if name != "without"))
     further = "; ".join(f"{kind} {min(each):.2f}-{max(each):.2f}x ({len(each)})" for kind, each in others.items())
-    said = f"Further shapes, beside the fastest of these: {further}." if further else ""
+    said = f"Further shapes, beside the fastest: {further}." if further else ""
     if without:
         said += f" Sinks beside none: {min(without):.3f}-{max(without):.3f}x."
     made = f"{found['device']}, torch {found['torch']}, by `{found['command']}`."
