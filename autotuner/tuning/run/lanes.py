@@ -81,7 +81,8 @@ class DeviceLanes:
         """Calibrates every lane, side by side. All race against the baselines that the first one chose. `ahead`: these
         are built meanwhile, and lie in the cache then. `seconds`: that the run has. Raises OracleError or
         InfrastructureError."""
-        conditions = self._conditions.model_copy(update={"seconds": seconds if seconds < math.inf else None})
+        self._conditions = self._conditions.model_copy(update={"seconds": seconds if seconds < math.inf else None})
+        conditions = self._conditions
         jobs: list[tuple[AnyJob, int]] = [(CalibrationJob(conditions=conditions), lane.number) for lane in self._lanes]
         jobs += [(BuildJob(variant=variant, conditions=self._conditions), 0) for variant in ahead]
         found = [sound_calibration(result) for result in ask_all(self._executor, jobs, beat)[: len(self._lanes)]]
