@@ -96,6 +96,8 @@ def test_torch_serves_the_rest_and_it_says_why(
         ({"key_lengths": torch.tensor([3, 4])}, r"key_lengths is \(2,\), expected \(1,\): one a sequence"),
         ({"bias": torch.ones(9, 9)}, r"bias is \(9, 9\), expected what expands to"),
         ({"bias": torch.ones(32, 32, dtype=torch.bool)}, "bias has truths, expected numbers to add"),
+        ({"cu_seqlens_q": torch.zeros(2)}, "attention takes no cu_seqlens_q: batches are not ragged, but padded"),
+        ({"page": 1}, "attention takes no page: there is no such argument"),
     ],
 )
 def test_what_no_call_can_say_is_refused_in_one_line(export: Path, more: dict[str, Any], said: str) -> None:

@@ -17,6 +17,19 @@ NUMBERS = {"window_left": 0.0, "window_right": 0.0, "softcap": 0.0}
 """Options that are numbers: what they are where they are not said."""
 AUTOCAST = True
 CORNERS = ("top_left", "bottom_right")
+OTHERS = {
+    **dict.fromkeys(("cu_seqlens", "max_seqlen"), "batches are not ragged, but padded: say key_lengths"),
+    **dict.fromkeys(
+        ("block_table", "page_table"), "K and V are a tensor each, such as a static cache: say key_lengths"
+    ),
+    **{"cache_seqlens": "say key_lengths", "window_size": "say window", "softmax_scale": "say scale"},
+    **{
+        "causal": "say is_causal",
+        "score_mod": "say softcap, alibi_slopes or bias",
+        "block_mask": "say window or attn_mask",
+    },
+}
+"""How arguments of other functions begin, and what is said here."""
 _SAYS, _MADE = "_autotuner_says", "_autotuner_made"
 """Attributes of a mask: which lengths, corner and window it was compared with; and that it was made of them."""
 CONTRADICTS = "attn_mask hides other keys than key_lengths, corner and window say: torch serves the call with the mask"
@@ -39,6 +52,7 @@ def arguments(
     sinks: Tensor | None = None,
     alibi_slopes: Tensor | None = None,
     bias: Tensor | None = None,
+    **others: Any,
 ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
     """Q, K and V, and behind them the tensors that MORE names, as far as there are any: None for one that is not
     there; those of the options that change what is computed; and what says the same once more for torch alone: a mask
@@ -54,8 +68,12 @@ def arguments(
     seq_q, seq_k), is added to scores after these are capped; an `attn_mask` of numbers alone is that.
 
     A model may say what is so anyway: the usual scale, or groups where there are none. Raises ValueError for a corner,
-    a window or a cap that there is not and for what lies elsewhere, and TypeError for what is no tensor, or no number.
+    a window or a cap that there is not and for what lies elsewhere, and TypeError for what is no tensor, or no number,
+    and for `others`.
     """
+    for name in others:
+        said = next((why for begins, why in OTHERS.items() if name.startswith(begins)), "there is no such argument")
+        raise TypeError(f"{NAME} takes no {name}: {said}")
     for name, each in (("query", query), ("key", key), ("value", value)):
         if not hasattr(each, "requires_grad"):
             raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")

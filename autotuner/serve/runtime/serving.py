@@ -170,14 +170,10 @@ class Served:
                 return True
         plain = len(tensors) <= self._required and self._stated.added.isdisjoint(options)
         if plain and all(isinstance(each, Tensor) for each in args):
-            before.named = {name: value for name, value in options.items() if not isinstance(value, Tensor)}
-            before.named = before.named if self._fits(args, before.named) else None
+            named = {name: value for name, value in options.items() if not isinstance(value, Tensor)}
+            free = [*self._stated.python.parameters][len(args) :]  # torch's own function can be told these by name
+            before.named = named if {*named} <= {*free} else None
         return True
-
-    def _fits(self, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
-        """Whether torch's own function can be told this by name."""
-        names = [*self._stated.python.parameters]
-        return set(named) <= set(names[len(args) :])
 
     def _torch(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
         """torch's answer to a call as it was made."""
