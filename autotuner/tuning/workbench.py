@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from autotuner.devices import DEVICES, Chosen, DeviceKind, Wishes
 from autotuner.devices.environment import usable_cpus
 from autotuner.forge.build import build, require_cache, require_compilers
@@ -76,8 +78,9 @@ def find_space_file(name: str) -> Path:
 def default_space(problems: Sequence[str] = (), op: str | None = None) -> str:
     """The space to tune on the best kind of device here: of that op, else of the op that writes the first of these
     problems as it stands, else of the usual op. Raises InputError where there is none."""
-    writers = [each for text in problems[:1] for each in OPS.values() if _writes(each, text)]
-    writers.sort(key=lambda each: not each.default_spaces)  # a plugin's may have none
+    writers = [each for text in problems[:1] for each in OPS.values() if _knows(each, text)]
+    # a plugin's may have no spaces
+    writers.sort(key=lambda each: (not _knows(each, problems[0], served=True), not each.default_spaces))
     named = op or (writers[0].name if writers else DEFAULT_OP)
     why: list[str] = []
     for kind in sorted(DEVICES.values(), key=lambda kind: -kind.preference):
@@ -89,12 +92,12 @@ def default_space(problems: Sequence[str] = (), op: str | None = None) -> str:
     raise InputError(f"the op {named} cannot be tuned here: {'; '.join(why) or 'no space is shipped for it'}")
 
 
-def _writes(op: Op, text: str) -> bool:
-    """Whether the text is a problem of the op."""
+def _knows(op: Op, text: str, served: bool = False) -> bool:
+    """Whether the text is a problem of the op; or one that it refuses though it knows the words."""
     try:
         op.problem.parse(text)
-    except (ValueError, InputError):
-        return False
+    except (ValueError, InputError) as error:
+        return isinstance(error, ValidationError) and not served
     return True
 
 

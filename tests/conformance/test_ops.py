@@ -47,7 +47,7 @@ REFUSED = {
     },
     "sdpa_fp8": {
         "(1,2,64,128) float32": "float32 is not supported: O is bfloat16 or float16",
-        "(1,2,64,128) float8_e5m2 bfloat16": "Q, K and V are float8_e4m3fn",
+        "(1,2,64,128) float8_e5m2 bfloat16": "quantise to float8_e4m3fn",
         "(1,2,64,128) bfloat16 sinks": "sinks is not served from FP8; the op sdpa does in 16 bits",
     },
     "rmsnorm": {

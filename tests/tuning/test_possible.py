@@ -62,5 +62,6 @@ def test_the_space_is_that_of_the_op_that_writes_the_problem(
 def test_an_op_without_a_space_for_this_machine_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     for each in DEVICES.values():
         monkeypatch.setattr(type(each), "missing", lambda self: None if self.name == "cpu" else "no driver")
-    with pytest.raises(InputError, match="the op sdpa_fp8 cannot be tuned here: for cuda: no driver"):
-        default_space(["(1,32:8,8192,128) float8_e4m3fn bfloat16"])
+    for words in ("", " sinks"):  # which it refuses, but knows
+        with pytest.raises(InputError, match="the op sdpa_fp8 cannot be tuned here: for cuda: no driver"):
+            default_space([f"(1,32:8,8192,128) float8_e4m3fn bfloat16{words}"])

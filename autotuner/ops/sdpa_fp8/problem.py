@@ -33,7 +33,6 @@ class SdpaFp8Problem(SdpaProblem):
     FORM: ClassVar[str] = f"{SdpaProblem.FORM.replace('dtype', f'{ELEMENT} bfloat16|float16', 1)} [cache]"
     NOT_SERVED: ClassVar[Mapping[str, str]] = {
         **{name: why for name, why in SdpaProblem.NOT_SERVED.items() if name != ELEMENT},
-        "float8_e5m2": f"Q, K and V are {ELEMENT}",
         "float32": "O is bfloat16 or float16",
     }
     TIMES_AS_FAST: ClassVar[float] = 2.0
