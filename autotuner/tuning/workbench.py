@@ -79,7 +79,6 @@ def default_space(problems: Sequence[str] = (), op: str | None = None) -> str:
     """The space to tune on the best kind of device here: of that op, else of the op that writes the first of these
     problems as it stands, else of the usual op. Raises InputError where there is none."""
     writers = [each for text in problems[:1] for each in OPS.values() if _knows(each, text)]
-    # a plugin's may have no spaces
     writers.sort(key=lambda each: (not _knows(each, problems[0], served=True), not each.default_spaces))
     named = op or (writers[0].name if writers else DEFAULT_OP)
     why: list[str] = []
