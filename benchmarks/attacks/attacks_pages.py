@@ -29,7 +29,7 @@ def attacks(document: dict[str, Any], on_cuda: dict[str, Any]) -> str:
     through = f" What got through: {', '.join(f'`{name}`' for name in named)}." if named else ""
     said = f"The last rows have the upper ends of exact 95 % intervals.{disturbed}{through}"
     more = max(0, len(document.get("commands", ())) - 1)
-    parts = f" And by {more} more, which the file names, on the same machine." if more else ""
+    parts = f" And by {more} more, which the file names." if more else ""
     return f"{table(head, lines)}\n\n{said} {made_by(document)}{parts}"
 
 

@@ -72,6 +72,15 @@ def test_what_variants_need_is_no_misconduct(
     assert found(planted(tmp_path, kernel_root, harmless, told), toolchain, threads) is None
 
 
+def test_no_header_of_a_family_is_in_what_the_build_adds(
+    tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain
+) -> None:
+    family = planted(tmp_path, kernel_root, "static int wrong() { return 0; }")
+    for name in ("pthread.h", "cpuid.h", "tensors.h"):
+        (family.folder / name).write_text("#error")
+    assert found(family, toolchain) is None
+
+
 @pytest.mark.parametrize(
     ("read", "write"),
     [
