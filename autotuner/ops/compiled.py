@@ -170,7 +170,6 @@ def _make(problem: Problem, device: str, made: Path) -> None:
     with tempfile.TemporaryDirectory(dir=made.parent, ignore_cleanup_errors=True) as work:
         private = Path(work) / "made"
         private.mkdir()
-        moved = private.with_name("moved")
         environment, nothing = {**os.environ, "TMPDIR": work}, subprocess.DEVNULL
 
         def run(what: str, where: Path) -> None:
@@ -193,7 +192,7 @@ def _make(problem: Problem, device: str, made: Path) -> None:
 
         try:
             run("make", private)
-            private.rename(moved)
+            moved = private.rename(private.with_name("moved"))
             if device != "cuda":  # there it is compiled out of the cache in each process, and judged before it counts
                 run("try", moved)  # what crashes does so there, and what needs a file beside it does not find it
             moved.rename(made)

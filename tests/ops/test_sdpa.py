@@ -1,5 +1,7 @@
 """Attention as an op: what a problem says, where its tensors lie, and that reference and baselines agree."""
 
+import importlib
+
 import pytest
 import torch
 
@@ -8,6 +10,7 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.family import Family
 from autotuner.gate.references import names
 from autotuner.ops import ahead, op_of
+from autotuner.ops.sdpa.flex import module
 from autotuner.ops.sdpa.masks import visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import distinct, gaps_of, lying_in, moved, normal, span
@@ -144,6 +147,16 @@ def test_many_numbers_do_not_depend_on_the_cpus_that_draw_them(monkeypatch: pyte
     assert len(distinct(found[0]).unique()) > 30_000
     assert abs(float(found[0].mean())) < 0.03
     assert abs(float(found[0].std()) - 1) < 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_flex_attention_is_compiled_for_more_problems_than_torch_compiles_by_itself() -> None:
+    importlib.import_module("autotuner.ops.compiler")
+    for length in range(16, 16 * 10, 16):
+        problem, q = parsed(f"(1,2,{length},64) float32 causal window=8"), torch.zeros(1, 2, length, 64)
+        compiled = torch.compile(module(problem, "cpu"), fullgraph=True, dynamic=False, backend="eager")
+        assert compiled(q, q, q).shape == q.shape
 
 
 def test_flex_attention_is_for_windows_alone() -> None:
