@@ -131,8 +131,10 @@ def _require_one_device(records: Sequence[StudyRecord]) -> None:
 def _studied(store: Store, name: str, estimates: bool) -> _Studied:
     record, finals = queries.study(store, name), standings.finals(store, name)
     best = standings.best(store, name)
-    if finals is not None and best is not None and best.raced is not None:
-        return _Studied(record, _finalists(finals, best.raced), best.raced, True, finals.baselines, finals.environment)
+    if finals is not None and best is not None and best.raced is not None and proven_of_finals(finals):
+        return _Studied(record, _finalists(finals), best.raced, True, finals.baselines, finals.environment)
+    if not estimates and finals is not None and best is not None and best.raced is not None:
+        raise InputError(f"{name} has nothing that went through the longest soak: run `autotuner finals {name}`")
     if not estimates:
         raise InputError(f"{name} has no finals: run `autotuner finals {name}`, or take --estimates")
     if best is None or best.outcome.artifact is None or best.outcome.measurement is None:
@@ -146,10 +148,10 @@ def _studied(store: Store, name: str, estimates: bool) -> _Studied:
     return _Studied(record, {digest: candidate}, digest, False, baselines, best.record.session.environment)
 
 
-def _finalists(finals: FinalsRecord, chosen: str) -> dict[str, _Candidate]:
+def _finalists(finals: FinalsRecord) -> dict[str, _Candidate]:
     """Those that have been through the longest soak. One that was built differently for the finals is another artifact
     than the one that the search has judged."""
-    proven = proven_of_finals(finals, chosen)
+    proven = proven_of_finals(finals)
     numbers = {
         each.digest: each.number for each in finals.finalists if each.digest == each.searched and each.digest in proven
     }

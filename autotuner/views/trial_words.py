@@ -85,7 +85,7 @@ def place_words(best: Best, finals: FinalsSummary) -> str:
         return "Crowned: faster than every other finalist and the baseline, by more than a tie."
     if others := _tied_with(best):
         return f"Tied with trial {others}: {_why(best, finals)}. Nobody is crowned."
-    if best.proof is None:
+    if best.proof is None and best.confirmed is not None and best.confirmed.low > 1:
         return "It leads, and has not been through the longest soak. Nobody is crowned."
     return "It leads, not shown to be faster than the baseline and all others by more than a tie. Nobody is crowned."
 

@@ -50,7 +50,7 @@ def exported(store: Store, table: DispatchTable) -> dict[str, Any]:
 
 def test_the_best_of_the_finals_serves_its_problem_with_its_interval(store: Store) -> None:
     tuned(store, record())
-    hold_finals(store, {16: 50.0, 32: 60.0}, {16: 0, 32: 1})
+    hold_finals(store, {16: 50.0, 32: 60.0}, {16: 0, 32: 1}, proof=PROOF)
     found = table_of(store, ["scalar-abc"])
     (entry,) = found.entries
     assert (entry.problem, entry.use, entry.baseline, entry.loss) == (PROBLEM, artifact(16).digest, "flash", 0.0)
@@ -103,8 +103,15 @@ def test_without_finals_only_estimates_and_only_on_request(store: Store) -> None
 
 def test_a_study_that_does_not_say_what_device_it_was_is_refused(store: Store) -> None:
     tuned(store, study_record())
-    hold_finals(store, {16: 50.0, 32: 60.0}, {16: 0, 32: 1})
+    hold_finals(store, {16: 50.0, 32: 60.0}, {16: 0, 32: 1}, proof=PROOF)
     with pytest.raises(InputError, match="tune again"):
+        table_of(store, ["scalar-abc"])
+
+
+def test_what_is_confirmed_without_a_proof_serves_nothing(store: Store) -> None:
+    tuned(store, record())
+    hold_finals(store, {16: 50.0, 32: 60.0}, {16: 0, 32: 1})
+    with pytest.raises(InputError, match="nothing that went through the longest soak"):
         table_of(store, ["scalar-abc"])
 
 

@@ -73,12 +73,11 @@ def confirmed_on_each(
     return dict(found)
 
 
-def proven_of_finals(finals: FinalsRecord, chosen: str) -> frozenset[str]:
-    """The artifacts that have been through the longest soak and stand; the chosen one alone where none has, as in
-    finals of before there was one."""
+def proven_of_finals(finals: FinalsRecord) -> frozenset[str]:
+    """The artifacts that have been through the longest soak and stand; none where the time was over before."""
     assert finals.standing is not None  # they came to an end
     standing = {each.digest for each in finals.finalists if each.number not in finals.revoked}
-    return frozenset(each.digest for each in finals.standing.proofs if each.digest in standing) or frozenset({chosen})
+    return frozenset(each.digest for each in finals.standing.proofs if each.digest in standing)
 
 
 def smallest_set(
