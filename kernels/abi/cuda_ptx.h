@@ -17,6 +17,13 @@
 
 AT_DEVICE uint32_t shared_address(const void *pointer) { return (uint32_t)__cvta_generic_to_shared(pointer); }
 
+// A number of which the compiler knows nothing. Of an address with known zeros it makes "or" of a sum, which no instruction
+// takes; a constant that is added to this number stays part of the instruction.
+AT_DEVICE int opaque(int x) {
+  asm("" : "+r"(x));
+  return x;
+}
+
 // Asynchronous copies from global to shared memory (sm_80) -----------------------------------------------------------
 
 // 16 bytes; both addresses are multiples of 16. With `valid` false nothing is read and zeros are written; `global` must
@@ -194,21 +201,23 @@ AT_DEVICE void mbarrier_arrive_remote(uint64_t *barrier, uint32_t rank) {
       : "memory");
 }
 
-// Waits until the phase of that parity has completed.
+// Waits until the phase of that parity has completed. The first look stands before the loop: past a look the compiler moves
+// work, past a loop it does not.
 AT_DEVICE void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
   asm volatile(
-      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra finished;\n"
-      "bra again;\nfinished:\n}\n" ::"r"(shared_address(barrier)),
-      "r"(parity)
+      "{\n.reg .pred done;\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra finished;\n"
+      "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\nfinished:\n}\n"
+      ::"r"(shared_address(barrier)), "r"(parity)
       : "memory");
 }
 
 // The same, for a phase that other blocks of the cluster have to arrive at.
 AT_DEVICE void mbarrier_wait_cluster(uint64_t *barrier, uint32_t parity) {
   asm volatile(
-      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra finished;\nbra again;\nfinished:\n}\n" ::"r"(shared_address(barrier)),
-      "r"(parity)
+      "{\n.reg .pred done;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra finished;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\nfinished:\n}\n"
+      ::"r"(shared_address(barrier)), "r"(parity)
       : "memory");
 }
 

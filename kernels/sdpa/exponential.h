@@ -19,6 +19,13 @@ AT_DEVICE float exp2_polynomial(float x) {
   return __int_as_float(__float_as_int(y) + (int)((unsigned)__float_as_int(shifted) << 23));
 }
 
+// Whether exponential() of what is no number is none, wherever it stands.
+#if defined(EXP_POLY) || defined(EXP_MIXED)
+static constexpr bool EXPONENTIAL_TELLS = false;
+#else
+static constexpr bool EXPONENTIAL_TELLS = true;
+#endif
+
 // EXP=mixed gives one of four to the multiply-add pipe, which then takes as long as the special function unit does.
 AT_DEVICE float exponential(float x, [[maybe_unused]] int index = 0) {
 #if defined(EXP_POLY)

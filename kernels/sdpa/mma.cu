@@ -72,9 +72,10 @@ AT_DEVICE void end_of_phase() {
 AT_DEVICE void query_to_shared(const Place &at, const sdpa_args &args, unsigned char *tile) {
   const int first_row = at.row - at.warp_m * WARP_ROWS;
 #pragma unroll
-  for (int i = threadIdx.x; i < BLOCK_ROWS * CHUNKS; i += THREADS) {
-    const int row = i / CHUNKS, chunk = i % CHUNKS;
-    const bool valid = first_row + row < at.rows;
+  for (int i = 0; i < BLOCK_ROWS * CHUNKS; i += THREADS) {
+    const int item = i + (int)threadIdx.x, row = (unsigned)item / CHUNKS, chunk = (unsigned)item % CHUNKS;
+    if (BLOCK_ROWS * CHUNKS % THREADS && item >= BLOCK_ROWS * CHUNKS) break;
+    const bool valid = (FIXED && AT_SEQ_Q(at) % CLUSTER_ROWS == 0) || first_row + row < at.rows;
     const element *from = (const element *)args.q + at.place(valid ? first_row + row : 0, args.q_stride) + chunk * 8;
     cp_async_16(tile + swizzled(BLOCK_ROWS, row, chunk), from, valid);
   }
@@ -174,6 +175,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   for (int m = 0; m < ROW_TILES; m++) find_bias(queries[m], at, at.row + m * TILE_ROWS);
   Partial partial[ROW_TILES];
   work(at, ring, queries, partial, scale_log2(args, at));
+#if FP8_CACHE
+#pragma unroll
+  for (int m = 0; m < ROW_TILES; m++) partial[m].max[0] *= queries[m].raise[0], partial[m].max[1] *= queries[m].raise[1];
+#endif
   in_order(partial);
   prepare_arrivals(args, arrived);
   if (own_loads_only) await_announcements();

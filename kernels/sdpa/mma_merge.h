@@ -71,18 +71,22 @@ AT_DEVICE void meet_parts(const Place &at) {
 #endif
 }
 
+// What is subtracted from the maxima of parts; some row may have seen no key in any of them.
+AT_DEVICE float most(float max) { return MAY_BE_BLIND ? finite(max) : max; }
+
 // The share of a row tile that the caller merges, from what all parts have sent.
-AT_DEVICE void receive(float (&output)[SHARE][4], float (&sum)[2], float (&max)[2], const float4 *messages) {
+AT_DEVICE void receive(float (&output)[SHARE][4], float (&sum)[2], float (&max)[2], const float4 *messages,
+                       float scale) {
 #pragma unroll
   for (int from = 0; from < MERGED; from++) {
     const float4 state = messages[from * MESSAGE_FLOAT4 + SHARE * 32];
-    max[0] = fmaxf(max[0], state.x);
-    max[1] = fmaxf(max[1], state.z);
+    max[0] = from == 0 ? state.x : fmaxf(max[0], state.x);
+    max[1] = from == 0 ? state.z : fmaxf(max[1], state.z);
   }
 #pragma unroll
   for (int from = 0; from < MERGED; from++) {
     const float4 state = messages[from * MESSAGE_FLOAT4 + SHARE * 32];
-    const float low = exponential(state.x - finite(max[0])), high = exponential(state.z - finite(max[1]));
+    const float low = exponential((state.x - most(max[0])) * scale), high = exponential((state.z - most(max[1])) * scale);
     sum[0] = fmaf(low, state.y, sum[0]);
     sum[1] = fmaf(high, state.w, sum[1]);
 #pragma unroll
@@ -104,9 +108,13 @@ AT_DEVICE float log_sum_exp(float max, float sum) {
   return MAY_BE_BLIND && sum == 0 ? -INFINITY : (max + __log2f(sum)) * 0.693147181f;
 }
 
-// What the output of a row is multiplied by; with a sink maximum and sum take that in.
+// What the output of a row is multiplied by; with a sink maximum and sum take that in. Where the maximum is still wanted it
+// becomes one of powers of two.
 AT_DEVICE float closed([[maybe_unused]] const Place &at, [[maybe_unused]] const sdpa_args &args, [[maybe_unused]] int row,
                        [[maybe_unused]] float &max, float &sum) {
+#if HAS_SINKS || LSE
+  max *= scale_log2(args, at);
+#endif
 #if HAS_SINKS
   const float decay = take_in(sink_of(args.more[SDPA_SINKS - SDPA_MORE], at.head_of(row)), max, sum);
   return decay * reciprocal(sum);
@@ -201,16 +209,17 @@ struct Merged {
 static constexpr int BLOCKS_AT_ONCE = SPLIT < 16 ? SPLIT : 16, PLACES_AT_ONCE = 16 / BLOCKS_AT_ONCE;
 
 // Merges some of the blocks, in their order, into what was found of one place in the blocks before.
-AT_DEVICE void merge_some(Merged &found, const float2 (&state)[BLOCKS_AT_ONCE], const float4 (&piece)[BLOCKS_AT_ONCE]) {
+AT_DEVICE void merge_some(Merged &found, const float2 (&state)[BLOCKS_AT_ONCE], const float4 (&piece)[BLOCKS_AT_ONCE],
+                          float scale) {
   const float before = found.max;
 #pragma unroll
   for (int i = 0; i < BLOCKS_AT_ONCE; i++) found.max = fmaxf(found.max, state[i].x);
-  const float decay = exponential(before - finite(found.max));
+  const float decay = exponential((before - most(found.max)) * scale);
   found.sum *= decay;
   found.total.x *= decay, found.total.y *= decay, found.total.z *= decay, found.total.w *= decay;
 #pragma unroll
   for (int i = 0; i < BLOCKS_AT_ONCE; i++) {
-    const float weight = exponential(state[i].x - finite(found.max));
+    const float weight = exponential((state[i].x - most(found.max)) * scale);
     found.sum = fmaf(weight, state[i].y, found.sum);
     found.total.x = fmaf(weight, piece[i].x, found.total.x);
     found.total.y = fmaf(weight, piece[i].y, found.total.y);
@@ -221,7 +230,7 @@ AT_DEVICE void merge_some(Merged &found, const float2 (&state)[BLOCKS_AT_ONCE], 
 
 // Places of rows, each of four numbers, from what `splits` blocks from `block` on have found.
 AT_DEVICE void merge_blocks(const sdpa_args &args, unsigned block, int splits, const int (&places)[PLACES_AT_ONCE],
-                            Merged (&found)[PLACES_AT_ONCE]) {
+                            Merged (&found)[PLACES_AT_ONCE], float scale) {
   for (int first = 0; first < splits; first += BLOCKS_AT_ONCE) {
     float2 state[PLACES_AT_ONCE][BLOCKS_AT_ONCE];
     float4 piece[PLACES_AT_ONCE][BLOCKS_AT_ONCE];
@@ -236,7 +245,7 @@ AT_DEVICE void merge_blocks(const sdpa_args &args, unsigned block, int splits, c
         if (!exists) state[at][i].x = -INFINITY;
       }
 #pragma unroll
-    for (int at = 0; at < PLACES_AT_ONCE; at++) merge_some(found[at], state[at], piece[at]);
+    for (int at = 0; at < PLACES_AT_ONCE; at++) merge_some(found[at], state[at], piece[at], scale);
   }
 }
 
@@ -271,7 +280,7 @@ AT_DEVICE void merge_on_device(const Place &at, const sdpa_args &args, unsigned 
     Merged found[PLACES_AT_ONCE];
 #pragma unroll
     for (int i = 0; i < PLACES_AT_ONCE; i++) places[i] = least(first + i * THREADS, count - 1);
-    merge_blocks(args, blockIdx.x / SPLIT * SPLIT, at.splits, places, found);
+    merge_blocks(args, blockIdx.x / SPLIT * SPLIT, at.splits, places, found, scale_log2(args, at));
 #pragma unroll
     for (int i = 0; i < PLACES_AT_ONCE; i++)
       if (first + i * THREADS < count) store_merged(at, args, first_row, places[i], found[i]);
@@ -313,7 +322,7 @@ AT_DEVICE void merge_parts(const Place &at, const sdpa_args &args, Partial (&par
 #pragma unroll
   for (int m = 0; m < ROW_TILES; m++) {
     float output[SHARE][4] = {}, sum[2] = {}, max[2] = {-INFINITY, -INFINITY};
-    receive(output, sum, max, inbox(shared, at, at.warp_n, m));
+    receive(output, sum, max, inbox(shared, at, at.warp_n, m), scale_log2(args, at));
     hand_in(at, args, at.row + m * TILE_ROWS, at.merging() * SHARE, output, sum, max);
   }
 }

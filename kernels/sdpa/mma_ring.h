@@ -162,7 +162,7 @@ struct Ring {
   unsigned char *tiles;
 
   __device__ __forceinline__ Ring(const Place &place, const sdpa_args &args, unsigned char *shared)
-      : at(place), tiles(shared + place.warp_n * RING_BYTES) {
+      : at(place), tiles(shared + opaque(place.warp_n * RING_BYTES)) {
 #if STRIDED
     k = (const stored *)args.k + (at.batch * args.k_stride.batch + at.head_kv * args.k_stride.head);
     v = (const stored *)args.v + (at.batch * args.v_stride.batch + at.head_kv * args.v_stride.head);
@@ -231,6 +231,9 @@ struct Ring {
     constexpr bool even = GROUP_THREADS % KEY_CHUNKS == 0;  // a thread's chunks are one column
     const int thread = at.warp_m * 32 + at.lane, beside = even ? thread / KEY_CHUNKS : 0;
     const stored *start = matrix + (int64_t)(key + (WHOLE ? beside : 0)) * apart;
+    constexpr int rows = even ? GROUP_THREADS / KEY_CHUNKS : 0;     // that all take at once
+    constexpr bool regular = rows > 0 && (rows & (rows - 1)) == 0;  // later ones differ in other bits of the row's number
+    const int first = regular ? opaque(swizzled(BLOCK_N, beside, thread % KEY_CHUNKS)) : 0;
 #pragma unroll
     for (int i = 0; i < BLOCK_N * KEY_CHUNKS; i += GROUP_THREADS) {
       const int item = even ? thread % KEY_CHUNKS : i + thread, chunk = item % KEY_CHUNKS;
@@ -238,7 +241,8 @@ struct Ring {
       if (BLOCK_N * KEY_CHUNKS % GROUP_THREADS && i + thread >= BLOCK_N * KEY_CHUNKS) break;
       const bool valid = WHOLE || key + row < at.length;
       const stored *from = start + (int64_t)(WHOLE ? more : valid ? row : 0) * apart + chunk * CHUNK;
-      cp_async_16(tile + swizzled(BLOCK_N, row, chunk), from, valid);
+      const int to = regular ? (first ^ more % 8 * 16) + more * ROW_BYTES : swizzled(BLOCK_N, row, chunk);
+      cp_async_16(tile + to, from, valid);
     }
   }
 };

@@ -135,8 +135,9 @@ AT_DEVICE float descale(const sdpa_args &args, int tensor, const Slice &s) {
   return __ldg((const float *)args.more[tensor] + s.kv_number(args));
 }
 
+// Not 0, since some scores are -infinity.
 AT_DEVICE float scale_log2(const sdpa_args &args, const Slice &s) {
-  return args.scale_log2 * descale(args, SDPA_Q, s) * descale(args, SDPA_K, s);
+  return max_nan(args.scale_log2 * descale(args, SDPA_Q, s) * descale(args, SDPA_K, s), 1e-30f);
 }
 #else
 AT_DEVICE float scale_log2(const sdpa_args &args, const Slice &) { return args.scale_log2; }

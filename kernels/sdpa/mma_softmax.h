@@ -8,7 +8,6 @@
 #include "cap.h"
 #include "exponential.h"
 #include "mma_shape.h"
-#include "shift.h"
 
 // 16 rows of Q, of scores and of probabilities.
 struct Queries {
@@ -38,8 +37,8 @@ struct Probabilities {
   uint32_t fragment[BLOCK_N / 16][4] = {};
 };
 
-// The softmax of the keys so far, for 16 rows. The maximum is that of scale_log2 * score, rounded: what is subtracted
-// is then the same number everywhere. `sum` covers the lane's own columns only.
+// The softmax of the keys so far, for 16 rows. The maximum is that of scores before they are scaled: how far another one
+// lies below is then as exact as a float is, however large both are. `sum` covers the lane's own columns only.
 struct Partial {
   float output[FRAGMENTS][4] = {};
   float max[2] = {-INFINITY, -INFINITY};
@@ -123,9 +122,9 @@ AT_DEVICE void mask(Scores &scores, [[maybe_unused]] const Queries &queries, con
 
 // The lane's largest score of a row; no number where one of them is none.
 AT_DEVICE float lane_max(const Scores &scores, int half) {
-  float max = scores.fragment[0][half * 2];
+  float max = max_nan(scores.fragment[0][half * 2], scores.fragment[0][half * 2 + 1]);
 #pragma unroll
-  for (int j = 0; j < BLOCK_N / 8; j++)
+  for (int j = 1; j < BLOCK_N / 8; j++)
     max = max_nan(max, max_nan(scores.fragment[j][half * 2], scores.fragment[j][half * 2 + 1]));
   return max;
 }
@@ -141,34 +140,21 @@ AT_DEVICE uint32_t pack_probabilities(float low, float high) {
 }
 
 // Scores to probabilities, with what has been summed so far brought to the new maximum. A score that is no number makes
-// the maximum none, and then the sum: exponential() need not tell.
-AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &scores, const Queries &queries, float scale,
-                       bool first) {
-  float shift[2], decay[2], unit[2];
+// the maximum none, and then the sum.
+AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, const Scores &scores, const Queries &queries,
+                       float scale, bool first) {
+  float most[2], unit[2], decay[2];
 #pragma unroll
   for (int half = 0; half < HALVES; half++) {
+    const float here = quad_max(lane_max(scores, half)), max = first ? here : max_nan(partial.max[half], here);
+    most[half] = HIDES || HAS_NUMBERS ? finite(max) : max;
     unit[half] = queries.unit(scale, half);
-    const float max = max_nan(partial.max[half], quad_max(lane_max(scores, half)) * unit[half]);
-    shift[half] = HIDES || HAS_NUMBERS ? finite(max) : max;
-    decay[half] = first ? 1.0f : exponential(partial.max[half] - shift[half]);
+    decay[half] = first ? 1.0f : exponential((partial.max[half] - most[half]) * unit[half]);
     partial.max[half] = max;
   }
-  if (__builtin_expect(__any_sync(~0u, !fuses(shift[0]) || !fuses(shift[HALVES - 1])), 0)) {
+  if (!first) {
 #pragma unroll
     for (int half = 0; half < HALVES; half++) {
-      if (fuses(shift[half])) continue;  // the bits of a row do not depend on those beside it, which another head may have
-      partial.sum[half] += shift[half] - shift[half];  // 0, or no number where the shift is none
-#pragma unroll
-      for (int j = 0; j < BLOCK_N / 8; j++)
-#pragma unroll
-        for (int i = half * 2; i < half * 2 + 2; i++)
-          scores.fragment[j][i] = shifted(scores.fragment[j][i], unit[half], shift[half]);
-      shift[half] = 0.0f;
-    }
-  }
-#pragma unroll
-  for (int half = 0; half < HALVES; half++) {
-    if (!first) {
       partial.sum[half] *= decay[half];
 #pragma unroll
       for (int i = 0; i < FRAGMENTS; i++) {
@@ -176,10 +162,14 @@ AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &s
         partial.output[i][half * 2 + 1] *= decay[half];
       }
     }
+  }
+#pragma unroll
+  for (int half = 0; half < HALVES; half++) {
+    if (!EXPONENTIAL_TELLS) partial.sum[half] += most[half] - most[half];  // 0, or no number where the maximum is none
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; j++) {
-      const float low = exponential(fmaf(scores.fragment[j][half * 2], unit[half], -shift[half]), j * 2);
-      const float high = exponential(fmaf(scores.fragment[j][half * 2 + 1], unit[half], -shift[half]), j * 2 + 1);
+      const float low = exponential((scores.fragment[j][half * 2] - most[half]) * unit[half], j * 2);
+      const float high = exponential((scores.fragment[j][half * 2 + 1] - most[half]) * unit[half], j * 2 + 1);
       partial.sum[half] += low + high;
       probabilities.fragment[j / 2][j % 2 * 2 + half] = pack_probabilities(low, high);
     }

@@ -26,7 +26,6 @@
 //                     2: as 1, and one before the first and after the last phase of every tile
 //                     With producers, arrival and release are named barriers between them and all computing warps.
 #include "wmma_shape.h"
-#include "shift.h"
 #include "wmma_ring.h"
 
 #include <mma.h>
@@ -61,7 +60,7 @@ struct Warp {
   LeftFragment q[ROW_TILES][DIM_TILES];
   OutputFragment o[ROW_TILES][DIM_TILES];
   int rows[OutputFragment::num_elements];  // of the elements of an accumulator
-  float max[ROW_TILES], sum[ROW_TILES];    // max in units of log2, -inf before the first visible key
+  float max[ROW_TILES], sum[ROW_TILES];    // max of scores before they are scaled, -inf before the first visible key
 };
 
 AT_DEVICE void load_query(LeftFragment &fragment, int row_tile, int dim_tile) {
@@ -120,21 +119,16 @@ AT_DEVICE void softmax_rows(Warp &warp, int row_tile, int visible, float scale_l
   for (int i = 4; i < QUADS * 4; i++) largest[i % 4] = fmaxf(largest[i % 4], s[i / 4][i % 4]);
   float row_max = fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
   row_max = fmaxf(row_max, __shfl_xor_sync(0xffffffff, row_max, 1));
-  row_max = fmaxf(warp.max[row_tile], row_max * scale_log2);
-  float shift = row_max == -INFINITY ? 0.0f : row_max;  // -inf minus -inf would be NaN
-  const float decay = exp2_approx(warp.max[row_tile] - shift);
-  if (__builtin_expect(__any_sync(~0u, !fuses(shift)), 0)) {
-#pragma unroll
-    for (int i = 0; i < QUADS * 4; i++) s[i / 4][i % 4] = shifted(s[i / 4][i % 4], scale_log2, shift);
-    shift = 0.0f;
-  }
+  row_max = fmaxf(warp.max[row_tile], row_max);
+  const float most = row_max == -INFINITY ? 0.0f : row_max;  // -inf minus -inf would be NaN
+  const float decay = exp2_approx((warp.max[row_tile] - most) * scale_log2);
   element *probabilities = shared_array<element>(PROBABILITIES) + state * P_PITCH + half * 4;
   float sum[2] = {};
 #pragma unroll
   for (int i = 0; i < QUADS; i++) {
     float p[4];
 #pragma unroll
-    for (int j = 0; j < 4; j++) p[j] = exp2_approx(fmaf(s[i][j], scale_log2, -shift));
+    for (int j = 0; j < 4; j++) p[j] = exp2_approx((s[i][j] - most) * scale_log2);
     sum[0] += p[0] + p[1];
     sum[1] += p[2] + p[3];
     *(uint2 *)(probabilities + i * 8) = make_uint2(pack(p[0], p[1]), pack(p[2], p[3]));
@@ -238,7 +232,7 @@ AT_DEVICE void share_output(Warp &warp) {
 }
 
 // Eight columns of a row, merged from the key groups.
-AT_DEVICE uint4 merged_output(int row, int column) {
+AT_DEVICE uint4 merged_output(int row, int column, float scale_log2) {
   const float *row_max = shared_array<float>(ROW_MAX) + row, *row_sum = shared_array<float>(ROW_SUM) + row;
   const float *output = shared_array<float>(0) + row * O_PITCH + column;
   float largest = row_max[0];
@@ -247,7 +241,7 @@ AT_DEVICE uint4 merged_output(int row, int column) {
   float sum = 0.0f, o[8] = {};
 #pragma unroll
   for (int g = 0; g < KEY_GROUPS; g++) {
-    const float weight = exp2_approx(row_max[g * BLOCK_M] - largest);
+    const float weight = exp2_approx((row_max[g * BLOCK_M] - largest) * scale_log2);
     sum = fmaf(weight, row_sum[g * BLOCK_M], sum);
 #pragma unroll
     for (int i = 0; i < 8; i++) o[i] = fmaf(weight, output[g * BLOCK_M * O_PITCH + i], o[i]);
@@ -257,13 +251,13 @@ AT_DEVICE uint4 merged_output(int row, int column) {
                     pack(o[4] * inverse, o[5] * inverse), pack(o[6] * inverse, o[7] * inverse));
 }
 
-AT_DEVICE void store_output(const Block &block) {
+AT_DEVICE void store_output(const Block &block, float scale_log2) {
   constexpr int ROW_CHUNKS = HEAD_DIM / 8;
 #pragma unroll
   for (int i = 0; i < BLOCK_M * ROW_CHUNKS / CONSUMERS; i++) {
     const int row = (i * CONSUMERS + threadIdx.x) / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
     const int64_t to = block.first_row + row;
-    const uint4 merged = merged_output(row, chunk * 8);
+    const uint4 merged = merged_output(row, chunk * 8, scale_log2);
     if (WHOLE_QUERIES || to < block.seq_q) ((uint4 *)block.o)[to * ROW_CHUNKS + chunk] = merged;
   }
 }
@@ -286,7 +280,7 @@ AT_DEVICE void consume(const Block &block, float scale_log2) {
   consumer_sync();  // nobody reads Q or the ring any more
   share_output(warp);
   consumer_sync();
-  store_output(block);
+  store_output(block, scale_log2);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __grid_constant__ sdpa_args args) {

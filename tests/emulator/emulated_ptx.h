@@ -7,6 +7,8 @@
 
 #define AT_DEVICE [[maybe_unused]] static inline
 
+AT_DEVICE int opaque(int x) { return x; }
+
 AT_DEVICE uint32_t shared_address(const void *pointer) {
   return emulator::check_shared("shared_address", pointer, 1, 1);
 }
