@@ -357,8 +357,9 @@ struct Consumer {
     if (lane == 0) mbarrier_arrive(barrier(shared, QUERY_FREE + query_buffer()));
   }
 
-  __device__ __forceinline__ void normalize([[maybe_unused]] int of_slice, [[maybe_unused]] int of_row) {
-    float factor[2];
+  // What the rows are multiplied by at the end. A sink takes time, so it is read while the last product is computed.
+  __device__ __forceinline__ void find_factors([[maybe_unused]] int of_slice, [[maybe_unused]] int of_row,
+                                               float (&factor)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       float sum = quad_sum(softmax.sum[half]), decay = 1.0f;
@@ -370,6 +371,12 @@ struct Consumer {
 #endif
       factor[half] = (WINDOWED || HAS_NUMBERS) && sum == 0 ? 0.0f : decay / sum;  // a row that sees no key gives 0
     }
+  }
+
+  __device__ __forceinline__ void normalize(int of_slice, int of_row, const float (&known)[2]) {
+    if (HAS_SINKS) return rescale(known);
+    float factor[2];
+    find_factors(of_slice, of_row, factor);
     rescale(factor);
   }
 
@@ -422,22 +429,25 @@ AT_DEVICE void consume(const wgmma_args &args, unsigned char *shared, int group)
     schedule.next(false, false);
     const int slice = at.slice, row = at.row, buffer = at.query_buffer();
     at.query.next();
+    float factors[2];
     // The last product is issued in both branches: it must not be in flight where they part.
     if (EARLY_START && !schedule.done()) {
       at.issue_last_output();
+      if (HAS_SINKS) at.find_factors(slice, row, factors);
       at.begin(item(args, schedule.number));
       wgmma_wait<1>();
       hold(at.output);
       at.release_values();
-      at.normalize(slice, row);
+      at.normalize(slice, row, factors);
       at.store(slice, row, buffer);
     } else {
       at.issue_last_output();
+      if (HAS_SINKS) at.find_factors(slice, row, factors);
       wgmma_wait<0>();
       hold(at.output);
       at.release_values();
       at.give_back(at.unseen);
-      at.normalize(slice, row);
+      at.normalize(slice, row, factors);
       at.store(slice, row, buffer);
       if (schedule.done()) break;
       at.begin(item(args, schedule.number));
