@@ -1,5 +1,6 @@
 """Captures of a graph, in which no garbage is collected: what an earlier gate or race left may hold memory and graphs
-of the device, and to give these back ends a capture with an error that the variant would be blamed for."""
+of the device, and a call that gives these back may end a capture. Captures of right variants did end in finals with
+nothing else known to go on; that garbage ended them is not shown."""
 
 import gc
 from collections.abc import Iterator
