@@ -55,7 +55,7 @@ def one_line(document: dict[str, Any] | None) -> str:
     made = f"{first['device']}, torch {first['environment']['torch']}, {document['when'][:10]}"
     return (
         f"{table(['problem', 'minutes', *names], lines)}\n\n{made}: the seconds of all, and what was"
-        f" confirmed, each from an empty store and an empty cache; every run of these seeds; * crowned. Made by"
+        f" confirmed, each from an empty store and an empty cache; * crowned. Made by"
         f" `{document['command']}`."
     )
 
