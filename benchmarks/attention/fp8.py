@@ -84,7 +84,7 @@ BFLOAT16: Point = {
 }
 """A point of wgmma in bfloat16, among the fastest at these problems."""
 TIMED = ("(1,32:8,8192,128)", "(4,32:8,2048,128)")
-WAIT = 20_000
+WAIT = 1_000_000
 """Cycles for which the device waits before a replay."""
 MASKS = ("full", "causal")
 KINDS = {

@@ -137,9 +137,11 @@ struct Consumer {
     issue_scores();
   }
 
-  // Keys past the end, and those that a causal row does not see.
-  __device__ __forceinline__ void mask(int tile) {
-    const int key = tile * BLOCK_N;
+  // Keys past the end, and those that a causal row does not see: of the last two tiles, as none is narrower than a group.
+  __device__ __forceinline__ void mask(int turn) {
+    static_assert(BLOCK_N >= GROUP_ROWS);
+    if (turn < tiles - 2) return;
+    const int key = at.tile(turn) * BLOCK_N;
     if (key + BLOCK_N <= at.seen(args, row)) return;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -169,7 +171,7 @@ struct Consumer {
 
   __device__ __forceinline__ void first_tile() {
     release_keys();
-    mask(at.tile(tiles - 1));
+    mask(tiles - 1);
     const float offset = SPECULATE && tiles > 1 ? (float)OFFSET : LARGE_OFFSET;
     softmax_exact<true>(scores, shift, decay, scale, offset, args.same, next_weights);
     sum[0] = sum[1] = 0.0f;
@@ -209,7 +211,7 @@ struct Consumer {
     wgmma_wait<1>();
     hold(scores);
     release_keys();
-    mask(at.tile(tile));
+    mask(tile);
     const bool decays = soften();
     hold(next_weights);
     wgmma_wait<0>();
