@@ -41,6 +41,7 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from benchmarks import holds
+from benchmarks.attention.fp8_pages import WORST
 from benchmarks.provenance import provenance
 
 Point = dict[str, int | str]
@@ -59,9 +60,10 @@ POINT: Point = {
 CHANGES: dict[str, Point] = {
     "share 2": {},
     "share 2, offset 3": {"OFFSET": 3},
-    "share 2, early": {"EARLY_LAUNCH": 1},
-    "share 2, offset 3, early, two stages": {"OFFSET": 3, "EARLY_LAUNCH": 1, "STAGES": 2},
-    "share 1, offset 3": {"FMA_SHARE": 1, "OFFSET": 3},
+    "share 2, early, two stages": {"EARLY_LAUNCH": 1, "STAGES": 2},
+    "share 2, shared": {"Q_FROM": "shared"},
+    "share 1": {"FMA_SHARE": 1},
+    "share 1, early, two stages": {"FMA_SHARE": 1, "EARLY_LAUNCH": 1, "STAGES": 2},
     "share 3, no turns": {"FMA_SHARE": 3, "PING_PONG": 0},
     "share 2, 160 keys": {"BLOCK_N": 160},
     "share 3, 192 keys": {"BLOCK_N": 192, "FMA_SHARE": 3, "Q_FROM": "shared"},
@@ -99,8 +101,8 @@ KINDS = {
 of 1 with a tenth of that for noise."""
 REPLAY_FLOPS = 2e12
 """Of the forwards in one graph: two milliseconds."""
-WORST, FASTER, FASTER_BFLOAT16 = 1.2, 1.15, 1.3
-"""What must hold: errors against FlashAttention 3's, times it takes, and those of wgmma in bfloat16 at the first."""
+FASTER, FASTER_BFLOAT16 = 1.15, 1.3
+"""What must hold beside WORST: the times that FlashAttention 3 takes, and wgmma in bfloat16 at the first."""
 
 
 def drawn(kind: str, seed: int = 1) -> Tensors:

@@ -9,20 +9,27 @@ from benchmarks.markdown import table
 FA3 = "fa3_fp8"
 OTHERS = (FA3, "cudnn bfloat16")
 OURS = "wgmma bfloat16"
+WORST = 1.2
+"""Errors that a point may have, relative to FlashAttention 3's."""
 ELEMENTS = " float8_e4m3fn bfloat16"
 
 
 def measured(document: dict[str, Any] | None) -> str:
-    """Of each problem the fastest point beside FlashAttention 3's FP8 and cuDNN in bfloat16, and its largest error."""
+    """Of each problem the fastest point within WORST, of all where none is, beside FlashAttention 3's FP8 and cuDNN in
+    bfloat16, and its largest error."""
     if document is None:
         return "Not measured yet."
     rows = []
+
+    def worst_of(name: str) -> float:
+        return max(each[name] / each[FA3] for each in document["errors"])
+
     for row in document["times"]:
         us = row["us"]
-        best = min((name for name in us if name not in (*OTHERS, OURS)), key=lambda name: us[name])
+        points = [name for name in us if name not in (*OTHERS, OURS)]
+        best = min([name for name in points if worst_of(name) <= WORST] or points, key=lambda name: us[name])
         ratios = [f"{us[name]:.0f}, **{us[name] / us[best]:.2f}x**" for name in OTHERS if name in us]
-        worst = max(each[best] / each[FA3] for each in document["errors"])
-        rows.append([row["problem"].replace(ELEMENTS, ""), f"{us[best]:.0f}", *ratios, f"{worst:.2f}"])
+        rows.append([row["problem"].replace(ELEMENTS, ""), f"{us[best]:.0f}", *ratios, f"{worst_of(best):.2f}"])
     head = ["problem", "us", "FlashAttention 3 in FP8", "cuDNN in bfloat16", "error"]
     note = (
         "The others' us, and how many times as long. Error: the largest relative to FlashAttention 3's over"

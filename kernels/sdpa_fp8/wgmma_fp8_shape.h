@@ -101,8 +101,8 @@ struct Item {
   int slice, row, tiles, keys;
   bool swapped;  // the last two tiles
 
-  // The tile whose turn is `turn`, which counts down to 0: the last one second, where all consumers see it. Of the first the
-  // softmax takes its scale, and rows see few keys of the last.
+  // The tile whose turn is `turn`, which counts down to 0: with a mask the last one second, where all consumers see it: of
+  // the first the softmax takes its scale, and rows see few keys of the last.
   __device__ __forceinline__ int tile(int turn) const {
     return swapped && turn >= tiles - 2 ? 2 * tiles - 3 - turn : turn;
   }
@@ -141,7 +141,7 @@ AT_DEVICE Item item(const fp8_args &args, int number) {
   found.keys = args.seq_k;
 #endif
   found.tiles = tiles_of(found.seen(args, least(found.row + BLOCK_ROWS, args.seq_q) - 1));
-  found.swapped = found.tiles > 1 && own_tiles(args, found, found.row) == found.tiles;
+  found.swapped = CAUSAL && found.tiles > 1 && own_tiles(args, found, found.row) == found.tiles;
   return found;
 }
 
