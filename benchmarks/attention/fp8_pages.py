@@ -22,7 +22,7 @@ def measured(document: dict[str, Any] | None) -> str:
     rows = []
 
     def worst_of(name: str) -> float:
-        return max(each[name] / each[FA3] for each in document["errors"])
+        return max(float(each[name]) / float(each[FA3]) for each in document["errors"])
 
     for row in document["times"]:
         us = row["us"]
