@@ -262,6 +262,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "cpu_attention": lambda: cpu_attention(*loaded("cpu_attention")),
     "one_line": lambda: tuned_pages.one_line(if_kept("one_line")),
     "tuned_wgmma": lambda: tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE, tuned_pages.GPU),
+    "windows_cpu": lambda: tuned_pages.tuned(if_kept("windows_cpu")),
     "elsewhere": lambda: tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")),
     "counters": lambda: counters_pages.counted(loaded(*counters_pages.KEPT), "docs/results/profiles.svg"),
     "tuned_rmsnorm": lambda: tuned_pages.tuned(if_kept("tuned_rmsnorm")),
