@@ -186,7 +186,8 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _stop_now(_signal: int, _frame: FrameType | None) -> None:
-    os.write(sys.stderr.fileno(), f"autotuner: {STOPPED}\n".encode())
+    with contextlib.suppress(OSError):  # a terminal that has gone
+        os.write(sys.stderr.fileno(), f"autotuner: {STOPPED}\n".encode())
     os._exit(INTERRUPTED)
 
 

@@ -5,6 +5,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -52,6 +53,12 @@ def test_a_signal_ends_a_sweep_with_one_line_and_so_does_a_second_one(
         _, said = process.communicate(timeout=60)
     assert re.fullmatch(r"autotuner: stopped.* the same command .*\n", said)  # what is kept, or the line of the second
     assert process.returncode == 130
+
+
+def test_a_second_signal_ends_what_can_write_nothing_any_more(tmp_path: Path) -> None:
+    second = "from autotuner.cli import app; app._stop_now(15, None)"
+    done = shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(second)} 2>/dev/full", tmp_path)
+    assert done.returncode == 130
 
 
 def test_a_closed_standard_output_is_no_error(tmp_path: Path) -> None:
