@@ -131,12 +131,12 @@ def _require_one_device(records: Sequence[StudyRecord]) -> None:
 def _studied(store: Store, name: str, estimates: bool) -> _Studied:
     record, finals = queries.study(store, name), standings.finals(store, name)
     best = standings.best(store, name)
-    if finals is not None and best is not None and best.raced is not None and proven_of_finals(finals):
-        return _Studied(record, _finalists(finals), best.raced, True, finals.baselines, finals.environment)
-    if not estimates and finals is not None and best is not None and best.raced is not None:
-        raise InputError(f"{name} has nothing that went through the longest soak: run `autotuner finals {name}`")
+    raced = best.raced if finals is not None and best is not None else None
+    if finals is not None and raced is not None and proven_of_finals(finals):
+        return _Studied(record, _finalists(finals), raced, True, finals.baselines, finals.environment)
     if not estimates:
-        raise InputError(f"{name} has no finals: run `autotuner finals {name}`, or take --estimates")
+        lacks = "no finals" if raced is None else "nothing that went through the longest soak"
+        raise InputError(f"{name} has {lacks}: run `autotuner finals {name}`, or take --estimates")
     if best is None or best.outcome.artifact is None or best.outcome.measurement is None:
         raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
     digest, timings = best.outcome.artifact.digest, best.outcome.measurement.timings
