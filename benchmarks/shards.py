@@ -94,7 +94,7 @@ PROOFS = {
     "busy": Proof(busy, lambda: seeds(busy.RUNS, "--runs", "1"), 7.6),
     "one_line": Proof(tuned, partial(tuned.parts, "one_line"), 1.65, needs_gpu=True),
     "windows_cpu": Proof(tuned, partial(tuned.parts, "windows_cpu"), tuned.CPU_MINUTES),
-    "peers": Proof(peers, lambda: [(problem,) for problem in tuned.PEERS], 1.2, needs_gpu=True),
+    "peers": Proof(peers, lambda: [(problem,) for problem in tuned.PEERS], 0.95, needs_gpu=True),
 }
 
 

@@ -231,7 +231,7 @@ def main() -> None:
     """Prints a line a problem and writes the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problems", nargs="+", metavar="PROBLEM")
-    parser.add_argument("--minutes", type=float, default=0.6, help="of each problem's tuning")
+    parser.add_argument("--minutes", type=float, default=0.45, help="of each problem's tuning")
     parser.add_argument("--finals-minutes", type=float, default=0.1, help="of these; the race comes after them")
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
