@@ -12,12 +12,14 @@ import sys
 import tomllib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import torch
 
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
+from autotuner.forge.toolchain import Toolchain
 from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import moved
@@ -28,13 +30,13 @@ from autotuner.values.variant import Variant
 from benchmarks.attention.interleaved import input_sets, timer, variant_forward
 
 GRAPHS = 2
-family, toolchain = Family.load(config.kernels_dir() / "sdpa"), Workbench(load_space("sdpa_cuda")).toolchain
-tables = tomllib.loads((config.kernels_dir() / "sdpa" / "kernel.toml").read_text())["cuda"]
 
 
-def built(point: dict[str, Any]) -> Artifact | str:
+def built(toolchain: Toolchain, point: dict[str, Any]) -> Artifact | str:
     """A build of a point: parameters of another version are left out, what it lacks is as it is by default."""
-    table, given = tables[point["impl"]], point["parameters"]
+    family = Family.load(config.kernels_dir() / "sdpa")
+    table = tomllib.loads((config.kernels_dir() / "sdpa" / "kernel.toml").read_text())["cuda"][point["impl"]]
+    given = point["parameters"]
     known = table["parameters"]  # an earlier version has names alone
     others = {name: values[0] for name, values in known.items()} | table["default"] if isinstance(known, dict) else {}
     if lacking := [name for name in known if name not in given | others]:
@@ -66,7 +68,7 @@ def main() -> None:
 
     points = json.loads(sys.stdin.readline())
     with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
-        builds = list(pool.map(built, points))
+        builds = list(pool.map(partial(built, Workbench(load_space("sdpa_cuda")).toolchain), points))
     say([[each.program_hash] if isinstance(each, Artifact) else each for each in builds])
     timers: list[Callable[[], float]] = []
     for line in sys.stdin:
