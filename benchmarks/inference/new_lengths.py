@@ -7,9 +7,11 @@ The export is one that serves none of these calls, such as one of another head d
 what is ours is what they take longer. On the device that the export is for, microseconds of the host are taken of the
 first, the second, and later calls of each of many lengths, with torch's function and through `load`: of lengths of
 which the export serves none, of other lengths of the export's smallest problem ("near"), and of that problem itself,
-which a variant serves. Then the GPT of the examples generates at batch 1 with a cache that grows, both arms in turns at
-each step, in random order, each with a cache of its own. Before them the first arm takes the step untimed: cuDNN plans
-each new length, and who came first would pay for both.
+which a variant serves. Then the GPT of the examples generates at batch 1 with a cache that grows, and does so several
+times, each time with a function that knows nothing of the calls of before. At each step the arms are in turns, in
+random order, each with a cache of its own, and torch's function is two of them: what the second one takes longer than
+the first is what this comparison cannot tell. Before them torch's function takes the step untimed: cuDNN plans each new
+length, and who came first would pay for all. A step counts with its median over the times.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from examples.gpt.gpt import gpt
 NAME = "autotuner_new_lengths"
 CALLS = ("first", "second", "third", "later")
 """Of a length; a model's layers make the later ones."""
+TORCH, OURS, AGAIN = "torch", "ours", "torch_again"
 LATER, FUNCTIONS = 8, 12
 """Calls of a length that count as later ones, and functions of one export whose first call is timed."""
 Call = Callable[..., Any]
@@ -129,31 +132,40 @@ def cache_of(decoder: Decoder, batch: int, length: int) -> Any:
     return found
 
 
-def growing(decoder: Decoder, arms: dict[str, Call], until: int, steps: int, device: str) -> dict[str, Any]:
-    """Seconds of all steps of each arm, and how many times as long the last one's take as the first one's: over all,
-    and of each step the median and the quartiles. After the last one the cache has `until` keys."""
+def growing(decoder: Decoder, arms: dict[str, Call], until: int, steps: int, device: str) -> dict[str, list[float]]:
+    """Seconds of each step of each arm. After the last one the cache has `until` keys."""
     untimed, *timed = (cache_of(decoder, 1, until - steps) for _ in range(1 + len(arms)))
     caches = dict(zip(arms, timed, strict=True))
     taken: dict[str, list[float]] = {name: [] for name in arms}
     token = torch.ones(1, 1, dtype=torch.int64, device=device)
     for _ in range(steps):
-        decoder.step(next(iter(arms.values())), token, untimed)
+        decoder.step(arms[TORCH], token, untimed)
         for name in random.sample(list(arms), len(arms)):
             taken[name].append(decoder.step(arms[name], token, caches[name]))
-    first, *_, last = taken.values()
-    low, middle, high = quantiles([after / before for before, after in zip(first, last, strict=True)], n=4)
-    return {
-        "seconds": {name: round(sum(each), 4) for name, each in taken.items()},
-        "times_as_long": round(sum(last) / sum(first), 4),
-        "of_a_step": {"low": round(low, 4), "median": round(middle, 4), "high": round(high, 4)},
+    return taken
+
+
+def compared(times: list[dict[str, list[float]]]) -> dict[str, Any]:
+    """How many times as long each arm's steps take as torch's, by the medians of each step over the times: of all
+    together, and of a step the median and the quartiles."""
+    of_steps = {
+        name: [median(each) for each in zip(*(taken[name] for taken in times), strict=True)] for name in times[0]
     }
+    found: dict[str, Any] = {"times": len(times), "seconds": {name: round(sum(us), 4) for name, us in of_steps.items()}}
+    for name, said in ((OURS, ""), (AGAIN, f"{AGAIN}_")):
+        ratios = [one / torchs for one, torchs in zip(of_steps[name], of_steps[TORCH], strict=True)]
+        low, middle, high = quantiles(ratios, n=4)
+        found[f"{said}times_as_long"] = round(sum(of_steps[name]) / sum(of_steps[TORCH]), 4)
+        found[f"{said}of_a_step"] = {"low": round(low, 4), "median": round(middle, 4), "high": round(high, 4)}
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("export", type=Path)
     parser.add_argument("--until", type=int, default=2048, help="keys of the cache after the last step")
-    parser.add_argument("--steps", type=int, default=512, help="tokens that the decoder generates")
+    parser.add_argument("--steps", type=int, default=128, help="tokens that the decoder generates each time")
+    parser.add_argument("--times", type=int, default=5, help="that it does so")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
     parser.add_argument("--out", type=Path)
@@ -161,7 +173,7 @@ def main() -> None:
     ours = autotuner.load(said.export)
     device, dtype = ours.table.device, getattr(torch, said.dtype)
     torchs = torch.nn.functional.scaled_dot_product_attention
-    arms: dict[str, Call] = {"torch": torchs, "ours": ours}
+    arms: dict[str, Call] = {TORCH: torchs, OURS: ours}
     host: dict[str, dict[str, float]] = {}
 
     def keep(name: str, us: dict[str, float]) -> None:
@@ -179,7 +191,12 @@ def main() -> None:
             of_each_length(arms, range(5 - first, 40, 2), like)  # once: what is slow once a process
             for name, us in of_each_length(arms, range(first, 256, 2), like).items():
                 keep(name + more, us)
-        found = growing(Decoder(said.layers, device, dtype), arms, said.until, said.steps, device)
+        decoder, (make, given) = Decoder(said.layers, device, dtype), ours.made_by
+        times = []
+        for _ in range(said.times):
+            arms = {TORCH: torchs, OURS: make(*given), AGAIN: torchs}
+            times.append(growing(decoder, arms, said.until, said.steps, device))
+            print("growing:", found := compared(times), file=sys.stderr, flush=True)
     if ours.served:
         parser.error(f"{said.export} serves some of these calls; take one that serves none")
     document = {

@@ -86,7 +86,7 @@ class OtherLengths:
     """Calls that torch serves however the tensors lie and whatever the sizes behind the first one's are, but for some
     sizes of the second: a cache that grows leaves Q as it is. Like Alike, with no more around the call."""
 
-    __slots__ = ("_check", "_grad_is_off", "_ranges", "_second", "_single")
+    __slots__ = ("_check", "_grad_is_off", "_ranges", "_second", "_single", "are")
 
     def __init__(self, tensors: Sequence[Tensor], second: int, asked_for: Ranges) -> None:
         """`second`: its place among the tensors."""
@@ -95,15 +95,15 @@ class OtherLengths:
         self._grad_is_off = any(each.requires_grad for each in tensors)
         self._second, self._single = second, {tuple(low) for low, high in asked_for if low == high}
         self._ranges = [(low, high) for low, high in asked_for if low != high]
+        self.are: Callable[..., bool] = self._are if asked_for or self._grad_is_off else self._check
+        """Whether these are the tensors of such a call."""
 
     def leaves(self, sizes: Sequence[int]) -> bool:
         """Whether torch serves the call with a second tensor of these sizes."""
-        if sizes in self._single:
-            return False
-        return not any(is_between(low, sizes, high) for low, high in self._ranges)
+        inside = self._ranges and any(is_between(low, sizes, high) for low, high in self._ranges)
+        return not inside and sizes not in self._single
 
-    def are(self, *given: Any) -> bool:
-        """Whether these are the tensors of such a call."""
+    def _are(self, *given: Any) -> bool:
         return (
             self._check(*given) and not (self._grad_is_off and _grad_is_on()) and self.leaves(given[self._second].shape)
         )
