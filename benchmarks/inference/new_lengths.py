@@ -7,11 +7,12 @@ The export is one that serves none of these calls, such as one of another head d
 what is ours is what they take longer. On the device that the export is for, microseconds of the host are taken of the
 first, the second, and later calls of each of many lengths, with torch's function and through `load`: of lengths of
 which the export serves none, of other lengths of the export's smallest problem ("near"), and of that problem itself,
-which a variant serves. Then the GPT of the examples generates at batch 1 with a cache that grows, and does so several
-times, each time with a function that knows nothing of the calls of before. At each step the arms are in turns, in
-random order, each with a cache of its own, and torch's function is two of them: what the second one takes longer than
-the first is what this comparison cannot tell. Before them torch's function takes the step untimed: cuDNN plans each new
-length, and who came first would pay for all. A step counts with its median over the times.
+which a variant serves. Before them torch's function is called once at each length ("planning"): cuDNN plans each new
+one, and who comes next finds the processor's caches as that leaves them. Then the GPT of the examples generates at
+batch 1 with a cache that grows, and does so several times, each time with a function that knows nothing of the calls of
+before. At each step the arms are in turns, in random order, each with a cache of its own, and torch's function is two
+of them: what the second one takes longer than the first is what this comparison cannot tell. Before them torch's
+function takes the step untimed. A step counts with its median over the times.
 """
 
 from __future__ import annotations
@@ -53,12 +54,17 @@ def of_each_length(arms: dict[str, Call], lengths: range, like: Tensors) -> dict
     """Of each arm the median microseconds of the host, over the lengths of K and V, of the calls of one length in turn.
     At each length the arms follow each other: what else the host does for a while meets both."""
     q, *pair = like
+
+    def call(function: Call, length: int) -> Call:
+        k, v = (each.new_empty(*each.shape[:2], length, each.shape[3]).normal_() for each in pair)
+        return partial(function, torch.randn_like(q), k, v, enable_gqa=True)
+
+    planning = [host_us(call(arms[TORCH], length), q.device.type) for length in lengths]
     taken: dict[str, list[list[float]]] = {name: [] for name in arms}
     for length in lengths:
-        k, v = (each.new_empty(*each.shape[:2], length, each.shape[3]).normal_() for each in pair)
         for name, function in arms.items():
-            taken[name].append(calls_us(partial(function, torch.randn_like(q), k, v, enable_gqa=True), q.device.type))
-    return {name: medians(found) for name, found in taken.items()}
+            taken[name].append(calls_us(call(function, length), q.device.type))
+    return {"planning": medians([[each] for each in planning]), **{name: medians(us) for name, us in taken.items()}}
 
 
 def calls_us(call: Callable[[], object], device: str) -> list[float]:
@@ -68,7 +74,7 @@ def calls_us(call: Callable[[], object], device: str) -> list[float]:
 
 
 def medians(found: list[list[float]]) -> dict[str, float]:
-    return {name: round(median(us), 2) for name, us in zip(CALLS, zip(*found, strict=True), strict=True)}
+    return {name: round(median(us), 2) for name, us in zip(CALLS, zip(*found, strict=True), strict=False)}
 
 
 def host_us(call: Callable[[], object], device: str) -> float:
@@ -165,6 +171,7 @@ def main() -> None:
     parser.add_argument("export", type=Path)
     parser.add_argument("--until", type=int, default=2048, help="keys of the cache after the last step")
     parser.add_argument("--steps", type=int, default=128, help="tokens that the decoder generates each time")
+    parser.add_argument("--lengths", type=int, default=256, help="below which each second one is called by itself")
     parser.add_argument("--times", type=int, default=5, help="that it does so")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
@@ -189,7 +196,7 @@ def main() -> None:
         alone = tuple(torch.empty(1, heads, 1, 64, device=device, dtype=dtype) for heads in (12, 4, 4))
         for like, more, first in ((alone, "", 2), (inputs[0][:3], " near", 3)):  # who tunes hardly takes an odd length
             of_each_length(arms, range(5 - first, 40, 2), like)  # once: what is slow once a process
-            for name, us in of_each_length(arms, range(first, 256, 2), like).items():
+            for name, us in of_each_length(arms, range(first, said.lengths, 2), like).items():
                 keep(name + more, us)
         decoder, (make, given) = Decoder(said.layers, device, dtype), ours.made_by
         times = []
