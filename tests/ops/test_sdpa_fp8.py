@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from autotuner.devices.sanitized_inputs import draw
-from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.tolerance import broken, compute_truth, judge
 from autotuner.ops import OPS
 from autotuner.ops.op import shape_of
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.sdpa.tensors import reference as attention
+from autotuner.ops.sdpa.tensors import reference as attention, sdpa
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
 from autotuner.ops.sdpa_fp8.quantising import LARGEST, of_heads, quantised, stored
 from autotuner.ops.sdpa_fp8.tensors import BASELINES, dequantised, hopper_product
@@ -90,6 +90,18 @@ def test_attention_in_16_bits_is_within_the_tolerances(index: int, cache: str) -
     case: Case = Matrix(SdpaFp8Problem.parse(f"(1,4:2,64,64) bfloat16 causal{cache}")).quick()[index]
     truth = compute_truth(case, 5)
     assert broken(BASELINES["flash"].answer(case.problem, truth.inputs), truth, Tolerance()) is None
+
+
+def test_log_sum_exps_have_a_baseline_that_is_right() -> None:
+    """One in 16 bits is not where a row sees few keys, and flash's causal mask ends at the other corner."""
+    case = measured(SdpaFp8Problem.parse("(1,2,1,64) float16 lse cache"))
+    truth = compute_truth(case, 5)
+    answers = {name: BASELINES[name].answer(case.problem, truth.inputs) for name in ("math", "flash")}
+    assert broken(answers["math"], truth, Tolerance()) is None
+    assert broken(answers["flash"], truth, Tolerance()) is not None
+    q, k = (torch.empty(1, 2, rows, 64, device="meta", dtype=torch.bfloat16) for rows in (113, 203))
+    with pytest.raises(RuntimeError, match="no such mask"):
+        sdpa(SdpaProblem.parse("(1,2,113x203,64) bfloat16 causal lse"), "flash")(q, k, k)
 
 
 @pytest.mark.parametrize("index", [0, 2])

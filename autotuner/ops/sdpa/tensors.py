@@ -95,14 +95,14 @@ def with_lse(problem: SdpaProblem, backend: str, q: Tensor, k: Tensor, v: Tensor
         return (weights.to(v.dtype) @ v, torch.logsumexp(scores, -1))
     if q.device.type == "cpu":
         found = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask)
-    elif backend == "flash" and mask is None:
+    elif backend == "flash" and mask is None and not (causal and q.shape[2] != k.shape[2]):  # its corner is the other
         found = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)
     elif backend == "efficient":
         found = aten._scaled_dot_product_efficient_attention(q, k, v, _of_all_heads(mask, q), True, 0.0, causal)
     elif backend == "cudnn":
         found = aten._scaled_dot_product_cudnn_attention(q, k, v, _of_all_heads(mask, q), True, 0.0, causal, False)
     else:
-        raise RuntimeError(f"{backend} takes no mask")
+        raise RuntimeError(f"{backend} takes no such mask")
     return found[0], found[1].reshape(q.shape[0], q.shape[1], -1)[..., : q.shape[2]]
 
 

@@ -113,27 +113,27 @@ def _attention(
     descales = (q_descale, k_descale, v_descale)
     rows, keys = query.size(-2), key.size(-2)
     bottom = is_causal and corner == "bottom_right" and (rows != keys or key_lengths is not None)
-    if key_lengths is None and not bottom and query.is_cuda and query.dtype == key.dtype:
-        torchs = _torchs()
-        if torchs is not None:
-            found: Tensor = torchs(query, key, value, is_causal, scale, *descales, **types)
-            return found
+    if key_lengths is None and not bottom and query.is_cuda and query.dtype == key.dtype and (torchs := _torchs()):
+        found: Tensor = torchs(query, key, value, is_causal, scale, *descales, **types)
+        return found
     if types:
         raise ValueError(f"{next(iter(types))} is not 0: a descale is one for each head")
     mask = None
     if key_lengths is not None or bottom:
         at = torch.arange(keys, device=query.device)
-        ends = torch.full((1,), keys, device=query.device) if key_lengths is None else key_lengths
-        ends = ends.view(-1, 1, 1, 1)
+        ends = (at.new_full((1,), keys) if key_lengths is None else key_lengths).view(-1, 1, 1, 1)
         mask = at < ends
         if is_causal:
             place = torch.arange(rows, device=query.device).view(-1, 1)
             mask = mask & (at <= (place + ends - rows if bottom else place))
-    dtype = _of_answer(query)
+    dtype, of_o = _of_answer(query), None
+    if dtype == torch.bfloat16 and q_descale is not None and k_descale is not None:  # K and V are long
+        descales, of_o = (q_descale.float() * k_descale, None, None), v_descale
     q, k, v = (_stands_for(each, descale, dtype) for each, descale in zip((query, key, value), descales, strict=True))
-    return scaled_dot_product_attention(
+    o = scaled_dot_product_attention(
         q, k, v, mask, is_causal=is_causal and mask is None, scale=scale, enable_gqa=q.size(1) != k.size(1)
     )
+    return _stands_for(o, of_o, dtype)
 
 
 FUNCTION = _attention
