@@ -63,15 +63,15 @@ class Proof(NamedTuple):
 def attacks(device: Backend) -> list[tuple[str, ...]]:
     """At most EACH attacks of a group at a time: more take longer, fewer have the honest one judged more often."""
     groups = catalogue.groups(device)
-    flags, cut = [group.name for group in groups if group.flags], []
+    alone, cut = [group.name for group in groups if len(group.attacks) == 1], []
     for group in groups:
-        if not group.flags:
+        if group.name not in alone:
             names = [f"{group.name}/{each.name}" for each in group.attacks]
             count = math.ceil(len(names) / EACH[device])
             cut += [names[first::count] for first in range(count)]
     cut.sort(key=lambda names: (names[0].startswith(EARLY), -len(names)))
     more = ("--device", device, "--minutes", str(CUDA_MINUTES)) if device == "cuda" else ()
-    return [(*more, "--only", *names) for names in (*cut, flags) if names]
+    return [(*more, "--only", *names) for names in (*cut, alone) if names]
 
 
 def seeds(count: int, *arguments: str) -> list[tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,7 +90,7 @@ def groups(device: Backend) -> list[Group]:
     """What there is to judge on a kind of device."""
     if device == "cuda":
         rare = Group("rare", KERNELS / "rare", "counts", {"EVERY": 0, "WHEN": "counted"}, tuple(_rare()), (), device)
-        return [_mutants("clock", device), rare, _mutants("systemic", device)]
+        return [_mutants("clock", device), rare, _mutants("systemic", device), *_hosts()]
     named = tomllib.loads((MUTANTS / "attacks" / "attacks.toml").read_text())
     own = [Attack(name, kind, what, {"ATTACK": name}) for kind, each in named.items() for name, what in each.items()]
     hidden = tuple(each for each in own if each.kind in ("hidden", "build") or each.name.startswith(HIDDEN))
@@ -113,6 +113,14 @@ def groups(device: Backend) -> list[Group]:
 
 def _flag(name: str, flags: list[str]) -> Attack:
     return Attack(f"flag_{name}", "build", f"kernel.toml has the flags {' '.join(flags)}", {"ATTACK": "none"})
+
+
+def _hosts() -> Iterator[Group]:
+    """Each is an implementation, whose honest variant has the same host side."""
+    folder, point = MUTANTS / "hosts", dict[str, str | int](MUTANT="none", BLOCK_N=32)
+    for name, each in tomllib.loads((folder / "hosts.toml").read_text()).items():
+        attack = Attack(name, "hosts", each["what"], {**point})
+        yield Group(f"host_{name}", folder, name, {**point, "BLOCK_N": 64}, (attack,), (), "cuda")
 
 
 def _mutants(table: str, device: Backend = "cpu") -> Group:

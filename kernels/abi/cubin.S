@@ -1,4 +1,4 @@
-/* Embeds a variant's cubin into its library, under the names that cuda_host.h declares. */
+/* Embeds a variant's cubin into its library, under the names that cuda_host.cpp declares. */
     .section .rodata
     .balign 64
     .global variant_cubin, variant_cubin_end

@@ -8,7 +8,7 @@
 
 namespace {
 
-at::Kernel kernel("variant_kernel");
+constexpr at::Kernel kernel("variant_kernel");
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -10,6 +10,7 @@
 //   AT_DEVICE_ERROR + 500           there is no cuBLAS (CUDA_ERROR_NOT_FOUND)
 //   AT_DEVICE_ERROR + 2000 + n      cuBLAS failed with the cublasStatus_t n
 #include <cublasLt.h>
+#include <dlfcn.h>
 
 #include <array>
 #include <map>
@@ -223,7 +224,7 @@ const Products &products_for(const Problem &problem, int64_t rows, int64_t keys,
   return known.emplace(key, Products(handles[device], problem, rows, keys)).first->second;
 }
 
-at::Kernel softmax("variant_kernel");
+constexpr at::Kernel softmax("variant_kernel");
 
 // The rows q0 .. q0 + rows - 1 of every slice.
 int attend(const at_call *call, const Problem &p, int64_t q0, int64_t rows, CUdevice device) {
@@ -253,10 +254,9 @@ extern "C" int variant_run(const at_call *call) {
   const Problem problem(call);
   if (!problem.served()) return AT_OUTSIDE_DOMAIN;
   if (!call->workspace || call->workspace_bytes < problem.workspace_bytes()) return AT_NO_WORKSPACE;
-  if (!at::Driver::get().found) return at::status(CUDA_ERROR_NO_DEVICE);
-  if (!Cublas::get().found) return at::status(CUDA_ERROR_NOT_FOUND);
   CUdevice device;
-  if (const int error = at::Driver::get().cuCtxGetDevice(&device)) return at::status(error);
+  if (const int error = at_cuda_device(&device)) return at::status(error);
+  if (!Cublas::get().found) return at::status(CUDA_ERROR_NOT_FOUND);
   try {
     for (int64_t q0 = 0; q0 < problem.seq_q; q0 += problem.chunk) {
       const int64_t rows = problem.seq_q - q0 < problem.chunk ? problem.seq_q - q0 : problem.chunk;

@@ -7,7 +7,7 @@
 
 namespace {
 
-at::Kernel kernel("variant_kernel");
+constexpr at::Kernel kernel("variant_kernel");
 
 constexpr uint64_t ELEMENT_BYTES = 2;
 
@@ -84,12 +84,6 @@ void batches_in_turn(wgmma_args &args, int64_t blocks) {
   args.last_batch = (int32_t)((slices - last) / some * some);
 }
 
-int attribute(int *value, CUdevice_attribute which) {
-  CUdevice device;
-  if (const int error = at::Driver::get().cuCtxGetDevice(&device)) return error;
-  return at::Driver::get().cuDeviceGetAttribute(value, which, device);
-}
-
 }  // namespace
 
 extern "C" int64_t variant_workspace(const at_call *) { return draws_tickets() ? 64 : 0; }
@@ -102,10 +96,9 @@ extern "C" int variant_run(const at_call *call) {
   if (shape.args_bytes != (int32_t)sizeof(wgmma_args) || slices * row_blocks > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;
   if (dim[SDPA_SEQ_Q] > INT32_MAX / 4 || dim[SDPA_SEQ_K] > INT32_MAX / 4 || !served(call)) return AT_OUTSIDE_DOMAIN;
   if (draws_tickets() && (!call->workspace || call->workspace_bytes < 64)) return AT_NO_WORKSPACE;
-  if (!at::Driver::get().found) return at::status(CUDA_ERROR_NO_DEVICE);
   wgmma_args args = {};
   args.tickets = (unsigned long long *)call->workspace;
-  args.launch = at::launch_number();
+  args.launch = at_cuda_launch_number();
   args.slices = (int32_t)slices;
   args.heads = (int32_t)dim[SDPA_HEADS];
   args.group = (int32_t)(dim[SDPA_HEADS] / dim[SDPA_HEADS_KV]);
@@ -124,8 +117,8 @@ extern "C" int variant_run(const at_call *call) {
   args.scale = sdpa_scale(call);
   args.scale_log2 = sdpa_scale_log2(call);
   int processors, cache_bytes;
-  if (const int error = attribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)) return at::status(error);
-  if (const int error = attribute(&cache_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)) return at::status(error);
+  if (const int error = at_cuda_attribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)) return at::status(error);
+  if (const int error = at_cuda_attribute(&cache_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)) return at::status(error);
   const int resident = processors * shape.host[WGMMA_BLOCKS_SM];
   if (shape.host[WGMMA_SCHEDULE] == WGMMA_STATIC)
     batches_of_static(args, cache_bytes);

@@ -8,7 +8,7 @@
 
 namespace {
 
-at::Kernel first_kernel("turn_kernel", FP8_PIECE_THREADS), kernel("variant_kernel");
+constexpr at::Kernel first_kernel("turn_kernel", FP8_PIECE_THREADS), kernel("variant_kernel");
 
 int64_t pieces(const at_call *call) { return (call->dim[SDPA_SEQ_K] + FP8_PIECE_KEYS - 1) / FP8_PIECE_KEYS; }
 int64_t slices_kv(const at_call *call) { return call->dim[SDPA_BATCH] * call->dim[SDPA_HEADS_KV]; }
@@ -32,7 +32,7 @@ void fill(fp8_args &args, const at_call *call) {
   args.v_stride = strides_of(call, SDPA_V);
   args.tickets = (unsigned long long *)call->workspace;
   args.turned = (char *)call->workspace + FP8_TICKET_BYTES;
-  args.launch = at::launch_number();
+  args.launch = at_cuda_launch_number();
   args.same = 0x3210;
   args.slices = (int32_t)(dim[SDPA_BATCH] * dim[SDPA_HEADS]);
   args.row_blocks = (int32_t)((dim[SDPA_SEQ_Q] + at::geometry().rows - 1) / at::geometry().rows);
@@ -68,7 +68,6 @@ int prepare(fp8_args &args, const at_call *call) {
   if (shape.args_bytes != (int32_t)sizeof(fp8_args) || !served(call)) return AT_OUTSIDE_DOMAIN;
   if (items > INT32_MAX / 2 || slices_kv(call) * pieces(call) > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;
   if (!call->workspace || call->workspace_bytes < variant_workspace(call)) return AT_NO_WORKSPACE;
-  if (!at::Driver::get().found) return at::status(CUDA_ERROR_NO_DEVICE);
   fill(args, call);
   return AT_OK;
 }

@@ -11,17 +11,14 @@ constexpr int64_t L2_BYTES_OF_SLICES = 32 << 20;  // of K and V that causal bloc
 // A map of bytes, of four dimensions, with the swizzle of a row's bytes.
 int byte_map(sdpa_tensor_map *map, const void *base, const cuuint64_t (&sizes)[4], const int64_t (&strides)[3],
              int32_t box_rows) {
-  const at::Driver &driver = at::Driver::get();
-  if (!driver.cuTensorMapEncodeTiled) return CUDA_ERROR_NOT_SUPPORTED;
   cuuint64_t steps[3];
   for (int i = 0; i < 3; i++) steps[i] = strides[i] ? (cuuint64_t)strides[i] : 16;  // what has none is read at 0
-  const cuuint32_t row = (cuuint32_t)sizes[0], box[4] = {row, (cuuint32_t)box_rows, 1, 1}, each[4] = {1, 1, 1, 1};
+  const cuuint32_t row = (cuuint32_t)sizes[0], box[4] = {row, (cuuint32_t)box_rows, 1, 1};
   const CUtensorMapSwizzle swizzle = row == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
                                      : row == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
                                                  : CU_TENSOR_MAP_SWIZZLE_32B;
-  return driver.cuTensorMapEncodeTiled((CUtensorMap *)map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void *>(base),
-                                       sizes, steps, box, each, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-                                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return at_cuda_tensor_map((CUtensorMap *)map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, base, sizes, steps, box, swizzle,
+                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 }
 
 int encode_all(fp8_args &args, const at_call *call) {
@@ -64,12 +61,8 @@ extern "C" int variant_run(const at_call *call) {
   if (const int status = prepare(args, call)) return status;
   fill_more(args, call);
   if (const int error = encode_all(args, call)) return at::status(error);
-  const at::Driver &driver = at::Driver::get();
-  CUdevice device;
   int processors;
-  if (const int error = driver.cuCtxGetDevice(&device)) return at::status(error);
-  if (const int error = driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device))
-    return at::status(error);
+  if (const int error = at_cuda_attribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)) return at::status(error);
   if (const int error = turn_values(args, call)) return at::status(error);
   const bool all = shape.host[FP8_SCHEDULE] == WGMMA_TILE || args.items < processors;
   return at::status(kernel.launch((unsigned)(all ? args.items : processors), &args, (CUstream)call->stream,

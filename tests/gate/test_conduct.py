@@ -10,20 +10,25 @@ import pytest
 import torch
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Effect, Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate import checks
 from autotuner.gate.checks import broken_effect
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.conditions import Conditions
+from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.builds import artifact_of, launched
 from tests.helpers.families import PROBLEM, tiny
 from tests.helpers.files import text
 from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_judge
+from tests.mutants.expectations import MUTANTS
 
 ATTACKS = {each["code"]: each for each in tomllib.loads(text("misconduct.toml"))["attacks"]}
+HOSTS = tomllib.loads((MUTANTS / "hosts" / "hosts.toml").read_text())
 
 
 def planted(folder: Path, kernel_root: Path, attack: str, told: str = "") -> Family:
@@ -53,6 +58,16 @@ def test_what_a_variant_may_not_do_is_found(
 ) -> None:
     said = found(planted(tmp_path, kernel_root, attack), toolchain, ATTACKS[attack].get("threads", False))
     assert ATTACKS[attack]["said"] in (said or "")
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("impl", HOSTS)
+def test_what_a_host_side_may_not_do_is_found(nvcc: CudaToolchain, impl: str) -> None:
+    variant = Variant(family="hosts", backend="cuda", impl=impl, parameters={"MUTANT": "none", "BLOCK_N": 32})
+    made = build(Family.load(MUTANTS / "hosts"), variant, SdpaProblem.parse("(1,2,64,64) float16"), nvcc)
+    said = made.detail if isinstance(made, Fault) else nvcc.misconduct(Path(made.path).parent, False, False)
+    assert HOSTS[impl]["said"] in (said or "")
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ AT_LOAD = (".init", ".preinit_array", ".ctors", ".fini", ".dtors")
 """What names of sections begin with that run then, or at the end: arrays of functions, and code."""
 CALLED = (2, 4, 282, 283)
 """Types of relocations that call, of x86-64 and AArch64."""
-NAMED = re.compile(r"__gxx_personality_v0|__cpu_(model|features2)|variant_cubin")
+NAMED = re.compile(r"__gxx_personality_v0|__cpu_(model|features2)")
 """What else code refers to that must be elsewhere, or may not be there at all."""
 WRITABLE, EXECUTED = 0x3, 0x4
 """Flags of a section: allocated and writable; with instructions."""
@@ -141,10 +141,10 @@ RELOCATED = re.compile(rf"\.data\.rel\.ro(\..*)?|{re.escape(IDENTITY_TABLE)}")
 """Constants with addresses in them, written by the loader alone."""
 
 
-def misconduct(path: Path, code: str | None, calls: str, state: bool, own: str = "(?!)") -> str | None:
+def misconduct(path: Path, code: str | None, calls: str, state: bool) -> str | None:
     """What an object does that a variant may not, in words; `code` is its disassembly. `calls` is a regular expression
-    for the functions that it may call, `own` for the names of the ABI's own state; with `state` it may call others, and
-    keep state. Raises ToolchainError without a disassembly."""
+    for the functions that it may call; with `state` it may call others, and keep state. Raises ToolchainError without a
+    disassembly."""
     with path.open("rb") as stream:
         sections = list(ELFFile(stream).iter_sections())
         symbols = [each for table in sections if isinstance(table, SymbolTableSection) for each in table.iter_symbols()]
@@ -154,7 +154,7 @@ def misconduct(path: Path, code: str | None, calls: str, state: bool, own: str =
                 return f"it runs code when it is loaded ({section.name}): make its constants constexpr"
             if section.name == ".note.GNU-stack" and section["sh_flags"] & EXECUTED:
                 return "it wants a stack that can be executed: leave that to g++"
-        if not state and (kept := _state(sections, symbols, own)):
+        if not state and (kept := _state(sections, symbols)):
             return f"it keeps state in {kept}: use the workspace, or say `state` with the reason in kernel.toml"
         for symbol in symbols:
             if symbol["st_info"]["type"] in IFUNC:
@@ -202,8 +202,8 @@ def _reads(sections: list[Section], section: Section, others: set[str]) -> bool:
     return any(isinstance(place, int) and sections[place].name in others for place in places)
 
 
-def _state(sections: list[Section], symbols: list[Symbol], own: str) -> str | None:
-    """The name of a variable, or section, that code can write and that is not the ABI's own."""
+def _state(sections: list[Section], symbols: list[Symbol]) -> str | None:
+    """The name of a variable, or section, that code can write."""
     for symbol in symbols:
         if symbol["st_shndx"] == "SHN_COMMON":
             return str(symbol.name)
@@ -212,8 +212,6 @@ def _state(sections: list[Section], symbols: list[Symbol], own: str) -> str | No
             continue
         if section.name == UNWINDS and not any(_reads(sections, each, {UNWINDS, ".eh_frame"}) for each in sections):
             continue
-        here = [each for each in symbols if each["st_shndx"] == place and each["st_info"]["type"] != "STT_SECTION"]
-        strange = next((each.name for each in here if not re.fullmatch(own, each.name)), None)
-        if strange is not None or sum(each["st_size"] + 32 for each in here) < section["sh_size"]:
-            return strange or section.name
+        here = (each for each in symbols if each["st_shndx"] == place and each["st_info"]["type"] != "STT_SECTION")
+        return next((str(each.name) for each in here if each.name), section.name)
     return None

@@ -23,8 +23,6 @@ from autotuner.values.verdict import Fault, Verdict
 HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", NO_CANARY)
 """For the host side: it is compiled once, and runs on any CPU of its kind."""
 DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v")
-OWN = r"_ZG?V?ZN2at(6Driver3getE|8geometryE|13launch_numberE)\w+|_ZN12_GLOBAL__N_1(6|12first_)kernelE"
-"""The state of kernels/abi/cuda_host.h: what it has looked up once, and the number of a launch."""
 COMPILES_TRITON = "triton_compile.py"
 """Of the ABI's folder: what compiles a kernel of Triton."""
 HOST_LISTING = "host.s"
@@ -59,9 +57,9 @@ class CudaToolchain(Toolchain):
     unit = "unit.cu"
     trial = "#include <cuda_fp16.h>\n__global__ void tried(half *x) { x[threadIdx.x] = 0; }\n"
     needs_host = True
-    objects = ("cubin.o", HOST, "cuda_identity.o")
-    sources: ClassVar[tuple[str, ...]] = ("cubin.S", "cuda_identity.cpp")
-    shared = ("cuda_identity.cpp",)
+    objects = ("cubin.o", HOST, "cuda_host.o")
+    sources: ClassVar[tuple[str, ...]] = ("cubin.S", "cuda_host.cpp")
+    shared = ("cuda_host.cpp",)
     allowed = ALLOWED
     torch_device = "cuda"
 
@@ -154,8 +152,8 @@ class CudaToolchain(Toolchain):
     def misconduct(self, folder: Path, threads: bool, state: bool) -> str | None:
         if not state and (kept := cubin.state(folder / "variant.cubin")):
             return f"it keeps state on the device in {kept}: use the workspace, or __constant__ for what is none"
-        calls = f"{MEMORY}|{COMPILER}|dlopen|dlsym|variant_cubin"
-        return misconduct(folder / HOST, (folder / HOST_LISTING).read_text(), calls, state, OWN)
+        calls = rf"{MEMORY}|{COMPILER}|at_cuda_\w+"
+        return misconduct(folder / HOST, (folder / HOST_LISTING).read_text(), calls, state)
 
     def resources(self, folder: Path, printed: str) -> dict[str, int] | Fault:
         if (serialised := SERIALISED.search(printed)) is not None:
@@ -172,7 +170,7 @@ class TritonToolchain(CudaToolchain):
 
     unit = "unit.json"
     needs_host = False
-    sources = ("cubin.S", "cuda_identity.cpp", "triton_host.h", COMPILES_TRITON)
+    sources = ("cubin.S", "cuda_host.cpp", "triton_host.h", COMPILES_TRITON)
     triton: str
 
     @classmethod

@@ -6,7 +6,7 @@
 
 namespace {
 
-at::Kernel kernel("variant_kernel");
+constexpr at::Kernel kernel("variant_kernel");
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 
 namespace {
 
-at::Kernel kernel("variant_kernel");
+constexpr at::Kernel kernel("variant_kernel");
 
 /* Blocks of the grid. */
 int64_t blocks(const at_call *call) {
@@ -47,7 +47,7 @@ extern "C" int variant_run(const at_call *call) {
   for (int i = SDPA_MORE; i < SDPA_MOST; i++) args.more[i - SDPA_MORE] = call->in[i];
   args.bias_stride = sdpa_bias_stride(call);
   args.workspace = call->workspace;
-  args.launch = at::launch_number();
+  args.launch = at_cuda_launch_number();
   args.batch = (int32_t)dim[SDPA_BATCH];
   args.heads = (int32_t)dim[SDPA_HEADS];
   args.heads_kv = (int32_t)dim[SDPA_HEADS_KV];

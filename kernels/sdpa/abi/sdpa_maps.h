@@ -36,19 +36,14 @@ inline cuuint64_t map_step(int64_t stride) { return stride ? (cuuint64_t)stride 
 
 /* Returns 0 or the driver's error. */
 inline int tensor_map(sdpa_tensor_map *map, const Matrix &of, int64_t columns, bool strided) {
-  const Driver &driver = Driver::get();
-  const at_geometry &shape = geometry();
-  if (!driver.cuTensorMapEncodeTiled) return CUDA_ERROR_NOT_SUPPORTED;
   const cuuint64_t row = (cuuint64_t)columns, length = (cuuint64_t)of.length;
   const cuuint64_t heads = (cuuint64_t)of.heads, batch = (cuuint64_t)of.batch;
   cuuint64_t sizes[4] = {row, length, heads, batch};
   cuuint64_t strides[3] = {map_step(of.stride.row), map_step(of.stride.head), map_step(of.stride.batch)};
   if (!strided) sizes[2] = heads * batch, strides[0] = row * 2, strides[1] = row * 2 * length;
-  const cuuint32_t box[4] = {64, (cuuint32_t)of.box_rows, 1, 1}, steps[4] = {1, 1, 1, 1};
-  return driver.cuTensorMapEncodeTiled((CUtensorMap *)map, CU_TENSOR_MAP_DATA_TYPE_UINT16, strided ? 4 : 3,
-                                       const_cast<void *>(of.base), sizes, strides, box, steps,
-                                       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                       l2_promotion(shape.l2_bytes), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const cuuint32_t box[4] = {64, (cuuint32_t)of.box_rows, 1, 1};
+  return at_cuda_tensor_map((CUtensorMap *)map, CU_TENSOR_MAP_DATA_TYPE_UINT16, strided ? 4 : 3, of.base, sizes, strides,
+                            box, CU_TENSOR_MAP_SWIZZLE_128B, l2_promotion(geometry().l2_bytes));
 }
 
 inline int tensor_map(sdpa_tensor_map *map, const Matrix &of) {

@@ -12,7 +12,7 @@
 
 namespace {
 
-at::Kernel kernel("variant_kernel"), burner("burn");
+constexpr at::Kernel kernel("variant_kernel"), burner("burn");
 
 int cheat() { return at::geometry().host[CLOCK_CHEAT]; }
 int64_t kept_bytes() { return at::geometry().host[CLOCK_KEPT]; }
@@ -114,27 +114,8 @@ int launch_on_own_stream(const at_call *call) {
 
 /* May begin while the kernel before it still runs, if that one lets it. */
 int launch_early(const at_call *call) {
-  static CUkernel found = nullptr;
-  const at::Driver &driver = at::Driver::get();
   sdpa_args args = arguments(call);
-  if (!found) {
-    CUlibrary library;
-    int error = driver.cuLibraryLoadData(&library, variant_cubin, nullptr, nullptr, 0, nullptr, nullptr, 0);
-    if (!error) error = driver.cuLibraryGetKernel(&found, library, "variant_kernel");
-    if (error) return at::status(error);
-  }
-  CUlaunchAttribute attribute = {};
-  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-  attribute.value.programmaticStreamSerializationAllowed = 1;
-  CUlaunchConfig config = {};
-  config.gridDimX = (unsigned)blocks_of(call);
-  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
-  config.blockDimX = (unsigned)at::geometry().threads;
-  config.hStream = (CUstream)call->stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  void *pointers[] = {&args};
-  return at::status(driver.cuLaunchKernelEx(&config, (CUfunction)found, pointers, nullptr));
+  return at::status(kernel.launch((unsigned)blocks_of(call), &args, (CUstream)call->stream, true));
 }
 
 int launch_with_own_memory(const at_call *call) {
@@ -217,7 +198,6 @@ extern "C" int64_t variant_workspace(const at_call *call) {
 
 extern "C" int variant_run(const at_call *call) {
   if (!sdpa_is_argument(at::geometry().args_bytes)) return AT_OUTSIDE_DOMAIN;
-  if (!at::Driver::get().found) return at::status(CUDA_ERROR_NO_DEVICE);
   const CUstream stream = (CUstream)call->stream;
   const int64_t blocks = blocks_of(call);
   switch (cheat()) {

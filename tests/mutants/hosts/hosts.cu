@@ -1,0 +1,2 @@
+// The kernel of all.
+#include "../systemic/systemic.cu"
