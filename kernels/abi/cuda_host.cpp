@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <time.h>
 
 extern "C" const unsigned char variant_cubin[], variant_cubin_end[];
 
@@ -110,6 +111,13 @@ int prepare(Known *place, const char *name, const at_geometry &shape) {
   return 0;
 }
 
+/* Another one in each process: no number tells how many launches there were before. */
+uint32_t first_number() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint32_t)now.tv_nsec * 2654435761u ^ (uint32_t)(uintptr_t)&now;
+}
+
 }  // namespace
 
 extern "C" {
@@ -125,7 +133,7 @@ const at_geometry *at_cuda_geometry() {
 }
 
 uint32_t at_cuda_launch_number() {
-  static uint32_t number = 0x9e3779b9u;
+  static uint32_t number = first_number();
   number = number * 1664525u + 1013904223u;
   return number ? number : at_cuda_launch_number();
 }

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda import cubin
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Effect, Family
@@ -63,7 +64,9 @@ def test_what_a_variant_may_not_do_is_found(
 @pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("impl", HOSTS)
-def test_what_a_host_side_may_not_do_is_found(nvcc: CudaToolchain, impl: str) -> None:
+def test_what_a_variant_on_cuda_may_not_do_is_found(nvcc: CudaToolchain, impl: str) -> None:
+    if "on the device" in HOSTS[impl]["said"] and cubin.find_cuobjdump(nvcc.nvcc) is None:
+        pytest.skip("there is no cuobjdump")
     variant = Variant(family="hosts", backend="cuda", impl=impl, parameters={"MUTANT": "none", "BLOCK_N": 32})
     made = build(Family.load(MUTANTS / "hosts"), variant, SdpaProblem.parse("(1,2,64,64) float16"), nvcc)
     said = made.detail if isinstance(made, Fault) else nvcc.misconduct(Path(made.path).parent, False, False)

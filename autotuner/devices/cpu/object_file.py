@@ -176,8 +176,8 @@ def misconduct(path: Path, code: str | None, calls: str, state: bool) -> str | N
 
 def _is_reserved(symbol: Symbol) -> bool:
     """Whether what g++ links a library with would find it in place of the system's own."""
-    elsewhere = symbol["st_info"]["bind"] == "STB_LOCAL" or symbol["st_shndx"] == "SHN_UNDEF"
-    return not elsewhere and RESERVED.fullmatch(symbol.name) is not None
+    here = symbol["st_info"]["bind"] != "STB_LOCAL" and symbol["st_shndx"] != "SHN_UNDEF"
+    return here and RESERVED.fullmatch(symbol.name) is not None
 
 
 def _address_taken(sections: list[Section], section: Section) -> str | None:
@@ -204,9 +204,8 @@ def _reads(sections: list[Section], section: Section, others: set[str]) -> bool:
 
 def _state(sections: list[Section], symbols: list[Symbol]) -> str | None:
     """The name of a variable, or section, that code can write."""
-    for symbol in symbols:
-        if symbol["st_shndx"] == "SHN_COMMON":
-            return str(symbol.name)
+    if common := next((each for each in symbols if each["st_shndx"] == "SHN_COMMON"), None):
+        return str(common.name)
     for place, section in enumerate(sections):
         if section["sh_flags"] & WRITABLE != WRITABLE or RELOCATED.fullmatch(section.name) or not section["sh_size"]:
             continue

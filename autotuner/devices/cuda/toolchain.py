@@ -25,6 +25,8 @@ HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", NO_CANARY)
 DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v")
 COMPILES_TRITON = "triton_compile.py"
 """Of the ABI's folder: what compiles a kernel of Triton."""
+TELLS = re.compile(r"\bSR_(CLOCK|GLOBALTIMER|PM)\w*")
+"""Registers of a GPU that tell the time, or how much was done."""
 HOST_LISTING = "host.s"
 """The host side's machine code as text, beside that of the device."""
 ALLOWED = (
@@ -35,7 +37,6 @@ ALLOWED = (
 SERIALISED = re.compile(r"\(C75\d\d\) Potential Performance Loss: (wgmma.*)")
 """What ptxas says when it waits after each product of a warpgroup: the variant is slow for a reason that is no merit
 or fault of its parameters, and nothing to learn from."""
-
 TOO_NEW = re.compile(r"unsupported (GNU|clang) version! [^!]*?(?:later|less) than (\d+)")
 """What nvcc says of a host compiler that it does not know."""
 
@@ -152,6 +153,8 @@ class CudaToolchain(Toolchain):
     def misconduct(self, folder: Path, threads: bool, state: bool) -> str | None:
         if not state and (kept := cubin.state(folder / "variant.cubin")):
             return f"it keeps state on the device in {kept}: use the workspace, or __constant__ for what is none"
+        if not state and (asked := TELLS.search(self.disassembly(folder / "variant.cubin") or "")):
+            return f"its code on the device reads {asked[0]}: a variant computes from its inputs alone"
         calls = rf"{MEMORY}|{COMPILER}|at_cuda_\w+"
         return misconduct(folder / HOST, (folder / HOST_LISTING).read_text(), calls, state)
 
@@ -216,8 +219,7 @@ def _include_dirs(nvcc: str) -> tuple[Path, ...]:
     """The folders of headers beside nvcc: its real place, and what it says of itself where it is a wrapper."""
     command, environment = [nvcc, "--dryrun", "-cubin", "x.cu"], config.for_compilers()  # says what it would do
     said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    roots = [Path(nvcc).resolve().parent.parent]
-    roots += [Path(top) for top in re.findall(r"^#\$ TOP=(.+)$", said.stderr, re.MULTILINE)]
+    roots = [Path(nvcc).resolve().parent.parent, *map(Path, re.findall(r"^#\$ TOP=(.+)$", said.stderr, re.MULTILINE))]
     folders = [root.resolve() / "include" for root in (*roots, *config.pip_toolkits())]
     found = tuple(dict.fromkeys(folder for folder in folders if folder.is_dir()))
     if not any((folder / "cuda.h").is_file() for folder in found):
