@@ -309,7 +309,7 @@ STREAM = Check(
     applies=lambda subject: subject.streams,
 )
 CAPTURE = Check(
-    "G4.capture",
+    codes.CAPTURE,
     "a launch can be captured into a graph, and each replay computes anew",
     _capture,
     "work that a graph cannot hold (an allocation, a wait), or an answer or a count kept from an earlier call",

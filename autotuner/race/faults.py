@@ -4,7 +4,8 @@ from autotuner.values import codes
 from autotuner.values.verdict import Meaning
 
 MEANINGS = {
-    "measure.launch": Meaning("the variant can be launched, and captured, on the problem that is tuned"),
+    "measure.launch": Meaning("the variant can be launched on the problem that is tuned"),
+    "measure.capture": Meaning("its launches can be captured there, in one process or in another"),
     "measure.device": Meaning("the device reports no error while the variant is timed"),
     "measure.witness": Meaning(
         "beside the variant the baseline takes what it takes in a process that loads no variant",

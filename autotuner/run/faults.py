@@ -28,10 +28,11 @@ MEANINGS = {
 }
 
 BY_OTHERS = {codes.DEVICE_LEAK, codes.REST, "measure.clocks", "measure.floor", "measure.memory", "measure.witness"}
+BY_OTHERS |= {codes.CAPTURE, "measure.capture"}  # a graph that our own process gives back meanwhile ends a capture
 
 
 def may_be_others(fault: Fault) -> bool:
-    """Whether another program may bring it about, as all that rests on time: it is a fault of the variant where a
+    """Whether something else may bring it about, as all that rests on time: it is a fault of the variant where a
     second look, alone on a calm machine and in a fresh process, finds one again."""
     return fault.code in BY_OTHERS or fault.verdict in (Verdict.HUNG, Verdict.BUILD_TIMEOUT)
 

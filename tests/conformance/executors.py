@@ -99,7 +99,7 @@ def act(variant: Variant) -> Fault | None:
         case "works":
             _work(Path(str(value["FOLDER"])), str(value["NAME"]), int(value.get("MS", 50)) / 1000)
             return act(variant.model_copy(update={"impl": str(value["THEN"])})) if "THEN" in value else None
-        case "late" | "accused" | "slow_to_build":
+        case "late" | "accused" | "uncaptured" | "slow_to_build":
             return _at_first(variant.impl, Path(str(value["FOLDER"])), int(value["TIMES"]))
         case "kills_the_server":
             os.kill(os.getppid(), signal.SIGKILL)
@@ -131,6 +131,8 @@ def _at_first(what: str, folder: Path, times: int) -> Fault | None:
         time.sleep(60)
     if what == "slow_to_build":
         return Fault(verdict=Verdict.BUILD_TIMEOUT, code="build.timeout", detail="the compiler was killed")
+    if what == "uncaptured":
+        return Fault(verdict=Verdict.LAUNCH_FAILED, code="measure.capture", detail="a capture had failed before")
     return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.memory", detail="it took longer on new inputs")
 
 

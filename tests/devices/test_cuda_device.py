@@ -11,7 +11,6 @@ import torch
 
 from autotuner.devices.cuda.captured import captured
 from autotuner.devices.cuda.guarded_memory import Arena, damage
-from autotuner.devices.cuda.reserved_memory import between_nothing
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
@@ -185,14 +184,21 @@ def test_warpgroup_products_of_views_and_groups_pass_every_level(problem: str, d
     require_every_level(workbench, workbench.variant(chosen(workbench.space, WARPGROUPS[problem])))
 
 
-def test_memory_that_nobody_holds_goes_after_a_capture_not_during_it() -> None:
+def test_a_graph_that_nobody_holds_goes_after_a_capture_not_during_it() -> None:
     x, graph, before = torch.zeros(64, device="cuda"), torch.cuda.CUDAGraph(), gc.get_threshold()
-    gone: list[object] = [between_nothing(1 << 20)]
+    gc.collect()  # what is made from now on is young
+    gc.disable()
+    other = torch.cuda.CUDAGraph()
+    with captured(other):
+        x.add_(0)
+    gone: list[object] = [other]
     gone.append(gone)
-    del gone
-    gc.set_threshold(1)
+    del other
+    gc.enable()
     try:
         with captured(graph):
+            del gone
+            gc.set_threshold(1)  # where there is a collector it comes with the next list
             made = [[x.add_(1)] for _ in range(100)]
     finally:
         gc.set_threshold(*before)

@@ -1,5 +1,7 @@
 """What the timing on CUDA does with tensors, on tensors of the CPU: streams and events are stood in for."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from itertools import groupby
 from types import SimpleNamespace
@@ -202,10 +204,14 @@ def test_a_call_of_cuda_without_memory_is_no_error_of_the_variant(monkeypatch: p
     monkeypatch.setattr(arm, "_arm", fails("out of memory"))
     with pytest.raises(DeviceFullError, match=r"^the memory of the device is full: CUDA error: out of memory$"):
         arm()
-    monkeypatch.setattr(arm, "_arm", fails("an illegal memory access was encountered"))
-    with pytest.raises(ArmError) as caught:
-        arm()
-    assert (caught.value.fault.verdict, caught.value.fault.code) == (Verdict.CRASHED, "measure.device")
+    for said, verdict, code in (
+        ("an illegal memory access was encountered", Verdict.CRASHED, "measure.device"),
+        ("operation failed due to a previous error during capture", Verdict.LAUNCH_FAILED, "measure.capture"),
+    ):
+        monkeypatch.setattr(arm, "_arm", fails(said))
+        with pytest.raises(ArmError) as caught:
+            arm()
+        assert (caught.value.fault.verdict, caught.value.fault.code) == (verdict, code)
 
 
 class Refuses(Kernel):
@@ -256,6 +262,19 @@ def baseline_arm(sample_s: float, row: Callable[[int], float], monkeypatch: pyte
     monkeypatch.setattr(timing, "elapsed", elapsed)
     baseline = next(iter(op_of(PROBLEM).tensors().BASELINES.values()))
     return BaselineArm(baseline, CudaInputSets(PROBLEM, PLAIN, "warm", 0))
+
+
+def test_a_baseline_that_is_gone_leaves_no_graph_to_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph that is given back while another one is captured ends the capture, whosever launch it holds."""
+    arm = baseline_arm(5e-4, lambda count: 5e-4 * count, monkeypatch)
+    arm()
+    gone = weakref.ref(arm)
+    gc.disable()
+    try:
+        del arm
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_track_says_that_its_device_is_shared_and_looks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

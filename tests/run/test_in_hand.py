@@ -251,7 +251,7 @@ def judged(folder: Path, act: str, times: int, who: str = "") -> tuple[Verdict, 
     return mine.verdict, fault.code if fault else "", fault.detail if fault else "", len(pids), len(set(pids))
 
 
-@pytest.mark.parametrize("act", ["accused", "late"])
+@pytest.mark.parametrize("act", ["accused", "late", "uncaptured"])
 def test_what_a_second_look_does_not_find_again_was_none(tmp_path: Path, act: str) -> None:
     assert judged(tmp_path, act, times=1) == (Verdict.MEASURED, "", "", 3, 2)  # the last time by the soak
 
@@ -259,7 +259,11 @@ def test_what_a_second_look_does_not_find_again_was_none(tmp_path: Path, act: st
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "verdict", "code"),
-    [("accused", Verdict.IMPOSSIBLE, "measure.memory"), ("late", Verdict.HUNG, "process.deadline")],
+    [
+        ("accused", Verdict.IMPOSSIBLE, "measure.memory"),
+        ("late", Verdict.HUNG, "process.deadline"),
+        ("uncaptured", Verdict.LAUNCH_FAILED, "measure.capture"),
+    ],
 )
 def test_what_it_finds_again_is_the_variants(tmp_path: Path, act: str, verdict: Verdict, code: str) -> None:
     found = judged(tmp_path, act, times=5)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Self
 
 import torch
@@ -35,7 +36,7 @@ class CudaAuditArm:
         like: Self | None = None,
     ) -> None:
         """`like`: whose samples these are compared with, so that in both the refills are timed, or in neither."""
-        self._arm, self._sets, self._judge = arm, sets, judge
+        self._sets, self._judge, self._forward = sets, judge, partial(arm.forward, 0)
         with device_faults():
             sets.restore()
             self._forward()
@@ -44,9 +45,6 @@ class CudaAuditArm:
             self._refills = Refills(sets.problem, buffers, sets.plain, calls)
             in_graph = seconds < SINGLE_S if like is None else like._graph is not None
             self._graph: torch.cuda.CUDAGraph | None = made_at_rest(self._captured, own_work_s) if in_graph else None
-
-    def _forward(self) -> None:
-        self._arm.forward(0)
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()

@@ -1,6 +1,5 @@
-"""Captures of a graph, in which no garbage is collected: what an earlier gate or race left may hold memory and graphs
-of the device, and a call that gives these back may end a capture. Captures of right variants did end in finals with
-nothing else known to go on; that garbage ended them is not shown."""
+"""Captures of a graph, in which no garbage is collected: an earlier gate or race may have left other graphs, and one
+that is given back meanwhile ends a capture (github.com/pytorch/pytorch/pull/161037)."""
 
 import gc
 from collections.abc import Iterator

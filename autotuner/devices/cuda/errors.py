@@ -25,6 +25,7 @@ DEVICE_ERRORS = {
     801: "not supported",
     810: "the multi-process service ended the client",
     900: "not supported while a stream is captured",
+    901: "a capture had failed before",
     911: "external device failure",
 }
 """Errors of the CUDA driver by number (CUresult in cuda.h), in words."""

@@ -302,10 +302,12 @@ def device_faults() -> Iterator[None]:
     try:
         with full_is_no_refusal():
             yield
-    except torch.AcceleratorError as error:
-        raise ArmError(Fault(verdict=Verdict.CRASHED, code="measure.device", detail=first_line(error))) from None
-    except LaunchError as error:
-        raise ArmError(Fault(verdict=Verdict.LAUNCH_FAILED, code="measure.launch", detail=first_line(error))) from None
+    except (torch.AcceleratorError, LaunchError) as error:
+        said, launches = first_line(error), isinstance(error, LaunchError)
+        verdict, code = (Verdict.LAUNCH_FAILED, "measure.launch") if launches else (Verdict.CRASHED, "measure.device")
+        if "captur" in said:  # as in CUDA's words of each error of a capture, and in ours of its numbers
+            verdict, code = Verdict.LAUNCH_FAILED, "measure.capture"
+        raise ArmError(Fault(verdict=verdict, code=code, detail=said)) from None
 
 
 class BaselineArm:
@@ -324,15 +326,14 @@ class BaselineArm:
     def __init__(self, baseline: Baseline, sets: CudaInputSets) -> None:
         """Raises RuntimeError when the baseline does not take the problem, and DeviceFullError when the device has no
         memory left for it."""
-        self._baseline, self._sets = baseline, sets
-        self.results: dict[int, object] = {}
+        self._baseline, self._sets, results = baseline, sets, dict[int, object]()
         with full_is_no_refusal():
-            self._beside = self._made()
+            self._beside = beside = self._made()
             pinned = baseline.forward(sets.problem)
 
             def forward(index: int) -> None:
-                self.results.pop(index, None)
-                self.results[index] = pinned(*sets.inputs[index], *self._beside)
+                results.pop(index, None)
+                results[index] = pinned(*sets.inputs[index], *beside)
 
             self.forward = forward
             self._arm, self._company = make_arm(forward, sets), make_arm(forward, sets)
@@ -461,8 +462,6 @@ class CudaVariantArm:
 
 def _require_possible(wanted: int, sets: CudaInputSets) -> None:
     """Raises ArmError where no device of this size has that many bytes of workspace, whoever else uses it."""
-    if wanted <= 0:
-        return
     most = device_bytes(sets.flush.device)
     if wanted > most:
         detail = f"the variant asks for {wanted} bytes of workspace on {sets.problem}; the device has {most} in all"
