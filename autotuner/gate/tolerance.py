@@ -46,9 +46,9 @@ FACTOR = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
 SHARED_OUT = 4_000_000_000
 """Operations of a case from which on its reference is worth more than one thread."""
 FORMAT = "16"
-ALIKE_SEED, CLEAR = 0, 0.6
-"""Of inputs that no variant is given; and the share of their tolerances that counts for others: tolerances of inputs
-that are drawn alike were up to 1.34 times as wide as each other."""
+ALIKE, ALIKE_SEED, CLEAR = "alike", 0, 0.6
+"""The name of such a case; the seed of its inputs, which no variant is given; the share of its tolerances that counts
+for others: those of inputs that are drawn alike were up to 1.34 times as wide as each other."""
 
 
 class Expected(NamedTuple):
@@ -201,13 +201,13 @@ def shared_out(problem: Problem, threads: int) -> AbstractContextManager[None]:
 
 
 def alike(case: Case) -> Case | None:
-    """A smaller case on whose inputs outputs are as far off: what a large one's tolerances are made of takes two thirds
-    of its time on a CPU."""
+    """A case, no larger, on whose inputs outputs are as far off: what a large one's tolerances are made of takes two
+    thirds of its time on a CPU."""
     op = op_of(case.problem)
     found = op.cases.alike(case.problem) if case.distribution == op.ordinary else None
-    if found is None or case.problem.flops <= max(SHARED_OUT, 2 * found.flops):
+    if found is None or case.name == ALIKE or case.problem.flops <= SHARED_OUT:
         return None
-    return Case(name="alike", problem=found, distribution=case.distribution)
+    return Case(name=ALIKE, problem=found, distribution=case.distribution)
 
 
 def _known(case: Case) -> Iterator[Leeway]:

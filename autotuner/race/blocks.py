@@ -24,8 +24,8 @@ OFTEN, UNSEEN = 0.25, math.log(1.25)
 """Where samples had to be taken again in more than this share of the blocks, a log-ratio may be so much larger or
 smaller than what is seen. What is timed between two turns of another program begins with other caches and with threads
 that sleep, which costs one side more than the other; benchmarks.timing.busy shows by how much."""
-FEW, LONGEST_S = 8, 8.0
-"""Blocks that are enough from so many seconds on, where something holds them up."""
+FEW, CALM_S, LONGEST_S = 8, 2.5, 8.0
+"""Blocks that are enough from so many seconds on, and where something holds them up."""
 LONGEST_WAIT = 0.99
 """Share of a sample's time that waiting is taken to have been at most, so that something is left."""
 
@@ -231,9 +231,10 @@ def without(seconds: float, waited: float) -> float:
 def take_clean(blocks: Blocks, count: int) -> None:
     """Blocks until `count` of them were not held up, or twice as many were taken. Where they take long a few are
     enough: how many depends on their time and not on what they show. Raises what `Blocks.take` does."""
-    late = time.monotonic() + LONGEST_S
+    began = time.monotonic()
     while len(blocks) < count or (len(blocks.clean) < count and len(blocks) < 2 * count):
-        if len(blocks) >= FEW and len(blocks.clean) < len(blocks) and time.monotonic() > late:
+        is_calm = len(blocks.clean) == len(blocks)
+        if len(blocks) >= FEW and time.monotonic() > began + (CALM_S if is_calm else LONGEST_S):
             return
         blocks.take()
 

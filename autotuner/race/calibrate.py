@@ -14,7 +14,7 @@ LONGEST = 160
 """Characters of what a baseline says, at most."""
 MOST, LONGEST_S = 4, 5.0
 """Where other work leaves open which is the fastest: so many times the rounds, within so many seconds."""
-FEWEST, ALL_S = 3, 20.0
+FEWEST, ALL_S = 3, 3.0
 """Rounds in any case, and seconds after which there are no more: beside other work a sample may take a second."""
 SLOW = 2.0
 """After the fewest rounds one that took so many times as long as the fastest each time is timed no further."""

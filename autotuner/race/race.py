@@ -23,7 +23,7 @@ from autotuner.values.verdict import Fault, Verdict
 
 LONGEST_S = 10.0
 """From here on a race ends after the block it is in, if there are three; six where they may promote the variant."""
-RACES = 12
+RACES = 40
 """Races of this length that a run with a limit has time for, at least: long forwards would leave it one or two."""
 HELD_UP_S = 4.0
 """The same where most samples are held up: how far they may be off is not less in many of them."""
@@ -82,8 +82,7 @@ class _Race:
             ratios = [blocks.log_ratios(VARIANT, problem).mid for problem in range(len(self._tracks))]
             gains, count = self._gains(blocks), len(blocks)
             self._stopped = decide(ratios, gains, conditions.tie, conditions.min_blocks, conditions.max_blocks, count)
-            longest_s = min(LONGEST_S, (conditions.seconds or math.inf) / RACES)
-            longest_s = min(longest_s, HELD_UP_S) if blocks.held_up else longest_s
+            longest_s = min(HELD_UP_S if blocks.held_up else LONGEST_S, (conditions.seconds or math.inf) / RACES)
             if self._stopped is None and count > 2 and time.monotonic() - started > longest_s:
                 self._stopped = out_of_time(gains, conditions.tie)
         return blocks

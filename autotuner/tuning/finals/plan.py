@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from autotuner.race.blocks import CALM_S
 from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES
 from autotuner.values.outcome import Measurement, Outcome, Stop
 from autotuner.values.ratio import LogRatio
@@ -139,10 +140,9 @@ def _reached(direct: Mapping[Number, set[Number]], start: Number) -> set[Number]
 def heat_s(outcome: Outcome) -> float:
     """Seconds of a heat with its audit, by what its race took in the search."""
     assert outcome.measurement is not None
-    took, first = outcome.seconds, outcome.measurement.timings[0]
-    heat = START_S + took.get("measure", 0.0) * min(FINAL_BLOCKS / len(first.variant_us), MOST_SCALED)
-    samples = len(first.variant_us) + len(first.baseline_us) + len(first.incumbent_us)
-    return heat + took.get("measure", 0.0) * AUDIT_SAMPLES / samples
+    race_s, first = outcome.seconds.get("measure", 0.0), outcome.measurement.timings[0]
+    heat = START_S + min(race_s * min(FINAL_BLOCKS / len(first.variant_us), MOST_SCALED), race_s + CALM_S)
+    return heat + race_s * AUDIT_SAMPLES / sum(map(len, (first.variant_us, first.baseline_us, first.incumbent_us)))
 
 
 def as_many_as_fit(numbers: Sequence[Number], heats_s: Sequence[float], seconds: float) -> tuple[Number, ...]:
