@@ -18,22 +18,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotuner.ops import DEFAULT_OP
+from autotuner.jobs import foreground, queue
+from autotuner.jobs.sweep_run import Listener
+from autotuner.ops import DEFAULT_OP, OPS
+from autotuner.store import Store, TrialRecord, queries
+from autotuner.tuning import gate_one, of_function, workbench
+from autotuner.tuning.finals import standings, validation
+from autotuner.tuning.finals.standings import Best, Entry, StudySummary
+from autotuner.tuning.gate_one import GateResult
 from autotuner.values import config
 from autotuner.values.errors import InputError
+from autotuner.values.files import regular_target
 from autotuner.values.problem import Problem
+from autotuner.values.table import Range
+from autotuner.values.validation import no_such, show
+from autotuner.views.beliefs import StudyBeliefs, kept_beliefs
+from autotuner.views.trials_table import flat, trials_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from autotuner.store import Store, TrialRecord
-    from autotuner.tuning.finals.standings import Best, Entry, StudySummary
-    from autotuner.tuning.gate_one import GateResult
-    from autotuner.values.table import Range
-    from autotuner.views.beliefs import StudyBeliefs
-
 Event = object
-"""What a sweep tells: an event of tuning/run/driver.py or tuning/run/quiet.py, or a `Step` of the finals."""
+"""What a sweep tells: an event of tuning/run/driver.py or tuning/run/waiting.py, or a `Step` of the finals."""
 
 
 @dataclass(frozen=True)
@@ -48,30 +54,22 @@ class Study:
 
     def summary(self) -> StudySummary:
         """How far it is, and what was rejected for what."""
-        from autotuner.tuning.finals import standings
-
         with _opened(self.store) as opened:
             return standings.summary(opened, self.name)
 
     def best(self) -> Best | None:
         """The variant to use: of those that tie for the lead in the finals the preferred one, before any finals the
         fastest of the search. None when nothing was measured to the end."""
-        from autotuner.tuning.finals import standings
-
         with _opened(self.store) as opened:
             return standings.best(opened, self.name)
 
     def leaderboard(self, limit: int = 10) -> tuple[Entry, ...]:
         """The fastest variants that passed the gate: those that were confirmed first."""
-        from autotuner.tuning.finals import standings
-
         with _opened(self.store) as opened:
             return standings.leaderboard(opened, self.name, limit)
 
     def trial(self, number: int) -> TrialRecord:
         """One trial with its whole outcome."""
-        from autotuner.store import queries
-
         with _opened(self.store) as opened:
             return queries.trial(opened, self.name, number)
 
@@ -81,8 +79,6 @@ class Study:
 
         What has no latency that stands has None there. Parameters that a variant does not have are left out.
         """
-        from autotuner.views.trials_table import flat, trials_of
-
         with _opened(self.store) as opened:
             return flat(trials_of(opened, self.name))
 
@@ -96,8 +92,6 @@ class Study:
 
     def beliefs(self) -> StudyBeliefs:
         """What the study has shown: what matters, what is rejected where, what is left."""
-        from autotuner.views.beliefs import kept_beliefs
-
         with _opened(self.store) as opened:
             return kept_beliefs(opened, self.name)
 
@@ -116,9 +110,6 @@ class Study:
         Raises InputError where there is nothing to try, and as `tune` does.
         """
         from autotuner.serve import table as tables
-        from autotuner.store import queries
-        from autotuner.tuning import workbench
-        from autotuner.tuning.finals import validation
 
         hear, patience_s = _told(callbacks), 60 * patience_minutes
         with _main_is_not_imported(), _opened(self.store) as opened:
@@ -133,8 +124,6 @@ class Study:
         """Writes the best configuration with its proof, and the table over this study's problems and those of the
         studies beside it. Raises InputError when there is none."""
         from autotuner.serve import best
-        from autotuner.tuning.finals import standings
-        from autotuner.values.files import regular_target
 
         target, form = Path(path), best.FORMATS.chosen(format)
         if form.folder is None:
@@ -155,15 +144,11 @@ class StudyStore:
 
     def studies(self) -> tuple[StudySummary, ...]:
         """Every study at a glance, the most recently active first."""
-        from autotuner.tuning.finals import standings
-
         with _opened(self.url) as opened:
             return standings.studies(opened)
 
     def study(self, name: str | None = None) -> Study:
         """A study by its name or a prefix that only it has; the last active one for None. Raises StoreError."""
-        from autotuner.store import queries
-
         with _opened(self.url) as opened:
             return Study(self.url, queries.resolve_study(opened, name))
 
@@ -213,12 +198,6 @@ def tune(
 
     Raises InputError, SpaceError, StoreError, OracleError or InfrastructureError.
     """
-    from autotuner.jobs import foreground, queue
-    from autotuner.jobs.sweep_run import Listener
-    from autotuner.store import Store
-    from autotuner.tuning import workbench
-    from autotuner.values.validation import show
-
     if not callable(subject):
         if problems and subject:
             raise InputError(
@@ -269,8 +248,6 @@ def _space_of(
     op: str,
 ) -> Path:
     """Of a function and the values of its parameters. Raises InputError for one without the other."""
-    from autotuner.tuning import of_function
-
     if not callable(subject):
         raise InputError(
             "a space of values is one of a function's parameters: tune(function, space={...}, problems=...)"
@@ -293,9 +270,7 @@ def _told(callbacks: Sequence[Callable[[Event], None]]) -> Callable[[Any], None]
 def tune_like(op: str, *inputs: Any, **options: Any) -> Study:
     """Tunes for one call of an op as it stands, with the arguments that the function of `load` takes and the op's own
     options. All others go to `tune`. Raises InputError where no kernel here serves such a call."""
-    from autotuner.ops import OPS
     from autotuner.serve.record import problem_of
-    from autotuner.values.validation import no_such
 
     if op not in OPS:
         raise InputError(no_such("op", op, OPS))
@@ -312,8 +287,6 @@ def gate(
 ) -> GateResult:
     """Puts one variant through the whole gate: its parameters, as a mapping or as on the command line. The
     result has the outcome and the report. Raises InputError."""
-    from autotuner.tuning import gate_one
-
     target = variant if isinstance(variant, str) else " ".join(f"{name}={value}" for name, value in variant.items())
     with _main_is_not_imported():
         subject = gate_one.subject(target, None if space is None else str(space), config.store_url(), None)
@@ -321,8 +294,6 @@ def gate(
 
 
 def _opened(url: str) -> Store:
-    from autotuner.store import Store
-
     return Store.open(url, create=False)
 
 

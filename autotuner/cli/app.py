@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from autotuner.cli import cache, export, judge, serve, space, studies, study, sweeps, tune
+from autotuner.cli import cache, export, judge, serve, space, study, sweeps, tune
 from autotuner.cli.output import err
 from autotuner.values import program
 from autotuner.values.errors import AutotunerError, InputError, SourceError, Stopped
@@ -59,8 +59,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     TUNE: (tune.tune,),
     QUEUE: (sweeps.submit, sweeps.worker),
     LOOK: (study.status, study.leaderboard, study.trials, study.show, study.explain, study.compare, serve.serve),
-    USE: (export.export, export.validate, studies.bundle),
-    JUDGE: (judge.finals, judge.gate, judge.profile, judge.regress, studies.verify),
+    USE: (export.export, export.validate, study.bundle),
+    JUDGE: (judge.finals, judge.gate, judge.profile, judge.regress, study.verify),
     HERE: (space.doctor,),
 }
 GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
@@ -75,8 +75,8 @@ GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
     "study": (
         *(LOOK, "The studies of a store."),
         {
-            **{"list": studies.list_studies, "copy": studies.copy, "rename": studies.rename},
-            **{"note": studies.note, "delete": studies.delete},
+            **{"list": study.list_studies, "copy": study.copy, "rename": study.rename},
+            **{"note": study.note, "delete": study.delete},
         },
     ),
     "space": (HERE, "Search spaces.", {"list": space.space_list, "show": space.space_show}),
@@ -96,8 +96,8 @@ of_devices.command("clear")(sweeps.devices_clear)
 MOVED = {
     **{"best": "show", "page": "export --format html", "reference": "gate --reference", "sweeps": "sweep list"},
     **{verb: f"sweep {verb}" for verb in ("watch", "logs", "pause", "resume", "cancel", "retry")},
-    **{figure: f"status --show {figure}" for figure in ("history", "costs", "coverage", "baselines")},
-    "race": "finals --trial N` or `autotuner finals --aa",
+    **{"history": "status --show history", "costs": "status --show costs", "coverage": "explain"},
+    **{"baselines": "trials", "race": "finals --trial N` or `autotuner finals --aa"},
 }
 """What commands of earlier versions are called now."""
 

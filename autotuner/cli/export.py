@@ -16,7 +16,6 @@ from autotuner.cli.options import (
     StudyName,
     named,
     one_study,
-    opened_to_read,
     stored,
     takes,
 )
@@ -80,7 +79,7 @@ def validate(
 def export(
     study: StudyName = None,
     kind: Annotated[
-        str, typer.Option("--format", help="json, package, c, html, t4, hub, or one of another package")
+        str, typer.Option("--format", help="json, package, c, html, t4, or one of another package")
     ] = "json",
     output: Annotated[
         Path | None, typer.Option("--out", help="a file, - for standard output, or a folder; the format's own name")
@@ -98,9 +97,9 @@ def export(
     """Writes the best configuration of a study, with its proof and the table of what serves which problem.
 
     With --format html it is the study's pages instead, as one file that needs no server; with t4 all its trials, as
-    other autotuners read them; with hub a folder of these, the space as T1, and Kernel Tuner's cache.
+    other autotuners read them.
     """
-    if kind in ("html", "t4", "hub"):
+    if kind in ("html", "t4"):
         if more or estimates or as_json:
             raise InputError(f"--format {kind} writes all of one study: it takes --out and --store alone")
         _whole(kind, study, output, store)
@@ -139,19 +138,13 @@ def export(
 
 def _whole(kind: str, study: str | None, output: Path | None, store: str | None) -> None:
     """All of a study in one file, or on standard output: its pages, or its trials as other autotuners read them."""
-    from autotuner.tuning import hub, t4
+    from autotuner.store import Store
+    from autotuner.tuning import t4
 
-    if kind == "hub":
-        folder = output or Path("hub")
-        with opened_to_read(store) as opened:
-            name = named(opened, study)
-            hub.write(folder, made := t4.for_hub(opened, name))
-        out.print(f"{name}: {len(made)} files written under {folder}")
-        return
     target = output or Path("study.html" if kind == "html" else f"study{t4.SUFFIX}")
     if str(target) != "-":
         regular_target(target, "--out")
-    with opened_to_read(store) as opened:
+    with Store.open(store or config.store_url(), read_only=True) as opened:
         name = named(opened, study)
         if kind == "html":
             text, what = page_of(opened, name, opened.label), ""

@@ -72,7 +72,7 @@ def finals(
     from autotuner.store import queries
     from autotuner.tuning import workbench
     from autotuner.tuning.finals.finals import Finals
-    from autotuner.tuning.run.quiet import wait_until_quiet
+    from autotuner.tuning.run.waiting import wait_until_quiet
     from autotuner.views.finals_table import finals_table
     from autotuner.views.progress import FinalsProgress
 

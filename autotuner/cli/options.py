@@ -185,10 +185,3 @@ def takes(shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callabl
         return called
 
     return around
-
-
-def opened_to_read(store: str | None) -> Store:
-    """The same, and nothing is written to it."""
-    from autotuner.store import Store
-
-    return Store.open(store or config.store_url(), read_only=True)

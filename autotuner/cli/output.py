@@ -17,7 +17,7 @@ from autotuner.values.toml_text import is_control
 
 if TYPE_CHECKING:
     from autotuner.tuning.finals.standings import Best
-    from autotuner.tuning.run.quiet import Waiting
+    from autotuner.tuning.run.waiting import Waiting
     from autotuner.views.table import Table
 
 

@@ -173,7 +173,6 @@ def _users(path: Path) -> dict[str, str]:
 
 
 def _read(path: Path, option: str = "--token-file") -> str:
-    """The text in a file."""
     remedy = "give a file with one line of text, or a new name to have one made"
     try:
         return read_regular(path, LARGEST_BYTES).decode().strip()

@@ -91,7 +91,6 @@ def doctor(
 
 
 def _look_at_the_machine(as_json: bool) -> None:
-    """Prints what a bug report needs of it."""
     from autotuner.tuning import checkup
     from autotuner.views import space_tables
 

@@ -145,7 +145,6 @@ def logs(
 
 
 def _asks(verb: str, says: str) -> Callable[..., None]:
-    """The command that asks something of sweeps."""
 
     def command(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
         from autotuner.jobs import queue
@@ -163,36 +162,29 @@ TrialsOption = Annotated[int | None, typer.Option(min=1, max=MOST, help="judged 
 MinutesOption = Annotated[float | None, typer.Option(min=0.01, help="over all runs, as of `submit`; of each sweep")]
 
 
-def set_budget(
-    sweep: Sweeps,
-    trials: TrialsOption = None,
-    minutes: MinutesOption = None,
-    priority: Annotated[int | None, typer.Option(min=-MOST, max=MOST, help="larger goes first")] = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Gives sweeps that are not over another budget or priority; a worker goes on with that."""
-    from autotuner.jobs import queue
-    from autotuner.values.sweep import SweepChange
+def _changes(verb: str, says: str) -> Callable[..., None]:
+    def command(
+        sweep: Sweeps,
+        trials: TrialsOption = None,
+        minutes: MinutesOption = None,
+        priority: Annotated[int | None, typer.Option(min=-MOST, max=MOST, help="larger goes first")] = None,
+        store: StoreOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        from autotuner.jobs import queue
+        from autotuner.values.sweep import SweepChange
 
-    wanted = SweepChange(trials=trials, minutes=minutes, priority=priority)
-    _each(sweep, store, as_json, lambda opened, number: queue.change(opened, number, wanted))
+        wanted = SweepChange(trials=trials, minutes=minutes, priority=priority)
+        _each(sweep, store, as_json, lambda opened, number: getattr(queue, verb)(opened, number, wanted))
+
+    command.__name__, command.__doc__ = verb, says
+    return command
 
 
-def retry(
-    sweep: Sweeps,
-    trials: TrialsOption = None,
-    minutes: MinutesOption = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Puts sweeps that have failed, were cancelled or are done back into the queue, with the budget they have left, or
-    this one."""
-    from autotuner.jobs import queue
-    from autotuner.values.sweep import SweepChange
-
-    wanted = SweepChange(trials=trials, minutes=minutes)
-    _each(sweep, store, as_json, lambda opened, number: queue.retry(opened, number, wanted))
+set_budget = _changes(
+    "change", "Gives sweeps that are not over another budget or priority; a worker goes on with that."
+)
+retry = _changes("retry", "Puts sweeps that are over back into the queue, with the budget they have left, or this one.")
 
 
 def _each(wanted: list[str], store: str | None, as_json: bool, change: Callable[[Store, int], SweepRecord]) -> None:

@@ -196,7 +196,7 @@ class _Shown:
         from autotuner.jobs.sweep_run import TimeSpent
         from autotuner.tuning.finals.retrials import Step
         from autotuner.tuning.run.driver import Started
-        from autotuner.tuning.run.quiet import Waiting
+        from autotuner.tuning.run.waiting import Waiting
 
         if isinstance(event, TimeSpent):
             out.print(event.words)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from autotuner.jobs import queue
-from autotuner.jobs.fitting import LivingWorker, living
+from autotuner.jobs.outlook import LivingWorker, living
 from autotuner.jobs.sweep_run import Interrupted, Listener, SweepRun
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.lease import Lease

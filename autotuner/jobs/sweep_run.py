@@ -24,15 +24,14 @@ from autotuner.tuning.finals.finals import Finals, due
 from autotuner.tuning.finals.retrials import Step
 from autotuner.tuning.run.driver import Budget, Converged, Driver, Event, Judged, Started, TieFound, UnderWay
 from autotuner.tuning.run.plan import Start
-from autotuner.tuning.run.quiet import Waited, Waiting
+from autotuner.tuning.run.waiting import Waited, Waiting
 from autotuner.tuning.workbench import Workbench
-from autotuner.values.earlier import Earlier
 from autotuner.values.errors import AutotunerError, InfrastructureError, LeaseLostError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
-from autotuner.values.sweep import FINALS_MINUTES, Found, State, Wish
+from autotuner.values.sweep import FINALS_MINUTES, Earlier, Found, State, Wish
 from autotuner.values.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -220,7 +219,6 @@ class SweepRun:
 
     @property
     def _budget(self) -> Budget:
-        """Of the search of this run."""
         request = self._request
         left_s = max(0.0, 60 * (request.minutes or math.inf) - self._searched_s)
         return Budget(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from autotuner.devices import DEVICES, Wishes, device_names
 from autotuner.devices.kind import DeviceKind
 from autotuner.forge import cache
-from autotuner.jobs.fitting import ALL, fits
+from autotuner.jobs.outlook import ALL, fits
 from autotuner.jobs.queue import settle_abandoned
 from autotuner.jobs.schedule import go_on
 from autotuner.jobs.signals import Stopping, StopSignal, tell_manager
@@ -36,17 +36,7 @@ from autotuner.store.sweeps import WISHED, Claim
 from autotuner.tuning import on_nodes
 from autotuner.tuning.finals import standings
 from autotuner.tuning.workbench import Workbench, find_space_file, load_space
-from autotuner.values.errors import (
-    AutotunerError,
-    DeviceBusyError,
-    DiskFullError,
-    InfrastructureError,
-    InputError,
-    LeaseHeldError,
-    LeaseLostError,
-    OracleError,
-    StoreError,
-)
+from autotuner.values import errors
 from autotuner.values.outcome import Outcome
 from autotuner.values.sweep import State
 from autotuner.values.variant import Variant
@@ -107,14 +97,16 @@ def served(devices: str | None) -> ServedDevices:
     named = [kind for kind in kinds if kind.name == wanted]
     usable = [kind for kind in kinds if kind.missing() is None]
     if devices is not None and not named and wanted != "all":
-        raise InputError(f"--devices {devices}: no such kind of device; there are {', '.join(DEVICES)}")
+        raise errors.InputError(f"--devices {devices}: no such kind of device; there are {', '.join(DEVICES)}")
     kind = named[0] if named else (usable[0] if usable else kinds[0])
     why = kind.missing()
     if why is not None:
-        raise InputError(f"no device of kind {kind.name} can be served here: {why}")
+        raise errors.InputError(f"no device of kind {kind.name} can be served here: {why}")
     wish = None if devices in (None, kind.name) else devices
     if wish is not None and "devices" not in kind.choices:
-        raise InputError(f"--devices {devices}: there is one device of kind {kind.name}; say --devices {kind.name}")
+        raise errors.InputError(
+            f"--devices {devices}: there is one device of kind {kind.name}; say --devices {kind.name}"
+        )
     chosen = kind.choose(Wishes(devices=wish))
     names = device_names(kind.name, chosen)
     every = (ALL,) if _is_all(kind, wish, names) else ()
@@ -127,7 +119,7 @@ def _is_all(kind: DeviceKind, wish: str | None, names: Sequence[str]) -> bool:
         return wish == ALL
     try:
         return set(device_names(kind.name, kind.choose(Wishes(devices=ALL)))) <= set(names)
-    except InputError:  # of several models, which nobody can choose
+    except errors.InputError:  # of several models, which nobody can choose
         return False
 
 
@@ -215,7 +207,7 @@ class Worker:
         while True:
             try:
                 return stack.enter_context(device_health.serving(self._store, *where, self.name))
-            except LeaseHeldError as error:
+            except errors.LeaseHeldError as error:
                 if idle_exit:
                     raise
                 if not said:
@@ -317,17 +309,17 @@ class Worker:
             self._settle(run, State.QUEUED, f"handed back: {stopping}", kind="handed_back")
             if not _is_late(self._until) or self._stop.why is not None:
                 raise
-        except LeaseLostError as error:
+        except errors.LeaseLostError as error:
             self._say(f"sweep {sweep.id}: {error}")
             for lease in self._leases:  # raises where it is not only the sweep that another worker has taken over
                 lease.beat()
-        except (LeaseHeldError, DeviceBusyError, DiskFullError) as error:
+        except (errors.LeaseHeldError, errors.DeviceBusyError, errors.DiskFullError) as error:
             self._put_off(claim, run, error)
-        except StoreError:
+        except errors.StoreError:
             raise
-        except InputError as error:
+        except errors.InputError as error:
             self._refused(claim, run, error)
-        except (OracleError, InfrastructureError) as error:
+        except (errors.OracleError, errors.InfrastructureError) as error:
             self._doubt(claim, run, error)
         except Exception as error:  # a fault of ours: one sweep must not take the worker along
             self._say(traceback.format_exc())
@@ -341,20 +333,20 @@ class Worker:
         settled = run.end(state, detail, **more)
         self._say(f"sweep {settled.id}: {settled.state}" + (f": {settled.detail}" if settled.detail else ""))
 
-    def _put_off(self, claim: Claim, run: SweepRun, error: InputError) -> None:
+    def _put_off(self, claim: Claim, run: SweepRun, error: errors.InputError) -> None:
         """What the sweep needs is taken, or full: that says nothing of the sweep, nor of the device."""
-        is_full = isinstance(error, DiskFullError)
+        is_full = isinstance(error, errors.DiskFullError)
         if is_full:
             self._pruned = -float("inf")
         waits, attempts = FULL_S if is_full else AGAIN_S, claim.sweep.attempts
         self._settle(run, State.QUEUED, str(error), attempts=attempts, wait_s=waits)
 
-    def _refused(self, claim: Claim, run: SweepRun, error: InputError) -> None:
+    def _refused(self, claim: Claim, run: SweepRun, error: errors.InputError) -> None:
         """The sweep cannot be done as it was asked for; or the device that it needs has gone."""
         try:
             if self._serves.cluster is None:  # a cluster's are seen to by the executor
                 self._serves.kind.choose(Wishes(devices=self._serves.wish))
-        except InputError as gone:
+        except errors.InputError as gone:
             self._quarantine(claim, run, f"it has gone: {gone}")
             return
         self._settle(run, State.FAILED, str(error))
@@ -367,15 +359,15 @@ class Worker:
         try:
             study = sweeps.one(self._store, sweep.id).study
             sick = probe(self._store, file, study, self._serves.bench, self._beat)
-        except (DeviceBusyError, DiskFullError) as unknown:
+        except (errors.DeviceBusyError, errors.DiskFullError) as unknown:
             self._put_off(claim, run, unknown)
             return
-        except InputError as refused:
+        except errors.InputError as refused:
             sick = str(refused)
         sweeps.note(self._store, sweep.id, "probe", f"probe after {error}: {sick or 'the device is well'}")
         if sick is not None:
             self._quarantine(claim, run, f"{error}; a probe of known-good variants found: {sick}")
-        elif isinstance(error, OracleError) or sweep.attempts + 1 >= ATTEMPTS:
+        elif isinstance(error, errors.OracleError) or sweep.attempts + 1 >= ATTEMPTS:
             self._settle(run, State.FAILED, str(error), attempts=sweep.attempts + 1)
         else:
             waits = AGAIN_S * (sweep.attempts + 1)
@@ -408,9 +400,9 @@ def probe(store: Store, file: SpaceFile, study: str | None, bench: Bench, beat: 
         try:
             with here.held(0.0, lambda _: None), closing(here.executor()) as executor:
                 why = _asked(executor, here, variant, beat)
-        except (DeviceBusyError, DiskFullError):
+        except (errors.DeviceBusyError, errors.DiskFullError):
             raise
-        except AutotunerError as error:
+        except errors.AutotunerError as error:
             why = str(error)
         if why is None:
             return None
@@ -422,12 +414,12 @@ def _known_good(store: Store, file: SpaceFile, study: str | None, bench: Bench) 
     found = []
     if study is not None:
         here = bench(file)
-        with suppress(StoreError):  # killed before it was made
+        with suppress(errors.StoreError):  # killed before it was made
             best = standings.best(store, study)
             if best is not None and here.space.index_of(best.outcome.variant.point) is not None:
                 found.append((here, best.outcome.variant))
     plain, shipped = file, op_of(file.problems[0]).default_spaces.get(file.backend)
-    with suppress(AutotunerError):  # it is not there
+    with suppress(errors.AutotunerError):  # it is not there
         if shipped is not None and Path(find_space_file(shipped)).is_file():
             plain = load_space(shipped)
     here = bench(plain)

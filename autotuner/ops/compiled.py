@@ -32,7 +32,7 @@ from autotuner.ops import ahead, op_of
 from autotuner.ops.tensors import Tensors, moved
 from autotuner.values import config
 from autotuner.values.problem import Problem
-from autotuner.values.processor import processor
+from autotuner.values.versions import processor
 
 DEADLINE_S = 200.0
 LATE = "torch's compiler had not made it when half of the run's time was over: a longer run waits for it"

@@ -354,7 +354,6 @@ class LocalExecutor:
         return self._failed(process, message.complaint)
 
     def _late(self, process: JobProcess) -> Result | None:
-        """A step has passed its deadline."""
         detail = f"no end after {self._deadlines.of(process.stage):.0f} s in {process.step}; the process was killed"
         if process.is_fresh and process.stage == "start" and not isinstance(process.job, BuildJob):
             self._release(process, spoiled=True)

@@ -183,7 +183,6 @@ class RepairedSampler(PointSampler):
         self._keep(study, trial, view)
 
     def _viewed(self, study: Study) -> View:
-        """The view, as it is by now."""
         if self._view is None:
             self._view = View(self._space, self._axes)
             self._view.corrected = self._seen.corrected

@@ -21,7 +21,6 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.serving import LOSS
 from autotuner.tuning.finals.standings import Best
 from autotuner.tuning.trial_report import GateSummary
-from autotuner.values.earlier import Earlier
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.files import read_regular, why, write_atomically
 from autotuner.values.model import Model
@@ -29,6 +28,7 @@ from autotuner.values.outcome import BackendTiming, Device
 from autotuner.values.plugs import Plugs
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import BIASED, Speedup
+from autotuner.values.sweep import Earlier
 from autotuner.values.table import LARGEST_BYTES, DispatchTable
 from autotuner.values.validation import explanation
 from autotuner.values.variant import Value, Variant, digest_of

@@ -8,16 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from autotuner.spaces import fields
 from autotuner.spaces.expression import Expression
-from autotuner.spaces.fields import (
-    EXPECTED,
-    Constraint,
-    ExpressionText,
-    ParameterValue,
-    Values,
-    as_tuple,
-    parsed_amounts,
-)
 from autotuner.values.model import Model
 from autotuner.values.validation import refuse, suggestion
 from autotuner.values.variant import Value
@@ -27,13 +19,15 @@ class Branch(Model):
     """One implementation of a space. No parameter, amount or quantity of it is known to another branch."""
 
     impl: str
-    parameters: dict[str, Values]
-    default: dict[str, ParameterValue] = Field(description="a value of each parameter")
-    amounts: dict[str, ExpressionText] = Field(default_factory=dict, description="named parts of other expressions")
-    constraints: Annotated[tuple[Constraint, ...], BeforeValidator(as_tuple)] = ()
-    derived: dict[str, ExpressionText] = Field(default_factory=dict)
-    expected_latency: dict[str, ExpressionText] = Field(default_factory=dict)
-    peak_percent: ExpressionText = Field(default="100", description="of what matrix products reach, at most")
+    parameters: dict[str, fields.Values]
+    default: dict[str, fields.ParameterValue] = Field(description="a value of each parameter")
+    amounts: dict[str, fields.ExpressionText] = Field(
+        default_factory=dict, description="named parts of other expressions"
+    )
+    constraints: Annotated[tuple[fields.Constraint, ...], BeforeValidator(fields.as_tuple)] = ()
+    derived: dict[str, fields.ExpressionText] = Field(default_factory=dict)
+    expected_latency: dict[str, fields.ExpressionText] = Field(default_factory=dict)
+    peak_percent: fields.ExpressionText = Field(default="100", description="of what matrix products reach, at most")
 
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -43,11 +37,11 @@ class Branch(Model):
     @cached_property
     def expressions(self) -> dict[str, Expression]:
         """Every expression by its dotted key."""
-        amounts = parsed_amounts(self.amounts)
+        amounts = fields.parsed_amounts(self.amounts)
         result = {f"amounts.{name}": amount for name, amount in amounts.items()}
         for index, each in enumerate(self.constraints):
             result[self.constraint_key(index)] = Expression.parse(each.expression, amounts)
-        for table in ("derived", EXPECTED):
+        for table in ("derived", fields.EXPECTED):
             for name, text in getattr(self, table).items():
                 result[f"{table}.{name}"] = Expression.parse(text, amounts)
         return result
@@ -64,7 +58,7 @@ class Branch(Model):
         """The names that the expression of that key may use beside parameters and facts: of a step towards the expected
         latency the derived quantities and the steps above it."""
         table, _, step = key.partition(".")
-        if table != EXPECTED:
+        if table != fields.EXPECTED:
             return set()
         steps = list(self.expected_latency)
         return {*self.derived, *steps[: steps.index(step)]}

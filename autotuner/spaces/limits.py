@@ -14,20 +14,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
+from autotuner.spaces import fields
 from autotuner.spaces.expression import Expression, ExpressionError
-from autotuner.spaces.fields import (
-    EXPECTED,
-    KINDS,
-    Constraint,
-    ExpressionText,
-    ParameterValue,
-    Read,
-    Rule,
-    as_tuple,
-    check_names,
-    parsed_amounts,
-    require_capitals,
-)
 from autotuner.values.errors import KernelError
 from autotuner.values.model import Model
 from autotuner.values.toml_text import read_toml
@@ -39,11 +27,11 @@ FILE = "limits.toml"
 class LimitTable(Model):
     """What one implementation says of itself, or what holds for all of a device."""
 
-    amounts: dict[str, ExpressionText] = Field(default_factory=dict)
-    constraints: Annotated[tuple[Rule, ...], BeforeValidator(as_tuple)] = ()
-    derived: dict[str, ExpressionText] = Field(default_factory=dict)
-    expected_latency: dict[str, ExpressionText] = Field(default_factory=dict)
-    peak_percent: ExpressionText = Field(
+    amounts: dict[str, fields.ExpressionText] = Field(default_factory=dict)
+    constraints: Annotated[tuple[fields.Rule, ...], BeforeValidator(fields.as_tuple)] = ()
+    derived: dict[str, fields.ExpressionText] = Field(default_factory=dict)
+    expected_latency: dict[str, fields.ExpressionText] = Field(default_factory=dict)
+    peak_percent: fields.ExpressionText = Field(
         default="100", description="of what matrix products reach on the device, at most; over facts alone"
     )
 
@@ -60,11 +48,11 @@ class Limits(Model):
     device: str
     op: str
     path: str = Field(description="the file that they stand in, for messages")
-    parameters: dict[str, Read] = Field(description="by implementation, those that it reads, with their values")
-    defaults: dict[str, dict[str, ParameterValue]] = Field(
+    parameters: dict[str, fields.Read] = Field(description="by implementation, those that it reads, with their values")
+    defaults: dict[str, dict[str, fields.ParameterValue]] = Field(
         default_factory=dict, description="by implementation, what its default point has beside first values"
     )
-    served: dict[str, dict[str, Rule]] = Field(
+    served: dict[str, dict[str, fields.Rule]] = Field(
         default_factory=dict, description="by implementation and key of kernel.toml: which problems it serves"
     )
     tables: dict[str, LimitTable] = Field(default_factory=dict, description='by implementation; "": what holds for all')
@@ -91,13 +79,13 @@ class Limits(Model):
 
     def _check(self, facts: frozenset[str]) -> None:
         if unknown := next((name for name in self.tables if name and name not in self.parameters), None):
-            known = [*self.parameters, *KINDS, "constraints"]
+            known = [*self.parameters, *fields.KINDS, "constraints"]
             there = suggestion(unknown, known) or f"; those of kernel.toml: {', '.join(self.parameters) or 'none'}"
             raise refuse(f"no such implementation{there}", self.key(unknown))
         expecting = [name for name, table in self.tables.items() if table.expected_latency]
         if "" in expecting[:-1]:
             message = f"{self.device} has one for all implementations; remove one of the two"
-            raise refuse(message, f"{self.key(expecting[1])}.{EXPECTED}")
+            raise refuse(message, f"{self.key(expecting[1])}.{fields.EXPECTED}")
         for name in self.tables:
             self._check_table(name, facts)
 
@@ -108,21 +96,23 @@ class Limits(Model):
     def _check_table(self, implementation: str, facts: frozenset[str]) -> None:
         """Refuses what is wrong in an implementation's table beside that of all of them."""
         tables, reads = self._tables_of(implementation), self.parameters.get(implementation, self.all_parameters)
-        said = {f"{self.key(name)}.{kind}": table.named(kind) for name, table in tables.items() for kind in KINDS}
-        check_names(said, {"IMPL", *reads, *facts})
+        said = {
+            f"{self.key(name)}.{kind}": table.named(kind) for name, table in tables.items() for kind in fields.KINDS
+        }
+        fields.check_names(said, {"IMPL", *reads, *facts})
         defined = {each for names in said.values() for each in names}
         amounts: dict[str, Expression] = {}
         derived: set[str] = set()
         for name, table in tables.items():
             others = self.all_parameters - {*(reads if name else self.all_parameters)}
-            for kind in KINDS:
-                above = set(derived) if kind == EXPECTED else set()
+            for kind in fields.KINDS:
+                above = set(derived) if kind == fields.EXPECTED else set()
                 for each, text in table.named(kind).items():
                     place = f"{self.key(name)}.{kind}.{each}"
                     expression = _checked(place, text, amounts, others, defined - above)
                     if kind == "amounts":
                         amounts[each] = expression
-                    elif kind == EXPECTED:
+                    elif kind == fields.EXPECTED:
                         above.add(each)
                     else:
                         derived.add(each)
@@ -138,13 +128,13 @@ class Limits(Model):
         said = [table.peak_percent for table in self._tables_of(implementation).values()]
         return next((each for each in reversed(said) if each != "100"), "100")
 
-    def part(self, implementation: str) -> tuple[list[Constraint], dict[str, dict[str, str]]]:
+    def part(self, implementation: str) -> tuple[list[fields.Constraint], dict[str, dict[str, str]]]:
         """What the branch of an implementation has of them: constraints, and by kind the named expressions.
 
         Of what holds for all implementations that is left out which names a parameter that this one does not read.
         """
         tables = self._tables_of(implementation)
-        amounts = parsed_amounts({name: text for each in tables.values() for name, text in each.amounts.items()})
+        amounts = fields.parsed_amounts({name: text for each in tables.values() for name, text in each.amounts.items()})
         others = self.all_parameters - {*self.parameters[implementation]}
 
         def read(text: str) -> bool:
@@ -152,14 +142,14 @@ class Limits(Model):
 
         named = {
             kind: {each: text for table in tables.values() for each, text in table.named(kind).items() if read(text)}
-            for kind in KINDS
+            for kind in fields.KINDS
         }
         rules = {f"{implementation}.{key}": rule for key, rule in self.served.get(implementation, {}).items()}
         for name, table in tables.items():
             prefix = f"{name}." if name else ""
             rules |= {f"{prefix}constraints[{i}]": rule for i, rule in enumerate(table.constraints)}
         constraints = [
-            Constraint(
+            fields.Constraint(
                 expression=rule.expression,
                 reason=rule.reason,
                 place=f"{self.device}.{place} of {self.family}",
@@ -179,7 +169,7 @@ def _checked(
     except ExpressionError as error:
         raise refuse(error.reason, place) from None
     for name in sorted(expression.names):
-        require_capitals(name, place)
+        fields.require_capitals(name, place)
         if name in others:
             raise refuse(f"{name} is no parameter of it but of another implementation", place)
         if name in later:

@@ -12,20 +12,9 @@ from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, mo
 from pydantic_core import PydanticCustomError
 
 from autotuner.ops import DEFAULT_OP
+from autotuner.spaces import fields
 from autotuner.spaces.branch import Branch, completed, union
 from autotuner.spaces.expression import Expression
-from autotuner.spaces.fields import (
-    KINDS,
-    PARAMETERS,
-    Constraint,
-    ParameterValue,
-    Rule,
-    Values,
-    as_tuple,
-    check_names,
-    parsed_amounts,
-    require_capitals,
-)
 from autotuner.spaces.limits import FindLimits, Limits
 from autotuner.spaces.problem_files import Asked, Problems, explained
 from autotuner.values.errors import KernelError, SpaceError
@@ -89,19 +78,19 @@ class _Common(Model):
 class SpaceDocument(_Common):
     """A space file as it is written: docs/reference/space-files.md."""
 
-    parameters: dict[str, Values] = Field(default_factory=dict)
-    of_branches: dict[str, dict[str, Values]] = Field(default_factory=dict, description="[parameters.IMPL]")
-    constraints: Annotated[tuple[Rule, ...], BeforeValidator(as_tuple)] = ()
-    default: dict[str, ParameterValue] = Field(default_factory=dict)
+    parameters: dict[str, fields.Values] = Field(default_factory=dict)
+    of_branches: dict[str, dict[str, fields.Values]] = Field(default_factory=dict, description="[parameters.IMPL]")
+    constraints: Annotated[tuple[fields.Rule, ...], BeforeValidator(fields.as_tuple)] = ()
+    default: dict[str, fields.ParameterValue] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _tables_of_branches(cls, document: Any) -> Any:
-        said = document.get(PARAMETERS) if isinstance(document, dict) else None
+        said = document.get(fields.PARAMETERS) if isinstance(document, dict) else None
         if OF_BRANCHES in document or not isinstance(said, dict):
             return document
         own = {name: each for name, each in said.items() if isinstance(each, dict)}
-        return {**document, PARAMETERS: {n: v for n, v in said.items() if n not in own}, OF_BRANCHES: own}
+        return {**document, fields.PARAMETERS: {n: v for n, v in said.items() if n not in own}, OF_BRANCHES: own}
 
     def branches(self, limits: Limits | None) -> tuple[Branch, ...]:
         """A branch for each implementation that the file names, else for each of the family; that of the default point
@@ -166,7 +155,7 @@ class SpaceDocument(_Common):
         in what the file itself says."""
         all_lists = union([*lists.values()])
         said = {**self.parameters, **{name: each for own in self.of_branches.values() for name, each in own.items()}}
-        check_names({PARAMETERS: said}, self.problems[0].facts())
+        fields.check_names({fields.PARAMETERS: said}, self.problems[0].facts())
         if are_read:
             idle = [name for name in self.parameters if name not in {"IMPL", *all_lists}]
             for impl, own in self.of_branches.items():
@@ -179,7 +168,7 @@ class SpaceDocument(_Common):
         for index, rule in enumerate(self.constraints):
             key, expression = f"constraints[{index}].expression", Expression.parse(rule.expression)
             for name in sorted(expression.names):
-                require_capitals(name, key, known)
+                fields.require_capitals(name, key, known)
             for name, string in sorted(expression.string_tests):
                 values = known.get(name, (string,))
                 if isinstance(values[0], str) and string not in values:
@@ -189,14 +178,18 @@ class SpaceDocument(_Common):
     def _branch(self, impl: str, lists: Lists, everywhere: set[str], is_default: bool, limits: Limits | None) -> Branch:
         """The branch of an implementation. What the file says of a parameter that others alone have is not for it."""
         known = limits is not None and impl in limits.parameters
-        constraints, named = limits.part(impl) if limits is not None and known else ([], {kind: {} for kind in KINDS})
-        amounts = parsed_amounts(named["amounts"])
+        constraints, named = (
+            limits.part(impl) if limits is not None and known else ([], {kind: {} for kind in fields.KINDS})
+        )
+        amounts = fields.parsed_amounts(named["amounts"])
 
         def here(text: str) -> bool:
             return not Expression.parse(text, amounts).names & (everywhere - lists.keys())
 
         own = [
-            Constraint(expression=rule.expression, reason=rule.reason, place=f"constraints[{index}]", limit=False)
+            fields.Constraint(
+                expression=rule.expression, reason=rule.reason, place=f"constraints[{index}]", limit=False
+            )
             for index, rule in enumerate(self.constraints)
             if here(rule.expression)
         ]
@@ -206,7 +199,7 @@ class SpaceDocument(_Common):
         for others in (shipped, {} if is_default else own_default):  # what fits; the file's own is for its IMPL first
             fitting = {name: value for name, value in others.items() if value in lists.get(name, ())}
             default = {**fitting, **default}
-        check_names({PARAMETERS: lists, **named}, self.problems[0].facts())
+        fields.check_names({fields.PARAMETERS: lists, **named}, self.problems[0].facts())
         return Branch(
             impl=impl,
             peak_percent=limits.peak_percent(impl) if limits is not None and known else "100",
@@ -221,7 +214,7 @@ class SpaceFile(_Common):
     """What can be tuned, for which problems: a union of branches, one an implementation. A study keeps it whole."""
 
     path: str = Field(default="space.toml", description="where it was read")
-    branches: Annotated[tuple[Branch, ...], BeforeValidator(as_tuple)] = Field(
+    branches: Annotated[tuple[Branch, ...], BeforeValidator(fields.as_tuple)] = Field(
         min_length=1, description="that of the default point first"
     )
     baselines: tuple[NamedFunction, ...] = Field(default=(), description="the user's, beside those of the op")
@@ -275,7 +268,7 @@ class SpaceFile(_Common):
             kept = {name: getattr(read, name) for name in _Common.model_fields}
             return cls(path=str(path), branches=read.branches(limits), **kept)
         except ValidationError as error:
-            said = explained(error, document, SpaceDocument, op).replace(f"{OF_BRANCHES}.", f"{PARAMETERS}.")
+            said = explained(error, document, SpaceDocument, op).replace(f"{OF_BRANCHES}.", f"{fields.PARAMETERS}.")
             raise SpaceError(f"{path}: {said}") from None
         except PydanticCustomError as error:
             raise SpaceError(f"{path}: {refusal(error)}") from None

@@ -14,16 +14,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
+from sqlalchemy import Connection, Engine, create_engine, event, exc, insert, inspect, select, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import (
-    ArgumentError,
-    DBAPIError,
-    InterfaceError,
-    InvalidRequestError,
-    NoSuchModuleError,
-    OperationalError,
-)
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import QueuePool
 
@@ -97,7 +89,7 @@ def parse(url_or_path: str) -> URL:
             raise StoreError(f"{url_or_path}: {why(error)}; give another path for the store") from None
     try:
         url = make_url(url_or_path)
-    except (ArgumentError, ValueError):
+    except (exc.ArgumentError, ValueError):
         raise StoreError("the store's URL cannot be read: give a file's path, or postgresql://...") from None
     if url.get_backend_name() not in ("sqlite", "postgresql"):
         raise StoreError(f"the store cannot be a {url.get_backend_name()} database: use SQLite (a path) or PostgreSQL")
@@ -231,7 +223,7 @@ class Database:
     def records(self, *more: type[Exception]) -> Iterator[None]:
         """As `errors`; and what a row raises that does not hold what was written becomes StoreError, too: the usual
         errors of Python's, and more."""
-        unread: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError, InvalidRequestError, *more)
+        unread: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError, exc.InvalidRequestError, *more)
         try:
             with self.errors():
                 yield
@@ -258,12 +250,12 @@ class Database:
                 return self._sqlite_in_words(error)
             if isinstance(error, UnicodeDecodeError) and self.is_sqlite:  # it quotes its own damaged schema
                 return StoreError(f"{self.label} is damaged ({error}): restore a copy, or try `sqlite3 FILE .recover`")
-            if isinstance(error, DBAPIError) and not self.is_sqlite and _is_of_the_server(error):
+            if isinstance(error, exc.DBAPIError) and not self.is_sqlite and _is_of_the_server(error):
                 return self._server_in_words(error)
             error = error.__cause__
         return None
 
-    def _server_in_words(self, error: DBAPIError) -> StoreError | DiskFullError:
+    def _server_in_words(self, error: exc.DBAPIError) -> StoreError | DiskFullError:
         first = next(iter(str(error.orig).strip().splitlines()), type(error.orig).__name__)
         if getattr(error.orig, "sqlstate", None) == "53100":
             return DiskFullError(f"{self.label}: the server's disk is full ({first}): free space there")
@@ -324,9 +316,9 @@ class Database:
             options = {"execution_options": {"postgresql_readonly": True}} if self._read_only else {}
             try:
                 return create_engine(self.url, pool_pre_ping=True, connect_args=arguments, **options)
-            except (ArgumentError, TypeError, ValueError) as error:
+            except (exc.ArgumentError, TypeError, ValueError) as error:
                 raise StoreError(f"{self.label}: the URL cannot be used ({error}): mend it") from None
-            except (ImportError, NoSuchModuleError) as error:
+            except (ImportError, exc.NoSuchModuleError) as error:
                 raise StoreError(f"{self.label}: no driver for it ({error}): pip install 'psycopg[binary]'") from None
         # isolation_level None: the driver begins nothing by itself, we do, below.
         if self._read_only:
@@ -334,7 +326,7 @@ class Database:
             return create_engine("sqlite://", creator=lambda: _opened_to_read(path), poolclass=QueuePool)
         try:
             engine = create_engine(self.url, connect_args=arguments | {"isolation_level": None})
-        except (ArgumentError, TypeError, ValueError) as error:
+        except (exc.ArgumentError, TypeError, ValueError) as error:
             raise StoreError(f"the store's URL cannot be used ({error}): give a file's path") from None
         event.listen(engine, "begin", self._begin)
         event.listen(engine, "connect", lambda made, _: made.execute(f"PRAGMA busy_timeout = {TURN_MS}"))
@@ -348,7 +340,7 @@ class Database:
             try:
                 connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
                 return
-            except OperationalError as error:
+            except exc.OperationalError as error:
                 locked = isinstance(error.orig, sqlite3.Error) and _is(error.orig, "SQLITE_BUSY", "SQLITE_LOCKED")
                 if not locked or time.monotonic() >= until:
                     raise
@@ -463,9 +455,9 @@ def _require_regular(path: Path) -> None:
             raise StoreError(f"{beside} is no regular file: give another path for the store")
 
 
-def _is_of_the_server(error: DBAPIError) -> bool:
+def _is_of_the_server(error: exc.DBAPIError) -> bool:
     """Whether the server, or the way to it, has failed, and not the statement."""
-    return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+    return error.connection_invalidated or isinstance(error, exc.OperationalError | exc.InterfaceError)
 
 
 def _schema_version(connection: Connection) -> str | None:

@@ -1,4 +1,4 @@
-"""Figures of studies, made by the database from columns: what a study found when, what it cost, what it covered.
+"""Figures of studies, made by the database from columns: what a study found when, what it cost, how two compare.
 
 None reads an outcome, so that each takes milliseconds on a study of ten thousand trials
 (benchmarks/throughput/figures.py).
@@ -14,13 +14,10 @@ from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.functions import FunctionElement
 
 from autotuner.store.database import reads
-from autotuner.store.records import SessionRecord
 from autotuner.store.store import Store, study_id
-from autotuner.store.tables import ParameterRow, SessionRow, TrialRow
+from autotuner.store.tables import SessionRow, TrialRow
 from autotuner.values.model import Model
-from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
-from autotuner.values.variant import Value
 
 Latency = tuple[float, float] | None
 """ln(t_variant / t_baseline), and the variant's microseconds; None where it has no latency that stands."""
@@ -62,30 +59,6 @@ class StudyCosts(Model):
 
     by_verdict: tuple[Cost, ...] = Field(description="the dearest first")
     pace: Pace | None = Field(description="null before two trials were judged")
-
-
-class ValueCoverage(Model):
-    """One value of one parameter."""
-
-    value: Value
-    points: int = Field(default=0, description="valid ones that have it; the store does not know them")
-    judged: int = 0
-    right: int = Field(default=0, description="with a latency")
-    best_speedup: float | None = Field(default=None, description="of the search, unless it is confirmed")
-    best_confirmed: bool = False
-
-
-class BaselineAt(Model):
-    """What the baselines took at one start of a driver."""
-
-    session: int = Field(description="number of the run that timed it")
-    at: datetime
-    host: str
-    problem: Problem
-    baseline: str
-    median_us: float = Field(description="of one forward, at calibration")
-    pinned: bool = Field(description="it was the fastest, and variants were raced against it")
-    beside_us: float | None = Field(description="the mean beside its variants, where the study has one problem")
 
 
 @reads
@@ -162,27 +135,6 @@ def _pace(split: Sequence[Cost], times: Sequence[datetime], active_s: float) -> 
 
 
 @reads
-def coverage(store: Store, session: Session, study: str) -> dict[str, tuple[ValueCoverage, ...]]:
-    """How often each value of each parameter was judged, by the parameter's name. Raises StoreError.
-
-    Numbers and words are counted apart: SQLite takes three times as long to group by both, one of which is null.
-    """
-    stands = and_(TrialRow.objective.is_not(None), TrialRow.revoked_at.is_(None))
-    counts = func.count(), func.sum(case((stands, 1), else_=0)), func.min(case((stands, TrialRow.objective)))
-    found: dict[str, list[ValueCoverage]] = {}
-    mine = TrialRow.study_id == study_id(session, store, study), TrialRow.judged
-    for column in (ParameterRow.number, ParameterRow.word):
-        key = ParameterRow.name, column
-        query = select(*key, *counts).join(TrialRow, TrialRow.id == ParameterRow.trial_id)
-        query = query.where(*mine, column.is_not(None)).group_by(*key)
-        for name, value, judged, right, best in session.execute(query):
-            found_best = None if best is None else speedup_of(best)
-            each = ValueCoverage(value=value, judged=judged, right=right, best_speedup=found_best)
-            found.setdefault(name, []).append(each)
-    return {name: tuple(values) for name, values in found.items()}
-
-
-@reads
 def in_both(store: Store, session: Session, first: str, second: str) -> list[tuple[Latency, Latency]]:
     """Of each variant that two studies have judged, what they say of it. Raises StoreError."""
     one, other = aliased(TrialRow), aliased(TrialRow)
@@ -196,24 +148,3 @@ def in_both(store: Store, session: Session, first: str, second: str) -> list[tup
 
 def _latency(objective: float | None, us: float | None) -> Latency:
     return None if objective is None or us is None else (float(objective), float(us))
-
-
-@reads
-def baselines(store: Store, session: Session, study: str) -> tuple[BaselineAt, ...]:
-    """What each baseline took whenever a driver started on the study, the oldest first. Raises StoreError."""
-    owner = study_id(session, store, study)
-    beside = select(TrialRow.session_id, func.avg(TrialRow.baseline_us)).where(TrialRow.study_id == owner)
-    means = {row[0]: row[1] for row in session.execute(beside.group_by(TrialRow.session_id))}
-    query = select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id)
-    found = []
-    for row in session.scalars(query):
-        record = SessionRecord.taken_from(row, study=study)
-        timings, beside_us = record.calibration.timings, means.get(record.id)
-        problems = dict.fromkeys(timing.problem for timing in timings)
-        pinned = dict(zip(problems, record.calibration.baselines, strict=False))
-        of = {"session": record.id, "at": record.started_at, "host": record.host}
-        for each in timings:
-            raced = pinned.get(each.problem) == each.backend
-            took = {"median_us": each.median_us, "beside_us": beside_us if raced and len(problems) == 1 else None}
-            found.append(BaselineAt(problem=each.problem, baseline=each.backend, pinned=raced, **of, **took))
-    return tuple(found)

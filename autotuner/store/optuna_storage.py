@@ -106,7 +106,6 @@ class _Study:
 
 
 def _passed_on(name: str) -> Any:
-    """What Optuna's own storage does as it is."""
     return lambda self, *values, **named: getattr(self._plain, name)(*values, **named)
 
 
@@ -175,7 +174,6 @@ class DriverStorage(BaseStorage):
         self._places = {key: place for key, place in self._places.items() if place[0] != study_id}
 
     def _study(self, study_id: int) -> _Study:
-        """The study, read on first use."""
         return self._studies.get(study_id) or self._read(study_id)
 
     def _read(self, study_id: int) -> _Study:

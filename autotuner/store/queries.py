@@ -461,5 +461,4 @@ def _last_activity(session: Session, row: StudyRow) -> datetime:
 
 
 def _running(session: Session, study: str) -> bool:
-    """Whether a driver that lives has the study."""
     return bool(lease.holders(session, [lease.of_study(study)]))

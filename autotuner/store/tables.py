@@ -8,22 +8,8 @@ a column of its own.
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+import sqlalchemy as sa
 from pydantic import JsonValue, TypeAdapter
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    DateTime,
-    Dialect,
-    Double,
-    ForeignKey,
-    Index,
-    MetaData,
-    String,
-    Text,
-    TypeDecorator,
-    UniqueConstraint,
-    text,
-)
 from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 
 import autotuner.ops  # noqa: F401  # stored problems become those of their op
@@ -46,23 +32,23 @@ _NAMES = {
 }
 
 
-class UtcDateTime(TypeDecorator[datetime]):
+class UtcDateTime(sa.TypeDecorator[datetime]):
     """An aware datetime, stored in UTC without its zone (SQLite knows none)."""
 
-    impl = DateTime
+    impl = sa.DateTime
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, _dialect: sa.Dialect) -> datetime | None:
         return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
 
-    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: datetime | None, _dialect: sa.Dialect) -> datetime | None:
         return None if value is None else value.replace(tzinfo=UTC)
 
 
-class Document(TypeDecorator[Any]):
+class Document(sa.TypeDecorator[Any]):
     """A value as JSON text."""
 
-    impl = Text
+    impl = sa.Text
     cache_ok = True
 
     def __init__(self, kind: Any) -> None:
@@ -70,10 +56,10 @@ class Document(TypeDecorator[Any]):
         self.kind = kind
         self._adapter = TypeAdapter(kind)
 
-    def process_bind_param(self, value: Any, _dialect: Dialect) -> str | None:
+    def process_bind_param(self, value: Any, _dialect: sa.Dialect) -> str | None:
         return None if value is None else self._adapter.dump_json(value).decode()
 
-    def process_result_value(self, value: str | None, _dialect: Dialect) -> Any:
+    def process_result_value(self, value: str | None, _dialect: sa.Dialect) -> Any:
         return None if value is None else self._adapter.validate_json(value)
 
 
@@ -93,9 +79,9 @@ class Base(DeclarativeBase):
         """`at_` and what a row is."""
         return f"at_{cls.__name__.removesuffix('Row').lower()}"
 
-    metadata = MetaData(naming_convention=_NAMES)
+    metadata = sa.MetaData(naming_convention=_NAMES)
     type_annotation_map: ClassVar[dict[Any, Any]] = {
-        **{datetime: UtcDateTime, float: Double, str: Text, tuple[str, ...]: Document(tuple[str, ...])},
+        **{datetime: UtcDateTime, float: sa.Double, str: sa.Text, tuple[str, ...]: Document(tuple[str, ...])},
         **{kind: Document(kind) for kind in _DOCUMENTS},
     }
 
@@ -103,34 +89,34 @@ class Base(DeclarativeBase):
 class VersionRow(Base):
     """Which schema the store has."""
 
-    version_num: Mapped[str] = mapped_column(String(32), primary_key=True)
+    version_num: Mapped[str] = mapped_column(sa.String(32), primary_key=True)
 
 
 class StudyRow(Base):
     """A study; `name` is the name of the Optuna study too."""
 
-    __table_args__ = (UniqueConstraint("name"),)
+    __table_args__ = (sa.UniqueConstraint("name"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str]
     space_name: Mapped[str]
-    space_digest: Mapped[str] = mapped_column(String(64))
+    space_digest: Mapped[str] = mapped_column(sa.String(64))
     space_document: Mapped[str]
     problems: Mapped[str]
     device: Mapped[Device]
-    cache: Mapped[str] = mapped_column(String(16))
+    cache: Mapped[str] = mapped_column(sa.String(16))
     sampler: Mapped[str]
-    seed: Mapped[int] = mapped_column(BigInteger)
+    seed: Mapped[int] = mapped_column(sa.BigInteger)
     created_at: Mapped[datetime]
 
 
 class SessionRow(Base):
     """A run of the driver on a study."""
 
-    __table_args__ = (Index(None, "study_id"),)
+    __table_args__ = (sa.Index(None, "study_id"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    study_id: Mapped[int] = mapped_column(ForeignKey("at_study.id"))
+    study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"))
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     calibration: Mapped[Calibration]
@@ -145,44 +131,44 @@ class TrialRow(Base):
     """A judged trial (or one whose judging failed for a fault of ours: `judged` is false then)."""
 
     __table_args__ = (
-        UniqueConstraint("study_id", "number"),
+        sa.UniqueConstraint("study_id", "number"),
         # A variant is judged once a study; after a fault of ours it may be tried again.
-        Index(
+        sa.Index(
             "uq_at_trial_judged_variant",
             "study_id",
             "variant_digest",
             unique=True,
-            sqlite_where=text("judged"),
-            postgresql_where=text("judged"),
+            sqlite_where=sa.text("judged"),
+            postgresql_where=sa.text("judged"),
         ),
-        Index(None, "study_id", "objective", "number"),
-        Index(None, "study_id", "program_hash"),
-        Index(None, "study_id", "recorded_at"),
-        Index(None, "session_id"),
+        sa.Index(None, "study_id", "objective", "number"),
+        sa.Index(None, "study_id", "program_hash"),
+        sa.Index(None, "study_id", "recorded_at"),
+        sa.Index(None, "session_id"),
         # All that figures are made of, and from which studies are compared, so that no outcome is read for them.
-        Index(
+        sa.Index(
             "ix_at_trial_figures",
             *("study_id", "recorded_at", "number", "judged", "verdict", "objective", "session_id", "baseline_us"),
             *("seconds", "build_s", "check_s", "measure_s", "revoked_at", "build_began"),
         ),
-        Index(
+        sa.Index(
             "ix_at_trial_variants", *("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us")
         ),
         # The hard gate as a rule of the database: a rejected variant cannot have an objective.
-        CheckConstraint("objective IS NULL OR verdict IN ('measured', 'deduplicated', 'raced_out')", name="latency"),
+        sa.CheckConstraint("objective IS NULL OR verdict IN ('measured', 'deduplicated', 'raced_out')", name="latency"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    study_id: Mapped[int] = mapped_column(ForeignKey("at_study.id"))
-    session_id: Mapped[int] = mapped_column(ForeignKey("at_session.id"))
+    study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"))
+    session_id: Mapped[int] = mapped_column(sa.ForeignKey("at_session.id"))
     number: Mapped[int]
     judged: Mapped[bool]
-    variant_digest: Mapped[str] = mapped_column(String(64))
+    variant_digest: Mapped[str] = mapped_column(sa.String(64))
     artifact_digest: Mapped[str | None]
     program_hash: Mapped[str | None]
     extension_name: Mapped[str | None]
     original: Mapped[str | None]
-    verdict: Mapped[str] = mapped_column(String(32))
+    verdict: Mapped[str] = mapped_column(sa.String(32))
     objective: Mapped[float | None]
     median_us: Mapped[float | None]
     baseline_us: Mapped[float | None]
@@ -207,20 +193,20 @@ class ParameterRow(Base):
     """The value of a parameter of a trial's variant, IMPL included: a number or a word."""
 
     __table_args__ = (
-        CheckConstraint("(number IS NULL) <> (word IS NULL)", name="value"),
-        Index("ix_at_parameter_values", "trial_id", "name", "number", "word"),
+        sa.CheckConstraint("(number IS NULL) <> (word IS NULL)", name="value"),
+        sa.Index("ix_at_parameter_values", "trial_id", "name", "number", "word"),
     )
 
-    trial_id: Mapped[int] = mapped_column(ForeignKey("at_trial.id"), primary_key=True)
+    trial_id: Mapped[int] = mapped_column(sa.ForeignKey("at_trial.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
-    number: Mapped[int | None] = mapped_column(BigInteger)
+    number: Mapped[int | None] = mapped_column(sa.BigInteger)
     word: Mapped[str | None]
 
 
 class BlockRow(Base):
     """One interleaved block of one problem, as it was measured."""
 
-    trial_id: Mapped[int] = mapped_column(ForeignKey("at_trial.id"), primary_key=True)
+    trial_id: Mapped[int] = mapped_column(sa.ForeignKey("at_trial.id"), primary_key=True)
     problem: Mapped[int] = mapped_column(primary_key=True)
     block: Mapped[int] = mapped_column(primary_key=True)
     variant_us: Mapped[float]
@@ -232,13 +218,13 @@ class FinalsRow(Base):
     """Finals of a study; `standing` is their result once they are over."""
 
     __table_args__ = (
-        Index(None, "study_id"),
-        CheckConstraint("(finished_at IS NULL) = (standing IS NULL)", name="finished"),
+        sa.Index(None, "study_id"),
+        sa.CheckConstraint("(finished_at IS NULL) = (standing IS NULL)", name="finished"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    study_id: Mapped[int] = mapped_column(ForeignKey("at_study.id"))
-    session_id: Mapped[int | None] = mapped_column(ForeignKey("at_session.id"))
+    study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"))
+    session_id: Mapped[int | None] = mapped_column(sa.ForeignKey("at_session.id"))
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     host: Mapped[str]
@@ -251,18 +237,18 @@ class HeatRow(Base):
     """A heat: one of the finals, or an A/A race of a session; with its raw times."""
 
     __table_args__ = (
-        Index(None, "study_id", "kind"),
-        Index(None, "finals_id"),
-        CheckConstraint(
+        sa.Index(None, "study_id", "kind"),
+        sa.Index(None, "finals_id"),
+        sa.CheckConstraint(
             "(kind = 'aa' AND finals_id IS NULL) OR (kind = 'finals' AND finals_id IS NOT NULL)", name="kind"
         ),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    study_id: Mapped[int] = mapped_column(ForeignKey("at_study.id"))
-    kind: Mapped[str] = mapped_column(String(16))
-    session_id: Mapped[int | None] = mapped_column(ForeignKey("at_session.id"))
-    finals_id: Mapped[int | None] = mapped_column(ForeignKey("at_finals.id"))
+    study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"))
+    kind: Mapped[str] = mapped_column(sa.String(16))
+    session_id: Mapped[int | None] = mapped_column(sa.ForeignKey("at_session.id"))
+    finals_id: Mapped[int | None] = mapped_column(sa.ForeignKey("at_finals.id"))
     recorded_at: Mapped[datetime]
     document: Mapped[Heat]
 
@@ -270,10 +256,10 @@ class HeatRow(Base):
 class ValidationRow(Base):
     """A variant on problems that were not tuned; with its raw times."""
 
-    __table_args__ = (Index(None, "study_id"),)
+    __table_args__ = (sa.Index(None, "study_id"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    study_id: Mapped[int] = mapped_column(ForeignKey("at_study.id"))
+    study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"))
     recorded_at: Mapped[datetime]
     host: Mapped[str]
     environment: Mapped[Words]
@@ -284,10 +270,10 @@ class ProfileRow(Base):
     """What hardware counters said of a trial; the last of a trial counts. A store that was made before this table gets
     it with its first profile."""
 
-    __table_args__ = (Index(None, "trial_id"),)
+    __table_args__ = (sa.Index(None, "trial_id"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    trial_id: Mapped[int] = mapped_column(ForeignKey("at_trial.id"))
+    trial_id: Mapped[int] = mapped_column(sa.ForeignKey("at_trial.id"))
     document: Mapped[Profile]
 
 
@@ -295,7 +281,7 @@ class LeaseRow(Base):
     """Who has a study, a sweep or a device now: a process that lives, or one that died without saying so."""
 
     name: Mapped[str] = mapped_column(primary_key=True)
-    token: Mapped[str] = mapped_column(String(32))
+    token: Mapped[str] = mapped_column(sa.String(32))
     host: Mapped[str]
     machine: Mapped[str]
     boot_id: Mapped[str]
@@ -312,19 +298,19 @@ class SweepRow(Base):
     sweep of its group; `found` is as its last run left it."""
 
     __table_args__ = (
-        UniqueConstraint("key"),
-        Index(None, "state", "priority", "id"),
-        Index(None, "group_id"),
-        CheckConstraint("state IN ('queued', 'running', 'paused', 'done', 'cancelled', 'failed')", name="state"),
-        CheckConstraint("(finished_at IS NULL) = (state IN ('queued', 'running', 'paused'))", name="finished"),
+        sa.UniqueConstraint("key"),
+        sa.Index(None, "state", "priority", "id"),
+        sa.Index(None, "group_id"),
+        sa.CheckConstraint("state IN ('queued', 'running', 'paused', 'done', 'cancelled', 'failed')", name="state"),
+        sa.CheckConstraint("(finished_at IS NULL) = (state IN ('queued', 'running', 'paused'))", name="finished"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     key: Mapped[str | None]
     group_id: Mapped[int | None]
     name: Mapped[str]
-    state: Mapped[str] = mapped_column(String(16), default="queued")
-    wish: Mapped[str | None] = mapped_column(String(16))
+    state: Mapped[str] = mapped_column(sa.String(16), default="queued")
+    wish: Mapped[str | None] = mapped_column(sa.String(16))
     priority: Mapped[int]
     backend: Mapped[str]
     request: Mapped[SweepRequest]
@@ -343,13 +329,13 @@ class SweepRow(Base):
 class EventRow(Base):
     """Something that happened, by the database's clock. Rows are added and never changed."""
 
-    __table_args__ = (Index(None, "sweep_id", "id"),)
+    __table_args__ = (sa.Index(None, "sweep_id", "id"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
     at: Mapped[datetime]
-    sweep_id: Mapped[int | None] = mapped_column(ForeignKey("at_sweep.id"))
+    sweep_id: Mapped[int | None] = mapped_column(sa.ForeignKey("at_sweep.id"))
     device: Mapped[str | None]
-    kind: Mapped[str] = mapped_column(String(32))
+    kind: Mapped[str] = mapped_column(sa.String(32))
     text: Mapped[str]
     data: Mapped[Data]
 
@@ -361,7 +347,7 @@ class DeviceRow(Base):
     host: Mapped[str]
     backend: Mapped[str]
     model: Mapped[str]
-    health: Mapped[str] = mapped_column(String(16))
+    health: Mapped[str] = mapped_column(sa.String(16))
     reason: Mapped[str]
     remedy: Mapped[str]
     changed_at: Mapped[datetime]

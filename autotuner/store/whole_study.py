@@ -9,23 +9,9 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, cast
 
+import sqlalchemy as sa
 from optuna.storages._rdb.models import BaseModel as OptunaBase
 from pydantic import JsonValue
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    DateTime,
-    Enum as EnumType,
-    Integer,
-    Table,
-    TypeDecorator,
-    delete,
-    insert,
-    inspect,
-    select,
-    update,
-)
 from sqlalchemy.orm import Session
 
 from autotuner.store.database import reads, writes
@@ -61,7 +47,7 @@ def data_of(store: Store, session: Session, name: str) -> Data:
     connection, places, found = session.connection(), dict[str, dict[int, int]](), dict[str, list[list[JsonValue]]]()
     roots = _roots(store, session, name)
     for table in _there(connection):
-        mine = select(table).where(_mine(table, roots)).order_by(*table.primary_key.columns)
+        mine = sa.select(table).where(_mine(table, roots)).order_by(*table.primary_key.columns)
         rows = [dict(row._mapping) for row in connection.execute(mine)]
         kept = [each for each in rows if not _is_pickled(table, each)]
         key = _key(table)
@@ -71,7 +57,7 @@ def data_of(store: Store, session: Session, name: str) -> Data:
     return found
 
 
-def _plain(table: Table, row: Mapping[str, Any], places: Mapping[str, Mapping[int, int]]) -> list[JsonValue]:
+def _plain(table: sa.Table, row: Mapping[str, Any], places: Mapping[str, Mapping[int, int]]) -> list[JsonValue]:
     found: list[JsonValue] = []
     for column in table.columns:
         value, parent = row[column.name], _parent(column)
@@ -110,7 +96,7 @@ def add(store: Store, data: Data) -> str:
 
 @writes
 def _add(store: Store, session: Session, name: str, rows: Mapping[str, Sequence[dict[str, Any]]]) -> None:
-    if session.scalar(select(StudyRow.id).where(StudyRow.name == name)) is not None:
+    if session.scalar(sa.select(StudyRow.id).where(StudyRow.name == name)) is not None:
         raise StoreError(f"{store.label} has {name} already: delete or rename it first")
     keys: dict[str, list[int]] = {}
     Base.metadata.create_all(session.connection(), OURS)
@@ -120,13 +106,13 @@ def _add(store: Store, session: Session, name: str, rows: Mapping[str, Sequence[
             continue
         given = [_placed(table, row, keys) for row in rows[table.name]]
         if key is None:
-            session.execute(insert(table), given)
+            session.execute(sa.insert(table), given)
         else:
-            added = insert(table).returning(key, sort_by_parameter_order=True)
+            added = sa.insert(table).returning(key, sort_by_parameter_order=True)
             keys[table.name] = list(session.scalars(added, given))
 
 
-def _row(table: Table, values: Sequence[JsonValue]) -> dict[str, Any]:
+def _row(table: sa.Table, values: Sequence[JsonValue]) -> dict[str, Any]:
     """A row as the database takes it; references are as they were."""
     pairs = zip(table.columns, values, strict=True)
     row = {column.name: _value(column, value) for column, value in pairs}
@@ -135,24 +121,24 @@ def _row(table: Table, values: Sequence[JsonValue]) -> dict[str, Any]:
     return row
 
 
-def _value(column: Column[Any], value: JsonValue) -> Any:
+def _value(column: sa.Column[Any], value: JsonValue) -> Any:
     if value is None:
         return None
     if not isinstance(value, str | int | float):
         raise ValueError(f"{column}: no plain value")
     if isinstance(column.type, Document):
         return column.type.process_result_value(str(value), cast(Any, None))
-    if isinstance(column.type, DateTime | UtcDateTime):
+    if isinstance(column.type, sa.DateTime | UtcDateTime):
         return datetime.fromisoformat(str(value))
-    if isinstance(column.type, EnumType):
+    if isinstance(column.type, sa.Enum):
         return cast(Any, column.type.enum_class)[str(value)]
-    kind = column.type.impl_instance if isinstance(column.type, TypeDecorator) else column.type
-    if isinstance(kind, Integer) and not isinstance(value, int):
+    kind = column.type.impl_instance if isinstance(column.type, sa.TypeDecorator) else column.type
+    if isinstance(kind, sa.Integer) and not isinstance(value, int):
         raise ValueError(f"{column}: no whole number")
     return value
 
 
-def _placed(table: Table, row: Mapping[str, Any], keys: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+def _placed(table: sa.Table, row: Mapping[str, Any], keys: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """The row with the keys that what it points to has got here, and without its own."""
     found = {column.name: row[column.name] for column in table.columns if column is not _key(table)}
     for column in table.columns:
@@ -176,9 +162,9 @@ def remove(store: Store, name: str) -> None:
 @writes
 def _remove(store: Store, session: Session, name: str) -> None:
     connection, roots = session.connection(), _roots(store, session, name)
-    session.execute(update(SweepRow).where(SweepRow.study == name).values(study=None))
+    session.execute(sa.update(SweepRow).where(SweepRow.study == name).values(study=None))
     for table in reversed([*_there(connection), *([BEATS] if "trials" in roots or "studies" in roots else [])]):
-        session.execute(delete(table).where(_mine(table, roots)))
+        session.execute(sa.delete(table).where(_mine(table, roots)))
 
 
 def rename(store: Store, name: str, new: str) -> None:
@@ -193,21 +179,21 @@ def rename(store: Store, name: str, new: str) -> None:
 
 @writes
 def _rename(store: Store, session: Session, name: str, new: str) -> None:
-    if session.scalar(select(StudyRow.id).where(StudyRow.name == new)) is not None:
+    if session.scalar(sa.select(StudyRow.id).where(StudyRow.name == new)) is not None:
         raise StoreError(f"{store.label} has a study {new!r} already: choose another name")
-    session.execute(update(StudyRow).where(StudyRow.id == study_id(session, store, name)).values(name=new))
-    session.execute(update(SweepRow).where(SweepRow.study == name).values(study=new))
+    session.execute(sa.update(StudyRow).where(StudyRow.id == study_id(session, store, name)).values(name=new))
+    session.execute(sa.update(SweepRow).where(SweepRow.study == name).values(study=new))
     studies = TABLES["studies"]
-    if inspect(session.connection()).has_table(studies.name):
-        session.execute(update(studies).where(studies.c.study_name == name).values(study_name=new))
+    if sa.inspect(session.connection()).has_table(studies.name):
+        session.execute(sa.update(studies).where(studies.c.study_name == name).values(study_name=new))
 
 
 # Keys -----------------------------------------------------------------------------------------------------------------
 
 
-def _there(connection: Connection) -> list[Table]:
+def _there(connection: sa.Connection) -> list[sa.Table]:
     """The tables of the store: Optuna's, and that of profiles, are made when they are first needed."""
-    there = {*inspect(connection).get_table_names()}
+    there = {*sa.inspect(connection).get_table_names()}
     return [table for table in TABLES.values() if table.name in there]
 
 
@@ -215,25 +201,23 @@ def _roots(store: Store, session: Session, name: str) -> dict[str, int]:
     """The key of the study in our table and in Optuna's."""
     found = {"at_study": study_id(session, store, name)}
     studies = TABLES["studies"]
-    if inspect(session.connection()).has_table(studies.name):
-        key = session.scalar(select(studies.c.study_id).where(studies.c.study_name == name))
+    if sa.inspect(session.connection()).has_table(studies.name):
+        key = session.scalar(sa.select(studies.c.study_id).where(studies.c.study_name == name))
         found["studies"] = -1 if key is None else key
     return found
 
 
-def _key(table: Table) -> Column[Any] | None:
+def _key(table: sa.Table) -> sa.Column[Any] | None:
     """The column that numbers the rows; None where several columns are the key."""
     columns = list(table.primary_key.columns)
     return columns[0] if len(columns) == 1 else None
 
 
-def _parent(column: Column[Any]) -> str | None:
-    """The table that a column points to."""
+def _parent(column: sa.Column[Any]) -> str | None:
     return next((each.column.table.name for each in column.foreign_keys), None)
 
 
-def _mine(table: Table, roots: Mapping[str, int]) -> ColumnElement[bool]:
-    """The rows of the study."""
+def _mine(table: sa.Table, roots: Mapping[str, int]) -> sa.ColumnElement[bool]:
     if table.name in roots:
         key = _key(table)
         assert key is not None
@@ -243,8 +227,8 @@ def _mine(table: Table, roots: Mapping[str, int]) -> ColumnElement[bool]:
     if root is not None:
         return parents[root] == roots[root]
     above, column = next(iter(parents.items()))
-    return column.in_(select(_key(TABLES[above])).where(_mine(TABLES[above], roots)))  # type: ignore[arg-type]
+    return column.in_(sa.select(_key(TABLES[above])).where(_mine(TABLES[above], roots)))  # type: ignore[arg-type]
 
 
-def _is_pickled(table: Table, row: Mapping[str, Any]) -> bool:
+def _is_pickled(table: sa.Table, row: Mapping[str, Any]) -> bool:
     return table.name.endswith("_system_attributes") and str(row["key"]).startswith(PICKLED)

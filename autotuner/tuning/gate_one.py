@@ -14,8 +14,7 @@ from autotuner.gate.checks import EFFECT, broken_effect
 from autotuner.run.executor import ask, calibration, sound_calibration
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.space import SpaceFile
-from autotuner.tuning.device_lock import held
-from autotuner.tuning.run.quiet import Waiting
+from autotuner.tuning.run.waiting import Waiting, held
 from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.tuning.workbench import Workbench, default_space, executor_for, load_space, point_of
 from autotuner.values import codes, config

@@ -21,12 +21,12 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.retrials import rebuilt
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.conditions import Conditions, fresh_seeds
-from autotuner.values.earlier import Earlier
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Heat
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import Speedup
+from autotuner.values.sweep import Earlier
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
 

@@ -13,10 +13,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.store.records import JudgedTrial
-from autotuner.tuning import hub
 from autotuner.values.errors import InputError
 from autotuner.values.files import read_regular, why
 from autotuner.values.outcome import Measurement, Outcome
@@ -67,12 +65,6 @@ def document(store: Store, study: str) -> dict[str, Any]:
         "study": record.model_dump(mode="json"),
     }
     return {"schema_version": VERSION, "metadata": metadata, "results": found}
-
-
-def for_hub(store: Store, study: str) -> dict[str, bytes]:
-    """The study as files of the hub. Raises StoreError."""
-    record = queries.study(store, study)
-    return hub.files(study, SpaceFile.stored(record.space_document), record.device, document(store, study))
 
 
 def _result(outcome: Outcome) -> dict[str, Any]:

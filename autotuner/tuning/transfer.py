@@ -73,7 +73,6 @@ def start(store: Store, new: StudyRecord, space: Space, like: str | None = None)
 
 
 def _start_of(results: t4.Results, file: str, space: Space) -> Start:
-    """The same of a file."""
     right = sorted((each for each in results.judged if math.isfinite(each.objective)), key=lambda each: each.objective)
     first = list(islice(_moved([each.point for each in right[: 2 * FIRST]], space), FIRST))
     if not first:

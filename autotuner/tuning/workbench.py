@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from autotuner.tuning.finals.retrials import Retrials, Step
     from autotuner.tuning.run.driver import Driver, Listener
     from autotuner.tuning.run.plan import Plan, Start
-    from autotuner.tuning.run.quiet import Waiting
+    from autotuner.tuning.run.waiting import Waiting
     from autotuner.values.sweep import SweepRequest
 
 program.consists_of(__name__)
@@ -374,7 +374,7 @@ class Workbench:
 
         Raises InputError naming who has them.
         """
-        from autotuner.tuning.device_lock import held
+        from autotuner.tuning.run.waiting import held
 
         return held(self.chosen.locks, self.device.name, patience_s, listen)
 

@@ -9,8 +9,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from autotuner.values.earlier import Earlier
 from autotuner.values.model import Model
+from autotuner.values.problem import Problem
+from autotuner.values.ratio import Speedup
+from autotuner.values.variant import Variant
 
 MOST = 2**31 - 1
 """Of a priority or a number of trials: what every database keeps."""
@@ -89,6 +91,22 @@ class SweepChange(Model):
     trials: int | None = Field(default=None, ge=1, le=MOST)
     minutes: float | None = Field(default=None, gt=0, le=1e6)
     priority: int | None = Field(default=None, ge=-MOST, le=MOST)
+
+
+class Earlier(Model):
+    """What an export, or a sweep of the night before, says of its variant: later ones race against it."""
+
+    trial: int
+    exported_at: datetime
+    device: str
+    problems: tuple[Problem, ...]
+    variant: Variant
+    artifact: str
+    library_sha256: str
+    baselines: tuple[str, ...] = Field(description="one a problem")
+    confirmed: tuple[Speedup | None, ...] = Field(
+        description="one a problem: t_baseline / t_variant by finals of this binary; null: of another, or none"
+    )
 
 
 class Daily(Model):

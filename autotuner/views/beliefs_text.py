@@ -57,11 +57,6 @@ def shares_table(beliefs: Beliefs) -> Table:
     return Table.of(SHARES, found, notes, above=["What matters: the share of the variance of the believed speed"])
 
 
-def mattering(beliefs: Beliefs) -> list[ParameterEffect]:
-    """The parameters that matter."""
-    return [each for each in beliefs.parameters if max(each.share, each.fast_share) >= SHOWN][:MOST]
-
-
 EFFECTS: list[Column[tuple[ParameterEffect, ValueEffect]]] = [
     Column("value", str, of=lambda e: f"{e[0].parameter}={e[1].value}"),
     Column(
@@ -76,7 +71,8 @@ EFFECTS: list[Column[tuple[ParameterEffect, ValueEffect]]] = [
 
 def effects_table(beliefs: Beliefs) -> Table:
     """Every value of the parameters that matter, by the mean over all valid points with it, the best first."""
-    found = [(parameter, value) for parameter in mattering(beliefs) for value in parameter.values]
+    matter = [each for each in beliefs.parameters if max(each.share, each.fast_share) >= SHOWN][:MOST]
+    found = [(parameter, value) for parameter in matter for value in parameter.values]
     return Table.of(EFFECTS, found, above=["What each value costs, by the mean over all valid points with it"])
 
 

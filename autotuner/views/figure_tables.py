@@ -1,20 +1,18 @@
-"""Tables of a study's figures: what it found when, what it cost, what it covered, what its baselines took."""
+"""Tables of a study's figures: what it found when, what it cost, how two studies compare, what each problem takes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median_high
 from typing import NamedTuple
 
-from autotuner.store.figures import BaselineAt, Cost, Improvement, Pace, StudyCosts, ValueCoverage
+from autotuner.store.figures import Cost, Improvement, Pace, StudyCosts
 from autotuner.tuning.compared import StudyComparison
-from autotuner.tuning.covered import Coverage
 from autotuner.tuning.finals.standings import Quoted
 from autotuner.values.ratio import Speedup, quoted
-from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
 from autotuner.views.drawings.links import LINKS, Links
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.table import Column, Fields, Table, data, trial_column
-from autotuner.views.words import best_quoted, micros, moment, percent, span
+from autotuner.views.words import micros, moment, percent, span
 
 OF_EITHER = "t_baseline / t_variant, of the finals or else of the search"
 
@@ -83,44 +81,6 @@ PACE = Fields(Pace).data("trials", "active_s", "trials_an_hour", "last_trials_an
 """How fast a study is judged."""
 
 
-def coverage_table(found: Coverage) -> Table:
-    """How much of the space was judged, and how often each value."""
-    lines = [(name, each) for name, values in found.parameters.items() for each in values]
-    share = "" if not found.points else f" ({percent(found.judged / found.points, 1)})"
-    return Table.of(COVERAGE, lines, [f"{found.judged:,} of {found.points:,} valid points were judged{share}"])
-
-
-COVERAGE: list[Column[tuple[str, ValueCoverage]]] = [
-    Column("parameter", str, of=lambda e: e[0]),
-    Column("value", Value, of=lambda e: e[1].value, reads=str),
-    Column("points", int, "valid ones that have it", lambda e: e[1].points, "valid points"),
-    Column("judged", int, of=lambda e: e[1].judged),
-    Column("right", int, "with a latency", lambda e: e[1].right),
-    Column("best", float, OF_EITHER, lambda e: e[1].best_speedup, text=lambda e: best_quoted(e[1])),
-    data("best_confirmed", bool, "that was confirmed by finals", lambda e: e[1].best_confirmed),
-]
-"""How often a value of a parameter was judged."""
-
-
-def baselines_table(found: Sequence[BaselineAt]) -> Table:
-    """What each baseline took at each start of a driver."""
-    return Table.of(BASELINES, found)
-
-
-baseline = Fields(BaselineAt)
-BASELINES: list[Column[BaselineAt]] = [
-    baseline("run", "session"),
-    baseline("at", head="when", reads=moment),
-    baseline("host"),
-    baseline("problem", of=lambda e: str(e.problem), type=str),
-    baseline("baseline"),
-    baseline("us", "median_us", reads=micros),
-    baseline("beside_us", head="us beside variants", reads=micros),
-    baseline("pinned", head="", text=lambda e: "raced against" if e.pinned else ""),
-]
-"""What a baseline took at a start of a driver."""
-
-
 def comparison_table(
     names: tuple[str, str], found: StudyComparison, best: tuple[Quoted | None, Quoted | None] = (None, None)
 ) -> Table:
@@ -185,7 +145,5 @@ def _times_column(number: int | None, baseline: str) -> Column[TimesOn]:
 FIGURES: Mapping[str, Callable[[Snapshot], Table]] = {
     "history": lambda of: history_table(of.improvements, of.confirmed),
     "costs": lambda of: costs_table(of.costs),
-    "coverage": lambda of: coverage_table(of.coverage),
-    "baselines": lambda of: baselines_table(of.baselines),
 }
 """What a command or a program can ask of a study, by what they call it."""

@@ -37,25 +37,22 @@ class FinalsLine(NamedTuple):
         return None if self.search is None else self.search / self.confirmed - 1
 
 
-def finals_columns(baseline: str) -> list[Column[FinalsLine]]:
-    """A line of the finals; `baseline`: how it reads in the place of parameters."""
-    return [
+def finals_table(record: FinalsRecord, problem: Problem) -> Table:
+    """The finals of a study: what was confirmed of each finalist, the baseline as a line, and how it ended."""
+    baseline, standing = op_of(problem).over(record.baselines), record.standing
+    assert standing is not None  # they came to an end
+    pinned = ", ".join(dict.fromkeys(record.baselines))
+    columns: list[Column[FinalsLine]] = [
         Column("trial", int, "its number", text=lambda e: "" if e.trial is None else f"{e.trial}{e.sign}"),
         Column("confirmed", float, "t_baseline / t_variant", reads=ratio),
         Column("confirmed_interval", Speedup, "the same with its ends", head="95 % interval", reads=ends),
         Column("search", float, "the search's estimate", head=UNCONFIRMED, reads=ratio, where="wide"),
         Column("off_by", float, "that over what was confirmed, less 1", reads=lambda e: f"{e:+z.1%}", where="wide"),
         Column("place", str),
-        Column(POINTS, dict[str, Value], reads=point, none=baseline),
+        Column(
+            POINTS, dict[str, Value], reads=point, none=baseline if baseline in pinned else f"{baseline} ({pinned})"
+        ),
     ]
-
-
-def finals_table(record: FinalsRecord, problem: Problem) -> Table:
-    """The finals of a study: what was confirmed of each finalist, the baseline as a line, and how it ended."""
-    baseline, standing = op_of(problem).over(record.baselines), record.standing
-    assert standing is not None  # they came to an end
-    pinned = ", ".join(dict.fromkeys(record.baselines))
-    columns = finals_columns(baseline if baseline in pinned else f"{baseline} ({pinned})")
     found = rivals(record.finalists, standing)
     leads = {each.digest for each in found}
     lines = [FinalsLine(None, 1.0, None, None, "baseline")]

@@ -89,7 +89,14 @@ def profile_table(found: Profile) -> Table:
         Column("what", str, head=""),
         Column("variant", float, reads=number, right=True),
         Column("baseline", float, head=found.baseline, reads=number, right=True),
-        Column("difference", float, "of the variant over the baseline, less 1", _difference, reads=_percent, none="-"),
+        Column(
+            "difference",
+            float,
+            "of the variant over the baseline, less 1",
+            _difference,
+            reads="{:+.0%}".format,
+            none="-",
+        ),
     ]
     head = (
         f"{found.problem}: the variant beside {found.baseline}, counted by {found.variant.tool}, {found.cache} caches"
@@ -201,10 +208,6 @@ def _difference(row: CounterRow) -> float | None:
     if isinstance(row.variant, int | float) and isinstance(row.baseline, int | float) and row.baseline:
         return row.variant / row.baseline - 1
     return None
-
-
-def _percent(share: float) -> str:
-    return f"{share:+.0%}"
 
 
 def number(value: float | str) -> str:

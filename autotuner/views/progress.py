@@ -19,7 +19,7 @@ from autotuner.spaces.space import Space
 from autotuner.tuning.finals.retrials import Step
 from autotuner.tuning.run.driver import Converged, Event, Judged, Started, UnderWay
 from autotuner.tuning.run.plan import Start
-from autotuner.tuning.run.quiet import Waited, Waiting
+from autotuner.tuning.run.waiting import Waited, Waiting
 from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.ratio import quoted, speedup_of
@@ -269,7 +269,6 @@ class Progress(TwoLines):
 
 
 def _doing(event: UnderWay) -> str:
-    """What goes on, in words."""
     parts = [
         f"building {', '.join(map(str, event.building))}" if event.building else "",
         f"judging {event.judging[0]}" if event.judging else "",

@@ -13,7 +13,6 @@ from autotuner.ops import Op, op_of
 from autotuner.race.tie import tie_band
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import ListedTrial, Revision, Store, figures, queries
-from autotuner.tuning import covered
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Entry, FinalsSummary
 from autotuner.tuning.trial_report import GateSummary
@@ -152,17 +151,11 @@ class Snapshot:
     """What its trials cost."""
     improvements = Read(figures.history)
     """Each trial that was the best until then."""
-    baselines = Read(figures.baselines)
-    """What the baselines took at each start."""
-    coverage = Read(covered.coverage)
-    """How much of its space was judged. Raises InputError where the recorded space cannot be read."""
 
     def read_ahead(self) -> None:
         """Reads what the pages of a study show, what several of them show first. Raises StoreError."""
         _ = self.trials, self.board, self.best, self.gate, self.tie, self.disturbed
-        _ = self.sessions, self.costs, self.baselines
-        with suppress(InputError):
-            _ = self.coverage
+        _ = self.sessions, self.costs
 
     def times(self, numbers: tuple[int, ...]) -> dict[tuple[int, int], tuple[float, float]]:
         """What these trials and the baseline beside them took, medians in microseconds, by the problem's place among

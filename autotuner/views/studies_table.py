@@ -99,7 +99,6 @@ def _spread(summary: StudySummary) -> str:
 
 
 def _finals(summary: StudySummary) -> str:
-    """The last finals in a line."""
     finals, baseline = summary.finals, summary.over
     if finals is None:
         return ""

@@ -31,8 +31,9 @@ def state_words(each: Outlook) -> str:
     return f"{sweep.state}, to {sweep.wish}" if sweep.wish is not None else str(sweep.state)
 
 
-def process_words(holder: Holder | None) -> str:
-    """A process, and the sweep that it works on; "" for none."""
+def _worker(each: Outlook | DeviceRecord) -> str:
+    """The process that has a sweep or a device, and the sweep that it works on; "" for none."""
+    holder = each.sweep.holder if isinstance(each, Outlook) else each.holder
     if holder is None:
         return ""
     return f"process {holder.pid} on {holder.host}" + (f": {holder.doing}" if holder.doing.startswith("sweep") else "")
@@ -50,14 +51,6 @@ def _budget(each: Outlook) -> str:
 
 def _mood(each: Outlook) -> str:
     return MOODS.get(each.sweep.state, "")
-
-
-def _worker(each: Outlook) -> str:
-    return process_words(each.sweep.holder)
-
-
-def _server(each: DeviceRecord) -> str:
-    return process_words(each.holder) or "nobody"
 
 
 def _why(each: Outlook) -> str:
@@ -124,7 +117,7 @@ DEVICES: list[Column[DeviceRecord]] = [
     *device.data("host", "backend"),
     device("model"),
     device("health", look=lambda e: "good" if e.health == "healthy" else "bad"),
-    device("worker", "holder", type=Process, inner=PROCESS, head="held by", text=_server),
+    device("worker", "holder", type=Process, inner=PROCESS, head="held by", text=lambda e: _worker(e) or "nobody"),
     device("seen_at", of=lambda e: e.seen_at if e.holder is None else e.holder.seen, head="seen", reads=moment),
     device("reason", head="", text=lambda e: f"{e.reason}; `{e.remedy} {e.name}`" if e.reason else ""),
     *device.data("words", "remedy", "changed_at"),

@@ -41,8 +41,9 @@ def printed(found: table.Table) -> RenderableType:
 
     def made(width: int) -> RenderableType:
         fits = every if width >= WIDE else every.shown("table")
-        right = tuple(at for at, column in enumerate(fits.columns) if column.is_right)
-        lines = new_table(*(column.title for column in fits.columns), right=right)
+        lines = Lines(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        for column in fits.columns:
+            lines.add_column(column.title, justify="right" if column.is_right else "left", overflow="fold")
         for row in fits.rows:
             cells = (Text(cell.text, style=LOOKS.get(cell.look or "", "")) for cell in row.cells)
             lines.add_row(*cells, style=STYLES.get(row.sign, ""))
@@ -70,14 +71,6 @@ def _with_texts(found: table.Table, place: int, texts: Mapping[int, str]) -> tab
         return row._replace(cells=(*row.cells[:place], cell, *row.cells[place + 1 :]))
 
     return found._replace(rows=tuple(changed(at, row) for at, row in enumerate(found.rows)))
-
-
-def new_table(*columns: str, right: tuple[int, ...] = ()) -> Lines:
-    """An empty table with these columns; `right` are the places of those that are set to the right."""
-    made = Lines(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for index, name in enumerate(columns):
-        made.add_column(name, justify="right" if index in right else "left", overflow="fold")
-    return made
 
 
 def note(text: str) -> Text:

@@ -149,12 +149,10 @@ def proof_words(summary: GateSummary) -> str:
 
 
 def _over(best: Best) -> str:
-    """What its speedup is over."""
     return _op(best).over(best.record.session.calibration.baselines)
 
 
 def _op(best: Best) -> Op:
-    """What the best trial computes."""
     assert best.outcome.measurement is not None  # it was measured
     return op_of(best.outcome.measurement.timings[0].problem)
 
@@ -191,7 +189,6 @@ def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
 
 
 def _ends(found: Speedup) -> str:
-    """The interval of a ratio."""
     if not found.bounded:
         return "too few blocks for an interval"
     return f"{found.level:.0%} interval {found.low:.3f} to {found.high:.3f}"

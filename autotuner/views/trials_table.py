@@ -19,13 +19,7 @@ from autotuner.values.ratio import UNCONFIRMED, Speedup
 from autotuner.values.verdict import Verdict
 from autotuner.views.table import Column, Fields, Table, data, points_column
 from autotuner.views.trial_words import report_of
-from autotuner.views.words import ESTIMATE, OURS, POINTS, REJECT, micros, over_words, ratio, searched
-
-SIGNS = {
-    ESTIMATE: "the race was stopped early: an estimate from few blocks",
-    REJECT: "rejected, or revoked since",
-    OURS: "says nothing of the variant",
-}
+from autotuner.views.words import ESTIMATE, OURS, POINTS, REJECT, micros, over_words, ratio, searched, signs_words
 
 
 def trials_of(store: Store, study: str) -> Table:
@@ -40,8 +34,7 @@ def trials_table(found: list[ListedTrial], confirmed: Mapping[int, Speedup], of:
     A speedup is t_baseline / t_variant: higher is better. Over several problems it is the geometric mean and so are the
     microseconds, or they are the worst problem's where the space file asks for that.
     """
-    signs = [sign for sign in SIGNS if any(sign_of(each) == sign for each in found)]
-    notes = [*(f"{sign} {SIGNS[sign]}." for sign in signs), over_words(len(of.problems), of.objective)]
+    notes = [*signs_words({*map(sign_of, found)}), over_words(len(of.problems), of.objective)]
     line = (
         " ".join(filter(None, notes)) if found else f"{of.name}: no variant was judged yet; `autotuner tune` goes on."
     )
@@ -65,24 +58,20 @@ def trial_columns(
         field("number", head="trial", reads=str),
         field("verdict", type=str, head="came to", text=_came_to),
         *field.data("fault", "case", "detail"),
-        Column("speedup", float, "t_baseline / t_variant, of the search", "speedup.mid", UNCONFIRMED, text=_searched),
+        Column("speedup", float, "t_baseline / t_variant, of the search", "speedup.mid", UNCONFIRMED, text=searched),
         data("speedup_low", float, "lower end of its 95 % interval", lambda e: e.speedup and _low(e.speedup)),
         data("speedup_high", float, of=lambda e: e.speedup and _high(e.speedup)),
         *field.data("censored"),
         Column("confirmed", float, "in the last finals", in_finals(lambda e: e.mid), reads=ratio, where="wide"),
         data("confirmed_low", float, of=in_finals(_low)),
         data("confirmed_high", float, of=in_finals(_high)),
-        field("variant_us", "median_us", head="us", reads=_micros),
-        field("baseline_us", head=f"{baseline} us", reads=_micros, where="wide"),
+        field("variant_us", "median_us", head="us", reads="{:.1f}".format),
+        field("baseline_us", head=f"{baseline} us", reads="{:.1f}".format, where="wide"),
         *field.data("original"),
-        field("seconds", reads=lambda found: f"{found:.1f}", where="wide"),
+        field("seconds", reads="{:.1f}".format, where="wide"),
         *field.data("session", "recorded_at", revoked="revoked_reason"),
         points_column("parameters"),
     ]
-
-
-def _searched(trial: ListedTrial) -> str:
-    return "" if trial.speedup is None else searched(trial.speedup.mid, trial.censored)
 
 
 def sign_of(trial: ListedTrial) -> str:
@@ -113,10 +102,6 @@ def _low(found: Speedup) -> float | None:
 def _high(found: Speedup) -> float | None:
     """The upper end; None where nothing bounds it."""
     return None if found.high == math.inf else found.high
-
-
-def _micros(us: float) -> str:
-    return f"{us:.1f}"
 
 
 class Block(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,8 +17,14 @@ if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
 
 Point = Mapping[str, Value]
 WINNER, TIE, ESTIMATE, REJECT, OURS = "*", "=", "~", "x", "!"
-"""The signs: crowned; ties for the lead; an estimate from few blocks; rejected or revoked; says nothing of the
-variant."""
+"""The signs of rows; what each says is in SIGNS."""
+SIGNS = {
+    WINNER: "crowned",
+    TIE: "ties for the lead",
+    ESTIMATE: "the race was stopped early: an estimate from few blocks",
+    REJECT: "rejected, or revoked since",
+    OURS: "says nothing of the variant",
+}
 POINTS = "parameters"
 """The head and the key of the column with points."""
 MOST_NUMBERS = 12
@@ -40,14 +46,19 @@ def held_up_words(measured: Measurement) -> str:
     return f" (disturbed{by}: {ends(found, 'blocks')})"
 
 
-def searched(speedup: float, censored: bool) -> str:
+def searched(trial: Any) -> str:
     """An estimate of the search where the head of its column says that; with a mark where its race was stopped."""
-    return f"{ESTIMATE if censored else ''}{speedup:.3f}x"
+    return "" if trial.speedup is None else f"{ESTIMATE if trial.censored else ''}{trial.speedup.mid:.3f}x"
 
 
 def best_quoted(best: Any, none: str = "") -> str:
     """The speedup of what has a best one, as every text quotes it."""
     return none if best.best_speedup is None else quoted(best.best_speedup, best.best_confirmed)
+
+
+def signs_words(found: Collection[str]) -> list[str]:
+    """What each of the signs says, a sentence each."""
+    return [f"{sign} {says}." for sign, says in SIGNS.items() if sign in found]
 
 
 def numbers_words(trials: Sequence[int]) -> str:

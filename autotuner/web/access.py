@@ -69,7 +69,6 @@ class Access:
         self._lock = threading.Lock()
 
     def _named(self, token: str) -> str | None:
-        """Who has that token; None: nobody."""
         shown = hashed(token)
         return next((name for name, known in self._users.items() if hmac.compare_digest(shown, known)), None)
 

@@ -231,29 +231,14 @@ def get_trial(request: Request, of: OfStudy, number: Number) -> Response:
 @router.get("/studies/{study}/history", response_model=wire.History)
 def get_history(of: OfStudy) -> Response:
     """Each trial that was the best until then."""
-    return _figure(of, "history", "improvements")
+    return answer({"study": of.name, "improvements": FIGURES["history"](of).json()})
 
 
 @router.get("/studies/{study}/costs", response_model=wire.Costs)
 def get_costs(of: OfStudy) -> Response:
     """What its trials cost by verdict and stage, and how fast it is judged."""
-    return _figure(of, "costs", "by_verdict", pace=of.costs.pace and row_of(PACE, of.costs.pace))
-
-
-@router.get("/studies/{study}/coverage", response_model=wire.Coverage)
-def get_coverage(of: OfStudy) -> Response:
-    """How much of its space was judged, and how often each value. The first answer takes some seconds."""
-    return _figure(of, "coverage", "values", points=of.coverage.points, judged=of.coverage.judged)
-
-
-@router.get("/studies/{study}/baselines", response_model=wire.BaselineList)
-def list_baselines(of: OfStudy) -> Response:
-    """What the baselines took at each start of a driver."""
-    return _figure(of, "baselines", "baselines")
-
-
-def _figure(of: Snapshot, name: str, key: str, **facts: Any) -> Response:
-    return answer({"study": of.name, **facts, key: FIGURES[name](of).json()})
+    pace = of.costs.pace and row_of(PACE, of.costs.pace)
+    return answer({"study": of.name, "pace": pace, "by_verdict": FIGURES["costs"](of).json()})
 
 
 @router.get("/compare", response_model=wire.Comparison)

@@ -270,7 +270,6 @@ def log_out(request: Request, form: Annotated[str, Form(max_length=100)]) -> Res
 
 
 def _common(request: Request) -> dict[str, Any]:
-    """What the head of every page needs."""
     server = server_of(request)
     form, writes = server.access.form_of(request), server.settings.writes
     return {

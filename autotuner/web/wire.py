@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints, create_model
 from autotuner.values.model import Model
 from autotuner.values.ratio import Weight
 from autotuner.values.sweep import MOST, SweepChange, SweepOptions
-from autotuner.views.figure_tables import BASELINES, COMPARISON, COVERAGE, PACE, cost_columns, history_columns
+from autotuner.views.figure_tables import COMPARISON, PACE, cost_columns, history_columns
 from autotuner.views.leaderboard import leaderboard_columns
 from autotuner.views.studies_table import Finals, study_columns
 from autotuner.views.sweep_tables import DEVICES, EVENTS, SWEEPS
@@ -71,20 +71,6 @@ Costs = listed(
     "What a study has cost, the dearest verdict first.",
     {"study": str, "pace": Pace | None},
     by_verdict=VerdictCost,
-)
-ValueCoverage = model_of("ValueCoverage", "How often a value of a parameter was judged.", COVERAGE)
-Coverage = listed(
-    "Coverage",
-    "How much of its space a study has judged, in valid points.",
-    {"study": str, "points": int, "judged": int},
-    values=ValueCoverage,
-)
-BaselineTime = model_of("BaselineTime", "What a baseline took at a start of a driver.", BASELINES)
-BaselineList = listed(
-    "BaselineList",
-    "What the baselines of a study took, the oldest start first.",
-    {"study": str},
-    baselines=BaselineTime,
 )
 Comparison = model_of(
     "Comparison",

@@ -9,7 +9,7 @@
 measure   goes on with what the store holds; writes OUT once all points are there, else the exit code is 3
 part      the landscape of a smaller space, all of whose points a `measure` that did not end has judged
 summary   what landscapes are, in a table
-hub       landscapes in the layout of the AutoTuning Association's hub, as Kernel Tuner plays them
+hub       landscapes, or studies by `export --format t4`, as the AutoTuning Association's hub and Kernel Tuner have them
 floors    how well `evolution` must score on each landscape of a folder, for `make proof PART=floors`
 """
 
@@ -38,7 +38,7 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, JudgeJob, Result
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
-from autotuner.tuning import hub
+from autotuner.tuning import t4
 from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
@@ -49,6 +49,7 @@ from autotuner.values.variant import digest_of
 from autotuner.values.verdict import Verdict
 from benchmarks import holds
 from benchmarks.provenance import RESULTS, command_line, provenance
+from benchmarks.search import hub
 from benchmarks.search.landscape_pages import NEAR, named, summary
 from benchmarks.search.replay import SPACES, Case, run_all
 from benchmarks.search.replay_run import replay
@@ -222,7 +223,10 @@ def space_of(options: argparse.Namespace) -> SpaceFile:
 
 
 def hub_files(path: Path) -> dict[str, bytes]:
-    """A landscape in the layout of the hub."""
+    """A landscape, or what `export --format t4` has written of a study, in the layout of the hub. Raises InputError."""
+    if path.name.endswith(t4.SUFFIX) and (study := t4.read(path).study) is not None:
+        file = SpaceFile.stored(study.space_document)
+        return hub.files(study.name, file, study.device, json.loads(path.read_text()))
     recorded = read(path)
     return hub.files(recorded.name, recorded.space.file, Landscape.read(path).device, t4_of(recorded))
 
@@ -396,7 +400,9 @@ def arguments(line: Sequence[str] | None = None) -> argparse.Namespace:
     step.add_argument("space", help="the space file")
     step.add_argument("landscape", type=Path)
     step.add_argument("--problem", action="append", default=[], help="in the place of the file's own")
-    step = steps.add_parser("hub", help="landscapes in the layout of the AutoTuning Association's hub")
+    step = steps.add_parser(
+        "hub", help="landscapes, or studies as T4, in the layout of the AutoTuning Association's hub"
+    )
     step.add_argument("folder", type=Path)
     step.add_argument("files", type=Path, nargs="+")
     step = steps.add_parser("floors", help=f"write {FLOORS} beside the landscapes of a folder")

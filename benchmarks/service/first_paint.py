@@ -34,7 +34,6 @@ PAGES = {
     "variants": "/studies/{study}/variants",
     "leaderboard": "/studies/{study}/leaderboard",
     "problems": "/studies/{study}/problems",
-    "coverage": "/studies/{study}/coverage",
     "costs": "/studies/{study}/costs",
     "beliefs": "/studies/{study}/beliefs",
     "trial": "/studies/{study}/trials/3",

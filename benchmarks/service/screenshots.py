@@ -34,7 +34,6 @@ STUDY = {
     "variants": "/variants?x=MULTICAST&y=speedup&colour=EXP",
     "leaderboard": "/leaderboard",
     "problems": "/problems",
-    "coverage": "/coverage",
     "costs": "/costs",
     "beliefs": "/beliefs",
     "trial": "/trials/{best}",
@@ -55,7 +54,7 @@ LOOK = [ImageColor.getrgb(each) for each in re.findall(r"#[0-9a-f]{6}\b", static
 """The colours that the pages are drawn in."""
 
 
-UNSHOWN = {"login", "refused", "problems", "coverage", "costs", "compare"}
+UNSHOWN = {"login", "refused", "problems", "costs", "compare"}
 """Pages that docs/ does not show."""
 
 

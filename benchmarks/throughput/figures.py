@@ -22,7 +22,6 @@ from statistics import median
 from typing import Any
 
 from autotuner.store import Store, figures, queries
-from autotuner.tuning import covered
 from autotuner.tuning.compared import comparison
 from autotuner.tuning.run.plan import Plan
 from autotuner.values import config
@@ -94,9 +93,7 @@ def main() -> None:
         database: dict[str, Callable[[], object]] = {
             "history": lambda: figures.history(store, one),
             "costs": lambda: figures.costs(store, one),
-            "coverage": lambda: figures.coverage(store, one),
             "comparison": lambda: comparison(store, one, other),
-            "baselines": lambda: figures.baselines(store, one),
             "judged_count": lambda: queries.judged_count(store, one),
         }
         milliseconds = {name: round(timed(call), 1) for name, call in database.items()}
@@ -106,13 +103,11 @@ def main() -> None:
             "found": round(once(lambda: kept_beliefs(store, modelled)), 1),
             "kept": round(timed(lambda: kept_beliefs(store, modelled)), 1),
         }
-        with_the_space = round(timed(lambda: covered.coverage(store, one)), 1)
     document = {
         **provenance(),
         "engine": "postgresql" if options.postgresql else "sqlite",
         "trials": options.trials,
         "milliseconds": milliseconds,
-        "coverage_with_the_space_ms": with_the_space,
         "beliefs_ms": beliefs,
     }
     print(json.dumps(document, indent=1))

@@ -77,7 +77,7 @@ PAGES = "export --format html"
         (
             "UPDATE at_parameter SET number = 12345 WHERE word IS NULL",
             False,
-            ("explain", PAGES, "status --show coverage", "show 0"),
+            ("explain", PAGES, "status --show history", "show 0"),
         ),
         ("UPDATE trial_params SET distribution_json = '{}'", True, ("status",)),
         ("UPDATE trial_params SET distribution_json = 'true' || distribution_json", True, ("status",)),

@@ -33,7 +33,7 @@ MORE = (
     ),
     *("finals --aa", "tune --trials 1", "tune space.toml --from scalar", "finals scalar", "sweep watch 2"),
     *("sweep list --all", "validate --lengths 16-64", "export --format html --out loop", "status scalar"),
-    *("status small --show coverage", "status --show history", "status --show costs", "compare small small"),
+    *("status small --show history", "status --show costs", "compare small small"),
 )
 """Questions beside each command as it stands."""
 

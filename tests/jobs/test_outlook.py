@@ -16,7 +16,7 @@ from autotuner.jobs.sweep_run import SweepRun
 from autotuner.jobs.worker import Worker, served
 from autotuner.store import Store, device_health, lease, sweeps
 from autotuner.store.tables import LeaseRow
-from autotuner.tuning.device_lock import held
+from autotuner.tuning.run.waiting import held
 from autotuner.tuning.workbench import load_space
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.sweep import State, SweepRequest

@@ -14,7 +14,7 @@ from autotuner.run.jobs import Result
 from autotuner.store import Store, queries, sweeps
 from autotuner.tuning.finals.retrials import Retrials, Step
 from autotuner.tuning.run.driver import Driver, UnderWay
-from autotuner.tuning.run.quiet import Waiting
+from autotuner.tuning.run.waiting import Waiting
 from autotuner.values.errors import InputError
 from tests.helpers import simulated
 from tests.helpers.driven import driver

@@ -18,14 +18,13 @@ from typer.testing import CliRunner
 from autotuner.cli.app import app
 from autotuner.devices import Chosen
 from autotuner.tuning import workbench
-from autotuner.tuning.device_lock import held
-from autotuner.tuning.run.quiet import Waiting
+from autotuner.tuning.run.waiting import Waiting, held
 from autotuner.values.errors import InputError
 from tests.helpers.command_line import lay_out
 
 HOLDER = """
 import sys, time
-from autotuner.tuning.device_lock import held
+from autotuner.tuning.run.waiting import held
 with held(sys.argv[1:], "a device", 0, print):
     print("has it", flush=True)
     sys.stdin.read()

@@ -13,9 +13,9 @@ import pytest
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.store import Store
 from autotuner.tuning import gate_one as single
-from autotuner.tuning.device_lock import held
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run.driver import Budget
+from autotuner.tuning.run.waiting import held
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DeviceBusyError, InputError, OracleError
 from autotuner.values.gate_report import ReferenceCheck

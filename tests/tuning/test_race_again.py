@@ -14,10 +14,10 @@ from autotuner.tuning import race_again, regression
 from autotuner.tuning.finals import standings
 from autotuner.tuning.regression import Regression, findings
 from autotuner.values.conditions import TIE, Conditions
-from autotuner.values.earlier import Earlier
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.outcome import Heat
 from autotuner.values.ratio import Speedup
+from autotuner.values.sweep import Earlier
 from tests.helpers import simulated
 from tests.helpers.driven import swept
 from tests.helpers.fake_line import FakeLine, Truth

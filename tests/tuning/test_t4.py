@@ -18,14 +18,14 @@ from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.spaces.branch import Branch
 from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
-from autotuner.tuning import hub, t4
+from autotuner.tuning import t4
 from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.transfer import known_points, start
 from autotuner.tuning.workbench import load_space
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Verdict
-from benchmarks.search import landscapes
+from benchmarks.search import hub, landscapes
 from benchmarks.search.replay_spaces import read as read_recorded
 from tests.helpers import simulated
 from tests.helpers.driven import swept
@@ -131,7 +131,9 @@ def test_the_hub_gets_files_by_its_schemas_and_its_t1_has_the_points_of_every_br
     store: Store, study: str, tmp_path: Path
 ) -> None:
     schemas = pytest.importorskip("kernel_tuner.file_utils")
-    found = t4.for_hub(store, study)
+    written = tmp_path / f"study{t4.SUFFIX}"
+    written.write_text(json.dumps(t4.document(store, study)))
+    found = landscapes.hub_files(written)
     kinds = {"_T4.json.gz": "results", "-metadata.json.gz": "metadata"}
     for end, kind in kinds.items():
         (content,) = (each for name, each in found.items() if name.endswith(end))

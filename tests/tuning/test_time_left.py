@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from autotuner.tuning.run.driver import Event, Judged, Started
-from autotuner.tuning.run.quiet import Waited, Waiting
+from autotuner.tuning.run.waiting import Waited, Waiting
 from autotuner.values.verdict import Verdict
 from autotuner.views.progress import Progress, TimeLeft
 from tests.helpers import simulated

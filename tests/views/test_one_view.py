@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from html import unescape
 
 import pytest
@@ -13,7 +12,6 @@ from autotuner.jobs import queue
 from autotuner.jobs.outlook import outlook
 from autotuner.ops import op_of
 from autotuner.store import Store, device_health, figures, sweeps
-from autotuner.tuning import covered
 from autotuner.tuning.compared import comparison
 from autotuner.tuning.finals import standings
 from autotuner.tuning.race_again import Race
@@ -63,16 +61,6 @@ REFERENCES = Calibration(
     baselines=("flash",),
     timings=(),
     references=(ReferenceCheck(backend="flash", case="a case", errors=case_errors(2.5)),),
-)
-BASELINE = figures.BaselineAt(
-    session=1,
-    at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
-    host="here",
-    problem=study_record().problems[0],
-    baseline="flash",
-    median_us=1234.5678,
-    pinned=True,
-    beside_us=None,
 )
 
 
@@ -132,11 +120,6 @@ VIEWS: Mapping[str, tuple[Callable[[Store], Table], type[BaseModel] | None]] = {
         wire.Improvement,
     ),
     "costs": (lambda store: figure_tables.costs_table(figures.costs(store, STUDY)), wire.VerdictCost),
-    "coverage": (lambda store: figure_tables.coverage_table(covered.coverage(store, STUDY)), wire.ValueCoverage),
-    "baselines": (
-        lambda _: figure_tables.baselines_table((BASELINE, BASELINE.model_copy(update={"disturbed": "make (pid 7)"}))),
-        wire.BaselineTime,
-    ),
     "comparison": (lambda store: figure_tables.comparison_table((STUDY, STUDY), comparison(store, STUDY, STUDY)), None),
     "studies": (lambda store: studies_table(standings.studies(store)), wire.Study),
     "sweeps": (queued, wire.Sweep),
@@ -166,11 +149,9 @@ def on_a_page(found: Table) -> list[list[str]]:
 
 
 @pytest.fixture
-def filled(store: Store, session: int, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A store with a study of four trials whose space counts as one of four points."""
+def filled(store: Store, session: int) -> Store:
+    """A store with a study of four trials."""
     record_all(store, session, [measured(16, 48.0), measured(32, 49.0), measured(64, 50.0), raced_out(8, 90.0)])
-    points = {"BLOCK_M": tuple((value, 1) for value in (8, 16, 32, 64))}
-    monkeypatch.setattr(covered, "_counted", lambda document, facts: (4, points))
     return store
 
 

@@ -33,7 +33,7 @@ TIMES_AGAIN = {"regress", "verify", "profile", "tune", "finals", "validate", "ga
 """Commands that build and time, whose words tests/views/test_progress.py and test_trial_words.py look at."""
 OF_NO_STUDY = {"bundle", "study", "doctor", "serve", "submit", "devices", "space", "cache", "sweep"}
 LOOKS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "status": ((), ("STUDY",), *(("STUDY", "--show", each) for each in ("history", "costs", "coverage", "baselines"))),
+    "status": ((), ("STUDY",), *(("STUDY", "--show", each) for each in ("history", "costs"))),
     "leaderboard": (("STUDY",),),
     "trials": (("STUDY",),),
     "show": ((), ("BEST",)),
@@ -117,14 +117,14 @@ def test_no_command_is_forgotten() -> None:
 def test_a_command_says_it(known: Known, command: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     text = said(known, command, words, monkeypatch)
     assert bare(known, text) == []
-    if command not in ("export",) and words[-1:] not in (("costs",), ("baselines",)):
+    if command not in ("export",) and words[-1:] != ("costs",):
         assert UNCONFIRMED in text.lower()
 
 
 # Pages and documents --------------------------------------------------------------------------------------------------
 
 
-TABS = ("rejects", "variants", "leaderboard", "problems", "coverage", "costs")
+TABS = ("rejects", "variants", "leaderboard", "problems", "costs")
 
 
 class Places(HTMLParser):

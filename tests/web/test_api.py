@@ -14,10 +14,9 @@ from autotuner.serve import bundle
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, figures, sweeps
 from autotuner.store.whole_study import data_of
-from autotuner.tuning import covered
 from autotuner.tuning.finals import standings
 from autotuner.values.model import json_of
-from autotuner.views.figure_tables import baselines_table, costs_table, coverage_table, history_table
+from autotuner.views.figure_tables import costs_table, history_table
 from autotuner.views.trials_table import trials_of
 from autotuner.web.beliefs_process import BeliefsFinder
 from autotuner.web.guard import LONGEST
@@ -53,13 +52,11 @@ def test_figures_are_what_the_command_line_says(client: TestClient, study: str, 
         confirmed, costs = standings.every_confirmed(store, study), figures.costs(store, study)
         said = {
             "history": history_table(figures.history(store, study), confirmed).json(),
-            "baselines": baselines_table(figures.baselines(store, study)).json(),
-            "coverage": coverage_table(covered.coverage(store, study)).json(),
             "costs": costs_table(costs).json(),
         }
         lines = trials_of(store, study).json()
     found = {name: client.get(f"{API}/studies/{study}/{name}").json() for name in said}
-    keys = {"history": "improvements", "baselines": "baselines", "coverage": "values", "costs": "by_verdict"}
+    keys = {"history": "improvements", "costs": "by_verdict"}
     assert {name: found[name][key] for name, key in keys.items()} == said
     assert found["costs"]["pace"] == (None if costs.pace is None else json_of(costs.pace))
     some = client.get(f"{API}/studies/{study}/trials?after=9&limit=7").json()

@@ -17,7 +17,7 @@ from tests.web.conftest import TOKEN
 pytestmark = pytest.mark.slow
 AXE = Path(__file__).parent / "axe.min.js"
 TABS = (
-    *("", "/rejects", "/variants", "/leaderboard", "/problems", "/coverage", "/costs", "/beliefs"),
+    *("", "/rejects", "/variants", "/leaderboard", "/problems", "/costs", "/beliefs"),
     "/trials/3",
 )
 SERIOUS = ("serious", "critical")

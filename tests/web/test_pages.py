@@ -23,7 +23,7 @@ from tests.helpers.recorded import CALIBRATION, deduplicated, measured, raced_ou
 from tests.helpers.serving import serving
 
 TABS = (
-    *("", "/rejects", "/variants", "/leaderboard", "/problems", "/coverage", "/costs", "/beliefs"),
+    *("", "/rejects", "/variants", "/leaderboard", "/problems", "/costs", "/beliefs"),
     *("/trials/3", "/saved.html"),
 )
 HTML = {"Accept": "text/html"}

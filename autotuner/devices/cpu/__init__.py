@@ -21,8 +21,8 @@ from autotuner.forge.toolchain import Toolchain, ask
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Device
 from autotuner.values.problem import ITEM_BYTES
-from autotuner.values.processor import processor
 from autotuner.values.variant import Value
+from autotuner.values.versions import processor
 
 if TYPE_CHECKING:
     from autotuner.devices.process import DeviceProcess

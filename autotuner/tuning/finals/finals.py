@@ -216,7 +216,6 @@ class FinalRounds:
         return math.fsum(FRESH * entrant.heat_s for entrant in self._unjudged()) + self._proving_s
 
     def _left_s(self) -> float:
-        """Seconds that are left."""
         return min(self._until, self._trials.until) - time.monotonic()
 
     def _round(self, running: Sequence[Entrant]) -> None:

@@ -31,8 +31,6 @@ from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Heat, Outcome
 from autotuner.values.ratio import Speedup, combine, speedup_of
-from autotuner.values.variant import Variant
-from autotuner.values.verdict import Verdict
 
 NONE = FinalsResult(finalists=(), leader=None, crowned=False, processes=0, tie=0.0)
 """Of a study without finals."""
@@ -62,21 +60,11 @@ class FinalsSummary(Model):
     judged_since: int = Field(description="trials judged after these finals began")
 
 
-class Entry(Model):
-    """A line of the leaderboard.
-
-    Over several problems, microseconds are geometric means, or the worst problem's where the objective is the largest
-    log-ratio.
-    """
+class Entry(MeasuredTrial):
+    """A line of the leaderboard."""
 
     rank: int = Field(description="those that tie for the lead share it")
-    number: int = Field(description="Optuna's trial number")
-    variant: Variant
-    verdict: Verdict
-    median_us: float = Field(description="microseconds of one forward of the variant")
-    baseline_us: float = Field(description="microseconds of one forward of the baseline, in the same blocks")
     speedup: Speedup = Field(description="the search estimate of t_baseline / t_variant; `mid` is of the objective")
-    censored: bool = Field(description="stopped early because it was clearly slower: an estimate")
     confirmed: Speedup | None = Field(
         default=None, description="t_baseline / t_variant in the finals; null for what was not in them"
     )
@@ -230,11 +218,6 @@ def corrections(store: Store, study: str) -> dict[int, float]:
 def every_confirmed(store: Store, study: str) -> dict[int, Speedup]:
     """t_baseline / t_variant of every trial that the last finals confirmed and that stands. Raises StoreError."""
     return {trial.number: one.log_ratio.speedup for one, trial in _LastFinals(store, study).confirmed()}
-
-
-def confirmed_entries(store: Store, study: str) -> tuple[Entry, ...]:
-    """Every trial that the last finals confirmed and that stands, those that may lead first. Raises StoreError."""
-    return _LastFinals(store, study).entries()
 
 
 def quoted(store: Store, study: str) -> Quoted | None:

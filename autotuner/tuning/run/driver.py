@@ -20,7 +20,7 @@ from autotuner.tuning.run.lanes import DeviceLanes
 from autotuner.tuning.run.optuna_study import OptunaStudy
 from autotuner.tuning.run.outcomes import Outcomes
 from autotuner.tuning.run.plan import Plan
-from autotuner.tuning.run.quiet import Waited, Waiting, wait_until_quiet
+from autotuner.tuning.run.waiting import Waited, Waiting, wait_until_quiet
 from autotuner.values import program
 from autotuner.values.errors import OutOfTimeError
 from autotuner.values.model import Model

@@ -233,5 +233,4 @@ class OptunaStudy:
 
 
 def _reopen(study: Study, frozen: FrozenTrial) -> Trial:
-    """A handle to a trial that is running already."""
     return Trial(study, frozen._trial_id)

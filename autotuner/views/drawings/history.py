@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 from autotuner.store import ListedTrial
-from autotuner.store.figures import Improvement
 from autotuner.values.ratio import UNCONFIRMED, quoted, speedup_of
 from autotuner.views.drawings.figure import Figure
 from autotuner.views.drawings.links import Links
@@ -19,25 +18,13 @@ DOTS = 1500
 """Dots, at most: more would cover each other."""
 
 
-def steps(snapshot: Snapshot) -> list[tuple[int, Improvement]]:
-    """Every improvement of the search, with its place in the order of ends, from 1 on."""
-    places = {trial.number: place for place, trial in enumerate(snapshot.trials, start=1)}
-    return [(places[each.number], each) for each in snapshot.improvements if each.number in places]
-
-
-def staircase(plot: Plot, found: Sequence[tuple[float, float]], end: float, class_: str) -> None:
-    """A line through places and what was the best from there on, until a pixel."""
-    path = "".join(f"H{plot.x(at):.1f}V{plot.y(speedup):.1f}" for at, speedup in found)
-    if path:
-        start = path[1:].replace("V", " ", 1)
-        plot.svg.add("path", d=f"M{start}H{end:.1f}", class_=class_)
-
-
 def history(snapshot: Snapshot, links: Links) -> tuple[Figure, ...]:
     """One figure; nothing where there is no trial."""
-    trials, found = snapshot.trials, steps(snapshot)
+    trials = snapshot.trials
     if not trials:
         return ()
+    places = {trial.number: place for place, trial in enumerate(trials, start=1)}
+    found = [(places[each.number], each) for each in snapshot.improvements if each.number in places]
     best = snapshot.best
     confirmed = None if best is None else best.confirmed
     high = max([1.02, *(each.speedup for _, each in found), *([confirmed.high] if confirmed is not None else [])])
@@ -53,7 +40,9 @@ def history(snapshot: Snapshot, links: Links) -> tuple[Figure, ...]:
     svg.line(x.start, y(1), x.end, y(1), "baseline")
     svg.text(x.end, y(1) - 5, f"{snapshot.baseline} = 1, with the A/A band", "tick halo", "end")
     _dots(plot, trials)
-    staircase(plot, [(place, each.speedup) for place, each in found], x.end, "best")
+    path = "".join(f"H{x(place):.1f}V{y(each.speedup):.1f}" for place, each in found)
+    if path:
+        svg.add("path", d=f"M{path[1:].replace('V', ' ', 1)}H{x.end:.1f}", class_="best")
     for place, each in found:
         title = f"trial {each.number}: {quoted(each.speedup, False)}"
         svg.add("circle", cx=x(place), cy=y(each.speedup), r=3.5, class_="mark measured", title=title)

@@ -94,7 +94,6 @@ def _data(snapshot: Snapshot) -> str:
 
 
 def _quantities(trial: ListedTrial, snapshot: Snapshot) -> tuple[float | None, ...]:
-    """In their order."""
     latency = (None, None) if trial.objective is None else (speedup_of(trial.objective), trial.median_us)
     minutes = (trial.recorded_at - snapshot.trials[0].recorded_at).total_seconds() / 60
     return *latency, float(trial.number), minutes, trial.build_s, trial.check_s, trial.measure_s

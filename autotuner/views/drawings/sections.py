@@ -7,7 +7,6 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from autotuner.tuning.finals.standings import Entry
-from autotuner.values.errors import InputError
 from autotuner.values.ratio import Speedup, quoted
 from autotuner.views import beliefs_text
 from autotuner.views.beliefs import StudyBeliefs
@@ -15,7 +14,7 @@ from autotuner.views.drawings import history, rejects
 from autotuner.views.drawings.figure import Figure, Lead, Panel, Part, Passage
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Scale, Svg, around
-from autotuner.views.figure_tables import FIGURES, problems_table
+from autotuner.views.figure_tables import costs_table, problems_table
 from autotuner.views.leaderboard import leaderboard as leaderboard_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.words import compared, cut, ratio
@@ -27,18 +26,6 @@ class Section(NamedTuple):
     key: str
     title: str
     parts: Callable[[Snapshot, Links, str | None], Sequence[Part]]
-
-
-def _tried(snapshot: Snapshot) -> Part:
-    try:
-        return Panel("What was tried", FIGURES["coverage"](snapshot))
-    except InputError as error:
-        return Lead(str(error))
-
-
-def _spent(snapshot: Snapshot) -> tuple[Part, ...]:
-    shown = (("What it cost", "costs"), ("Baselines at each start", "baselines"))
-    return tuple(Panel(title, FIGURES[name](snapshot)) for title, name in shown)
 
 
 # The leaderboard as a forest plot: confirmed intervals filled, search estimates hollow, ties shaded -------------------
@@ -116,8 +103,7 @@ SECTIONS = (
     Section("best", "Best so far", lambda of, to, _: history.history(of, to) or (Lead("No trial was recorded yet."),)),
     Section("leaderboard", "Leaderboard", lambda of, to, _: (leaderboard(of, to),)),
     Section("problems", "Problems", lambda of, *_: (Panel("Problems by variants", problems_table(of)),)),
-    Section("coverage", "Coverage", lambda of, to, _: (_tried(of),)),
-    Section("costs", "Costs", lambda of, *_: _spent(of)),
+    Section("costs", "Costs", lambda of, *_: (Panel("What it cost", costs_table(of.costs)),)),
 )
 TABS = (("variants", "Variants"), *((each.key, each.title) for each in SECTIONS), ("beliefs", "Beliefs"))
 """What leads to each page of a study but the first, those included that a script draws or that take long to find."""
