@@ -127,8 +127,12 @@ def floors(document: Row | None) -> str:
     )
 
 
+LITTLE = 0.01
+"""An idea that changes no time by more."""
+
+
 def ideas(*documents: Row | None) -> str:
-    """What each idea gives: the least, the most, and where it is faster beyond the interval."""
+    """What each idea gives: the least and the most."""
     kept = [each for each in documents if each is not None]
     if not kept:
         return "Not measured yet."
@@ -137,18 +141,18 @@ def ideas(*documents: Row | None) -> str:
     for row in rows:
         if "speed" in row:
             speeds.setdefault(row["idea"].split(",")[0], []).append(row["speed"])
-    lines = [
-        f"{name} {min(each['mid'] for each in found):.3f}-{max(each['mid'] for each in found):.3f}"
-        f" ({sum(each['low'] > 1 for each in found)}/{len(found)})"
-        for name, found in speeds.items()
-    ]
+    spans = {
+        name: (min(each["mid"] for each in found), max(each["mid"] for each in found)) for name, found in speeds.items()
+    }
+    little = [name for name, span in spans.items() if all(abs(each - 1) <= LITTLE for each in span)]
+    lines = [f"{name} {low:.2f}-{high:.2f}" for name, (low, high) in spans.items() if name not in little]
     problems = len({row["problem"] for row in rows})
     fastest = {row["problem"]: row["speedup"] for each in kept if "sources" not in each for row in each["fastest"]}
     beside = [f"{name} {found['fa3']['low']:.3f}" for name, found in fastest.items() if "fa3" in found]
     return (
         f"FlashAttention 3's time over that of the fastest point, at least: {'; '.join(beside)}. Time without an idea"
-        f" over time with it, least and most of {problems} problems (where the 95 % interval is above 1):"
-        f" {'; '.join(lines)}. `python -m benchmarks.attention.ideas`, {kept[-1]['when'][:10]}, {kept[-1]['device']},"
+        f" over time with it, least and most of {problems} problems: {'; '.join(lines)}; within {LITTLE:.0%}:"
+        f" {', '.join(little)}. `python -m benchmarks.attention.ideas`, {kept[-1]['when'][:10]}, {kept[-1]['device']},"
         f" torch {kept[-1]['torch']}."
     )
 
