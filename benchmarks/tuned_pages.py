@@ -54,16 +54,15 @@ def one_line(document: dict[str, Any] | None) -> str:
     first = next(row for row in document["rows"] if "us" in row)
     made = f"{first['device']}, torch {first['environment']['torch']}, {document['when'][:10]}"
     return (
-        f"{table(['problem', 'minutes', *names], lines)}\n\n{made}: the seconds of all, and what was"
-        f" confirmed, each from an empty store and an empty cache; * crowned. Made by"
-        f" `{document['command']}`."
+        f"{table(['problem', 'minutes', *names], lines)}\n\n{made}: seconds of all, and what was confirmed,"
+        f" each from an empty store and cache; * crowned. Made by `{document['command']}`."
     )
 
 
 def _ran(row: dict[str, Any] | None) -> str:
     if row is None:
         return ""
-    return f"{row['seconds']:.0f}s: {row['us']:.2f}us, {_confirmed(row)}" if "us" in row else NOTHING
+    return f"{row['seconds']:.0f}s: {_confirmed(row)}" if "us" in row else NOTHING
 
 
 SHOWN = (
