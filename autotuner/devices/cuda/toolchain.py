@@ -25,8 +25,8 @@ HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", NO_CANARY)
 DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v")
 COMPILES_TRITON = "triton_compile.py"
 """Of the ABI's folder: what compiles a kernel of Triton."""
-TELLS = re.compile(r"\bSR_(CLOCK|GLOBALTIMER|PM)\w*")
-"""Registers of a GPU that tell the time, or how much was done."""
+TELLS = re.compile(r"\bSR_(CLOCK|GLOBALTIMER|PM)\w*|\bc\[0x0\]\[0x3[04]\]")
+"""Registers of a GPU that tell the time, or how much was done; the constant is %gridid, which counts launches."""
 HOST_LISTING = "host.s"
 """The host side's machine code as text, beside that of the device."""
 ALLOWED = (
