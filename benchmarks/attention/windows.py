@@ -6,8 +6,8 @@ compiled flex_attention and its SDPA with a mask, and writes what it found.
 
 Of each shape it tries points of one implementation in search_spaces/sdpa_cuda.toml, the nearest first points among
 them, keeps those that are right and fastest, and times them again beside the others: graphs of forwards, replayed in
-random order, warm. Sinks are timed beside the same call without them. While one shape is timed, the next one's points
-are built. Needs a GPU that nothing else uses.
+random order, warm. Sinks are timed beside the same call without them. While one shape is timed, points of the next
+ones are built. Without --shapes it times those that FILE lacks. Needs a GPU that nothing else uses.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ WANTED: Mapping[str, Mapping[str, tuple[Value, ...]]] = {
     "decode": {"WARPS_M": (1,), "WARPS_N": (2, 4), "BLOCK_N": (32, 64), "ROW_TILES": (1,), "PACK_GQA": (1,)},
 }
 """Values of each implementation among which points are drawn."""
-FIRST, KEPT, SEARCH_ROUNDS = 4, 2, 5
+FIRST, KEPT, SEARCH_ROUNDS, AHEAD = 4, 2, 5, 3
 
 
 def tried(workbench: Workbench, impl: str, problem: SdpaProblem, most: int) -> list[int]:
@@ -135,7 +135,7 @@ def _workbench(impl: str, text: str) -> Workbench:
 
 def _built(workbench: Workbench, points: Sequence[Mapping[str, Value]]) -> dict[str, Artifact | Fault]:
     """What is built of these points, by what sets them apart."""
-    found = [index for index in range(len(workbench.space)) if workbench.space.point(index) in points]
+    found = sorted({index for point in points if (index := workbench.space.index_of(point)) is not None})
     labels = [
         " ".join(f"{name}={value}" for name, value in workbench.space.point(index).items() if name != "IMPL")
         for index in found
@@ -208,9 +208,9 @@ def best_of(row: Figures) -> str:
 
 
 def spreads(row: Figures) -> dict[str, dict[str, float]]:
-    """How many times as long as that the others take, with quartiles."""
+    """How many times as long as that the others take, with quartiles: without sinks one point alone is timed."""
     best = best_of(row)
-    return {name: each[best] for name, each in row["speedup"].items() if best in each}
+    return {name: each.get(best) or next(iter(each.values())) for name, each in row["speedup"].items()}
 
 
 def gains(row: Figures) -> dict[str, float]:
@@ -258,15 +258,18 @@ def main() -> int:
     """Prints a line a shape and writes the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attention.windows", description=__doc__)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--shapes", default=",".join(str(i + 1) for i in range(len(SHAPES))))
+    parser.add_argument("--shapes", help="their numbers")
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--points", type=int, default=12)
     given = parser.parse_args()
     rows: list[Figures] = []
     if given.json is not None and given.json.exists():  # of other shapes it keeps what it has
         rows = json.loads(given.json.read_text())["shapes"]
-    shapes = [SHAPES[number - 1] for number in map(int, given.shapes.split(","))]
-    ahead = ThreadPoolExecutor(1)
+    has = {row["problem"] for row in rows}
+    shapes = [each for each in SHAPES if str(SdpaProblem.parse(each[1])) not in has]
+    if given.shapes:
+        shapes = [SHAPES[number - 1] for number in map(int, given.shapes.split(","))]
+    ahead = ThreadPoolExecutor(AHEAD)
     due = [ahead.submit(Points, impl, text, given.points) for impl, text in shapes]
     for (impl, text), points in zip(shapes, due, strict=True):
         try:

@@ -1,11 +1,12 @@
-"""How much faster a decoder generates whose attention a table serves: its cache grows by one a step.
+"""How much faster a decoder generates whose attention a table serves.
 
     python -m benchmarks.inference.generate best.json --batch 1 8 --out docs/results/generate_cpu.json
 
 The GPT of the examples goes on behind a text of random keys and values, eagerly, with torch's function, with ours, and
-with an attention that computes nothing and gives back Q: no attention makes the loop faster than that. On a GPU torch's
-function is also held to its flash backend, which plans nothing for a new length. The arms take turns at each step, in
-random order, each with a cache of its own.
+with an attention that computes nothing and gives back Q: no attention makes the loop faster than that. The cache grows
+by one a step, or is static: then torch's is what transformers has for it, and ours what `autotuner.use` makes of the
+model. A growing cache on a GPU is also given to torch's flash backend, which plans nothing for a new length. The arms
+take turns at each step, in random order, each with a cache of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from itertools import product
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
@@ -21,13 +23,17 @@ import torch
 import transformers
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import AttentionInterface, AttentionMaskInterface, StaticCache
+from transformers.masking_utils import sdpa_mask
 
 import autotuner
 from autotuner.devices import DEVICES, Wishes
-from benchmarks.inference.new_lengths import Call, Decoder, cache_of
+from benchmarks.inference.new_lengths import Decoder
 from benchmarks.provenance import provenance
 
 NAMES = ("whole", "low", "median", "high")
+NOTHING = "nothing"
+CACHES = ("growing", "static")
 WARM = 3
 """First steps of a loop, which do not count."""
 
@@ -43,10 +49,29 @@ def flash(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, **options)
 
 
-def generated(decoder: Decoder, arms: dict[str, Call], batch: int, until: int, steps: int) -> dict[str, Any]:
+class Static(Decoder):
+    """The GPT with static caches, whose attention and masks are those of the name that has the turn."""
+
+    def __init__(self, layers: int, device: str, dtype: torch.dtype, heads: int) -> None:
+        super().__init__(layers, device, dtype, heads)
+        AttentionInterface.register(NOTHING, lambda _, query, *__, **___: (query.transpose(1, 2).contiguous(), None))
+        AttentionMaskInterface.register(NOTHING, sdpa_mask)
+
+    def step(self, function: Any, token: Tensor, cache: Any) -> float:
+        if isinstance(function, str):
+            self.model.set_attn_implementation(function)
+        else:
+            autotuner.use(self.model, function)
+        return super().step(function, token, cache)
+
+    def empty(self, room: int) -> Any:
+        return StaticCache(config=self.model.config, max_cache_len=room)
+
+
+def generated(decoder: Decoder, arms: dict[str, Any], batch: int, until: int, steps: int) -> dict[str, Any]:
     """Seconds of the steps of each arm, and how many times as long torch's take as those of the others: over all, and
     of each step the quartiles."""
-    caches = {name: cache_of(decoder, batch, until - steps) for name in arms}
+    caches = {name: decoder.cache(batch, until - steps, until) for name in arms}
     token = torch.ones(batch, 1, dtype=torch.int64, device=decoder.model.device)
     taken: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(steps):
@@ -63,32 +88,34 @@ def generated(decoder: Decoder, arms: dict[str, Call], batch: int, until: int, s
 
 
 def table(*kept: dict[str, Any] | None) -> str:
-    """A row a machine and batch."""
+    """A row a machine, kind of cache and batch. What the loop takes without attention is what it cannot gain."""
     found = [each for each in kept if each is not None]
     if not found:
         return "Not kept yet."
     lines = [
-        "| on | batch | keys | of torch's speed | of its flash backend's | without attention, of both | served |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| on | cache | batch | of torch's speed | of its flash backend's | without attention, of both | served |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for of, each in ((one, each) for one in found for each in one["loops"]):
         taken = each["seconds"]
         ours, most = (
             [f"{taken[theirs] / taken[arm]:.3f}x" if theirs in taken else "-" for theirs in ("torch", "flash")]
-            for arm in ("ours", "nothing")
+            for arm in ("ours", NOTHING)
         )
         lines.append(
-            f"| {of['device']}, {of['dtype']} | {each['batch']} | {each['until'] - each['steps']:,} to"
-            f" {each['until']:,} | {ours[0]} | {ours[1]} | {', '.join(most)} | {100 * each['served']:.0f} % |"
+            f"| {of['device']}, {of['dtype']} | {each.get('cache', CACHES[0])} | {each['batch']}"
+            f" | {' | '.join(ours)} | {', '.join(most)} | {100 * each['served']:.0f} % |"
         )
+    keys = {f"{each['until'] - each['steps']:,} to {each['until']:,}" for one in found for each in one["loops"]}
     made = " and ".join(f"`{each['command']}` (torch {each['torch']})" for each in found)
-    return "\n".join([*lines, "", f"Made by {made}."])
+    return "\n".join([*lines, "", f"Keys: {', '.join(sorted(keys))}. Made by {made}."])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("export", type=Path)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--cache", nargs="+", default=CACHES, choices=CACHES)
     parser.add_argument("--until", type=int, default=2048, help="keys of the cache after the last step")
     parser.add_argument("--steps", type=int, default=256, help="tokens that the decoder generates")
     parser.add_argument("--layers", type=int, default=12)
@@ -98,11 +125,11 @@ def main() -> None:
     said = parser.parse_args()
     ours = autotuner.load(said.export)
     device = ours.table.device
-    arms: dict[str, Call] = {
-        "torch": torch.nn.functional.scaled_dot_product_attention,
-        "ours": ours,
-        "nothing": nothing,
-        **({"flash": flash} if device == "cuda" else {}),
+    torchs = torch.nn.functional.scaled_dot_product_attention
+    flashs = {"flash": flash} if device == "cuda" else {}
+    arms: dict[str, dict[str, Any]] = {
+        "growing": {"torch": torchs, "ours": ours, NOTHING: nothing, **flashs},
+        "static": {"torch": "sdpa", "ours": ours, NOTHING: NOTHING},
     }
     document: dict[str, Any] = {
         **provenance([said.export]),
@@ -116,14 +143,16 @@ def main() -> None:
         "loops": [],
     }
     with torch.no_grad():
-        decoder = Decoder(said.layers, device, getattr(torch, said.dtype), said.heads)
-        for batch in said.batch:
+        for cache, batch in product(said.cache, said.batch):
             ours.reset_counters()
-            found = generated(decoder, arms, batch, said.until, said.steps)
-            document["loops"].append({**found, "served": ours.served, "counters": dict(ours.counters)})
+            kind = Static if cache == "static" else Decoder
+            decoder = kind(said.layers, device, getattr(torch, said.dtype), said.heads)
+            found = generated(decoder, arms[cache], batch, said.until, said.steps)
+            kept = {"cache": cache, **found, "served": ours.served, "counters": dict(ours.counters)}
+            document["loops"].append(kept)
             if said.out is not None:
                 said.out.write_text(json.dumps(document, indent=1) + "\n")
-            print(table({**document, "loops": document["loops"][-1:]}), flush=True)
+            print(table({**document, "loops": [kept]}), flush=True)
 
 
 if __name__ == "__main__":

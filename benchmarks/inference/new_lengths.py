@@ -126,21 +126,24 @@ class Decoder:
             torch.cuda.synchronize()
         return time.perf_counter() - started
 
+    def empty(self, room: int) -> Any:
+        """A cache without keys; one that grows needs no room."""
+        return DynamicCache()
 
-def cache_of(decoder: Decoder, batch: int, length: int) -> Any:
-    """A cache of random keys and values."""
-    config, weight = decoder.model.config, decoder.model.lm_head.weight
-    heads, head_dim = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
-    found = DynamicCache()
-    for layer in range(config.num_hidden_layers if length else 0):
-        pair = torch.randn(2, batch, heads, length, head_dim, device=weight.device, dtype=weight.dtype)
-        found.update(*pair.unbind(), layer)
-    return found
+    def cache(self, batch: int, length: int, room: int) -> Any:
+        """A cache of random keys and values."""
+        config, weight = self.model.config, self.model.lm_head.weight
+        heads, head_dim = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
+        found = self.empty(room)
+        for layer in range(config.num_hidden_layers if length else 0):
+            pair = torch.randn(2, batch, heads, length, head_dim, device=weight.device, dtype=weight.dtype)
+            found.update(*pair.unbind(), layer)
+        return found
 
 
 def growing(decoder: Decoder, arms: dict[str, Call], until: int, steps: int, device: str) -> dict[str, list[float]]:
     """Seconds of each step of each arm. After the last one the cache has `until` keys."""
-    untimed, *timed = (cache_of(decoder, 1, until - steps) for _ in range(1 + len(arms)))
+    untimed, *timed = (decoder.cache(1, until - steps, until) for _ in range(1 + len(arms)))
     caches = dict(zip(arms, timed, strict=True))
     taken: dict[str, list[float]] = {name: [] for name in arms}
     token = torch.ones(1, 1, dtype=torch.int64, device=device)
