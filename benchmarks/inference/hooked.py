@@ -3,9 +3,10 @@ their logits are from those of the unhooked model.
 
     python -m benchmarks.inference.hooked [--json docs/results/hooked_models.json]
 
-Each model runs a batch without padding, one padded on the right and one padded on the left. It generates from the
-first and the last with a dynamic and with a static cache: what comes after padding on the right means nothing, and
-transformers warns of it. Weights are drawn here; nothing is downloaded. Needs transformers.
+Each model runs a batch without padding, one padded on the right and one padded on the left, the forwards under
+torch.compile too. It generates from the first and the last with a dynamic and with a static cache: what comes after
+padding on the right means nothing, and transformers warns of it. Weights are drawn here; nothing is downloaded. Needs
+transformers. The file keeps its rows of other versions of torch.
 """
 
 from __future__ import annotations
@@ -123,15 +124,31 @@ def compared(name: str) -> Iterator[dict[str, Any]]:
         with autotuner.record() as calls:
             found = forward()
         yield {
-            "model": name,
-            "run": run,
-            "difference": float((found - expected).abs().max()),
-            "largest": float(expected.abs().max()),
+            **_beside(name, run, found, expected),
             "calls": len(calls),
             "variants_can_serve": sum(count for each, count in calls.problems.items() if has_variants(str(each))),
             "problems": {str(problem): count for problem, count in calls.problems.items()},
             "torchs": reasons(calls.refused),
         }
+
+
+def compiled(name: str) -> Iterator[dict[str, Any]]:
+    """The same of its compiled forward, whose calls nobody can record. No code is made: the graphs are what counts."""
+    model = model_of(name)
+    own = model.config._attn_implementation
+    torch.compiler.reset()
+    for padding in BATCHES:
+        model.set_attn_implementation(own)
+        expected = answered(model, padding)
+        autotuner.use(model)
+        found = answered(torch.compile(model, backend="aot_eager"), padding)
+        none: dict[str, Any] = {"calls": 0, "variants_can_serve": 0, "problems": {}, "torchs": {}}
+        yield {**_beside(name, f"compiled forward, padding {padding}", found, expected), **none}
+
+
+def _beside(name: str, run: str, found: Tensor, expected: Tensor) -> dict[str, Any]:
+    difference, largest = float((found - expected).abs().max()), float(expected.abs().max())
+    return {"model": name, "run": run, "difference": difference, "largest": largest}
 
 
 @cache
@@ -158,27 +175,42 @@ def share(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def table(document: dict[str, Any]) -> str:
-    """Of each model and kind of padding the calls that variants can serve, and what torch serves all others for."""
+    """Of each model and kind of padding the calls that variants can serve, and what torch serves all others for: once
+    for all versions of which that is the same."""
+    alike: dict[str, list[str]] = {}
+    for versions in document["versions"]:
+        grid = _grid([row for row in document["rows"] if row["versions"] == versions])
+        alike.setdefault(grid, []).append(versions)
+    worst = max(each["difference"] / each["largest"] for each in document["rows"])
+    said = f"Logits differ from the unhooked model's by {worst:.1e} of the largest at most."
+    grids = (f"{grid}\n\nWith {'; '.join(versions)}." for grid, versions in alike.items())
+    return "\n\n".join([*grids, f"{said} Made by `python -m benchmarks.inference.hooked`."])
+
+
+def _grid(found: Sequence[Mapping[str, Any]]) -> str:
     lines = ["| model | no padding | right | left | torch's, for |", "| --- | ---: | ---: | ---: | --- |"]
-    for name in dict.fromkeys(row["model"] for row in document["rows"]):
-        rows = [each for each in document["rows"] if each["model"] == name]
+    for name in dict.fromkeys(row["model"] for row in found):
+        rows = [each for each in found if each["model"] == name]
         cells = [share([each for each in rows if each["run"].endswith(padding)]) for padding in BATCHES]
         why = ", ".join(dict.fromkeys(why for each in rows for why in each["torchs"]))
         lines.append(f"| {name} | {' | '.join(cells)} | {why} |")
-    worst = max(each["difference"] / each["largest"] for each in document["rows"])
-    said = f"Logits differ from the unhooked model's by {worst:.1e} of the largest at most."
-    return "\n".join([*lines, "", f"{said} Made by `python -m benchmarks.inference.hooked`, {document['versions']}."])
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     said = parser.parse_args()
+    versions = f"torch {torch.__version__}, transformers {version('transformers')}"
+    rows: list[dict[str, Any]] = []
+    if said.json and said.json.exists():
+        rows = [each for each in json.loads(said.json.read_text())["rows"] if each["versions"] != versions]
+    rows += [{"versions": versions, **row} for name in MODELS for row in (*compared(name), *compiled(name))]
     document = {
         "command": command_line(),
         "when": time.strftime("%Y-%m-%d"),
-        "versions": f"torch {torch.__version__}, transformers {version('transformers')}",
-        "rows": [row for name in MODELS for row in compared(name)],
+        "versions": list(dict.fromkeys(row["versions"] for row in rows)),
+        "rows": rows,
     }
     print(table(document))
     if said.json:

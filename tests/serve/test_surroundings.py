@@ -26,7 +26,7 @@ from tests.helpers.tables import one, problem, write
 
 Attention = Callable[..., Tensor]
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning"),  # torch itself, where it transforms
+    pytest.mark.filterwarnings("ignore:.torch.jit"),  # torch itself, where it transforms
     pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning"),  # an op without a rule for vmap
     pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning"),
 ]
