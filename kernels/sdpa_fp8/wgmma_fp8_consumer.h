@@ -22,9 +22,10 @@ struct Consumer {
   int group, warp, lane;
   Cursor<STAGES> keys, values;
   Cursor<1> query;
-  Item at;         // the item at hand
-  int row, tiles;  // of it: this consumer's first row, and the tiles that it sees
-  float scale;     // that makes powers of two of its scores
+  Item at;          // the item at hand
+  int row, tiles;   // of it: this consumer's first row, and the tiles that it sees
+  float of_values;  // its descale of V
+  float scale;      // that makes powers of two of its scores
   float output[OUTPUTS + 4];
   float sum[2], shift[2], decay[2];
   Rows counted, next_counted;  // sum has the row's probabilities of the tile at hand; of the next one
@@ -86,13 +87,24 @@ struct Consumer {
     wgmma_commit();
   }
 
-  __device__ __forceinline__ void issue_output(bool add) {
+  // The product of piece `i` of P and V; all of them are a group.
+  __device__ __forceinline__ void issue_piece(int i, bool add) {
     const uint64_t v = row_matrix_descriptor<CHUNK_KEYS>(shared + VALUES_OFFSET + values.slot * VALUES_BYTES);
+    const int place = i * DEPTH / CHUNK_KEYS * CHUNK_BYTES + i * DEPTH % CHUNK_KEYS;
+    wgmma_fp8(output, weights + PIECE_WORDS * i, v + place / 16, i > 0 || add);
+    if (i == PIECES - 1) wgmma_commit();
+  }
+
+  __device__ __forceinline__ void prepare_output() {
+    hold(output);
+    hold(weights);
+    wgmma_fence();
+  }
+
+  __device__ __forceinline__ void issue_output(bool add) {
+    prepare_output();
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / DEPTH; i++)
-      wgmma_fp8(output, weights + 4 * i, v + (i * DEPTH / CHUNK_KEYS * CHUNK_BYTES + i * DEPTH % CHUNK_KEYS) / 16,
-                i > 0 || add);
-    wgmma_commit();
+    for (int i = 0; i < PIECES; i++) issue_piece(i, add);
   }
 
   // P V of the tile at hand has come.
@@ -108,6 +120,9 @@ struct Consumer {
   // Gives back the tiles above the diagonal and issues the scores of the first tile that is seen.
   __device__ __forceinline__ void begin(const Item &item) {
     at = item;
+    const int kv = slice_kv(args, at.slice);
+    const float of_q = __ldg(args.q_descale + kv), of_k = __ldg(args.k_descale + kv);
+    of_values = __ldg(args.v_descale + kv);
     row = at.row + group * GROUP_ROWS;
     tiles = own_tiles(args, at, row);
     for (int hidden = at.tiles - tiles; CAUSAL && hidden > 0; hidden--) {
@@ -129,12 +144,11 @@ struct Consumer {
       hold(queries);
       release_query();
     }
-    const int kv = slice_kv(args, at.slice);
-    scale = max_nan(args.scale_log2 * __ldg(args.q_descale + kv) * __ldg(args.k_descale + kv), 1e-30f);
     wait_keys();
     hold(scores);
     wgmma_fence();
     issue_scores();
+    scale = max_nan(args.scale_log2 * of_q * of_k, 1e-30f);
   }
 
   // Keys past the end, and those that a causal row does not see: of the last two tiles, as none is narrower than a group.
@@ -179,7 +193,8 @@ struct Consumer {
     count();
   }
 
-  // Issues the scores of the next tile and the output of the last, in the order in which they are waited for.
+  // Issues the scores of the next tile and the output of the last, in the order in which they are waited for; the output
+  // is only made ready with WEAVE.
   __device__ __forceinline__ void issue_both(bool add) {
     wait_keys();
     await_turn();
@@ -190,16 +205,20 @@ struct Consumer {
     if (add) take_sums();
     take_weights();
     wait_values();
-    hold(output);
-    hold(weights);
-    wgmma_fence();
+    if (WEAVE) return;
     issue_output(add);
-    pass_turn();
+    if (PING_PONG == 1) pass_turn();
   }
 
   // True when what was summed before must be multiplied by `decay`.
-  __device__ __forceinline__ bool soften() {
-    if constexpr (SPECULATE) return softmax_speculative(scores, shift, decay, scale, next_weights, next_counted);
+  __device__ __forceinline__ bool soften(bool add) {
+    const auto weave = [&](int word) {  // before the probabilities of its keys a piece of the output
+      if (!WEAVE || word % PIECE_WORDS != 0) return;
+      issue_piece(word / PIECE_WORDS, add);
+      if (PING_PONG == 1 && word / PIECE_WORDS == PIECES - 1) pass_turn();
+    };
+    if constexpr (SPECULATE)
+      return softmax_speculative(scores, shift, decay, scale, next_weights, next_counted, weave);
     softmax_exact<false>(scores, shift, decay, scale, LARGE_OFFSET, args.same, next_weights);
 #pragma unroll
     for (int half = 0; half < 2; half++) next_counted[half] = decay[half] != 1.0f;
@@ -207,12 +226,15 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void next_tile(int tile) {
-    issue_both(tile < tiles - 2);
-    wgmma_wait<1>();
+    const bool add = tile < tiles - 2;
+    issue_both(add);
+    wgmma_wait<WEAVE ? 0 : 1>();
     hold(scores);
+    if (PING_PONG == 2) pass_turn();
     release_keys();
     mask(tile);
-    const bool decays = soften();
+    if (WEAVE) prepare_output();
+    const bool decays = soften(add);
     hold(next_weights);
     wgmma_wait<0>();
     hold(output);
@@ -231,9 +253,6 @@ struct Consumer {
     wait_values();
     if (tiles > 1) take_sums();
     take_weights();
-    hold(output);
-    hold(weights);
-    wgmma_fence();
     issue_output(tiles > 1);
     wgmma_wait<0>();
     hold(output);
@@ -243,23 +262,29 @@ struct Consumer {
 
   // The end of an item ---------------------------------------------------------------------------------------------------
 
+  // Of an item that another may follow before its output is written.
+  struct Left {
+    int slice, row;
+    float descale;
+  };
+  __device__ __forceinline__ Left left() const { return {at.slice, row, of_values}; }
+
   // A row that has seen no key gives 0.
-  __device__ __forceinline__ void normalize() {
-    const float descale = __ldg(args.v_descale + slice_kv(args, at.slice));
-    const float factor[2] = {sum[0] == 0.0f ? 0.0f : descale / sum[0], sum[1] == 0.0f ? 0.0f : descale / sum[1]};
+  __device__ __forceinline__ void normalize(const Left &of) {
+    const float factor[2] = {sum[0] == 0.0f ? 0.0f : of.descale / sum[0], sum[1] == 0.0f ? 0.0f : of.descale / sum[1]};
 #pragma unroll
     for (int i = 0; i < OUTPUTS; i++) output[i] *= factor[i / 2 % 2];
 #if LSE
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      const int mine = row + warp * 16 + lane / 4 + half * 8;
+      const int mine = of.row + warp * 16 + lane / 4 + half * 8;
       if (lane % 4 == 0 && mine < args.seq_q)
-        args.lse[(int64_t)at.slice * args.seq_q + mine] = (shift[half] + __log2f(sum[half])) * 0.693147181f;
+        args.lse[(int64_t)of.slice * args.seq_q + mine] = (shift[half] + __log2f(sum[half])) * 0.693147181f;
     }
 #endif
   }
 
-  __device__ __forceinline__ void store() {
+  __device__ __forceinline__ void store(const Left &of) {
     unsigned char *const tile = shared + OUTPUT_OFFSET + group * OUTPUT_BYTES;
     if (elected()) tma_store_wait();  // the item before has left
     named_barrier_sync(GROUP_BARRIER + group, WARPGROUP);
@@ -272,10 +297,10 @@ struct Consumer {
     copy_engine_fence();
     named_barrier_sync(GROUP_BARRIER + group, WARPGROUP);
     if (elected()) {
-      const Place place = place_of_output(args, at.slice);
+      const Place place = place_of_output(args, of.slice);
 #pragma unroll
       for (int panel = 0; panel < O_PANELS; panel++)
-        tma_store_4d(&args.o_map, tile + panel * O_PANEL, panel * 64, row, place.head, place.batch);
+        tma_store_4d(&args.o_map, tile + panel * O_PANEL, panel * 64, of.row, place.head, place.batch);
       tma_store_commit();
     }
     __syncwarp();
@@ -284,17 +309,27 @@ struct Consumer {
 
 AT_DEVICE void consume(const fp8_args &args, unsigned char *shared, int group) {
   Consumer at(args, shared, group);
-  for (Schedule schedule(args, shared); !schedule.done(); schedule.next(false, false)) {
-    at.begin(item(args, schedule.number));
+  Schedule schedule(args, shared);
+  if (schedule.done()) return;
+  at.begin(item(args, schedule.number));
+  for (;;) {
     wgmma_wait<0>();
     hold(at.scores);
     at.first_tile();
 #pragma unroll 1
     for (int tile = at.tiles - 2; tile >= 0; tile--) at.next_tile(tile);
     if (!QUERY_IN_REGISTERS) at.release_query();
+    schedule.next(false, false);
     at.last_output();
-    at.normalize();
-    at.store();
+    const Consumer::Left left = at.left();
+    if (schedule.done()) {
+      at.normalize(left);
+      at.store(left);
+      break;
+    }
+    at.begin(item(args, schedule.number));
+    at.normalize(left);
+    at.store(left);
   }
   if (at.elected()) tma_store_wait();
 }

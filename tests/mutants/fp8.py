@@ -36,6 +36,7 @@ POINT: dict[str, Value] = {
     "STAGES": 2,
     "SCHEDULE": "dynamic",
     "PING_PONG": 1,
+    "WEAVE": 0,
     "Q_FROM": "registers",
     "SOFTMAX": "spec",
     "FMA_SHARE": 2,
