@@ -24,6 +24,8 @@ program.consists_of(__name__)
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a command: Ctrl-C, a person or a service, a terminal that is closed."""
+CLOSING_S = 30.0
+"""Seconds for an end in good order. Python may lose a signal, as while it frees an object; what closes may wait."""
 
 
 class _Grouped(TyperGroup):
@@ -131,12 +133,10 @@ def run() -> None:
         sys.exit(code)
     except REFUSED as error:
         _refuse(error)
-    except Stopped as error:
-        _fail(str(error), INTERRUPTED)
-    except SourceError as error:
-        _fail(str(error), 2, folded=False)
+    except (Stopped, KeyboardInterrupt) as error:
+        _fail(str(error) if isinstance(error, Stopped) else STOPPED, INTERRUPTED)
     except InputError as error:
-        _fail(str(error), 2)
+        _fail(str(error), 2, folded=not isinstance(error, SourceError))
     except AutotunerError as error:
         _fail(str(error), 3)
     except BrokenPipeError:  # the reader of our output, `head` for one, has gone
@@ -144,8 +144,6 @@ def run() -> None:
         sys.exit(141)
     except OSError as error:
         _fail(_in_words(error), 2)
-    except KeyboardInterrupt:
-        _fail(STOPPED, INTERRUPTED)
 
 
 def _refuse(error: Any) -> NoReturn:
@@ -179,9 +177,10 @@ def _mute() -> None:
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
-    """The first signal ends the command in good order; the next one ends it at once, with the same line."""
-    for number in STOPPING:
+    """The first signal ends a command in good order, the next one at once with the same line, and so does CLOSING_S."""
+    for number in (*STOPPING, signal.SIGALRM):
         signal.signal(number, _stop_now)
+    signal.setitimer(signal.ITIMER_REAL, CLOSING_S)
     raise KeyboardInterrupt
 
 

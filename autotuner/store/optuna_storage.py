@@ -127,6 +127,7 @@ class DriverStorage(BaseStorage):
         self._directions: dict[int, list[StudyDirection]] = {}
         self._pending: dict[Insert, list[dict[str, Any]]] = {}
         """Rows that are in memory only, by the statement that adds them."""
+        self._writes = False  # a transaction of these was begun: Ctrl-C may come when it is committed
 
     def close(self) -> None:
         """Writes what is not written yet and closes Optuna's connections."""
@@ -143,8 +144,8 @@ class DriverStorage(BaseStorage):
 
     def _write(self, more: Callable[[Connection], None]) -> None:
         """One transaction: what is in memory only, and more. Rows that are there already when it is tried again were
-        written by the attempt whose connection was lost."""
-        failed: list[bool] = []
+        written by the attempt whose connection was lost, or that was interrupted."""
+        failed, self._writes = [True] * self._writes, True
 
         def change(connection: Connection) -> None:
             for statement, rows in self._pending.items():
@@ -156,7 +157,7 @@ class DriverStorage(BaseStorage):
         except IntegrityError:
             if not failed:
                 raise
-        self._pending = {}
+        self._pending, self._writes = {}, False
 
     # Memory -----------------------------------------------------------------------------------------------------
 

@@ -55,6 +55,24 @@ def test_a_signal_ends_a_sweep_with_one_line_and_so_does_a_second_one(
     assert process.returncode == 130
 
 
+STUCK = """
+import os, signal, time
+from autotuner.cli import app
+app.CLOSING_S = 0.1
+signal.signal(signal.SIGINT, app._stop)
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    time.sleep(600)
+"""
+
+
+def test_a_command_that_does_not_close_is_ended(tmp_path: Path) -> None:
+    done = shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(STUCK)}", tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (130, 1)
+    assert "stopped; nothing is lost" in done.stderr
+
+
 def test_a_second_signal_ends_what_can_write_nothing_any_more(tmp_path: Path) -> None:
     second = "from autotuner.cli import app; app._stop_now(15, None)"
     done = shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(second)} 2>/dev/full", tmp_path)

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import termios
 import time
@@ -33,7 +34,7 @@ class Terminal:
         self._pid, self._end = pty.fork()
         if self._pid == 0:
             os.chdir(folder)
-            os.environ.update(TERM="xterm-256color", COLUMNS=str(columns))
+            os.environ.update(TERM="xterm-256color", COLUMNS=str(columns), PYTHONFAULTHANDLER="1")
             os.environ.pop("NO_COLOR", None)
             os.execv(SCRIPT, [str(SCRIPT), *arguments])
         fcntl.ioctl(self._end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -61,10 +62,13 @@ class Terminal:
         os.write(self._end, key.encode())
 
     def end(self, seconds: float = 240) -> int:
-        """Reads to the end; the exit code."""
+        """Reads to the end; the exit code. Raises TimeoutError with where each thread is if it does not come."""
         deadline = time.monotonic() + seconds
-        while self._read() and time.monotonic() < deadline:
-            pass
+        while self._read():
+            if time.monotonic() > deadline:
+                os.kill(self._pid, signal.SIGABRT)
+                self.until("most recent call first", 10)
+                raise TimeoutError(f"it did not end: {self.text[-4000:]}")
         os.close(self._end)
         return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -94,3 +95,21 @@ def test_an_ended_trial_is_not_changed(study: optuna.Study, store: Store) -> Non
         storage.set_trial_state_values(key, TrialState.FAIL)
     with pytest.raises(ValueError, match="CategoricalDistribution does not support dynamic value space"):
         ask(study, 16).storage.set_trial_param(key + 1, "MODE", 0.0, CategoricalDistribution(("a", "b")))
+
+
+def test_what_ctrl_c_meets_as_it_is_written_is_written_once(
+    study: optuna.Study, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(study, 8)
+    write = store.database.write_plainly
+
+    def interrupted(*given: Any) -> None:
+        write(*given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store.database, "write_plainly", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.flush()
+    monkeypatch.undo()
+    store.flush()
+    assert [trial.params for trial in as_optuna_reads(path)] == [{"TILE": 8, "MODE": "a"}]
