@@ -16,7 +16,6 @@ from autotuner.cli.app import app
 from autotuner.store import Store
 from autotuner.tuning.finals import standings
 from tests.helpers import simulated
-from tests.helpers.command_line import autotuner
 from tests.helpers.simulated_finals import confirmed, executor, flatter, swept
 
 FLATTERED = 50.0
@@ -37,18 +36,17 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Stor
 
 
 def said(folder: Path, *words: str) -> str:
-    done = autotuner(folder, *words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """What a command prints: in this process, as each of its own imports all anew."""
+    out = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), pytest.raises(SystemExit) as ended:
+        app(args=[*words])
+    assert not ended.value.code
+    return " ".join(out.getvalue().split())
 
 
 def told(folder: Path, *words: str) -> Any:
-    """A document that a command prints: in this process, as each of its own imports all anew."""
-    out = io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stdout(out), pytest.raises(SystemExit) as ended:
-        app(args=[*words, "--json"])
-    assert not ended.value.code
-    return json.loads(out.getvalue())
+    """A document that a command prints."""
+    return json.loads(said(folder, *words, "--json"))
 
 
 def speedups(text: str) -> list[float]:

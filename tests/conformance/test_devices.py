@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timed
 
 HUNG_AFTER_S = 2
 """What hangs is known to hang: no test on the CPU waits longer for it. Others have as long as they have in a sweep."""
-SECOND = 2
+SECOND = 1
 """Settings that run of entries of which another setting is judged in every run."""
 STALE_OF: dict[Backend, str] = {"cpu": "prints", "cuda": "returns_status_7"}
 """The systemic mutant whose name another library has."""
@@ -113,7 +113,7 @@ def test_a_systemic_mutant_costs_its_own_trial_only(judges: Judges, expectation:
 
 
 @pytest.mark.parametrize(
-    "expectation", [*settings("cpu", "clock", every=25, together=2), *settings("cuda", "clock", every=2, together=5)]
+    "expectation", [*settings("cpu", "clock", every=25, together=1), *settings("cuda", "clock", every=2, together=5)]
 )
 def test_a_mutant_that_cheats_the_clock_is_rejected(judges: Judges, expectation: Expectation) -> None:
     require_met(judges, expectation)
@@ -125,7 +125,7 @@ def test_a_right_variant_is_judged_as_usual_after_all_that(judges: Judges, backe
 
 
 @pytest.mark.parametrize(
-    "expectation", [*settings("cpu", "right", every=8, together=3), *settings("cuda", "right", every=2, together=4)]
+    "expectation", [*settings("cpu", "right", every=8, together=1), *settings("cuda", "right", every=2, together=4)]
 )
 def test_a_right_implementation_passes(judges: Judges, expectation: Expectation) -> None:
     require_met(judges, expectation)

@@ -21,7 +21,7 @@ def all_of(table: str) -> list[Expectation]:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("expectation", [each for each in all_of("numeric") if seen(each)], ids=str)
 def test_a_numeric_mutant_breaks_the_rule_that_is_expected(expectation: Expectation) -> None:
     assert first_failure(expectation) in expectation.codes

@@ -14,7 +14,7 @@ from autotuner.store import Store
 from autotuner.tuning.finals import finals, retrials
 from tests.helpers.sweeps import Tally, sweep
 
-FEW = 10
+FEW = 6
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def sweeps(folder: Path, regime: str, better: bool, count: int = FEW) -> Tally:
 def test_equal_candidates_are_not_crowned_and_hardly_lost(tmp_path: Path) -> None:
     tally = sweeps(tmp_path, "one load", better=False)
     assert tally.share("crowned wrongly") == 0
-    assert tally.share("equal lost") <= 0.03  # of 130 races; the rule may lose 2 %
+    assert tally.share("equal lost") <= 0.03  # the rule may lose 2 %
     assert tally.share("5 % slower removed") >= 0.95
     assert tally.share("covered") >= 0.95
     assert sorted(tally.slower_blocks)[len(tally.slower_blocks) // 2] <= rules.FIRST_LOOK + 2
@@ -64,4 +64,4 @@ def test_elimination_that_spends_its_error_at_every_look_would_be_noticed(
         return len(gains) >= rules.FIRST_LOOK and trimmed_bound(gains, 0.05) > 0
 
     monkeypatch.setattr(rules, "slower", spendthrift)
-    assert sweeps(tmp_path, "one load", better=False, count=5).share("equal lost") > 0.06
+    assert sweeps(tmp_path, "one load", better=False, count=3).share("equal lost") > 0.06
