@@ -25,7 +25,7 @@ FAST = {"group_modulo", "lse_of_blind_rows_0", "window_one_too_many"}
 
 def marked(view: View) -> object:
     """A few are fast; of the others a sample runs."""
-    marks = [] if view.name in FAST else [pytest.mark.slow, pytest.mark.sampled(4, "views")]
+    marks = [] if view.name in FAST else [pytest.mark.slow, pytest.mark.sampled(2, "views")]
     return pytest.param(view, id=view.name, marks=marks)
 
 
@@ -61,7 +61,7 @@ def test_there_are_enough_and_each_is_in_the_source() -> None:
 
 @needs.emulator
 @pytest.mark.slow
-@pytest.mark.sampled(3, "emulated_views")
+@pytest.mark.sampled(2, "emulated_views")
 @pytest.mark.parametrize("view", [view for view in VIEWS if not view.codes[0].startswith("G5")], ids=str)
 def test_a_mutant_of_views_for_cuda_is_seen_by_a_quick_case(view: View) -> None:
     source, like = MUTANTS / "views" / "views.cu", conditions(view, "cuda").problems[0]

@@ -72,7 +72,7 @@ def test_one_very_large_score_comes_late_or_early(name: str) -> None:
 
 
 @pytest.mark.slow
-@EVERY
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.sampled(2, name)) for name in POINTS])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_what_is_no_number_comes_out_where_the_definition_has_it(name: str, bad: float, place: int) -> None:

@@ -122,7 +122,7 @@ def variants() -> list[object]:
         for number, change in enumerate(CHANGES[impl]):
             assert change.keys() <= default.keys()
             sample = [pytest.mark.slow, pytest.mark.sampled(1, "wgmma")] if impl == "wgmma" else []
-            for on, marks in ((FULL, sample), (CAUSAL, sample or [pytest.mark.slow, pytest.mark.sampled(4, "causal")])):
+            for on, marks in ((FULL, sample), (CAUSAL, sample or [pytest.mark.slow, pytest.mark.sampled(2, "causal")])):
                 found.append(pytest.param(impl, change, on, id=f"{impl}-{number}-{on}", marks=marks))
     return found
 

@@ -209,7 +209,7 @@ def names() -> list[object]:
     entries = tomllib.loads((SYSTEMIC.parent / "expected.toml").read_text())["systemic"]
     ending = [(e["name"], e["codes"]) for e in entries if {"crashed", "hung"} & set(e["codes"]) and "chosen_s" not in e]
     marks = {name: [] if name == "kills_itself" else [pytest.mark.slow] for name in always}
-    others = [pytest.mark.slow, pytest.mark.sampled(4)]
+    others = [pytest.mark.slow, pytest.mark.sampled(2)]
     return [pytest.param(name, codes, id=name, marks=marks.get(name, others)) for name, codes in ending]
 
 
