@@ -244,26 +244,8 @@ class BranchPoints:
         return np.unique(found[found >= 0])
 
     def nearest(self, row: Array, exclude: NDArray[np.bool_] | None = None) -> int:
-        """The nearest valid point to value indices (d,), itself if valid; the lowest index among equals.
-
-        The distance adds up the steps between the values of a number and 1 for a different string. `exclude` (N,) is
-        true for points not to return; ValueError when that is all of them.
-        """
-        distances = self.distances(row)
-        if exclude is not None:
-            if exclude.all():
-                raise ValueError("every point of the branch is excluded")
-            distances[exclude] = np.iinfo(distances.dtype).max
-        return int(np.argmin(distances))
-
-    def distances(self, row: Array) -> NDArray[np.int64]:
-        """How far each point (N,) is from value indices (d,); a negative one does not count."""
-        total = np.zeros(len(self), dtype=np.int64)
-        for column, values in enumerate(self.values.values()):
-            if row[column] >= 0:
-                steps = self.rows[:, column] - int(row[column])
-                total += steps != 0 if isinstance(values[0], str) else np.abs(steps)
-        return total
+        """The valid point that is nearest to value indices (d,), as `nearest_row` says."""
+        return nearest_row(self.rows, row, tuple(self.values.values()), exclude)
 
     def _moves(self, column: int, place: int, radius: int) -> Iterable[int]:
         values = self.values[self.parameters[column]]
@@ -294,6 +276,27 @@ class BranchPoints:
     @cached_property
     def _index_of_value(self) -> dict[str, dict[Value, int]]:
         return {name: {value: index for index, value in enumerate(values)} for name, values in self.values.items()}
+
+
+def nearest_row(
+    rows: Array, row: Array, values: Sequence[Sequence[Value]], exclude: NDArray[np.bool_] | None = None
+) -> int:
+    """The place among `rows` (N, d) of the one that is nearest to value indices (d,), the first among equals.
+
+    The distance adds up, over the parameters that exist in both, the steps between the `values` of a number and 1 for a
+    different string. `exclude` (N,) is true for rows not to return; ValueError when that is all of them.
+    """
+    distances = np.zeros(len(rows), dtype=np.int64)
+    for column in np.flatnonzero(np.asarray(row) >= 0):
+        places = rows[:, column]
+        is_text = isinstance(values[column][0], str)
+        steps = places != row[column] if is_text else np.abs(places - int(row[column]))
+        distances += np.where(places >= 0, steps, 0)
+    if exclude is not None:
+        if exclude.all():
+            raise ValueError("every point is excluded")
+        distances[exclude] = np.iinfo(distances.dtype).max
+    return int(np.argmin(distances))
 
 
 def _work(branch: Branch, facts: Facts, problems: Sequence[Problem]) -> Enumeration:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import PydanticCustomError
 
-from autotuner.spaces.branch_points import BranchPoints
+from autotuner.spaces.branch_points import BranchPoints, nearest_row
 from autotuner.spaces.enumeration import NoPoints
 from autotuner.spaces.fields import EXPECTED, Facts
 from autotuner.spaces.space_file import SpaceFile
@@ -211,22 +211,8 @@ class Space:
         return dict(values)
 
     def nearest(self, row: Array, exclude: NDArray[np.bool_] | None = None) -> int:
-        """The valid point that is nearest to indices (d,) of `values`, itself if valid; the lowest index among equals.
-
-        The distance adds up, over the parameters that exist at both, the steps between the values of a number and 1 for
-        a different string. `exclude` (N,) is true for points not to return; ValueError when that is all of them.
-        """
-        distances = np.zeros(len(self), dtype=np.int64)
-        for column in np.flatnonzero(np.asarray(row) >= 0):
-            places = self.rows[:, column]
-            text = isinstance(self.values[self.parameters[column]][0], str)
-            steps = places != row[column] if text else np.abs(places - int(row[column]))
-            distances += np.where(places >= 0, steps, 0)
-        if exclude is not None:
-            if exclude.all():
-                raise ValueError("every point of the space is excluded")
-            distances[exclude] = np.iinfo(distances.dtype).max
-        return int(np.argmin(distances))
+        """The valid point that is nearest to indices (d,) of `values`, as `nearest_row` says."""
+        return nearest_row(self.rows, row, tuple(self.values.values()), exclude)
 
     def neighbours(self, index: int, radius: int = 1) -> NDArray[np.int64]:
         """The sorted indices of the valid points that differ from this one in one parameter of its branch."""

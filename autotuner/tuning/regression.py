@@ -185,12 +185,8 @@ def _since(earlier: Earlier, heat: Heat, now: tuple[str, ...], tie: float) -> It
     beside = [median_interval(each).speedup for each in logs(heat, 0)]
     parts = zip(earlier.problems, earlier.baselines, now, earlier.confirmed, beside, strict=True)
     for problem, then, new, confirmed, today in parts:
-        moved = then != new or (confirmed is not None and _apart(confirmed, today, tie))
+        moved = then != new or (confirmed is not None and confirmed.is_apart(today, tie))
         yield BaselineSince(problem=problem, then=then, now=new, confirmed=confirmed, today=today, moved=moved)
-
-
-def _apart(one: Speedup, other: Speedup, tie: float) -> bool:
-    return max(one.low / other.high, other.low / one.high) > 1 + tie
 
 
 def findings(found: Regression) -> list[str]:

@@ -129,7 +129,7 @@ def _ratio(both: tuple[Again, ...], then: FinalsSummary | None, now: FinalsSumma
     if now is None or then.leader not in {each.trial for each in both}:
         detail = f"trial {then.leader}, which led, is not in the new finals"
         return Reproduced(level="ratio", found="not checked", detail=detail, finalists=both)
-    apart = [each for each in both if max(each.then.low / each.now.high, each.now.low / each.then.high) > 1 + now.tie]
+    apart = [each for each in both if each.then.is_apart(each.now, now.tie)]
     shown = (apart or both)[0]
     said = f"{len(both) - len(apart)} of {len(both)} finalists hold; trial {shown.trial}: {shown.then}, now {shown.now}"
     return Reproduced(level="ratio", found="differs" if apart else "reproduced", detail=said, finalists=both)

@@ -55,6 +55,10 @@ class Speedup(Model):
         """Whether there were enough values for an interval."""
         return self.low > 0 and self.high < math.inf
 
+    def is_apart(self, other: Speedup, tie: float) -> bool:
+        """Whether the two intervals lie apart by more than a tie, which is relative."""
+        return max(self.low / other.high, other.low / self.high) > 1 + tie
+
 
 class LogRatio(Model):
     """ln(t_variant / t_baseline) with its confidence interval, low <= mid <= high: lower is faster."""
