@@ -5,7 +5,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -58,8 +58,8 @@ class HoldingProcess(Model):
         return cls(
             host=socket.gethostname(),
             machine=_machine(),
-            boot_id=_read("/proc/sys/kernel/random/boot_id"),
-            namespace=_link("/proc/self/ns/pid"),
+            boot_id=_said(Path("/proc/sys/kernel/random/boot_id").read_text),
+            namespace=_said(Path("/proc/self/ns/pid").readlink),
             pid=os.getpid(),
             pid_started=start_of(os.getpid()) or "",
         )
@@ -67,20 +67,14 @@ class HoldingProcess(Model):
 
 def _machine() -> str:
     """A digest of the machine's id, which is not for others to read."""
-    found = _read(MACHINE_ID)
+    found = _said(Path(MACHINE_ID).read_text)
     return digest_of(["autotuner", found])[:32] if found not in ("", "uninitialized") else ""
 
 
-def _read(path: str) -> str:
+def _said(ask: Callable[[], object]) -> str:
+    """What the system answers; "" where it does not."""
     try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
-
-
-def _link(path: str) -> str:
-    try:
-        return str(Path(path).readlink())
+        return str(ask()).strip()
     except OSError:
         return ""
 
