@@ -38,27 +38,21 @@ class CaseErrors(Model):
     )
 
     @property
+    def rules(self) -> dict[str, tuple[float, float]]:
+        """The error and the tolerance of each of T1 to T3."""
+        by_row, by_slice = (self.row_rel, self.row_rel_tol), (self.slice_rel, self.slice_rel_tol)
+        return {"T1": (self.max_abs, self.max_abs_tol), "T2": by_row, "T3": by_slice}
+
+    @property
     def failed_rule(self) -> str | None:
         """The first of T0..T3 that the output breaks. Written as `not <=`, so that NaN fails."""
-        if self.nonfinite:
-            return "T0"
-        if not self.max_abs <= self.max_abs_tol:
-            return "T1"
-        if not self.row_rel <= self.row_rel_tol:
-            return "T2"
-        if not self.slice_rel <= self.slice_rel_tol:
-            return "T3"
-        return None
+        broken = (rule for rule, (error, tolerance) in self.rules.items() if not error <= tolerance)
+        return "T0" if self.nonfinite else next(broken, None)
 
     @property
     def worst_ratio(self) -> float:
         """Largest error in units of its tolerance; above 1 is a failure."""
-        pairs = (
-            (self.max_abs, self.max_abs_tol),
-            (self.row_rel, self.row_rel_tol),
-            (self.slice_rel, self.slice_rel_tol),
-        )
-        return max(error_in_tolerances(error, tolerance) for error, tolerance in pairs)
+        return max(error_in_tolerances(*each) for each in self.rules.values())
 
 
 class Extent(Model):

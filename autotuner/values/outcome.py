@@ -230,10 +230,7 @@ class Calibration(Model):
     @property
     def pinned(self) -> dict[str, Any]:
         """What conditions have of it."""
-        took = {(each.problem, each.backend): each.median_us for each in self.timings}
-        problems = dict.fromkeys(each.problem for each in self.timings)
-        us = tuple(took.get(pair, math.inf) for pair in zip(problems, self.baselines, strict=False))
-        known = us if math.inf not in us else ()
+        known = () if math.inf in self.baseline_us else self.baseline_us
         return {"baselines": self.baselines, "baselines_us": known, "ceilings": self.ceilings}
 
     @property
@@ -282,11 +279,11 @@ class Calibration(Model):
 
     @property
     def baseline_us(self) -> tuple[float, ...]:
-        """What each problem's pinned baseline took, microseconds; the timings are in the order of the problems."""
-        pinned = iter(self.baselines)
-        problems = dict.fromkeys(timing.problem for timing in self.timings)
-        found = {(timing.problem, timing.backend): timing.median_us for timing in self.timings}
-        return tuple(found[problem, next(pinned)] for problem in problems)
+        """What each problem's pinned baseline took, microseconds, infinite where it was not timed; the timings are in
+        the order of the problems."""
+        took = {(each.problem, each.backend): each.median_us for each in self.timings}
+        problems = dict.fromkeys(each.problem for each in self.timings)
+        return tuple(took.get(pair, math.inf) for pair in zip(problems, self.baselines, strict=False))
 
 
 class Outcome(Model):

@@ -287,12 +287,8 @@ def _errors_in_words(errors: CaseErrors, op: Op) -> list[str]:
     lines.append(
         f"Worst element: {where}: {errors.worst_value:.7g} where the reference has {errors.worst_reference:.7g}."
     )
-    lines += [
-        f"{name}: {error:.3g}, tolerance {tolerance:.3g} ({error_in_tolerances(error, tolerance):.3g} times)."
-        for name, error, tolerance in (
-            ("Largest absolute error (T1)", errors.max_abs, errors.max_abs_tol),
-            ("Largest error relative to its row (T2)", errors.row_rel, errors.row_rel_tol),
-            ("Largest error norm relative to its slice (T3)", errors.slice_rel, errors.slice_rel_tol),
-        )
-    ]
+    said = ("absolute error", "error relative to its row", "error norm relative to its slice")
+    for name, (rule, (error, tolerance)) in zip(said, errors.rules.items(), strict=True):
+        times = f"{error_in_tolerances(error, tolerance):.3g} times"
+        lines.append(f"Largest {name} ({rule}): {error:.3g}, tolerance {tolerance:.3g} ({times}).")
     return lines
