@@ -287,7 +287,7 @@ def nearest_row(
     different string. `exclude` (N,) is true for rows not to return; ValueError when that is all of them.
     """
     distances = np.zeros(len(rows), dtype=np.int64)
-    for column in np.flatnonzero(np.asarray(row) >= 0):
+    for column in np.flatnonzero(np.asarray(row) >= 0).tolist():
         places = rows[:, column]
         is_text = isinstance(values[column][0], str)
         steps = places != row[column] if is_text else np.abs(places - int(row[column]))
