@@ -35,6 +35,9 @@ struct Consumer {
 #if BIAS == AT_ALIBI
   RowBias slope;  // of the item's head: to look for it costs each tile a division and a read
 #endif
+#if HAS_SINKS
+  float sink;  // of the item's head, looked for while its first scores are computed
+#endif
   float output[HEAD_DIM / 2];
   Scores scores;
   uint32_t probabilities[BLOCK_N / 4];
@@ -175,6 +178,9 @@ struct Consumer {
     wgmma_fence();
     issue_scores();
     if (!OVERLAP) pass_turn();
+#if HAS_SINKS
+    sink = sink_of(args.more[SDPA_SINKS - SDPA_MORE], slice % args.heads);
+#endif
   }
 
   __device__ __forceinline__ void load_queries_to_registers() {
@@ -357,14 +363,14 @@ struct Consumer {
     if (lane == 0) mbarrier_arrive(barrier(shared, QUERY_FREE + query_buffer()));
   }
 
-  // What the rows are multiplied by at the end. A sink takes time, so it is read while the last product is computed.
+  // What the rows are multiplied by at the end. A sink takes time: it is taken in while the last product is computed.
   __device__ __forceinline__ void find_factors([[maybe_unused]] int of_slice, [[maybe_unused]] int of_row,
                                                float (&factor)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       float sum = quad_sum(softmax.sum[half]), decay = 1.0f;
 #if HAS_SINKS
-      decay = take_in(sink_of(args.more[SDPA_SINKS - SDPA_MORE], of_slice % args.heads), softmax.max[half], sum);
+      decay = take_in(sink, softmax.max[half], sum);
 #endif
 #if LSE
       store_log_sum_exp(of_slice, of_row + warp * 16 + lane / 4 + half * 8, softmax.max[half], sum);

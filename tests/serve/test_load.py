@@ -92,6 +92,7 @@ def test_torch_serves_the_rest_and_it_says_why(
         ({"attn_mask": [1]}, "attn_mask must be a tensor, not list"),
         ({"sinks": [0.0]}, "sinks must be a tensor, not list"),
         ({"sinks": torch.zeros(3)}, r"sinks is \(3,\), expected \(2,\): one a head"),
+        ({"sinks": torch.zeros(0)}, r"sinks is \(0,\), expected \(2,\): one a head"),
         ({"alibi_slopes": torch.zeros(2, device="meta")}, "alibi_slopes is on meta, query is on cpu: move it there"),
         ({"key_lengths": torch.tensor([3, 4])}, r"key_lengths is \(2,\), expected \(1,\): one a sequence"),
         ({"bias": torch.ones(9, 9)}, r"bias is \(9, 9\), expected what expands to"),

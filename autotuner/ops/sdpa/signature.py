@@ -77,13 +77,7 @@ def arguments(
     for name, each in (("query", query), ("key", key), ("value", value)):
         if not hasattr(each, "requires_grad"):
             raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")
-    if (
-        attn_mask is not None
-        or key_lengths is not None
-        or sinks is not None
-        or bias is not None
-        or alibi_slopes is not None
-    ):
+    if not (attn_mask is key_lengths is sinks is bias is alibi_slopes is None):
         _require_beside((attn_mask, key_lengths, sinks, alibi_slopes, bias), query)
     options: dict[str, Any] = {}
     beside: dict[str, Any] = {}
@@ -144,6 +138,8 @@ def _require_beside(given: Sequence[Any], query: Tensor) -> None:
             raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")
         if each.device != query.device:
             raise ValueError(f"{name} is on {each.device}, query is on {query.device}: move it there")
+        if name in MORE[:-1] and not each.numel():  # to a package an empty tensor is none
+            _require_one_each(name, each, query)
         if name == "bias" and each.dtype == torch.bool:
             raise ValueError("bias has truths, expected numbers to add: attn_mask is for what to hide")
 
