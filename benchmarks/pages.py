@@ -39,7 +39,6 @@ from benchmarks.gate import gate_pages
 from benchmarks.inference import (
     after_torch,
     fp8_llama,
-    generate,
     gpu_tests_pages,
     hooked,
     host_time_pages,
@@ -241,7 +240,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "models": models,
     "host_time": lambda: host_time_pages.table(if_kept("host_time_cuda")),
     "new_lengths": lambda: host_time_pages.growing(*map(if_kept, ("new_lengths_cpu", "new_lengths_cuda"))),
-    "generate": lambda: generate.table(*map(if_kept, ("generate_cuda", "generate_cpu"))),
+    "generate": lambda: host_time_pages.loops(*map(if_kept, ("generate_cuda", "generate_cpu"))),
     "windows": lambda: windows.table(if_kept("windows_attention")),
     "hooked": lambda: hooked.table(*loaded("hooked_models")),
     "after_torch": lambda: after_torch.table(if_kept("after_torch")),

@@ -28,12 +28,11 @@ from transformers.masking_utils import sdpa_mask
 
 import autotuner
 from autotuner.devices import DEVICES, Wishes
+from benchmarks.inference.host_time_pages import CACHES, NOTHING, loops
 from benchmarks.inference.new_lengths import Decoder
 from benchmarks.provenance import provenance
 
 NAMES = ("whole", "low", "median", "high")
-NOTHING = "nothing"
-CACHES = ("growing", "static")
 WARM = 3
 """First steps of a loop, which do not count."""
 
@@ -87,30 +86,6 @@ def generated(decoder: Decoder, arms: dict[str, Any], batch: int, until: int, st
     return {"batch": batch, "until": until, "steps": steps, "seconds": seconds, "times_as_fast": times}
 
 
-def table(*kept: dict[str, Any] | None) -> str:
-    """A row a machine, kind of cache and batch. What the loop takes without attention is what it cannot gain."""
-    found = [each for each in kept if each is not None]
-    if not found:
-        return "Not kept yet."
-    lines = [
-        "| on | cache | batch | of torch's speed | of its flash backend's | without attention, of both | served |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for of, each in ((one, each) for one in found for each in one["loops"]):
-        taken = each["seconds"]
-        ours, most = (
-            [f"{taken[theirs] / taken[arm]:.3f}x" if theirs in taken else "-" for theirs in ("torch", "flash")]
-            for arm in ("ours", NOTHING)
-        )
-        lines.append(
-            f"| {of['device']}, {of['dtype']} | {each.get('cache', CACHES[0])} | {each['batch']}"
-            f" | {' | '.join(ours)} | {', '.join(most)} | {100 * each['served']:.0f} % |"
-        )
-    keys = {f"{each['until'] - each['steps']:,} to {each['until']:,}" for one in found for each in one["loops"]}
-    made = " and ".join(f"`{each['command']}` (torch {each['torch']})" for each in found)
-    return "\n".join([*lines, "", f"Keys: {', '.join(sorted(keys))}. Made by {made}."])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("export", type=Path)
@@ -152,7 +127,7 @@ def main() -> None:
             document["loops"].append(kept)
             if said.out is not None:
                 said.out.write_text(json.dumps(document, indent=1) + "\n")
-            print(table({**document, "loops": [kept]}), flush=True)
+            print(loops({**document, "loops": [kept]}), flush=True)
 
 
 if __name__ == "__main__":

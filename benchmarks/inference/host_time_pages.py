@@ -1,4 +1,4 @@
-"""The results of host_time.py and new_lengths.py, as a page shows them."""
+"""The results of host_time.py, new_lengths.py and generate.py, as a page shows them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ WORDS = {
     "ours in a compiled graph": "the function of `load` in a compiled graph",
 }
 """Which arms are shown, and what a reader calls them."""
+NOTHING, CACHES = "nothing", ("growing", "static")
+"""Of generate.py: the arm whose attention computes nothing, and the kinds of caches."""
 
 
 def table(found: dict[str, Any] | None) -> str:
@@ -41,3 +43,27 @@ def growing(*kept: dict[str, Any] | None) -> str:
         lines.append(f"| {each['device']} | {calls} | {each['growing']['times_as_long']:.3f} |")
     made = " ".join(found[0]["command"].split()[:3]) if found else ""
     return "\n".join([*lines, "", f"Made by `{made}`; torch {', '.join(each['torch'] for each in found)}."])
+
+
+def loops(*kept: dict[str, Any] | None) -> str:
+    """A row a machine, kind of cache and batch. What the loop takes without attention is what it cannot gain."""
+    found = [each for each in kept if each is not None]
+    if not found:
+        return "Not kept yet."
+    lines = [
+        "| on | cache | batch | of torch's speed | of its flash backend's | without attention, of both | served |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for of, each in ((one, each) for one in found for each in one["loops"]):
+        taken = each["seconds"]
+        ours, most = (
+            [f"{taken[theirs] / taken[arm]:.3f}x" if theirs in taken else "-" for theirs in ("torch", "flash")]
+            for arm in ("ours", NOTHING)
+        )
+        lines.append(
+            f"| {of['device']}, {of['dtype']} | {each.get('cache', CACHES[0])} | {each['batch']}"
+            f" | {' | '.join(ours)} | {', '.join(most)} | {100 * each['served']:.0f} % |"
+        )
+    keys = {f"{each['until'] - each['steps']:,} to {each['until']:,}" for one in found for each in one["loops"]}
+    made = " and ".join(f"`{each['command']}` (torch {each['torch']})" for each in found)
+    return "\n".join([*lines, "", f"Keys: {', '.join(sorted(keys))}. Made by {made}."])
