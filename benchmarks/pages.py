@@ -254,7 +254,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "fp8_llama": lambda: fp8_llama.table(if_kept("fp8_llama")),
     "peers": lambda: peers_pages.beside(if_kept("peers"), "docs/results/peers.svg"),
     "floors": lambda: peers_pages.floors(if_kept("floors")),
-    "ideas": lambda: peers_pages.ideas(*map(if_kept, ("ideas", "ideas_changed", "ideas_half", "ideas_capped"))),
+    "ideas": lambda: peers_pages.ideas(*map(if_kept, peers_pages.IDEAS)),
     "triton_autotune": lambda: peers_pages.autotuned(if_kept("triton_autotune")),
     "views": lambda: views_pages.views(if_kept("views")),
     "where": lambda: where_pages.where("docs/results/where.svg"),

@@ -1,6 +1,6 @@
 """What single ideas give: points of a kernel that differ in one of them, raced side by side on this GPU.
 
-    python -m benchmarks.attention.ideas [PROBLEM...] [--rounds N] [--seconds S] [--json FILE]
+    python -m benchmarks.attention.ideas [PROBLEM...] [--only TEXT]... [--rounds N] [--seconds S] [--json FILE]
 
 An idea is a change of parameters or, where it is always on, an edit that takes it out of the sources. At each problem
 all points are built and race in one process, warm: graphs of forwards, replayed in random order. The first must be
@@ -18,7 +18,7 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -157,10 +157,15 @@ def laid(point: str, over_it: str) -> str:
 Row = dict[str, Any]
 
 
-def raced(text: str, rounds: int) -> tuple[list[Row], list[Row]]:
-    """A row for each idea that is tried at this problem, and the fastest point beside others."""
+def tried(text: str, only: Sequence[str] = ()) -> list[Idea]:
+    """The ideas that are tried at this problem, of those whose name contains one of the texts; without any, all."""
+    named = [idea for idea in IDEAS if not only or any(each in idea.name for each in only)]
+    return [idea for idea in named if text in idea.problems]
+
+
+def raced(text: str, ideas: Sequence[Idea], rounds: int) -> tuple[list[Row], list[Row]]:
+    """A row for each idea, and the fastest point beside others."""
     problem = SdpaProblem.parse(text)
-    ideas = [idea for idea in IDEAS if text in idea.problems]
     wanted = list(dict.fromkeys(side for idea in ideas for side in sides(idea)))
     refused: dict[Side, str] = {}
     timers: dict[Side, Callable[[], float]] = {}
@@ -258,6 +263,7 @@ def main() -> None:
     """Prints a line for each and writes the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problems", nargs="*", default=PROBLEMS, metavar="PROBLEM")
+    parser.add_argument("--only", default=[], metavar="TEXT", action="append", help="ideas whose name contains it")
     parser.add_argument("--rounds", type=int, default=61)
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--json", type=Path)
@@ -267,7 +273,7 @@ def main() -> None:
         if time.monotonic() - began > given.seconds:
             print(f"{text}: no time is left", flush=True)
             continue
-        more, best = raced(text, given.rounds)
+        more, best = raced(text, tried(text, given.only), given.rounds)
         rows, fastest = rows + more, fastest + best
         if given.json is not None:
             made_at = {"command": command_line(), "when": datetime.now(UTC).isoformat(timespec="seconds")}

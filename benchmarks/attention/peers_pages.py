@@ -127,6 +127,8 @@ def floors(document: Row | None) -> str:
     )
 
 
+IDEAS = ("ideas", "ideas_changed", "ideas_half", "ideas_capped", "ideas_deep")
+"""Kept results of ideas."""
 LITTLE = 0.01
 """An idea that changes no time by more."""
 

@@ -24,6 +24,7 @@ from autotuner.spaces.first_points import FILE
 from autotuner.values import config
 from autotuner.values.problem import Problem
 from benchmarks.attention.decode import common
+from benchmarks.attention.peers_pages import IDEAS
 from benchmarks.attention.windows import best_of, gains
 from benchmarks.provenance import RESULTS
 from benchmarks.search.replay_spaces import Landscape, read
@@ -52,7 +53,7 @@ def kept() -> Iterator[Kept]:
         if "speedup" in row:
             problem = OPS["sdpa"].problem.parse(row["problem"])
             yield Kept("cuda", problem, row["device"], row["speedup"]["cudnn"]["mid"], row["parameters"])
-    for raced in map(_read, ("ideas", "ideas_changed", "ideas_half", "ideas_capped")):
+    for raced in map(_read, IDEAS):
         for row in raced["fastest"]:
             ratios = [each["mid"] for name, each in row["speedup"].items() if name in ("cudnn", "flex")]
             if ratios:
