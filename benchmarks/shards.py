@@ -30,6 +30,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from autotuner.devices import DEVICES, Wishes
 from benchmarks import holds, tuned
 from benchmarks.attacks import catalogue, judged
 from benchmarks.attention import peers
@@ -212,6 +213,8 @@ def main() -> None:
     proofs = dict(given.proofs)
     if any(each.needs_gpu != bool(given.gpu) for each in proofs.values()):
         parser.error("name --gpu for proofs on CUDA, and for them alone")
+    if given.gpu:
+        DEVICES["cuda"].choose(Wishes())  # raises where there is none: parts would be tuned on the CPU, and be done
     where = places(given.cpus, given.gpu.split(",") if given.gpu else [])
     given.into.mkdir(parents=True, exist_ok=True)
     files = {name: given.into / f"{name}.json" for name in proofs}
