@@ -2,7 +2,8 @@
 //
 // The scores of the next tile are issued together with P V of this one, and the softmax begins as soon as the scores are
 // there. What is in flight is not touched: probabilities wait in registers of their own until the product that reads the
-// last ones has ended, and are moved by an operation that ptxas does not see through, when the next scores are issued.
+// last ones has ended, and are moved by an operation that ptxas does not see through, when the next scores are issued. The
+// first scores of the next item are issued before the output of this one is written.
 //
 // A sum of products keeps few bits: of thousands of probabilities, all positive, it would fall behind. So the sums of a
 // tile's, which the rows of ones give, are added to those of the row in float and begin anew at each tile. Where one
