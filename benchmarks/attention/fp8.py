@@ -51,7 +51,6 @@ POINT: Point = {
     "STAGES": 3,
     "SCHEDULE": "dynamic",
     "PING_PONG": 1,
-    "WEAVE": 0,
     "Q_FROM": "registers",
     "SOFTMAX": "spec",
     "FMA_SHARE": 2,
@@ -66,14 +65,6 @@ CHANGES: dict[str, Point] = {
     "turns at the scores, share 1": {"PING_PONG": 2, "FMA_SHARE": 1},
     "turns at the scores, share 3": {"PING_PONG": 2, "FMA_SHARE": 3},
     "turns at the scores, shared": {"PING_PONG": 2, "Q_FROM": "shared"},
-    "woven": {"WEAVE": 1},
-    "woven, no turns": {"WEAVE": 1, "PING_PONG": 0},
-    "woven, turns at the scores": {"WEAVE": 1, "PING_PONG": 2},
-    "woven, turns at the scores, share 1": {"WEAVE": 1, "PING_PONG": 2, "FMA_SHARE": 1},
-    "woven, turns at the scores, share 3": {"WEAVE": 1, "PING_PONG": 2, "FMA_SHARE": 3},
-    "woven, turns at the scores, shared": {"WEAVE": 1, "PING_PONG": 2, "Q_FROM": "shared"},
-    "woven, turns at the scores, early, two stages": {"WEAVE": 1, "PING_PONG": 2, "EARLY_LAUNCH": 1, "STAGES": 2},
-    "woven, turns at the scores, 160 keys": {"WEAVE": 1, "PING_PONG": 2, "BLOCK_N": 160, "Q_FROM": "shared"},
     "exact": {"SOFTMAX": "exact"},
 }
 BFLOAT16: Point = {

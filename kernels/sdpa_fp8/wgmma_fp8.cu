@@ -11,8 +11,6 @@
 //   SCHEDULE     tile: a block for each work item; dynamic: as many blocks as fit, and one that is ready draws its next
 //   PING_PONG    consumers take turns at issuing products. 1: the next has its turn when all are issued; 2: when the scores
 //                are there, so that one's softmax falls into another's products
-//   WEAVE        1: the second product is issued in pieces between the exponentials, not before them: an issue waits until
-//                the tensor cores take it
 //   Q_FROM       shared: both operands of the first product come from shared memory; registers: Q is kept in registers
 //   SOFTMAX      exact: the row maximum of each tile is looked for. spec: a tile is exponentiated with the maximum of
 //                earlier ones, and again where that was too small

@@ -88,24 +88,16 @@ struct Consumer {
     wgmma_commit();
   }
 
-  // The product of piece `i` of P and V; all of them are a group.
-  __device__ __forceinline__ void issue_piece(int i, bool add) {
-    const uint64_t v = row_matrix_descriptor<CHUNK_KEYS>(shared + VALUES_OFFSET + values.slot * VALUES_BYTES);
-    const int place = i * DEPTH / CHUNK_KEYS * CHUNK_BYTES + i * DEPTH % CHUNK_KEYS;
-    wgmma_fp8(output, weights + PIECE_WORDS * i, v + place / 16, i > 0 || add);
-    if (i == PIECES - 1) wgmma_commit();
-  }
-
-  __device__ __forceinline__ void prepare_output() {
+  __device__ __forceinline__ void issue_output(bool add) {
     hold(output);
     hold(weights);
     wgmma_fence();
-  }
-
-  __device__ __forceinline__ void issue_output(bool add) {
-    prepare_output();
+    const uint64_t v = row_matrix_descriptor<CHUNK_KEYS>(shared + VALUES_OFFSET + values.slot * VALUES_BYTES);
 #pragma unroll
-    for (int i = 0; i < PIECES; i++) issue_piece(i, add);
+    for (int i = 0; i < BLOCK_N / DEPTH; i++)
+      wgmma_fp8(output, weights + 4 * i, v + (i * DEPTH / CHUNK_KEYS * CHUNK_BYTES + i * DEPTH % CHUNK_KEYS) / 16,
+                i > 0 || add);
+    wgmma_commit();
   }
 
   // P V of the tile at hand has come.
@@ -194,8 +186,7 @@ struct Consumer {
     count();
   }
 
-  // Issues the scores of the next tile and the output of the last, in the order in which they are waited for; the output
-  // is only made ready with WEAVE.
+  // Issues the scores of the next tile and the output of the last, in the order in which they are waited for.
   __device__ __forceinline__ void issue_both(bool add) {
     wait_keys();
     await_turn();
@@ -206,20 +197,13 @@ struct Consumer {
     if (add) take_sums();
     take_weights();
     wait_values();
-    if (WEAVE) return;
     issue_output(add);
     if (PING_PONG == 1) pass_turn();
   }
 
   // True when what was summed before must be multiplied by `decay`.
-  __device__ __forceinline__ bool soften(bool add) {
-    const auto weave = [&](int word) {  // before the probabilities of its keys a piece of the output
-      if (!WEAVE || word % PIECE_WORDS != 0) return;
-      issue_piece(word / PIECE_WORDS, add);
-      if (PING_PONG == 1 && word / PIECE_WORDS == PIECES - 1) pass_turn();
-    };
-    if constexpr (SPECULATE)
-      return softmax_speculative(scores, shift, decay, scale, next_weights, next_counted, weave);
+  __device__ __forceinline__ bool soften() {
+    if constexpr (SPECULATE) return softmax_speculative(scores, shift, decay, scale, next_weights, next_counted);
     softmax_exact<false>(scores, shift, decay, scale, LARGE_OFFSET, args.same, next_weights);
 #pragma unroll
     for (int half = 0; half < 2; half++) next_counted[half] = decay[half] != 1.0f;
@@ -227,15 +211,13 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void next_tile(int tile) {
-    const bool add = tile < tiles - 2;
-    issue_both(add);
-    wgmma_wait<WEAVE ? 0 : 1>();
+    issue_both(tile < tiles - 2);
+    wgmma_wait<1>();
     hold(scores);
     if (PING_PONG == 2) pass_turn();
     release_keys();
     mask(tile);
-    if (WEAVE) prepare_output();
-    const bool decays = soften(add);
+    const bool decays = soften();
     hold(next_weights);
     wgmma_wait<0>();
     hold(output);

@@ -43,7 +43,6 @@ static constexpr int O_PANELS = HEAD_DIM / 64, O_PANEL = GROUP_ROWS * 128, OUTPU
 static constexpr int KEYS_BYTES = BLOCK_N * ROW_BYTES, VALUES_BYTES = CHUNKS * CHUNK_BYTES;  // of a tile
 static constexpr int LOADED_BYTES = BLOCK_N * HEAD_DIM;              // of either that a copy brings
 static constexpr int DEPTH = 32;                                     // elements that a product sums
-static constexpr int PIECES = BLOCK_N / DEPTH, PIECE_WORDS = DEPTH / 8;  // products of P V, and words of P for one
 static constexpr int OUTPUTS = HEAD_DIM / 2, SUMS = OUTPUTS;         // a thread's numbers of O, and where its sums begin
 
 static constexpr int OUTPUT_OFFSET = 0;

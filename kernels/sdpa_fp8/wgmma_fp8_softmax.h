@@ -71,10 +71,9 @@ AT_DEVICE bool any_lane(const Rows &rows) { return __any_sync(~0u, rows[0] || ro
 
 // Scores to probabilities, or with EXACT those of the rows that are `asked`. Without it some go to the units that multiply,
 // which have time, and the lane asks for a row where one of its own is 256 or more, or no number: it may have been cut off
-// at 448, or lost. `before` is called with the number of each word.
-template <bool EXACT, class Before>
-AT_DEVICE void exponentiate(const Scores &scores, const float (&shift)[2], float scale, Weights &weights, Rows &asked,
-                            Before before) {
+// at 448, or lost.
+template <bool EXACT>
+AT_DEVICE void exponentiate(const Scores &scores, const float (&shift)[2], float scale, Weights &weights, Rows &asked) {
   const float small_scale = scale * (1.0f / 22.0f);
   const float small_shift[2] = {(14.0f - shift[0]) * (1.0f / 22.0f), (14.0f - shift[1]) * (1.0f / 22.0f)};
   uint32_t large[2] = {};
@@ -82,7 +81,6 @@ AT_DEVICE void exponentiate(const Scores &scores, const float (&shift)[2], float
   for (int word = 0; word < BLOCK_N / 8; word++) {
     const int half = word % 2, first = 4 * (4 * (word / 4) + (word & 2)) + 2 * half;
     uint16_t pair[2];
-    before(word);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       const float even = scores[first + 4 * i], odd = scores[first + 4 * i + 1];
@@ -97,11 +95,6 @@ AT_DEVICE void exponentiate(const Scores &scores, const float (&shift)[2], float
   }
 #pragma unroll
   for (int half = 0; half < 2 && !EXACT; half++) asked[half] = large[half] & 0x80808080u;
-}
-
-template <bool EXACT>
-AT_DEVICE void exponentiate(const Scores &scores, const float (&shift)[2], float scale, Weights &weights, Rows &asked) {
-  exponentiate<EXACT>(scores, shift, scale, weights, asked, [](int) {});
 }
 
 // The rows of which any lane has asked for: a row's bits do not depend on those beside it.
@@ -132,10 +125,9 @@ AT_DEVICE void softmax_exact(const Scores &scores, float (&shift)[2], float (&de
 // With the shift of earlier tiles, which is almost always good enough: no maximum is looked for, and nothing is rescaled.
 // Where a probability has come near the largest number there is, its row of the tile is computed again: `moved`, and `decay`
 // is to be applied. True where any row of the warp has.
-template <class Before>
 AT_DEVICE bool softmax_speculative(const Scores &scores, float (&shift)[2], float (&decay)[2], float scale,
-                                   Weights &weights, Rows &moved, Before before) {
-  exponentiate<false>(scores, shift, scale, weights, moved, before);
+                                   Weights &weights, Rows &moved) {
+  exponentiate<false>(scores, shift, scale, weights, moved);
   if (!__builtin_expect(any_lane(moved), 0)) return false;
   agree(moved);
   move_shift<false>(scores, shift, decay, moved, scale, (float)OFFSET);

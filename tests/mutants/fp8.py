@@ -36,7 +36,6 @@ POINT: dict[str, Value] = {
     "STAGES": 2,
     "SCHEDULE": "dynamic",
     "PING_PONG": 1,
-    "WEAVE": 0,
     "Q_FROM": "registers",
     "SOFTMAX": "spec",
     "FMA_SHARE": 2,
