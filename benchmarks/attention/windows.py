@@ -202,6 +202,12 @@ KINDS = ("sinks", "softcap", "bias=alibi", "bias=", "window")
 """What sets the kinds of problems apart: of a problem that has several the first one."""
 
 
+def merged(*documents: Figures) -> Figures:
+    """One of several: of a problem the last row, with the command that made it."""
+    rows = {row["problem"]: {"command": each["command"], **row} for each in documents for row in each["shapes"]}
+    return {**documents[-1], "shapes": list(rows.values())}
+
+
 def best_of(row: Figures) -> str:
     """The fastest variant."""
     return str(min((name for name in row["us"] if "=" in name), key=lambda name: float(row["us"][name]["median"])))
@@ -250,7 +256,7 @@ def table(found: Figures | None) -> str:
     said = f"Further shapes, beside the fastest: {further}." if further else ""
     if without:
         said += f" Sinks beside none: {min(without):.3f}-{max(without):.3f}x."
-    made = f"{found['device']}, torch {found['torch']}, by `{found['command']}`."
+    made = f"{found['device']}, torch {found['torch']}, by `python -m benchmarks.attention.windows`."
     return "\n".join([*lines, "", f"{said} {made}".strip()])
 
 
@@ -262,10 +268,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--points", type=int, default=12)
     given = parser.parse_args()
-    rows: list[Figures] = []
+    where = {"command": command_line(), "device": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
+    found: Figures = {**where, "shapes": []}
     if given.json is not None and given.json.exists():  # of other shapes it keeps what it has
-        rows = json.loads(given.json.read_text())["shapes"]
-    has = {row["problem"] for row in rows}
+        found = json.loads(given.json.read_text())
+    has = {row["problem"] for row in found["shapes"]}
     shapes = [each for each in SHAPES if str(SdpaProblem.parse(each[1])) not in has]
     if given.shapes:
         shapes = [SHAPES[number - 1] for number in map(int, given.shapes.split(","))]
@@ -280,11 +287,10 @@ def main() -> int:
         best = {name.replace(" ", ","): round(us["median"], 2) for name, us in row["us"].items()}
         gained = {name: [round(of["median"], 3) for of in each.values()] for name, each in row["speedup"].items()}
         print(row["problem"], best, gained, "wrong:", len(row["wrong"]), flush=True)
-        rows = [*(each for each in rows if each["problem"] != row["problem"]), row]
+        found = merged(found, {**where, "shapes": [row]})
         if given.json is not None:
-            where = {"device": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
-            given.json.write_text(json.dumps({"command": command_line(), **where, "shapes": rows}, indent=1) + "\n")
-    return int(any(row["wrong"] for row in rows))
+            given.json.write_text(json.dumps(found, indent=1) + "\n")
+    return int(any(row["wrong"] for row in found["shapes"]))
 
 
 if __name__ == "__main__":
