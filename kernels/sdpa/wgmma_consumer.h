@@ -421,6 +421,10 @@ struct Consumer {
   }
 };
 
+// The ticket of the next item is drawn when the tiles of this one are loaded, for which those that this consumer does not see
+// must be given back: they come last, and who waited for the ticket before would wait for ever.
+static constexpr bool NEXT_AFTER_UNSEEN = WINDOWED && !EARLY_START;
+
 AT_DEVICE void consume(const wgmma_args &args, unsigned char *shared, int group) {
   Consumer at(args, shared, group);
   Schedule schedule(args, shared);
@@ -432,7 +436,7 @@ AT_DEVICE void consume(const wgmma_args &args, unsigned char *shared, int group)
 #pragma unroll 1
     for (int tile = at.tiles - 2; tile >= at.first; tile--) at.next_tile(tile);
     at.release_query();
-    schedule.next(false, false);
+    if (!NEXT_AFTER_UNSEEN) schedule.next(false, false);
     const int slice = at.slice, row = at.row, buffer = at.query_buffer();
     at.query.next();
     float factors[2];
@@ -453,6 +457,7 @@ AT_DEVICE void consume(const wgmma_args &args, unsigned char *shared, int group)
       hold(at.output);
       at.release_values();
       at.give_back(at.unseen);
+      if (NEXT_AFTER_UNSEEN) schedule.next(false, false);
       at.normalize(slice, row, factors);
       at.store(slice, row, buffer);
       if (schedule.done()) break;
