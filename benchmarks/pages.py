@@ -19,9 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autotuner.serve.best import json_schema
-from autotuner.tuning import trial_report
-from benchmarks import people_pages, rooms_page, tuned_pages
+from benchmarks import people_pages, rooms_page, schemas, tuned_pages
 from benchmarks.attacks import attacks_pages
 from benchmarks.attention import (
     arguments_pages,
@@ -311,8 +309,8 @@ def pages() -> dict[Path, str]:
         **replay_drawn(),
         **landscapes_drawn(),
         ROOT / "docs" / "reference" / "commands.md": commands_page.page(),
-        ROOT / "docs" / "trial-report.schema.json": json.dumps(trial_report.json_schema(), indent=1) + "\n",
-        ROOT / "docs" / "best.schema.json": json.dumps(json_schema(), indent=1) + "\n",
+        ROOT / "docs" / "trial-report.schema.json": json.dumps(schemas.of_trial_report(), indent=1) + "\n",
+        ROOT / "docs" / "best.schema.json": json.dumps(schemas.of_best(), indent=1) + "\n",
     }
 
 

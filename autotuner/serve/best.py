@@ -226,12 +226,6 @@ def export_json(best: Best, study: StudyRecord, table: DispatchTable | None = No
     return json.dumps({**document, "digest": digest_of(document)}, indent=2, ensure_ascii=False) + "\n"
 
 
-def json_schema() -> dict[str, object]:
-    """The schema of best.json; docs/best.schema.json holds it."""
-    schema = BestConfiguration.model_json_schema(mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
 def earlier_of(path: Path) -> Earlier:
     """The variant of an export that lies in a file. Raises InputError, one line, for what is none or is damaged."""
     try:

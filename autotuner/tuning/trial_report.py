@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core.core_schema import DataclassField, FloatSchema, ModelField, TypedDictField
 
 from autotuner.values import codes
 from autotuner.values.gate_policy import GatePolicy
@@ -17,8 +15,6 @@ from autotuner.values.problem import Problem
 from autotuner.values.table import Proven
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
-
-AnyField = ModelField | DataclassField | TypedDictField
 
 
 class IdentityReport(Model):
@@ -92,23 +88,6 @@ def trial_report(
             device, device=device.name, versions={**device.environment, **calibration.versions}
         ),
     )
-
-
-class _AsWritten(GenerateJsonSchema):
-    """Every field is written, and since JSON has no infinity and no NaN, a number that may be one of these as null."""
-
-    def field_is_required(self, field: AnyField, total: bool) -> bool:
-        return True
-
-    def float_schema(self, schema: FloatSchema) -> JsonSchemaValue:
-        found = super().float_schema(schema)
-        return found if schema.get("allow_inf_nan") is False else {**found, "type": ["number", "null"]}
-
-
-def json_schema() -> dict[str, Any]:
-    """The schema of the report as the command line writes it; docs/trial-report.schema.json holds it."""
-    found = TrialReport.model_json_schema(schema_generator=_AsWritten, mode="serialization")
-    return {"$schema": GenerateJsonSchema.schema_dialect, **found}
 
 
 NOT_CHOSEN = "not run: it is run on the variant to use, after the finals"
