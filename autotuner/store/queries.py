@@ -58,13 +58,6 @@ def progress(store: Store, session: Session, study: str) -> StudyProgress:
 
 
 @reads
-def every_progress(store: Store, session: Session) -> tuple[StudyProgress, ...]:
-    """How far every study of the store is whose op is here, the most recently active first."""
-    found = [_progress(session, row) for row in _of_ops_here(session)]
-    return tuple(sorted(found, key=lambda each: each.last_activity, reverse=True))
-
-
-@reads
 def records(store: Store, session: Session) -> tuple[StudyRecord, ...]:
     """Every study of the store whose op is here, as it was made, the oldest first."""
     return tuple(map(rows.study_record, _of_ops_here(session)))
@@ -195,14 +188,6 @@ def finals(store: Store, session: Session, study: str) -> FinalsRecord | None:
     last = select(FinalsRow).where(*mine).order_by(FinalsRow.finished_at.desc(), FinalsRow.id.desc()).limit(1)
     row = session.scalar(last)
     return None if row is None else _finals(session, row, study)
-
-
-@reads
-def all_finals(store: Store, session: Session, study: str) -> tuple[FinalsRecord, ...]:
-    """All finals of the study, the last begun first, also those that did not come to an end. Raises StoreError."""
-    mine = FinalsRow.study_id == study_id(session, store, study)
-    found = session.scalars(select(FinalsRow).where(mine).order_by(FinalsRow.id.desc()))
-    return tuple(_finals(session, row, study) for row in found)
 
 
 @reads

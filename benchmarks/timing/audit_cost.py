@@ -63,7 +63,8 @@ def of_study(store: Store, study: str) -> Row:
     record, sessions = queries.study(store, study), queries.sessions(store, study)
     outcomes = [queries.trial(store, study, each.number).outcome for each in queries.judged(store, study)]
     in_search = audits(check for each in outcomes if each.gate is not None for check in each.gate.checks)
-    heats = [heat for finals in queries.all_finals(store, study) for heat in finals.heats]
+    finals = queries.finals(store, study)
+    heats = () if finals is None else finals.heats
     in_finals = audits(heat.audit for heat in heats if heat.audit is not None)
     return {
         "device": record.device.name,

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from autotuner.store import Store
+from autotuner.store import FinalsRecord, Store, queries
+from autotuner.store.tables import FinalsRow
 
 SAMPLE = Path(__file__).parent.parent / "stores" / "sample.sql"
 
@@ -32,6 +34,13 @@ def transaction(store: Store, *, writes: bool = False) -> Iterator[Session]:
     """One of a test's own."""
     with Session(store.database._writer if writes else store.database._engine) as session, session.begin():
         yield session
+
+
+def all_finals(store: Store, study: str) -> list[FinalsRecord]:
+    """Those of a store with one study, the last begun first, also those that did not come to an end."""
+    with transaction(store) as session:
+        rows = session.scalars(select(FinalsRow).order_by(FinalsRow.id.desc()))
+        return [queries._finals(session, row, study) for row in rows]
 
 
 @contextmanager

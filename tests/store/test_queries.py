@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from autotuner.store import Store, figures, queries
+from autotuner.tuning.finals import standings
 from autotuner.values.errors import StoreError
 from autotuner.values.variant import Variant
 from autotuner.views.trials_table import as_csv, columns, trials_of
@@ -21,7 +22,7 @@ def test_studies_are_named_by_prefix_or_last_activity(store: Store) -> None:
     store.ensure_study(study_record("simd-xyz"))
     store.start_session("scalar-abd", CALIBRATION, {})
     assert queries.resolve_study(store) == "scalar-abd"
-    assert queries.every_progress(store)[0].name == "scalar-abd"
+    assert standings.studies(store)[0].name == "scalar-abd"
     assert queries.resolve_study(store, "simd") == "simd-xyz"
     assert queries.resolve_study(store, "scalar-abc") == "scalar-abc"
     with pytest.raises(StoreError, match="scalar-abd, scalar-abc"):
@@ -38,7 +39,7 @@ def test_a_study_of_an_op_that_is_not_here_is_left_alone(store: Store, path: Pat
             """UPDATE at_study SET problems = replace(problems, '"sdpa"', '"gone"') WHERE name = 'of-another'"""
         )
     assert [each.name for each in queries.records(store)] == ["scalar-abc"]
-    assert [each.name for each in queries.every_progress(store)] == ["scalar-abc"]
+    assert [each.name for each in standings.studies(store)] == ["scalar-abc"]
     with pytest.raises(StoreError, match="of-another is of the op 'gone', which is not here; install its package"):
         queries.study(store, "of-another")
 

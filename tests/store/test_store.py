@@ -34,7 +34,7 @@ from tests.helpers.recorded import (
     study_record,
 )
 from tests.helpers.refusing import refused
-from tests.helpers.stores import transaction
+from tests.helpers.stores import all_finals, transaction
 
 # Recording and finding ------------------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent.parent).returncode == -9
     assert standings.finals(store, "scalar-abc") is None
-    (killed,) = queries.all_finals(store, "scalar-abc")
+    (killed,) = all_finals(store, "scalar-abc")
     assert killed.heats == (heat(MICROS, 0), heat(MICROS, 1))
     assert (killed.finished_at, killed.standing) == (None, None)
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from autotuner.race.confirm import PROCESSES
-from autotuner.store import Store, queries
+from autotuner.store import Store
 from autotuner.tuning.finals import standings
 from autotuner.values.verdict import Verdict
 from tests.helpers.command_line import PATIENCE, SCRIPT, autotuner, lay_out
 from tests.helpers.kills import MARK, kill, killed_sweep, recorded, skip_in_vain
 from tests.helpers.processes import wait_for_the_rest
+from tests.helpers.stores import all_finals
 
 pytestmark = pytest.mark.timed
 
@@ -46,7 +47,7 @@ def test_kills_amid_the_finals_lose_nothing(tmp_path: Path) -> None:
             assert found == before or not before, "the trial was judged, so a driver that goes on asks for no other"
             before = found
             assert standings.finals(store, study.name) is None, "finals that did not end say nothing"
-            assert sum(len(each.heats) for each in queries.all_finals(store, study.name)) >= raced
+            assert sum(len(each.heats) for each in all_finals(store, study.name)) >= raced
         shown = autotuner(tmp_path, "leaderboard")
         assert shown.returncode == 0, shown.stderr
         assert "Unconfirmed: an estimate of the search" in " ".join(shown.stdout.split())
@@ -55,7 +56,7 @@ def test_kills_amid_the_finals_lose_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     skip_in_vain(done.stdout)
     with Store.open(str(tmp_path / "studies.db"), create=False) as store:
-        last, *killed = queries.all_finals(store, study.name)
+        last, *killed = all_finals(store, study.name)
     assert len(last.heats) == 2 * PROCESSES  # one of the only finalist and one of the baseline alone in each round
     assert last.standing is not None
     assert [each.finished_at for each in killed] == [None] * len(killed)

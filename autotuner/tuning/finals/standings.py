@@ -228,28 +228,25 @@ def quoted(store: Store, study: str) -> Quoted | None:
 
 def summary(store: Store, study: str) -> StudySummary:
     """One study at a glance. Raises StoreError: no such study."""
-    return _summary(store, queries.progress(store, study))
-
-
-def studies(store: Store) -> tuple[StudySummary, ...]:
-    """Every study of the store, the most recently active first."""
-    return tuple(_summary(store, each) for each in queries.every_progress(store))
-
-
-def _summary(store: Store, progress: StudyProgress) -> StudySummary:
-    found = _LastFinals(store, progress.name)
+    found = _LastFinals(store, study)
     top = found.best()
     quoted = found.quoted(top)
     return StudySummary(
-        **dict(progress),
-        spread=_spread(queries.latencies(store, progress.name)),
+        **dict(queries.progress(store, study)),
+        spread=_spread(queries.latencies(store, study)),
         best_number=None if top is None else top.number,
         best_speedup=None if quoted is None else quoted.speedup,
         best_confirmed=quoted is not None and quoted.confirmed,
         best_us=None if top is None else top.median_us,
         finals=found.summary(),
-        over=queries.study(store, progress.name).over,
+        over=queries.study(store, study).over,
     )
+
+
+def studies(store: Store) -> tuple[StudySummary, ...]:
+    """Every study of the store, the most recently active first."""
+    every = (summary(store, name) for name in queries.names(store))
+    return tuple(sorted(every, key=lambda each: each.last_activity, reverse=True))
 
 
 def _spread(latencies: Sequence[tuple[float, float]]) -> Spread | None:
