@@ -95,13 +95,6 @@ for name, (panel, about, inner) in GROUPS.items():
 of_devices = _group("The devices that workers serve.", invoke_without_command=True, callback=sweeps.devices)
 app.add_typer(of_devices, name="devices", rich_help_panel=QUEUE)
 of_devices.command("clear")(sweeps.devices_clear)
-MOVED = {
-    **{"best": "show", "page": "export --format html", "reference": "gate --reference", "sweeps": "sweep list"},
-    **{verb: f"sweep {verb}" for verb in ("watch", "logs", "pause", "resume", "cancel", "retry")},
-    **{"history": "status --show history", "costs": "status --show costs", "coverage": "explain"},
-    **{"baselines": "trials", "race": "finals --trial N` or `autotuner finals --aa"},
-}
-"""What commands of earlier versions are called now."""
 
 
 @app.callback(invoke_without_command=True)
@@ -152,8 +145,6 @@ def _refuse(error: Any) -> NoReturn:
     if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(error.ctx.get_help())
         sys.exit(2)
-    if len(sys.argv) > 1 and sys.argv[1] in MOVED:
-        _fail(f"`autotuner {sys.argv[1]}` is `autotuner {MOVED[sys.argv[1]]}` now", 2)
     said = error.format_message().removesuffix(".")
     _fail(f"{said}{'' if said.endswith('?') else ';'} `{where} --help` says what there is", 2)
 

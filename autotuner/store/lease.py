@@ -80,7 +80,7 @@ def _said(ask: Callable[[], object]) -> str:
 
 
 def _fields(pid: int) -> list[str] | None:
-    """What the system says of a process after its name; None where there is no such process, or no such saying."""
+    """What the system says of a process after its name; None where there is no such process."""
     try:
         # The second field is the program's name in brackets and may hold blanks and brackets of its own.
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -89,21 +89,9 @@ def _fields(pid: int) -> list[str] | None:
 
 
 def start_of(pid: int) -> str | None:
-    """When the process started, in clock ticks since boot; "" where the system does not say; None when it is gone."""
+    """When the process started, in clock ticks since boot; None when it is gone."""
     fields = _fields(pid)
-    if fields is None or len(fields) < 20:
-        return None if Path("/proc/self/stat").exists() else _signalled(pid)
-    return None if fields[0] in "ZX" else fields[19]
-
-
-def _signalled(pid: int) -> str | None:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except OSError:
-        pass
-    return ""
+    return None if fields is None or len(fields) < 20 or fields[0] in "ZX" else fields[19]
 
 
 def is_alive(row: LeaseRow, now: datetime) -> bool:
@@ -118,7 +106,7 @@ def is_alive(row: LeaseRow, now: datetime) -> bool:
     if row.namespace != here.namespace:
         return fresh  # another container of this host: its process numbers mean nothing here
     started = start_of(row.pid)
-    if started is None or (started and row.pid_started and started != row.pid_started):
+    if started is None or (row.pid_started and started != row.pid_started):
         return False
     fields = _fields(row.pid)
     return fresh or not fields or fields[0] not in "Tt"  # stopped by a signal, or by a debugger

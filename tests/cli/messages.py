@@ -42,7 +42,6 @@ ANSWERS = calls("answers.txt")
 """What can be asked of the store in the folder."""
 REFUSALS = (
     *calls("mistakes.txt"),
-    *((name,) for name in program.MOVED),
     *(("space", "show", f"{name}.toml") for name in MISTAKES),
 )
 """Mistakes, each of which is answered in one line."""
