@@ -208,8 +208,14 @@ def tune(
     several: tuple[str | Problem, ...] = ()
     if not isinstance(problems, Path):
         several = (problems,) if isinstance(problems, str | Problem) else tuple(problems)
-    if isinstance(space, Mapping) or callable(subject):
-        wanted: str | Path = _space_of(subject, several, space, op)
+    if isinstance(space, Mapping) and callable(subject):
+        wanted: str | Path = of_function.space_of(subject, several, space, op)
+    elif callable(subject):
+        raise InputError("a function is searched over values of its parameters: space={'BLOCK': [64, 128]}")
+    elif isinstance(space, Mapping):
+        raise InputError(
+            "a space of values is one of a function's parameters: tune(function, space={...}, problems=...)"
+        )
     else:
         ops = {each.op for each in several if isinstance(each, Problem)}
         texts = [str(each) for each in several]
@@ -239,22 +245,6 @@ def tune(
         for request, here in zip(requests, benches, strict=True):
             found.append(Study(url, foreground.run_here(opened, request, here, Listener(hears=_told(callbacks)))))
     return replace(found[0], beside=tuple(found[1:]))
-
-
-def _space_of(
-    subject: object,
-    problems: Sequence[str | Problem],
-    space: str | Path | Mapping[str, Sequence[int | str]] | None,
-    op: str,
-) -> Path:
-    """Of a function and the values of its parameters. Raises InputError for one without the other."""
-    if not callable(subject):
-        raise InputError(
-            "a space of values is one of a function's parameters: tune(function, space={...}, problems=...)"
-        )
-    if not isinstance(space, Mapping):
-        raise InputError("a function is searched over values of its parameters: space={'BLOCK': [64, 128]}")
-    return of_function.space_of(subject, problems, space, op)
 
 
 def _told(callbacks: Sequence[Callable[[Event], None]]) -> Callable[[Any], None]:

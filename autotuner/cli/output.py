@@ -74,7 +74,7 @@ def print_table(table: Table, as_json: bool, document: Any = None, empty: str = 
     elif empty and not table.rows:
         out.print(empty)
     else:
-        out.print((printed_in_full if in_full else printed)(table))
+        out.print(printed_in_full(table) if in_full else printed(table, out.width))
 
 
 def say_waiting(event: Waiting) -> None:

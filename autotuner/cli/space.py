@@ -51,7 +51,7 @@ def space_show(
     if as_json:
         print_json(space_tables.space_document(points))
     else:
-        out.print(space_tables.space_shown(points))
+        out.print(space_tables.space_shown(points, out.width))
 
 
 def doctor(

@@ -196,21 +196,9 @@ class DriverStorage(BaseStorage):
 
     def _changing(self, trial_id: int) -> tuple[_Study, FrozenTrial]:
         """A trial's study and a copy of the trial, to be changed and kept. Raises UpdateFinishedTrialError."""
-        if trial_id not in self._places:
-            self._find(trial_id)
-        study_id, number = self._places[trial_id]
-        study = self._studies[study_id]
-        trial = study.trials[number]
+        trial = self.get_trial(trial_id)
         self.check_trial_is_updatable(trial_id, trial.state)
-        return study, copy.copy(trial)
-
-    def _find(self, trial_id: int) -> None:
-        """Reads the study of a trial that was met by its key alone. Raises KeyError when there is none."""
-        query = select(_TRIALS.c.study_id).where(_TRIALS.c.trial_id == trial_id)
-        study_id = self._database.read(lambda session: session.scalar(query))
-        if study_id is None:
-            raise KeyError(f"there is no trial with the key {trial_id}")
-        self._read(study_id)
+        return self._studies[self._places[trial_id][0]], copy.copy(trial)
 
     def _refresh(self, trial_id: int) -> None:
         """Reads a trial again, after Optuna's own storage has changed it."""
@@ -351,8 +339,6 @@ class DriverStorage(BaseStorage):
         self._read(study_id)
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
-        if trial_id not in self._places:
-            self._find(trial_id)
         study_id, number = self._places[trial_id]
         return self._studies[study_id].trials[number]
 

@@ -63,10 +63,17 @@ def subject(
     Raises InputError when there is none, or it cannot be built.
     """
     if "=" in target:
-        return _by_parameters(target, space, arch, say)
+        workbench = Workbench(load_space(space or default_space()), arch)
+        return _made(workbench, point_of(workbench.space, target), say)
     if not target.isdecimal():
         raise InputError(f'{target}: no number of a trial, and no parameters such as "IMPL=simd BLOCK_M=64"')
-    return _by_trial(int(target), store, study, arch, say)
+    from autotuner.store import Store, queries  # takes long to import, and only a trial is in a store
+
+    with Store.open(store, create=False) as opened:
+        name = queries.resolve_study(opened, study)
+        record = queries.trial(opened, name, int(target))
+        workbench = Workbench(SpaceFile.stored(queries.study(opened, name).space_document), arch)
+    return _made(workbench, record.outcome.variant.point, say)
 
 
 def judge(
@@ -144,27 +151,8 @@ def calibrate(
         return calibration(ask(executor, CalibrationJob(conditions=workbench.conditions)))
 
 
-# Finding it -------------------------------------------------------------------------------------------------------
-
-
-def _by_trial(number: int, store: str, study: str | None, arch: str | None, say: Say) -> Judgeable:
-    """The variant of a trial, built again from today's sources if it is no longer in the cache."""
-    from autotuner.store import Store, queries  # takes long to import, and only a trial is in a store
-
-    with Store.open(store, create=False) as opened:
-        name = queries.resolve_study(opened, study)
-        record = queries.trial(opened, name, number)
-        workbench = Workbench(SpaceFile.stored(queries.study(opened, name).space_document), arch)
-    return _made(workbench, record.outcome.variant.point, say)
-
-
-def _by_parameters(text: str, space: str | None, arch: str | None, say: Say) -> Judgeable:
-    """A point of the space; what is not given is as in its default point."""
-    workbench = Workbench(load_space(space or default_space()), arch)
-    return _made(workbench, point_of(workbench.space, text), say)
-
-
 def _made(workbench: Workbench, point: dict[str, Value], say: Say) -> Judgeable:
+    """The variant, built from today's sources if it is not in the cache."""
     index = workbench.space.index_of(point)
     if index is None:
         said = " ".join(f"{name}={value}" for name, value in point.items())

@@ -105,14 +105,13 @@ def space_document(space: Space) -> dict[str, Any]:
     }
 
 
-def space_shown(space: Space) -> RenderableType:
-    """Parameters, counts, and how many points each constraint removes."""
+def space_shown(space: Space, width: int) -> RenderableType:
+    """Parameters, counts, and how many points each constraint removes, in lines of that width."""
     head = f"{space.name}: {space.file.title}\n" + "\n".join(map(str, space.file.problems))
     counts = f"{space.raw_count:,} raw points, {len(space):,} valid here ({len(space) / space.raw_count:.1%})"
     notes = [Text(space.why_another_default)] if space.why_another_default else []
-    return Group(
-        Text(head), *(printed(each) for each in space_tables(space).values() if each.rows), Text(counts), *notes
-    )
+    tables = (printed(each, width) for each in space_tables(space).values() if each.rows)
+    return Group(Text(head), *tables, Text(counts), *notes)
 
 
 def cage_lines(missing: Sequence[str]) -> list[str]:

@@ -1,10 +1,10 @@
 """Tables as a terminal prints them: each kind of row has a sign beside its colour."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table as Lines
 from rich.text import Text
 
@@ -20,37 +20,23 @@ LOOKS = {"bad": "red", "warn": "yellow"}
 """Of the colours of chips."""
 
 
-class Fitted:
-    """A view that is made for the width at which it is shown."""
-
-    def __init__(self, made: Callable[[int], RenderableType]) -> None:
-        self._made = made
-
-    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        yield self._made(options.max_width)
-
-
-def printed(found: table.Table) -> RenderableType:
-    """A table and its notes. Of points only what tells them apart stands in the rows, and what all share above."""
+def printed(found: table.Table, width: int) -> RenderableType:
+    """A table and its notes in lines of that width. Of points only what tells them apart stands in the rows, and what
+    all share above."""
     every = found.shown("table", "wide")
     above: list[Text] = []
     for place in [place for place, column in enumerate(every.columns) if column.key == POINTS]:
         known = [at for at, row in enumerate(every.rows) if isinstance(row.cells[place].value, Mapping)]
         above, texts = beside([cast(Point, every.rows[at].cells[place].value) for at in known])
         every = _with_texts(every, place, dict(zip(known, texts, strict=True)))
-
-    def made(width: int) -> RenderableType:
-        fits = every if width >= WIDE else every.shown("table")
-        lines = Lines(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        for column in fits.columns:
-            lines.add_column(column.title, justify="right" if column.is_right else "left", overflow="fold")
-        for row in fits.rows:
-            cells = (Text(cell.text, style=LOOKS.get(cell.look or "", "")) for cell in row.cells)
-            lines.add_row(*cells, style=STYLES.get(row.sign, ""))
-        return lines
-
-    shown = [Fitted(made)] if found.rows else []
-    return Group(*map(note, found.above), *above, *shown, *map(note, found.notes))
+    fits = every if width >= WIDE else every.shown("table")
+    lines = Lines(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for column in fits.columns:
+        lines.add_column(column.title, justify="right" if column.is_right else "left", overflow="fold")
+    for row in fits.rows:
+        cells = (Text(cell.text, style=LOOKS.get(cell.look or "", "")) for cell in row.cells)
+        lines.add_row(*cells, style=STYLES.get(row.sign, ""))
+    return Group(*map(note, found.above), *above, *([lines] if found.rows else []), *map(note, found.notes))
 
 
 def printed_in_full(found: table.Table) -> RenderableType:

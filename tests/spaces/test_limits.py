@@ -110,7 +110,7 @@ def test_show_says_where_each_constraint_comes_from() -> None:
         ("wide", "cpu.wide.constraints[1] of tiles"),
     }
     printed = StringIO()
-    Console(width=200, file=printed).print(space_shown(space))
+    Console(width=200, file=printed).print(space_shown(space, 200))
     lines = printed.getvalue().splitlines()
     assert len([line for line in lines if "a choice of this search" in line and "space file" in line]) == 3
     assert [line.split()[2] for line in lines if "two rows at least" in line] == ["cpu.wide"]

@@ -167,7 +167,7 @@ def test_terminal_page_and_json_have_the_same_columns_and_figures(filled: Store,
     head, *rows = on_a_page(found)
     assert head == [column.title for column in told.columns]
     assert rows == [[cell.text.replace("`", "") for cell in row.cells] for row in told.rows]
-    said, in_full = printed_at(600, printed(found)), printed_at(600, printed_in_full(found))
+    said, in_full = printed_at(600, printed(found, 600)), printed_at(600, printed_in_full(found))
     for place, column in enumerate(told.columns):
         assert column.title in said
         assert column.key == POINTS or all(row.cells[place].text in said for row in told.rows)

@@ -42,7 +42,7 @@ def finals_of(store: Store) -> FinalsRecord:
 
 def leaderboard(store: Store, limit: int = 10) -> str:
     return printed_at(
-        200, printed(leaderboard_table(standings.leaderboard(store, "scalar-abc", limit), study_record()))
+        200, printed(leaderboard_table(standings.leaderboard(store, "scalar-abc", limit), study_record()), 200)
     )
 
 
@@ -65,7 +65,7 @@ def test_ties_are_shown_as_ties_and_nobody_is_crowned(study: Store) -> None:
 
 def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     hold_finals(study, {16: 50.0, 32: 50.0, 64: 55.0, 8: 110.0}, {16: 0, 32: 1, 64: 2, 8: 3})
-    text = printed_at(200, printed(finals_table(finals_of(study), PROBLEM)))
+    text = printed_at(200, printed(finals_table(finals_of(study), PROBLEM), 200))
     assert "5 fresh processes x 40 blocks" in text
     rows = rows_of(text)
     assert "1.000x" in rows[3]
@@ -96,8 +96,8 @@ def test_every_table_of_a_study_fits(path: Path, width: int) -> None:
     with Store.open(str(path)) as store:
         of, finals = queries.study(store, name), standings.finals(store, name)
         assert finals is not None
-        trials = lines_at(printed(trials_of(store, name)), width)
-        tables = [*trials, *lines_at(printed(finals_table(finals, of.problems[0])), width)]
+        trials = lines_at(printed(trials_of(store, name), width), width)
+        tables = [*trials, *lines_at(printed(finals_table(finals, of.problems[0]), width), width)]
     assert max(map(len, tables)) <= width
     (revoked,) = (line for line in trials if line.split()[:1] == ["5"])
     (rejected,) = (line for line in trials if line.split()[:1] == ["1"])
