@@ -163,10 +163,7 @@ def profile(
 def gate(
     target: Annotated[
         str | None,
-        typer.Argument(
-            metavar="VARIANT",
-            help='a trial\'s number, or parameters such as "IMPL=simd BLOCK_M=64"',
-        ),
+        typer.Argument(metavar="VARIANT", help='a trial\'s number, or parameters such as "IMPL=simd BLOCK_M=64"'),
     ] = None,
     reference: Annotated[
         bool, typer.Option("--reference", help="judge the op's baselines in PyTorch against float64 instead")

@@ -14,21 +14,21 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
-from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding, files_of, source_digests
+from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding, built_from, files_of, source_digests
 from autotuner.forge.compiler_files import needs_more
 from autotuner.forge.compiling import UNREAD, NotCompiled, run_compiler
 from autotuner.forge.family import ABI_VERSION, Family
 from autotuner.forge.linkable import require_apart
 from autotuner.forge.toolchain import HOST, NO_DISASSEMBLER, Toolchain
 from autotuner.values import config
-from autotuner.values.errors import DiskFullError, InputError, ToolchainError
+from autotuner.values.errors import DiskFullError, InputError, KernelError, ToolchainError
 from autotuner.values.files import FULL, text_of, why
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
@@ -61,7 +61,10 @@ def build(family: Family, variant: Variant, problem: Problem | None, toolchain: 
     """
     inputs = BuildInputs.of(family, variant, problem, toolchain)
     final = entry_of(inputs.digest)
-    return built(final) or _compile(inputs, final)
+    made = built(final) or _compile(inputs, final)
+    if family.built_from and built_from(family, variant.backend, toolchain) != family.built_from:
+        raise KernelError(f"{family.folder}: edited since this run began; the same command starts a new study")
+    return made
 
 
 def _cache() -> Path:
@@ -182,8 +185,15 @@ def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
             build_seconds=time.monotonic() - started,
         )
         (private / "artifact.json").write_text(artifact.model_dump_json(indent=1))
+        _require_unedited(inputs.files, inputs.sources)
         published = publish(private, final, built)
     return published.model_copy(update={"build_seconds": artifact.build_seconds})
+
+
+def _require_unedited(files: Iterable[Path], sources: Mapping[str, str]) -> None:
+    """Raises KernelError where these are no longer what a digest was made of, before compilers read them."""
+    if source_digests({path: path.read_bytes() if path.is_file() else b"" for path in files}) != sources:
+        raise KernelError("a source was edited while it was compiled; run the command again")
 
 
 @contextlib.contextmanager
@@ -252,7 +262,8 @@ def shared_object(
         *(f"-I{folder}" for folder in (*include_dirs, *toolchain.include_dirs)),
     )
     files = files_of([source], include_dirs)
-    identity = [toolchain.model_dump(mode="json"), source_digests(files), flags, ABI_VERSION]
+    sources = source_digests(files)
+    identity = [toolchain.model_dump(mode="json"), sources, flags, ABI_VERSION]
     folder = _cache() / "objects" / digest_of(identity)[:16]
 
     def whole(path: Path) -> bool:  # named after its contents: a damaged one is made anew
@@ -264,6 +275,7 @@ def shared_object(
         made = private / f"{source.stem}.o"
         command = [toolchain.compiler, *flags, "-c", str(source), "-o", str(made)]
         run_compiler(command, private, (*files, *toolchain.include_dirs))
+        _require_unedited(files, sources)
         folder.mkdir(parents=True, exist_ok=True)
         final = folder / f"{hashlib.sha256(made.read_bytes()).hexdigest()}.o"
         try:  # what another one has made meanwhile stays: a linker's cage may be open for that very file

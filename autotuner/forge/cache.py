@@ -109,10 +109,7 @@ def _usage(entries: Sequence[CacheEntry]) -> Usage:
 def _entries() -> Iterator[CacheEntry]:
     """Everything that can go; what vanishes meanwhile is left out."""
     root = config.cache_dir()
-    patterns = {
-        "builds": ("builds/*/*", "compiled/*", "packages/*"),
-        "references": ("references/*.[pt]*",),
-    }  # .pt: of older versions
+    patterns = {"builds": ("builds/*/*", "compiled/*", "packages/*"), "references": ("references/*.truth",)}
     for kind in KINDS:
         for path in chain.from_iterable(map(root.glob, patterns[kind])):
             with contextlib.suppress(OSError):

@@ -193,6 +193,7 @@ class Family(Model):
     limit_tables: dict[str, dict[str, LimitTable]] = Field(
         default_factory=dict, description="by kind of device and IMPL"
     )
+    built_from: str = Field(default="", description="as build_inputs.py makes it: nothing is built of other sources")
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -167,12 +167,7 @@ def read(path: Path) -> Results:
         raise InputError(f"{path}: no T4 results: {said}; `autotuner export --format t4` writes some") from None
     logs = list(_logs(found.results))
     judged = tuple(
-        JudgedTrial(
-            number=number,
-            point=point,
-            objective=log,
-            code=None if math.isfinite(log) else result.invalidity,
-        )
+        JudgedTrial(number=number, point=point, objective=log, code=None if math.isfinite(log) else result.invalidity)
         for number, (result, log) in enumerate(zip(found.results, logs, strict=True))
         if "IMPL" in (point := _point(result.configuration))
     )

@@ -269,12 +269,13 @@ class Workbench:
         self.device = self.chosen.device
         require_all(file, kind_of(file))
         self.space = Space.enumerate(file, self.device.facts)
-        self.family = Family.find(file.family, near=Path(file.path).resolve().parent)
         self.toolchain = toolchain_for(self.device)
-        admit_every_implementation(self.space, self.family)
+        family = Family.find(file.family, near=Path(file.path).resolve().parent)
+        admit_every_implementation(self.space, family)
+        made_from = built_from(family, file.backend, self.toolchain)
+        self.family = family.model_copy(update={"built_from": made_from})
         formula = [made.digest] if (made := self.family.op) is not None and made.source is not None else []
-        parts = [built_from(self.family, file.backend, self.toolchain), version_of("torch"), *formula]
-        self.built_from = digest_of(parts)
+        self.built_from = digest_of([made_from, version_of("torch"), *formula])
         threads = int(self.device.facts.get("THREADS_ALLOWED", 1))
         self.conditions = Conditions(
             problems=file.problems, cache=file.cache, objective=file.objective, threads=threads, seeds=fresh_seeds()

@@ -18,11 +18,7 @@ class Plugs(Generic[T], MutableMapping[str, T]):
     folders of a package, which have the part as an attribute, and the entry points of other packages."""
 
     def __init__(
-        self,
-        group: str,
-        what: str,
-        own: Mapping[str, T] = MappingProxyType({}),
-        folders: ModuleType | None = None,
+        self, group: str, what: str, own: Mapping[str, T] = MappingProxyType({}), folders: ModuleType | None = None
     ) -> None:
         """`group` of the entry points; `what` is one of the parts, in words: in capitals it is the attribute of the
         `folders`."""

@@ -18,10 +18,7 @@ OF_EITHER = "t_baseline / t_variant, of the finals or else of the search"
 
 
 def history_table(
-    found: Sequence[Improvement],
-    confirmed: Mapping[int, Speedup],
-    study: str = "",
-    links: Links = LINKS,
+    found: Sequence[Improvement], confirmed: Mapping[int, Speedup], study: str = "", links: Links = LINKS
 ) -> Table:
     """Each trial that was the best until then; `confirmed` by the trial's number."""
     note = "judged: variants until then. seconds: of all trials until then, on builders and devices."

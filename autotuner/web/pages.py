@@ -70,11 +70,7 @@ def studies(request: Request) -> Response:
     """Every study of the store."""
     server = server_of(request)
     found = server.reader.studies()
-    values = {
-        "table": studies_table(found, LINKS),
-        "live": any(each.running for each in found),
-        "store": server.label,
-    }
+    values = {"table": studies_table(found, LINKS), "live": any(each.running for each in found), "store": server.label}
     return page(request, "studies.html", tags.of(*found), lambda: values)
 
 
@@ -184,10 +180,7 @@ def trial(request: Request, study: str, number: Number) -> Response:
 async def saved(request: Request, study: str) -> Response:
     """The study's pages as one file."""
     _, text = await server_of(request).saved_page(study)
-    headers = {
-        "Content-Disposition": 'attachment; filename="study.html"',
-        "Content-Security-Policy": whole_page.POLICY,
-    }
+    headers = {"Content-Disposition": 'attachment; filename="study.html"', "Content-Security-Policy": whole_page.POLICY}
     return HTMLResponse(text, headers=headers)
 
 

@@ -17,11 +17,12 @@ import pytest
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge import build as building, compiling
-from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding
+from autotuner.forge.build import build
+from autotuner.forge.build_inputs import BuildInputs, abi_dir, binding, built_from
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.values import config
-from autotuner.values.errors import DiskFullError, ToolchainError
+from autotuner.values.errors import DiskFullError, KernelError, ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.verdict import Verdict
 from tests.helpers.families import PROBLEM, runs, tiny
@@ -81,6 +82,41 @@ def test_a_changed_source_is_another_artifact(workshop: Workshop, changed: str) 
     path = workshop.family / changed
     path.write_text(path.read_text() + "\n")
     assert workshop.inputs().digest != before
+
+
+@pytest.mark.parametrize("edited", ["plain.cpp", "inner.h"])
+def test_what_is_edited_while_it_is_compiled_is_not_kept(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, edited: str
+) -> None:
+    """The compiler may have read the one or the other, and the digest is of the one."""
+    path, real = workshop.family / edited, compiling.run_compiler
+    before, digest = path.read_text(), workshop.inputs().digest
+
+    def compile_then_save(*arguments: Any) -> str:
+        said = real(*arguments)
+        path.write_text(before + "\n")
+        return said
+
+    with monkeypatch.context() as patched:
+        patched.setattr(building, "run_compiler", compile_then_save)
+        with pytest.raises(KernelError, match="edited while it was compiled"):
+            workshop.build()
+    path.write_text(before)
+    assert not building.entry_of(digest).exists()
+    assert workshop.library().digest == digest
+
+
+def test_a_run_builds_nothing_of_sources_that_were_edited_since(workshop: Workshop) -> None:
+    """One study has one program, also where the other one is in the cache."""
+    family = Family.load(workshop.family)
+    made_from = built_from(family, "cpu", workshop.toolchain)
+    begun = family.model_copy(update={"built_from": made_from})
+    assert isinstance(build(begun, tiny(), PROBLEM, workshop.toolchain), Artifact)
+    path = workshop.family / "plain.cpp"
+    path.write_text(path.read_text() + "\n")
+    assert isinstance(build(family, tiny(), PROBLEM, workshop.toolchain), Artifact)
+    with pytest.raises(KernelError, match="edited since this run began; the same command starts a new study"):
+        build(begun, tiny(), PROBLEM, workshop.toolchain)
 
 
 def test_flags_macros_compiler_and_problem_are_part_of_the_identity(workshop: Workshop) -> None:

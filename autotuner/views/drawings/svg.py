@@ -127,13 +127,7 @@ class Plot:
     y: Scale
 
     @classmethod
-    def of(
-        cls,
-        size: tuple[float, float],
-        label: str,
-        x: tuple[float, float],
-        y: tuple[float, float],
-    ) -> Self:
+    def of(cls, size: tuple[float, float], label: str, x: tuple[float, float], y: tuple[float, float]) -> Self:
         """An empty plot."""
         width, height = size
         return cls(Svg(width, height, label), Scale(*x, 60, width - 16), Scale(*y, height - 40, 12))
