@@ -131,11 +131,12 @@ def entry_of_package(digest: str) -> Path:
 
 
 def built(final: Path) -> Artifact | None:
-    """The artifact in the cache, unless it is missing or its library is not the one that was recorded."""
+    """The artifact in the cache, unless it is missing, another's, or its library is not the one that was recorded."""
     try:
         artifact = Artifact.model_validate_json((final / "artifact.json").read_bytes())
         extension = final / f"{artifact.name}.abi3.so"
-        if hashlib.sha256(extension.read_bytes()).hexdigest() == artifact.library_sha256:
+        whole = hashlib.sha256(extension.read_bytes()).hexdigest() == artifact.library_sha256
+        if whole and artifact.digest == final.name:
             with contextlib.suppress(OSError):
                 os.utime(final)  # used now: what is pruned is what was used longest ago
             return artifact.model_copy(update={"path": str(extension), "build_seconds": 0.0})

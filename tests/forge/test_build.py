@@ -180,6 +180,14 @@ def test_a_damaged_library_is_built_again(workshop: Workshop, damage: str) -> No
     assert workshop.half_made() == []
 
 
+def test_a_build_in_the_place_of_another_is_built_again(workshop: Workshop) -> None:
+    """As a cache that was copied by hand may have it, or a bundle. What the library says of itself fits."""
+    mine, other = (Path(workshop.library(tiny(DEAD=dead)).path).parent for dead in (1, 2))
+    shutil.rmtree(mine)
+    shutil.copytree(other, mine)
+    assert workshop.library().digest == mine.name
+
+
 def test_a_damaged_binding_is_compiled_again(workshop: Workshop) -> None:
     workshop.library()
     for each in (workshop.cache / "objects").rglob("*.o"):
