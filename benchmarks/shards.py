@@ -1,6 +1,6 @@
 """Runs long proofs in parts side by side, each on two CPUs of its own, and makes one result of a proof's parts.
 
-    python -m benchmarks.shards attacks|accusations|busy|windows_cpu ... --into FOLDER
+    python -m benchmarks.shards attacks|accusations|busy|one_line_cpu|windows_cpu ... --into FOLDER
         [--cpus 0-31] [--minutes M] [--hold]
     python -m benchmarks.shards attacks_cuda|accusations_cuda|peers|one_line|drawnSEED ... --gpu N[,N] --into FOLDER
 
@@ -94,7 +94,8 @@ PROOFS = {
     "accusations_cuda": Proof(accusations, lambda: seeds(5, "cuda", "--points", "12"), 2.0, needs_gpu=True),
     "busy": Proof(busy, lambda: seeds(busy.RUNS, "--runs", "1"), 7.6),
     "one_line": Proof(tuned, partial(tuned.parts, "one_line"), 1.65, needs_gpu=True),
-    "windows_cpu": Proof(tuned, partial(tuned.parts, "windows_cpu"), tuned.CPU_MINUTES),
+    "one_line_cpu": Proof(tuned, partial(tuned.parts, "one_line_cpu"), 2 * tuned.CPU_MINUTES["one_line_cpu"] + 0.3),
+    "windows_cpu": Proof(tuned, partial(tuned.parts, "windows_cpu"), tuned.CPU_MINUTES["windows_cpu"]),
     "peers": Proof(peers, lambda: [(problem,) for problem in tuned.PEERS], 0.95, needs_gpu=True),
 }
 

@@ -1,7 +1,7 @@
 """Tunes problems as a user does, by `autotuner tune` from an empty store, and keeps what the finals confirmed.
 
     python -m benchmarks.tuned SET [--problems TEXT] [--trials N] [--finals-minutes M] [--minutes M] [--seed N]
-        [--space FILE] [--first-points all|others] [--json FILE] [--missing] [--warm]
+        [--space FILE] [--alone] [--first-points all|others] [--json FILE] [--missing] [--warm]
 
 SET is a name of SETS, or `drawn` and a seed, such as drawn7: DRAWN problems of attention that nobody tuned for. Each
 of its problems (with --problems, those that contain the text) is swept and goes through the finals. A row has the
@@ -34,6 +34,7 @@ from autotuner.devices import DEVICES, Wishes
 from autotuner.ops import OPS
 from autotuner.store import Store
 from autotuner.tuning.finals import standings
+from autotuner.values import config
 from autotuner.values.problem import Problem
 from benchmarks.attention.decode import SHAPES
 from benchmarks.provenance import command_line
@@ -84,8 +85,10 @@ GOALS = {
 }
 """What one line is to find on an H200 in MINUTES, and OTHERS of that without first points of nearly the same."""
 MINUTES, OTHERS = 1.3, 0.97
-CPU_MINUTES = 3.5
-"""Of a problem of `windows_cpu`: torch's compiler has a quarter of it."""
+CPU_MINUTES = {"windows_cpu": 3.5, "one_line_cpu": 2.8}
+"""Of a problem of a set: of the first torch's compiler has a quarter; the second is tuned twice, with --alone."""
+ALONE = 0.97
+"""The share of what a space of its own reaches that the default space is to reach on a CPU in the same time."""
 COLD, COLD_MINUTES = "(1,8,512,64) float16 full", 0.75
 """The problem that has a crowned winner sooner."""
 
@@ -181,8 +184,9 @@ def parts(name: str) -> list[tuple[str, ...]]:
         for place, seed in ((0, 1), (len(GOALS) + 1, 2)):
             runs.insert(place, (COLD, COLD_MINUTES, seed, "all"))
     else:
-        minutes = CPU_MINUTES if name == "windows_cpu" else 0.8
-        runs = [(each, minutes, 0, "all") for each in problem_set(name).problems]
+        minutes, seeds = CPU_MINUTES.get(name, 0.8), (1, 2) if name == "one_line_cpu" else (0,)
+        runs = [(each, minutes, seed, "all") for seed in seeds for each in problem_set(name).problems]
+    more = ("--alone",) if name == "one_line_cpu" else ()
     return [
         (
             name,
@@ -196,6 +200,7 @@ def parts(name: str) -> list[tuple[str, ...]]:
             str(seed),
             "--first-points",
             of,
+            *more,
         )
         for each, minutes, seed, of in runs
     ]
@@ -237,6 +242,15 @@ def tuned(wanted: Set, text: str, store: Path, options: argparse.Namespace) -> R
     if not (best["confirmed"] or {}).get("crowned"):
         row["finals"] = [line for line in done.stdout.splitlines() if line.startswith("finals: ")]
     return row | figures(best, problem) | spread(store, best["study"])
+
+
+def alone(row: Row, wanted: Set, store: Path, options: argparse.Namespace) -> Row:
+    """The same of a space of the problem's own: that of the row with no implementation but the one that won."""
+    path, impl = store.with_name("alone.toml"), row["parameters"]["IMPL"]
+    file = (config.spaces_dir() / f"{row['space']}.toml").read_text()
+    path.write_text(f"{file}\n[parameters]\nIMPL = [{json.dumps(impl)}]\n")
+    narrowed = argparse.Namespace(**{**vars(options), "space": str(path)})
+    return tuned(wanted, row["problem"], store, narrowed) | {"space": f"{row['space']}, {impl} alone"}
 
 
 def figures(best: Row, problem: Problem) -> Row:
@@ -306,7 +320,9 @@ def geometric_mean(document: Row) -> float:
 
 def unmet(document: Row) -> list[str]:
     """What does not hold of problems that were drawn: nowhere slower than torch, and LEAST_MEAN in the mean; or of
-    GOALS."""
+    GOALS, or of a default space beside the problems' own."""
+    if any("alone" in row for row in document["rows"]):
+        return [f"{told(row)}: {ALONE:.0%} is the goal" for row in document["rows"] if share(row) < ALONE]
     if all(row["problem"] in GOALS for row in document["rows"]):
         return [f"{told(row)}: {why}" for row in document["rows"] if (why := short_of_goal(row)) is not None]
     sure = speedups(document)
@@ -316,6 +332,12 @@ def unmet(document: Row) -> list[str]:
     if sure and geometric_mean(document) < LEAST_MEAN:
         found.append(f"the geometric mean is {geometric_mean(document):.3f}x")
     return found
+
+
+def share(row: Row) -> float:
+    """What was confirmed in the default space over what was in the problem's own; 0 where one is not known."""
+    found, own = (each.get("confirmed", {}).get("mean") for each in (row, row.get("alone", {})))
+    return float(found / own) if found and own else 0.0
 
 
 def short_of_goal(row: Row) -> str | None:
@@ -350,6 +372,7 @@ def told(row: Row) -> str:
         f"{row['problem']}: {mean:.3f}x ({low:.3f} to {high:.3f}), {row['us']:.2f} us; {row['baseline']}"
         f" {row['baseline_us']:.2f} us; {row['tflops']:.0f} TFLOP/s, {row['gigabytes_a_second']:.0f} GB/s;"
         f" {row['judged']} judged, {row['seconds']:.0f} s"
+        + (f"; {of:.3f} of what its own space reaches" if (of := share(row)) else "")
     )
 
 
@@ -363,6 +386,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="of each problem's whole command")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--space", help="instead of the set's")
+    parser.add_argument("--alone", action="store_true", help="also with the implementation alone that won")
     parser.add_argument("--first-points", default="all", choices=("all", "others"))
     parser.add_argument("--missing", action="store_true", help="leave out what the file has of this device")
     parser.add_argument("--warm", action="store_true", help="later studies know what earlier ones found")
@@ -378,6 +402,8 @@ def main() -> int:
                 continue
             store = Path(folder) / ("s.db" if options.warm else f"{number}.db")
             rows.append(tuned(wanted, problem, store, options))
+            if options.alone and "error" not in rows[-1]:
+                rows[-1]["alone"] = alone(rows[-1], wanted, store.with_name(f"{number}_alone.db"), options)
             print(told(rows[-1]), flush=True)
             if options.json:
                 keep(rows, options.json)

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.markdown import table
+from benchmarks.tuned import share
 
 NONE = "Not measured yet."
 NOTHING = "nothing was written"
@@ -56,6 +57,20 @@ def one_line(document: dict[str, Any] | None) -> str:
     return (
         f"{table(['problem', 'minutes', *names], lines)}\n\n{made}: seconds of all, and what was confirmed,"
         f" each from an empty store and cache; * crowned. Made by `{document['command']}`."
+    )
+
+
+def beside_own(document: dict[str, Any] | None) -> str:
+    """What the default space came to beside a space of the problem's own in the same time, in words."""
+    rows = [row for row in document["rows"] if share(row)] if document is not None else []
+    if document is None or not rows:
+        return NONE
+    shares, ratios = sorted(map(share, rows)), sorted(row["confirmed"]["mean"] for row in rows)
+    return (
+        f"In {len(rows)} of {len(document['rows'])} runs both were confirmed: {shares[0]:.3f} to {shares[-1]:.3f} of"
+        f" what its own space reaches, {_mean(shares):.3f} in the geometric mean, at {ratios[0]:.2f}x to"
+        f" {ratios[-1]:.2f}x of SDPA. {rows[0]['minutes']:g} minutes each, on two CPUs of"
+        f" {rows[0]['device']}, torch {rows[0]['environment']['torch']}. Made by `{document['command']}`."
     )
 
 
