@@ -310,7 +310,9 @@ class Family(Model):
         for name, values in implementation.served.items():
             assert self.op is not None  # which has the field
             field = self.op.problem.model_fields[name]
-            kind: Any = Annotated[field.annotation, *field.metadata]
+            kind: Any = Annotated[field.annotation, field]
+            if not values:
+                raise KernelError(f"{where}.{name}s: found no value, expected one or more")
             for index, value in enumerate(values):
                 try:
                     TypeAdapter(kind).validate_python(value)

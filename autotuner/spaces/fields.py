@@ -73,7 +73,9 @@ _SomeValues = Annotated[
 ]
 Read = Annotated[
     dict[str, _SomeValues],
-    BeforeValidator(lambda names: dict.fromkeys(names, ()) if isinstance(names, list | tuple) else names),
+    BeforeValidator(
+        lambda names: dict.fromkeys(names, ()) if isinstance(names, list) and {*map(type, names)} <= {str} else names
+    ),
 ]
 """The parameters that an implementation reads, with the values that they can have: a table, or a list of names."""
 

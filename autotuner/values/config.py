@@ -17,7 +17,8 @@ TOKEN = "AUTOTUNER_TOKEN"
 UNRECORDED = (
     *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"),
     *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX"),
-    *("COLUMNS", "LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES"),
+    *("LD_RUN_PATH", "LDEMULATION", "CCC_OVERRIDE_OPTIONS", "GCC_COMPARE_DEBUG"),
+    *("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "COLUMNS", "LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES"),
 )
 """Flags and folders that compilers take from the environment, and a terminal's width and language, with which what they
 say of themselves changes: a build is to depend on what its identity holds alone.
@@ -125,10 +126,10 @@ def with_programs_of(folder: Path) -> dict[str, str]:
 
 
 def for_compilers(folder: Path | None = None) -> dict[str, str]:
-    """The environment for compilers, without what would change what they make and is recorded nowhere. With a folder
-    their temporary files go there, what they say, which is read, is English, and a ccache, whose files lie elsewhere,
-    only calls them."""
-    kept = {name: value for name, value in os.environ.items() if name not in UNRECORDED}
+    """The environment for compilers, without what would change what they make and is recorded nowhere, such as today's
+    date. With a folder their temporary files go there, what they say, which is read, is English, and a ccache, whose
+    files lie elsewhere, only calls them."""
+    kept = {name: value for name, value in os.environ.items() if name not in UNRECORDED} | {"SOURCE_DATE_EPOCH": "0"}
     return kept if folder is None else {**kept, "LC_ALL": "C", "CCACHE_DISABLE": "1", "TMPDIR": str(folder)}
 
 

@@ -1,5 +1,6 @@
 """What surrounds a compiler: the disk that it writes to, and the environment that it reads."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -33,15 +34,30 @@ def test_no_compiler_needs_space_outside_of_the_cache(
     assert workshop.half_made() == []
 
 
-@pytest.mark.parametrize("variable", ["CPATH", "CPLUS_INCLUDE_PATH", "COMPILER_PATH"])
+@pytest.mark.parametrize(
+    "variable",
+    ["CPATH", "CPLUS_INCLUDE_PATH", "COMPILER_PATH", "LD_RUN_PATH", "GCC_COMPARE_DEBUG", "DEPENDENCIES_OUTPUT"],
+)
 def test_what_no_identity_holds_changes_no_build(
     tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """Here headers and an assembler that would make each build fail."""
+    """Here headers, an assembler and a file that would make each build fail, and a folder that a linker would have the
+    library look for others in."""
     folder = tmp_path / "found first"
     folder.mkdir()
     (folder / "stdint.h").write_text("#error another one\n")
     (folder / "as").symlink_to("/bin/false")
     monkeypatch.setenv(variable, str(folder))
     workshop = set_up(tmp_path, kernel_root, monkeypatch)
-    assert workshop.library().flags == FLAGS
+    library = workshop.library()
+    assert library.flags == FLAGS
+    assert os.fsencode(folder) not in Path(library.path).read_bytes()
+
+
+def test_a_build_does_not_depend_on_the_time(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workshop = set_up(tmp_path, kernel_root, monkeypatch)
+    source = workshop.family / "plain.cpp"
+    source.write_text(source.read_text() + 'extern const char made[];\nconst char made[] = __DATE__ " " __TIME__;\n')
+    assert b"Jan  1 1970 00:00:00" in Path(workshop.library().path).read_bytes()
