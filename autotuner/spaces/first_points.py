@@ -4,6 +4,7 @@ They stand in the family's first_points.toml, in tables `[[cuda.mma]]`, one a po
 results (benchmarks/search/first_points.py). A new study begins with those of the nearest problems.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from autotuner.values.variant import Value
 FILE = "first_points.toml"
 SAME_CLASS = 1.0
 """Problems that are nearer to each other are of one class: less than a doubling of both lengths, or another mask."""
+FADES = math.log(1 / 0.7)
+"""What a speedup loses for each unit of distance: what is known of a near problem goes before more of a far one."""
 
 
 class _Row(Model):
@@ -48,6 +51,10 @@ class FirstPoint(NamedTuple):
     def distance(self, problems: Sequence[Problem]) -> float:
         """How far its problem is from the nearest of these, in doublings and changes."""
         return min(op_of(problem).distance(self.problem, problem) for problem in problems)
+
+    def hoped(self, problems: Sequence[Problem]) -> float:
+        """The objective to hope for at these, ln(t_variant / t_baseline)."""
+        return FADES * self.distance(problems) - math.log(self.speedup)
 
 
 def _there(value: Value, facts: Facts) -> Value:

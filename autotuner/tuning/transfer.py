@@ -190,8 +190,8 @@ def _moved(points: Sequence[Mapping[str, Value]], space: Space) -> Iterator[dict
 
 def first_points(space: Space, folder: Path, others: bool = False) -> dict[int, float]:
     """The places in `space` of what the kernel family in a folder ships for the problems that are nearest to its own,
-    with ln(t_variant / t_baseline) there: HINTED of each branch, the nearest first, and the branch first whose nearest
-    is the fastest; with `others` none of the class of its own problems. What cannot be moved onto the space is left
+    with the objectives to hope for: HINTED of each branch, the nearest first, and the branch first whose nearest
+    promises most; with `others` none of the class of its own problems. What cannot be moved onto the space is left
     out. Raises KernelError for a file that is wrong.
     """
     shipped = read_first_points(folder, space.file.backend, space.file.problems[0].op)
@@ -201,7 +201,7 @@ def first_points(space: Space, folder: Path, others: bool = False) -> dict[int, 
         for each in nearest(shipped.get(branch.impl, ()), space.file.problems, others):
             place = mapped({**each.on(space.facts), "IMPL": branch.impl}, space)
             if place is not None:
-                hints.setdefault(place, -math.log(each.speedup))
+                hints.setdefault(place, each.hoped(space.file.problems))
             if len(hints) == HINTED:
                 break
         by_branch.append(hints)

@@ -1,10 +1,11 @@
 """Draws the first points of the kernel families from kept results, and writes kernels/FAMILY/first_points.toml.
 
-    python -m benchmarks.search.first_points [--check]
+    python -m benchmarks.search.first_points [--check] [--begun]
 
 For each implementation the fastest point at each problem that docs/results has one of, the best ratio first; a problem
 that is near to one that is there already is left out. Threads are written as what the machine allowed, where they were
-all of them. --check writes nothing: the exit code is 1 where a file is not what the results say.
+all of them. --check writes nothing: the exit code is 1 where a file is not what the results say. --begun says at how
+many kept problems on CUDA a search begins with the implementation that was the fastest there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 from autotuner.forge.family import Family
 from autotuner.ops import OPS
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.spaces.first_points import FILE
+from autotuner.spaces.first_points import FILE, nearest, read_first_points
 from autotuner.values import config
 from autotuner.values.problem import Problem
 from benchmarks.attention.decode import common
@@ -87,7 +88,8 @@ def _of_cpu(op: str, document: dict[str, Any]) -> Iterator[Kept]:
         if row["threads"] == most:
             point = {**row["best"]}
             if most > 1 and point.get("THREADS") == most:
-                point["THREADS"] = "THREADS_ALLOWED"
+                # The threads that are offered beside torch's: no other policy is, and one thread would be the nearest.
+                point |= {"THREADS": "THREADS_ALLOWED", "SYNC_POLICY": 4}
             problem, speedup = OPS[op].problem.parse(row["problem"]), row["speedup"]["median"]
             yield Kept("cpu", problem, document["device"], speedup, point)
 
@@ -170,11 +172,29 @@ def _tables(family: Family, groups: dict[tuple[str, str], list[Kept]]) -> Iterat
             )
 
 
+def begun(others: bool) -> Iterator[tuple[Problem, str, str]]:
+    """For each problem of attention on CUDA with a kept result the implementation that was the fastest there, and the
+    one that a search begins with; with `others` without the points of the problem's own class."""
+    fastest: dict[Problem, Kept] = {}
+    for each in kept():
+        if (each.kind, each.problem.op) == ("cuda", "sdpa"):
+            fastest[each.problem] = max(each, fastest.get(each.problem, each), key=lambda of: of.speedup)
+    shipped = read_first_points(config.kernels_dir() / "sdpa", "cuda", "sdpa")
+    for problem, found in fastest.items():
+        firsts = {impl: nearest(points, [problem], others)[0].hoped([problem]) for impl, points in shipped.items()}
+        yield problem, found.point["IMPL"], min(firsts, key=lambda impl: firsts[impl])
+
+
 def main() -> int:
     """1 where --check finds another text."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search.first_points")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--begun", action="store_true")
     options, differs = parser.parse_args(), False
+    for others in (False, True) if options.begun else ():
+        found = [*begun(others)]
+        print(f"{'class left out' if others else 'all'}: {sum(a == b for _, a, b in found)} of {len(found)} problems")
+        print(*(f"  {problem}: {first} before {best}" for problem, best, first in found if first != best), sep="\n")
     for family, text in documents().items():
         path = config.kernels_dir() / family / FILE
         differs |= not path.exists() or path.read_text() != text
