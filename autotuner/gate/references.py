@@ -8,7 +8,7 @@ from torch import Tensor
 
 from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.tolerance import Truths, its_own, judge
-from autotuner.ops import ahead, op_of
+from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, on_threads
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Say
@@ -19,24 +19,6 @@ def names(problem: Problem, torch_device: str) -> tuple[str, ...]:
     """The op's baselines on a kind of torch device."""
     baselines = op_of(problem).baselines
     return tuple(name for name, each in baselines.items() if torch_device in each.devices and each.takes(problem))
-
-
-def too_slow(
-    problems: Sequence[Problem], baselines: Sequence[str], torch_device: str, seconds: float | None
-) -> dict[str, str]:
-    """Those of the baselines that would have to be made first, which takes too much of a run of so many seconds; why
-    each is left out, in words."""
-    known = op_of(problems[0]).baselines
-    if seconds is None or not ahead.is_too_long(torch_device, seconds):
-        return {}
-    making_s = ahead.MAKING_S[torch_device]
-    why = f"making it takes about {making_s:.0f} s once, and there are {seconds:.0f}: a run of two minutes times it"
-    missing = {
-        name
-        for name in baselines
-        if (is_made := known[name].is_made) and not all(is_made(problem, torch_device) for problem in problems)
-    }
-    return {name: f"{name} was not timed: {why}" for name in sorted(missing)} if len(missing) < len(baselines) else {}
 
 
 def without_nan(inputs: Tensors) -> Tensors:

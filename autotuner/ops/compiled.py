@@ -34,8 +34,6 @@ from autotuner.values import config
 from autotuner.values.problem import Problem
 from autotuner.values.versions import processor
 
-DEADLINE_S = 200.0
-LATE = "torch's compiler had not made it when half of the run's time was over: a longer run waits for it"
 LIBRARY = "module.so"
 FLAGS_AT, READ_AND_WRITE = 4, 6
 """Where a segment of a 64-bit ELF file has its flags, and what they are of memory without code."""
@@ -113,6 +111,8 @@ def _made(problem: Problem, device: str) -> Path:
     """The folder of what was made. A library in it serves any number of threads."""
     made = _place(problem, device, _required_compiler(device))
     if not made.exists():
+        if time.monotonic() > ahead.latest:
+            raise RuntimeError(ahead.LATE)
         try:
             made.parent.mkdir(parents=True, exist_ok=True)
             with _alone(made.parent):
@@ -158,7 +158,7 @@ def _alone(folder: Path) -> Iterator[None]:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             if time.monotonic() > ahead.latest:
-                raise RuntimeError(LATE)
+                raise RuntimeError(ahead.LATE)
             time.sleep(0.05)
         yield
     finally:
@@ -182,7 +182,7 @@ def _make(problem: Problem, device: str, made: Path) -> None:
                 ) as process,
             ):
                 try:
-                    code = process.wait(min(DEADLINE_S, ahead.latest - time.monotonic()))
+                    code = process.wait(min(ahead.DEADLINE_S, ahead.latest - time.monotonic()))
                 finally:  # with the compilers that it has started
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
@@ -197,7 +197,7 @@ def _make(problem: Problem, device: str, made: Path) -> None:
                 run("try", moved)  # what crashes does so there, and what needs a file beside it does not find it
             moved.rename(made)
         except subprocess.TimeoutExpired:
-            raise RuntimeError(LATE if time.monotonic() > ahead.latest else "torch's compiler took too long") from None
+            raise RuntimeError(ahead.LATE) from None
         except OSError as error:
             if not made.exists():
                 raise RuntimeError(f"torch's compiler failed: {error}") from None
@@ -240,9 +240,8 @@ def main(what: str, document: str, device: str, name: str = "") -> None:
     and puts it in the cache."""
     problem, folder = Problem.model_validate_json(document), Path(name)
     if what == "keep":
-        ahead.limit(float(name) if name else None)
-        with contextlib.suppress(RuntimeError):  # whoever asks for it is told
-            _made(problem, device)
+        with ahead.limited(device, float(name) if name else None), contextlib.suppress(RuntimeError):
+            _made(problem, device)  # whoever asks for it is told
         return
     inputs = _inputs(problem, device)
     if what == "try":

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from statistics import median, median_high
 
+from autotuner.ops import ahead
 from autotuner.race.arms import Arm, ArmError, Track
 from autotuner.race.blocks import shortest_quarter, without
 from autotuner.values.errors import InfrastructureError, first_line
@@ -29,7 +30,8 @@ def time_baselines(
     track: Track, baselines: Sequence[str], rounds: int
 ) -> tuple[list[BackendTiming], dict[str, str], list[str]]:
     """Every baseline that takes the track's problem, interleaved: what disturbs one disturbs the others. And in their
-    own words why the others do not: some say so only when they are launched once more. And the `rivals`.
+    own words why the others do not: some say so only when they are launched once more. And the `rivals`, and who was
+    late.
 
     Raises InfrastructureError when none takes it, or the device has no memory left for one: a slower one would be
     pinned.
@@ -63,7 +65,7 @@ def time_baselines(
         raise InfrastructureError(f"no baseline of this torch takes {track.problem}; {said}")
     found = {name: 1e6 * usual(each) for name, each in samples.items()}
     timed = [BackendTiming(backend=name, problem=track.problem, median_us=us) for name, us in found.items()]
-    return timed, refused, rivals(samples)
+    return timed, refused, [*rivals(samples), *(name for name, why in refused.items() if why == ahead.LATE)]
 
 
 def slowed(baseline_us: Sequence[Sequence[float]], alone_us: Sequence[float]) -> Fault | None:

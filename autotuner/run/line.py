@@ -141,19 +141,21 @@ class GatedLine:
         self._prepared: tuple[object, Tracks] | None = None
 
     def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
-        from autotuner.gate.references import names, reference_checks, sound, too_slow
+        with ahead.limited(self._device.torch_device, conditions.seconds):
+            return self._calibrated(conditions, say)
+
+    def _calibrated(self, conditions: Conditions, say: Say) -> Calibration:
+        from autotuner.gate.references import names, reference_checks, sound
 
         device = self._device
         device.prepare(conditions)
-        ahead.limit(conditions.seconds)
         known = names(conditions.compiled_for, device.torch_device)
-        refused = too_slow(conditions.problems, known, device.torch_device, conditions.seconds)
-        known = tuple(name for name in known if name not in refused)
         checks = reference_checks(
             conditions.problems, known, device.truth, conditions.seeds[0], conditions.threads, say
         )
         baselines = sound(checks)
         timings: list[BackendTiming] = []
+        refused: dict[str, str] = {}
         pinned: list[str] = []
         rivals: list[str] = []
         tracks = self.tracks(conditions)

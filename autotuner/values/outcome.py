@@ -220,7 +220,9 @@ class Calibration(Model):
     baselines: tuple[str, ...] = Field(description="the pinned baseline, one a problem")
     timings: tuple[BackendTiming, ...]
     refused: dict[str, str] = Field(default_factory=dict, description="why a baseline was not timed, in words")
-    rivals: tuple[str, ...] = Field(default=(), description="may be faster than one pinned: other work held them up")
+    rivals: tuple[str, ...] = Field(
+        default=(), description="may be faster than one pinned: held up, or not made in time"
+    )
     references: tuple[ReferenceCheck, ...]
     versions: dict[str, str] = Field(default_factory=dict, description="of torch, and of what its backends call")
     ceilings: Ceilings | None = Field(
@@ -275,7 +277,7 @@ class Calibration(Model):
         """Why a speedup over these baselines is to be doubted, in sentences."""
         found = f"{', '.join(self.rivals)} may be faster than the baseline {', '.join(dict.fromkeys(self.baselines))}"
         remedy = "`autotuner finals` on a quiet machine times them again"
-        return [f"{found}: other work held them up; {remedy}."] if self.rivals else []
+        return [f"{found}: held up by other work, or not made in time; {remedy}."] if self.rivals else []
 
     @property
     def baseline_us(self) -> tuple[float, ...]:

@@ -64,7 +64,11 @@ def best_words(best: Best) -> list[str]:
     """The trial to use for a person: what the finals confirmed, where there were some, and what the search found."""
     confirmed, finals, entry = best.confirmed, best.finals, best.entry
     if confirmed is None or finals is None or entry.difference is None:
-        return [f"The fastest of the search so far. {BIASED}", *outcome_words(best.outcome, _op(best))]
+        return [
+            f"The fastest of the search so far. {BIASED}",
+            *outcome_words(best.outcome, _op(best)),
+            *reservations(best),
+        ]
     where = f"finals {finals.id} of {finals.finished_at:%Y-%m-%d}: {finals.processes} processes x"
     where += f" {finals.blocks} blocks"
     lines = [f"Confirmed: {confirmed.mid:.3f} times as fast as the baseline ({_ends(confirmed)}; {where})."]

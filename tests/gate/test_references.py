@@ -1,6 +1,7 @@
 """The baselines as references: what they are asked, and what they are not."""
 
 import math
+import time
 from pathlib import Path
 
 import pytest
@@ -10,18 +11,18 @@ from torch import Tensor
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.family import Family
 from autotuner.gate.cases import Matrix
-from autotuner.gate.references import answers, names, sound, too_slow, without_nan
+from autotuner.gate.references import answers, names, sound, without_nan
 from autotuner.gate.tolerance import compute_truth, judge
-from autotuner.ops import OPS
+from autotuner.ops import OPS, ahead
 from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa import tensors
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, reference
+from autotuner.run.local import Deadlines
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Calibration
-from autotuner.values.problem import Problem
 from tests.helpers.lines import cpu_line
 from tests.helpers.recorded import case_errors
 
@@ -82,30 +83,33 @@ def test_a_baseline_that_is_wrong_only_where_libraries_are_is_raced(
 
 
 @pytest.mark.slow
-def test_a_baseline_that_would_have_to_be_compiled_is_left_out_of_a_short_run(
-    toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.timed
+@pytest.mark.parametrize("needs_s", [30.0, 1.0])
+def test_a_baseline_that_is_not_compiled_in_its_share_of_a_run_is_left_out_of_it(
+    toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, needs_s: float
 ) -> None:
-    monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path))
-    problem = OPS["rmsnorm"].problem.parse("(8,96) float32")
-    conditions = Conditions(problems=(problem,), seeds=(1, 2, 3, 4), seconds=48.0)
-    found = cpu_line(toolchain, Family.find("rmsnorm"))().calibrate(conditions, print)
-    assert found.left_out == {
-        "compiled": "compiled was not timed: making it takes about 30 s once, and there are 48: a run of two minutes"
-        " times it"
-    }
+    endless = tmp_path / "g++"
+    endless.write_text('#!/bin/sh\ncase "$*" in *inductor*) sleep 600;; esac\nexec g++ "$@"\n')
+    endless.chmod(0o755)
+    line = cpu_line(toolchain, Family.find("rmsnorm"))()
+    monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", str(endless))
+    monkeypatch.setitem(ahead.MAKING_S, "cpu", needs_s)
+    problem, began = OPS["rmsnorm"].problem.parse("(8,96) float32"), time.monotonic()
+    found = line.calibrate(Conditions(problems=(problem,), seeds=(1, 2, 3, 4), seconds=30.0), print)
+    assert time.monotonic() - began < 100, "it waits longer than a third of the time"
+    assert found.left_out == {"compiled": f"compiled does not take {problem}: {ahead.LATE}"}
+    assert found.doubts[0].startswith(f"compiled may be faster than the baseline {found.baselines[0]}: ")
     assert {each.backend for each in found.timings} == {*names(problem, "cpu")} - {"compiled"}
-    assert not (tmp_path / "compiled").exists()
 
 
-def test_a_baseline_that_was_compiled_is_in_short_runs_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, known = set[Problem](), OPS["rmsnorm"].tensors().BASELINES
-    monkeypatch.setitem(known, "compiled", known["compiled"]._replace(is_made=lambda problem, device: problem in made))
-    small, large = (OPS["rmsnorm"].problem.parse(f"(8,{size}) float32") for size in (96, 192))
-    every = names(small, "cpu")
-    made.add(small)
-    assert too_slow([small], every, "cpu", 48.0) == {}
-    assert list(too_slow([small, large], every, "cpu", 48.0)) == ["compiled"]
-    assert too_slow([large], every, "cpu", None) == too_slow([large], every, "cpu", 120.0) == {}
+def test_what_a_run_waits_for_has_a_third_of_its_time() -> None:
+    def waits_s(seconds: float | None) -> float:
+        with ahead.limited("cpu", seconds):
+            return ahead.latest - time.monotonic()
+
+    assert [round(waits_s(seconds)) for seconds in (48.0, 120.0, 6000.0)] == [0, 40, 200]
+    assert waits_s(None) < Deadlines().calibrate, "all would end as what hangs does"
 
 
 def test_a_baseline_for_which_there_is_no_memory_is_not_one_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,8 @@ class Retrials:
         found = None if others else self.known
         if found is None:
             self.say("timing the baselines")
-            found = sound_calibration(ask(self.executor, CalibrationJob(conditions=conditions), self.beat))
+            job = CalibrationJob(conditions=conditions.model_copy(update={"seconds": self.seconds}))
+            found = sound_calibration(ask(self.executor, job, self.beat))
         return replace(self, conditions=conditions.model_copy(update=found.pinned))
 
     def judged(self, number: int, built: Built, is_chosen: bool = False) -> Outcome:
