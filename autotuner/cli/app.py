@@ -4,6 +4,7 @@ raise."""
 import contextlib
 import os
 import signal
+import stat
 import sys
 import tempfile
 from collections.abc import Callable
@@ -118,6 +119,7 @@ def run() -> None:
     for number in STOPPING:
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup does with SIGHUP
             signal.signal(number, _stop)
+    os.umask(os.umask(0) | stat.S_IWOTH)  # what it makes is run later: nobody else's to write
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()

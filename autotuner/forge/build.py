@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -81,6 +82,7 @@ def require_cache() -> None:
             (folder / part).mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        require_closed()
         if os.statvfs(folder).f_flag & os.ST_NOEXEC:
             raise InputError(
                 f"the cache {folder} is mounted noexec, and libraries are loaded from there; set {config.CACHE} to"
@@ -92,6 +94,16 @@ def require_cache() -> None:
                 f"no space left for {folder}; free some or set {config.CACHE} to another folder"
             ) from None
         raise InputError(f"the cache {folder}: {why(error)}; set {config.CACHE} to another folder") from None
+
+
+def require_closed() -> None:
+    """Raises InputError where anybody may write to the cache: what lies there is loaded and run."""
+    for folder in (_cache(), *(_cache() / part for part in PARTS)):
+        if folder.exists() and folder.stat().st_mode & stat.S_IWOTH:
+            raise InputError(
+                f"the cache {folder}: every user may write there, and what lies there is run; `chmod -R o-w {_cache()}`"
+                f", or set {config.CACHE} to another folder"
+            )
 
 
 def require_compilers(toolchain: Toolchain) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from autotuner.devices import DEVICES
-from autotuner.forge.build import entry_of_package, private_directory, publish
+from autotuner.forge.build import entry_of_package, private_directory, publish, require_closed
 from autotuner.ops import DEFAULT_OP, OPS
 from autotuner.serve.folder import Source, packaged
 from autotuner.serve.package import package_digest, write_module
@@ -107,6 +107,7 @@ def _in_the_cache(file: Path, table: DispatchTable, build: bool) -> Path:
     """The folder of the table's package, made where it is not there. Like a build it appears by one rename: of several
     processes that make it at once one puts it there, and all import that one. Raises InputError where it cannot be."""
     packaged(table)
+    require_closed()
     digest, elsewhere = package_digest(table), _elsewhere(table)
     final = entry_of_package(digest)
     if damaged(final) is not None:

@@ -2,6 +2,7 @@
 find out, what is around the devices, and the store."""
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +71,10 @@ def _folder(name: str, folder: Path, remedy: str) -> Finding:
         return Finding(name, f"{said}; it cannot be written", remedy)
     if mount.f_flag & os.ST_NOEXEC:
         return Finding(name, f"{said}; it is mounted noexec, so no library is loaded from there", remedy)
+    if there == folder and there.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+        return Finding(
+            name, f"{said}; every user may write there, and what lies there is run", f"chmod o-w, or {remedy}"
+        )
     return Finding(name, said)
 
 

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from autotuner.cli import app
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge import cache
-from autotuner.forge.build import build, built, private_directory, publish
+from autotuner.forge.build import build, built, private_directory, publish, require_cache
 from autotuner.forge.family import Family
 from autotuner.values import config
-from autotuner.values.errors import DiskFullError
+from autotuner.values.errors import DiskFullError, InputError
 from tests.conformance.executors import judge_job
 from tests.helpers.builds import artifact_of
 from tests.helpers.command_line import MUTANTS, autotuner
+from tests.helpers.refusing import refused
 from tests.helpers.workshop import set_up
 from tests.mutants.expectations import expectations
 
@@ -125,6 +127,28 @@ def test_a_build_has_the_mode_that_the_umask_gives(
     assert library.parent.stat().st_mode & 0o777 == mode
     for each in library.parent.iterdir():
         assert each.stat().st_mode & 0o444 == mode & 0o444
+
+
+@pytest.mark.parametrize("part", ["", "builds", "packages"])
+def test_a_cache_that_every_user_may_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """What lies there is run."""
+    monkeypatch.setenv(config.CACHE, str(tmp_path))
+    require_cache()
+    (tmp_path / part).chmod(0o777)
+    with refused(InputError, r"every user may write there, .*`chmod -R o-w .*set AUTOTUNER_CACHE to another folder"):
+        require_cache()
+    (tmp_path / part).chmod(0o775)
+    require_cache()
+
+
+def test_no_command_makes_what_every_user_may_write_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "app", lambda standalone_mode: 0)
+    with under(0):
+        with pytest.raises(SystemExit):
+            app.run()
+        assert os.umask(0) == 0o002
 
 
 def test_a_build_that_another_user_keeps_to_himself_is_told_with_his_name(monkeypatch: pytest.MonkeyPatch) -> None:

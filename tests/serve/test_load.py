@@ -303,6 +303,9 @@ def test_its_package_is_made_where_there_is_a_compiler_and_found_where_there_is_
     assert autotuner.load(path).explain(*qkv(32)).served
     monkeypatch.setenv("CXX", "/nowhere/g++")
     assert autotuner.load(export, build=False).explain(*qkv(32)).served
+    (tmp_path / "cache" / "packages").chmod(0o777)
+    with refused(InputError, r"every user may write there, and what lies there is run"):
+        autotuner.load(export)
 
 
 START = """
