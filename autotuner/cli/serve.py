@@ -41,8 +41,7 @@ def serve(
         bool, typer.Option("--read-only", help="nothing can be changed, whatever token is shown")
     ] = False,
     token_file: Annotated[
-        Path | None,
-        typer.Option(help=f"file with the token for changes [${config.TOKEN}]; made if it is not there"),
+        Path | None, typer.Option(help=f"file with the token for changes [${config.TOKEN}]; made if it is not there")
     ] = None,
     users: Annotated[
         Path | None, typer.Option(help="file with a line a user: a name and its token's SHA-256; --add-user writes it")

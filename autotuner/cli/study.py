@@ -281,8 +281,7 @@ def copy(
 
 @takes(one_study)
 def bundle(
-    of: OneStudy,
-    output: Annotated[Path | None, typer.Option("--out", help="the file; STUDY.tar.gz")] = None,
+    of: OneStudy, output: Annotated[Path | None, typer.Option("--out", help="the file; STUDY.tar.gz")] = None
 ) -> None:
     """Writes a study as one file that travels: rows, sources, the finalists' builds, a page.
 

@@ -67,11 +67,7 @@ def submit(
 
 
 def submit_group(
-    store: Store,
-    requests: Sequence[SweepRequest],
-    priority: int = 0,
-    key: str | None = None,
-    foreground: bool = False,
+    store: Store, requests: Sequence[SweepRequest], priority: int = 0, key: str | None = None, foreground: bool = False
 ) -> tuple[tuple[SweepRecord, ...], bool]:
     """As `submit`: several sweeps that are a group, under one key and the name that they have in common."""
     for what, word in (("key", key), ("name", requests[0].name)):

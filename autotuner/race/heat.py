@@ -38,12 +38,7 @@ class _Load(NamedTuple):
 
 
 def heat(
-    tracks: Tracks,
-    artifacts: Sequence[Artifact],
-    count: int,
-    conditions: Conditions,
-    say: Say,
-    several: bool = False,
+    tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: Conditions, say: Say, several: bool = False
 ) -> Heat:
     """`count` interleaved blocks of the baseline and all artifacts; one that is there twice is loaded twice. Without
     artifacts no variant is loaded in this process. `several`: up to LOADS loads of all arms share the blocks, where the

@@ -84,12 +84,7 @@ def steady(ratios: Sequence[Sequence[float]]) -> bool:
 
 
 def decide(
-    ratios: Sequence[Sequence[float]],
-    gains: Bounded | None,
-    tie: float,
-    min_blocks: int,
-    max_blocks: int,
-    count: int,
+    ratios: Sequence[Sequence[float]], gains: Bounded | None, tie: float, min_blocks: int, max_blocks: int, count: int
 ) -> Stop | None:
     """Why the race ends now, after `count` blocks; None to go on.
 

@@ -49,12 +49,7 @@ class GateResult(NamedTuple):
 
 
 def subject(
-    target: str,
-    space: str | None,
-    store: str,
-    study: str | None,
-    arch: str | None = None,
-    say: Say = lambda _: None,
+    target: str, space: str | None, store: str, study: str | None, arch: str | None = None, say: Say = lambda _: None
 ) -> Judgeable:
     """The built variant that a user means: the number of a trial of a study in the store, or parameters such as
     "IMPL=simd BLOCK_M=64" of a space, the others as in its default point. With `arch`, an architecture, no device is
