@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from autotuner.tuning.run.waiting import Waiting
     from autotuner.views.table import Table
 
-
 WIDE = 180
 """Columns of what is no terminal, where nobody says how many it has."""
 

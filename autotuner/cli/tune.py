@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from autotuner.values.sweep import SweepRequest
     from autotuner.views.progress import FinalsProgress, Progress
 
-
 ENDING_S = 2.0
 """Seconds for what comes after the last study."""
 SHORTEST = 0.01

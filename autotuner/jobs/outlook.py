@@ -20,7 +20,6 @@ POLL_S = 0.5
 RESTING = (State.DONE, State.CANCELLED, State.FAILED, State.PAUSED)
 """States in which nothing more comes by itself."""
 
-
 Find = Callable[[str], Found]
 """Finds what a study has now."""
 

@@ -45,7 +45,6 @@ from autotuner.values.verdict import Verdict
 if TYPE_CHECKING:
     from autotuner.run.ray_cluster import RayCluster
 
-
 POLL_S = 2.0
 """Seconds between two looks for a sweep."""
 BEAT_S = 10.0

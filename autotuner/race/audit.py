@@ -50,7 +50,6 @@ NOISE = 0.05
 APART = 0.5
 """How much slower a variant may be in the audit than it was in the race, by the clock and relative to the baseline."""
 
-
 Kind = tuple[list[float], Callable[[], float]]
 """Samples of a kind, and what takes one, in seconds."""
 

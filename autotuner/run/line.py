@@ -46,7 +46,6 @@ GateLevel = Literal["again", "soak", "finalist", "many", "memory", "sanitize"]
 """Levels of the gate after the first five: its quick cases once more, G6, G6 with as many launches as a finalist gets,
 G6 with as many as fit in some seconds, G8's check of memory, all of G8."""
 
-
 SANITIZERS: Mapping[str, Sequence[sanitizer.SanitizerCheck]] = {
     "memory": (sanitizer.MEMORY,),
     "sanitize": sanitizer.LEVELS,

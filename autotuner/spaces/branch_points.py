@@ -21,7 +21,6 @@ Array = NDArray[Any]
 
 _AT_ONCE = 1 << 17
 
-
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int16]
 Amounts = dict[str, Floats]

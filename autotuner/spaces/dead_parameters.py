@@ -23,7 +23,6 @@ PLACES = 3
 ROUNDS = 4 * PLACES
 """Points that are tried at most: where a build fails, nothing is learned."""
 
-
 State = Literal["alive", "dead", "same values", "untested", "unbuilt"]
 
 

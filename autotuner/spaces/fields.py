@@ -65,7 +65,6 @@ Values = Annotated[tuple[ParameterValue, ...], BeforeValidator(as_tuple), AfterV
 """The values of a parameter, in the order in which they are neighbours."""
 ExpressionText = Annotated[str, PlainValidator(_expression)]
 
-
 _SomeValues = Annotated[
     tuple[ParameterValue, ...],
     BeforeValidator(as_tuple),

@@ -9,7 +9,6 @@ from autotuner.values.model import Model
 KNOWN_POINTS = "autotuner:known_points"
 """The attribute of a study that holds its known points: a study that goes on has those that it began with."""
 
-
 HINTS = "autotuner:first_points"
 """The attribute of a study that holds its first points: places, and the objectives that were measured elsewhere."""
 

@@ -19,7 +19,6 @@ PROCESS = Fields(Holder).data("host", "pid", "since", "seen", "doing")
 Process = model_of("Process", "A living process that has a sweep or a device.", PROCESS)
 field = Fields(Outlook)
 
-
 STATES = "queued, running, paused, done, cancelled or failed"
 
 

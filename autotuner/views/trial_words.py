@@ -32,7 +32,6 @@ _STOPS = {
     Stop.LATE: "it took too long",
 }
 
-
 _HELD = {"cold": "as where memory has its tensors", "warm": "as where the caches still have its tensors"}
 """What the states of the caches are like."""
 

@@ -45,7 +45,6 @@ BEARER = {"WWW-Authenticate": "Bearer"}
 READERS = 100
 """Pages' readers, at most, that are logged in at a time."""
 
-
 OPERATOR = "operator"
 """Who has the server's own token."""
 WHO: ContextVar[str] = ContextVar("who", default=OPERATOR)

@@ -52,7 +52,6 @@ WARM_S = 2.0
 COMPARED = 2
 """Studies that one page may show."""
 
-
 VERBS: dict[str, Callable[[Store, int, SweepChange], SweepRecord]] = {
     "pause": lambda store, number, _: queue.pause(store, number),
     "resume": lambda store, number, _: queue.resume(store, number),

@@ -52,7 +52,6 @@ LONG_S = 10 * SAMPLE_S
 SETTLE_S = 0.015
 """Pause before a sample of several threads: threads of the other arm spin for a few milliseconds before they sleep."""
 
-
 MOST_SLABS = 18_000
 """Tensors of a process that lie in slabs of their own, at most: Linux gives a process 65,530 mappings
 (vm.max_map_count), and a slab takes three."""

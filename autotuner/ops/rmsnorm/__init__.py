@@ -102,7 +102,6 @@ CALL = OpCall(
     ),
 )
 
-
 OP = row_op(
     RmsNormProblem,
     "rms_norm",

@@ -153,7 +153,6 @@ WORDS = Words(
     tail=tail,
 )
 
-
 _relations = partial(imported_when_called, f"{__name__}.invariants")
 INVARIANTS = (
     Invariant(
@@ -217,7 +216,6 @@ INVARIANTS = (
     ),
 )
 """In order of cost."""
-
 
 OP = Op(
     name="sdpa",

@@ -43,7 +43,6 @@ WORDS = ATTENTION._replace(
     every_row="something that they share: scale, a descale, the normaliser, a lost key, a wrong tensor",
 )
 
-
 QUICK = (
     OpCase((2, 3, 200, 200), "descales", "Q1 "),
     OpCase((2, 3, 200, 200), "one_hot", "Q2 "),
@@ -99,7 +98,6 @@ def full(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
 
 CASES = cases.CASES._replace(quick=quick, full=full, beyond=frozenset({"large", "huge", "slopes"}))
 
-
 _relations = partial(imported_when_called, f"{__name__}.invariants")
 OF_ATTENTION = {each.code: each for each in INVARIANTS}
 OWN_INVARIANTS = (
@@ -124,7 +122,6 @@ OWN_INVARIANTS = (
     OF_ATTENTION["G3.spread"]._replace(relations=_relations("spread")),
 )
 """In order of cost."""
-
 
 OP = Op(
     name="sdpa_fp8",

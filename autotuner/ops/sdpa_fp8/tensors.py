@@ -275,7 +275,6 @@ BASELINES = {
 PEER = "flash"
 BETWEEN = {"cpu": "math", "cuda": "flash"}
 
-
 LOUD, CHANNEL, FAR_BELOW = 1000.0, 100.0, 100.0
 TAIL = math.log(1500)
 NOT_A_NUMBER = 0x7F
