@@ -32,15 +32,30 @@ from typing import Any
 
 from autotuner.jobs.outlook import RESTING
 from autotuner.race.tie import tie_band
-from autotuner.store import Store, queries
+from autotuner.store import Store, queries, sweeps
+from autotuner.store.records import SweepRecord
 from autotuner.tuning.finals import standings
+from autotuner.values.variant import Variant
 from benchmarks import holds
 from benchmarks.provenance import provenance
 from tests.helpers import postgresql
-from tests.helpers.chaos import DRAWN, GRACE_S, Chaos, lay_out_drawn, recorded, require_whole, sweep_of, true_us
+from tests.helpers.chaos import DRAWN, GRACE_S, Chaos, lay_out_drawn, recorded, require_whole
 
 LOOK_S = 2.0
 """Seconds between two looks at the worker."""
+
+
+def sweep_of(store: str, number: int) -> SweepRecord:
+    """A sweep as it is now."""
+    with Store.open(store, create=False) as opened:
+        return sweeps.one(opened, number)
+
+
+def true_us(variant: Variant) -> float:
+    """What is true of a variant of the space that was laid out."""
+    from drawn_cpu import microseconds
+
+    return microseconds(variant)
 
 
 def swept(

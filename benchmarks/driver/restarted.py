@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from autotuner.jobs.outlook import RESTING
 from autotuner.store import Store, queries
-from tests.helpers.chaos import DRAWN, Chaos, lay_out_drawn, recorded, require_whole, sweep_of
+from benchmarks.driver.chaos import sweep_of
+from tests.helpers.chaos import DRAWN, Chaos, lay_out_drawn, recorded, require_whole
 from tests.helpers.postgresql import Server
 
 FIRST_S = 10.0

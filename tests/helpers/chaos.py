@@ -43,23 +43,11 @@ DRAWN = "drawn_cpu"
 
 def lay_out_drawn(folder: Path) -> None:
     """Puts a family and a space into a user's folder whose variants are built and judged like any others, and whose
-    times are drawn: a busy machine changes nothing that a sweep of them finds."""
-    _find_plugins()
-    shutil.copytree(PLUGINS / DRAWN / "kernels", folder, dirs_exist_ok=True)
-
-
-def true_us(variant: Variant) -> float:
-    """What is true of a variant of that space."""
-    _find_plugins()
-    from drawn_cpu import microseconds
-
-    return microseconds(variant)
-
-
-def _find_plugins() -> None:
-    """This process, too, knows the op and the device of such a sweep."""
+    times are drawn: a busy machine changes nothing that a sweep of them finds. This process, too, knows the op and the
+    device of such a sweep."""
     if str(PLUGINS) not in sys.path:
         sys.path.append(str(PLUGINS))
+    shutil.copytree(PLUGINS / DRAWN / "kernels", folder, dirs_exist_ok=True)
 
 
 class Chaos:
@@ -257,9 +245,3 @@ def require_whole_study(store: Store, study: str, before: Sequence[dict[int, tup
 def events_of(store: Store, sweep: int, kind: str) -> int:
     """How many of a kind a sweep has had."""
     return sum(event.kind == kind for event in sweeps.events(store, sweep))
-
-
-def sweep_of(store: str, number: int) -> SweepRecord:
-    """A sweep as it is now."""
-    with Store.open(store, create=False) as opened:
-        return sweeps.one(opened, number)

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import sqlite3
 import subprocess
 import threading
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, event
+from sqlalchemy import delete
 
 from autotuner.jobs.signals import Stopping, StopSignal
 from autotuner.jobs.worker import open_patiently
@@ -18,7 +17,7 @@ from autotuner.store import Store, database, patience, queries, unwritten
 from autotuner.store.database import Database
 from autotuner.store.tables import LeaseRow
 from autotuner.tuning.run.driver import Budget, Event, Judged
-from autotuner.values.errors import DiskFullError, LeaseLostError, StoreUnavailableError
+from autotuner.values.errors import LeaseLostError, StoreUnavailableError
 from tests.helpers import simulated
 from tests.helpers.driven import driver
 from tests.helpers.postgresql import Server
@@ -100,15 +99,6 @@ def record_in_vain(store: Store, session: int, path: Path, number: int = 0) -> N
         store.record("scalar-abc", session, number, measured(16 + number, 80.0))
 
 
-def test_an_outcome_outlives_its_process_where_the_store_is_locked(store: Store, session: int, path: Path) -> None:
-    """The next driver of the study records it."""
-    record_in_vain(store, session, path)
-    assert [each.outcome for each in unwritten.of(store.label, "scalar-abc")] == [measured(16, 80.0)]
-    assert store.record_unwritten("scalar-abc") == 1
-    assert dict(store.outcomes("scalar-abc")) == {0: measured(16, 80.0)}
-    assert list(unwritten.of(store.label, "scalar-abc")) == []
-
-
 def test_a_kept_outcome_stays_kept_until_the_store_takes_it(store: Store, session: int, path: Path) -> None:
     """The next driver finds the store locked, too; then another process has the study. What was judged anew meanwhile
     is dropped."""
@@ -173,19 +163,6 @@ def test_a_small_disk_that_is_full_is_waited_for(small_disk: Path, undisturbed: 
         assert "the disk is full" in tried[0]
         assert judged(store, sweep.name) == undisturbed
         assert list(unwritten.of(store.label, sweep.name)) == []
-
-
-def test_without_patience_a_full_disk_ends_the_run(path: Path) -> None:
-    with Store.open(str(path)) as store:
-        limit = {"pages": 2**30}
-
-        @event.listens_for(store.database._engine, "checkout")
-        def limited(connection: sqlite3.Connection, *_: object) -> None:
-            connection.execute(f"PRAGMA max_page_count = {limit['pages']}")
-
-        sweep = driver(store, simulated.backend(), after(5, lambda: limit.update(pages=1)))
-        with pytest.raises(DiskFullError):
-            sweep.run(Budget(trials=TRIALS))
 
 
 def stopping(server: Server, call: int) -> Callable[[Database, Callable[[], Any]], Any]:

@@ -88,7 +88,11 @@ def require_close(problem: SdpaProblem, found: Tensors, inputs: Tensors, lengths
         torch.testing.assert_close(each, of, atol=1e-2, rtol=1e-3)
 
 
-def captured_and_replayed(impl: str, text: str, wanted: Mapping[str, Value]) -> None:
+@pytest.mark.gpu
+@pytest.mark.parametrize(("impl", "text", "wanted"), [*CASES, *CLUSTERS])
+def test_one_graph_serves_lengths_that_change(impl: str, text: str, wanted: Mapping[str, Value]) -> None:
+    if (impl, text, wanted) in CLUSTERS and torch.cuda.get_device_capability()[0] < 9:
+        pytest.skip("there are clusters from sm_90 on")
     here = Workbench(alone(impl, text))
     problem = here.conditions.compiled_for
     assert isinstance(problem, SdpaProblem)
@@ -116,20 +120,6 @@ def captured_and_replayed(impl: str, text: str, wanted: Mapping[str, Value]) -> 
         require_close(problem, replays[0], inputs, lengths)
         for first, again in zip(*replays, strict=True):
             assert torch.equal(first, again), "what a replay leaves behind changes the next"
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(("impl", "text", "wanted"), CASES)
-def test_one_graph_serves_lengths_that_change(impl: str, text: str, wanted: Mapping[str, Value]) -> None:
-    captured_and_replayed(impl, text, wanted)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(("impl", "text", "wanted"), CLUSTERS)
-def test_one_graph_of_clusters_serves_lengths_that_change(impl: str, text: str, wanted: Mapping[str, Value]) -> None:
-    if torch.cuda.get_device_capability()[0] < 9:
-        pytest.skip("there are clusters from sm_90 on")
-    captured_and_replayed(impl, text, wanted)
 
 
 # What the tests above compare with, where there is no GPU ------------------------------------------------------------

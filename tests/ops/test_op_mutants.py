@@ -86,15 +86,10 @@ def test_the_lists_are_long_enough() -> None:
 # On the host emulator -------------------------------------------------------------------------------------------------
 
 
-def all_of_cuda(table: str) -> list[Setting]:
-    """Every setting of every op."""
-    return [each for op in folders() for group in settings(op, "cuda", table) for each in group]
-
-
 @pytest.mark.slow
 @needs.emulator
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("setting", [each for each in all_of_cuda("wrong") if seen(each)], ids=str)
+@pytest.mark.parametrize("setting", [each for each in all_of("wrong", "cuda") if seen(each)], ids=str)
 def test_a_mutant_breaks_the_rule_that_is_expected(setting: Setting) -> None:
     assert first_failure_of(setting) in setting.codes
 
@@ -102,7 +97,7 @@ def test_a_mutant_breaks_the_rule_that_is_expected(setting: Setting) -> None:
 @pytest.mark.slow
 @needs.emulator
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("setting", all_of_cuda("right"), ids=str)
+@pytest.mark.parametrize("setting", all_of("right", "cuda"), ids=str)
 def test_a_right_implementation_is_within_the_tolerances(setting: Setting) -> None:
     assert first_failure_of(setting) == "pass"
 
@@ -113,7 +108,7 @@ FAULTS = {"stores_whole_blocks": "outside Y", "factor_without_barrier": "differ"
 
 @pytest.mark.slow
 @needs.emulator
-@pytest.mark.parametrize("setting", [each for each in all_of_cuda("wrong") if each.name in FAULTS], ids=str)
+@pytest.mark.parametrize("setting", [each for each in all_of("wrong", "cuda") if each.name in FAULTS], ids=str)
 def test_a_fault_that_only_a_gpu_has_is_there(setting: Setting) -> None:
     case = Matrix(setting.problem).case((5, 67))
     with pytest.raises(EmulationError, match=FAULTS[setting.name]):

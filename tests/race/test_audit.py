@@ -22,26 +22,8 @@ from tests.helpers.fake_line import Deviations, FakeLine, Truth
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=128, seq_k=128, head_dim=64, dtype="float32")
 GAP = 5e-5
-SAMPLES = 12
 CONDITIONS = simulated.conditions().model_copy(update={"baselines": ("fake",)})
 ROUGH = Deviations(noise=0.02, spikes=0.1)
-
-
-def audited(plain: float, still: float, fresh: float, raced: Raced) -> Times:
-    """Forwards that take these seconds, beside a baseline of a millisecond."""
-    return Times(raced, *([seconds] * SAMPLES for seconds in (still, fresh, plain, 1e-3, 1e-3, 1e-3)))
-
-
-def test_what_depends_on_the_call_before_is_said() -> None:
-    kept = audited(1e-3, 1e-3, 2e-3, Raced(1e-3, 1e-3)).why(PROBLEM, GAP)
-    assert "keeps results" in (kept or "")
-    again = audited(1e-3, 2e-3, 2e-3, Raced(1e-3, 1e-3)).why(PROBLEM, GAP)
-    assert "called again at once" in (again or "")
-
-
-def test_a_variant_that_is_slow_only_in_the_audit_knows_where_it_is_timed() -> None:
-    found = audited(2e-3, 2e-3, 2e-3, Raced(1e-3, 1e-3)).why(PROBLEM, GAP)
-    assert "where it is timed" in (found or "")
 
 
 class Scripted:

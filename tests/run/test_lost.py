@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -182,18 +183,8 @@ class KilledOnce(PlayBackend):
         return super().calibrate(conditions, say)
 
 
-class KilledOnceFactory:
-    """Picklable."""
-
-    def __init__(self, mark: Path) -> None:
-        self._mark = mark
-
-    def __call__(self) -> KilledOnce:
-        return KilledOnce(self._mark)
-
-
 def test_a_calibration_that_is_killed_is_done_again(tmp_path: Path) -> None:
-    with closing(LocalExecutor(KilledOnceFactory(tmp_path / "mark"), preload.CPU)) as executor:
+    with closing(LocalExecutor(partial(KilledOnce, tmp_path / "mark"), preload.CPU)) as executor:
         assert isinstance(result(executor, CalibrationJob(conditions=CONDITIONS), 60), Calibration)
 
 

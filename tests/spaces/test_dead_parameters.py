@@ -34,15 +34,11 @@ def findings() -> dict[tuple[str, str], Knob]:
     return {(knob.impl, knob.parameter): knob for knob in diagnose(space, build)}
 
 
-def test_each_knob_is_judged_for_each_implementation() -> None:
+def test_each_knob_is_judged_for_each_implementation_and_what_never_changes_the_program_is_dead() -> None:
     found = findings()
     assert {name for _, name in found} == {"ALIVE", "DEAD", "ALIAS", "BROKEN", "TIED", "ONLY"}
     assert ("plain", "ONLY") not in found
     assert found["other", "ONLY"].state == "alive"
-
-
-def test_a_knob_that_never_changes_the_program_is_dead() -> None:
-    found = findings()
     assert found["plain", "DEAD"].state == found["other", "DEAD"].state == "dead"
     assert [name for (_, name), knob in found.items() if knob.state == "dead"] == ["DEAD", "DEAD"]
 

@@ -88,6 +88,3 @@ def test_the_kept_files_expect_something_of_every_variant_of_these_implementatio
             assert np.isfinite(each.expected).all()
             assert each.expected_spread is not None
             assert 1.2 < each.expected_spread < 20
-
-
-# A search ---------------------------------------------------------------------------------------------------------

@@ -69,33 +69,6 @@ def test_a_lease_is_given_back(store: Store) -> None:
         pass
 
 
-@pytest.mark.timed
-@pytest.mark.slow
-def test_only_one_of_two_gets_the_lease(place: str) -> None:
-    Store.open(place).close()
-    code = f"""
-        from autotuner.values.errors import StoreError
-        from autotuner.store import Store
-        store = Store.open({place!r})
-        print("ready", flush=True)
-        sys.stdin.readline()
-        try:
-            with store.lease("scalar-abc"):
-                print("held", flush=True)
-                sys.stdin.readline()
-        except StoreError:
-            print("refused", flush=True)
-    """
-    children = [child(code) for _ in range(2)]
-    assert [said(each) for each in children] == ["ready"] * 2
-    for each in children:
-        each.stdin.write("go\n")
-        each.stdin.flush()
-    assert sorted(said(each) for each in children) == ["held", "refused"]
-    for each in children:
-        each.communicate()
-
-
 def change_lease(store: Store, **changes: object) -> None:
     with transaction(store, writes=True) as session:
         row = session.get_one(LeaseRow, "study/scalar-abc")

@@ -108,17 +108,6 @@ def test_a_program_that_is_being_judged_is_waited_for(store: Store) -> None:
 
 
 @at_any_width
-def test_the_same_command_again_goes_on_to_the_total(store: Store, width: int) -> None:
-    backend = simulated.backend()
-    driver(store, backend, width=width).run(Budget(trials=6))
-    study = swept(store, backend, 14, width=width)
-    assert len(backend.built) == 14
-    assert len(trials_of(store, study)) == 14
-    swept(store, backend, 14, width=width)
-    assert len(backend.built) == 14
-
-
-@at_any_width
 def test_a_budget_that_is_changed_meanwhile_is_the_one_that_is_spent(store: Store, width: int) -> None:
     def hear(event: Event) -> None:
         if isinstance(event, Judged) and event.judged == 3:

@@ -9,7 +9,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
+from autotuner.run.jobs import AnyJob, JudgeJob, Result
 from autotuner.store import Store
 from autotuner.store.optuna_storage import DriverStorage
 from autotuner.tuning.finals import standings
@@ -121,16 +121,15 @@ def test_a_kill_before_the_parameters_of_a_given_point_are_noted_keeps_the_point
 
 
 class Losing(InlineExecutor):
-    """Loses the process of some variants when they are built or, else, judged."""
+    """Loses the process of some variants when they are judged."""
 
-    def __init__(self, backend: FakeLine, lost: Callable[[int], bool], width: int = 1, built: bool = False) -> None:
+    def __init__(self, backend: FakeLine, lost: Callable[[int], bool], width: int) -> None:
         super().__init__(backend, width)
         self._lost, self._seen = lost, 0
-        self._kind = BuildJob if built else JudgeJob
 
     def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
         job: AnyJob | None = self._waiting[0][1] if self._waiting else None
-        if not isinstance(job, self._kind):
+        if not isinstance(job, JudgeJob):
             return super().wait(timeout)
         self._seen += 1
         if not self._lost(self._seen):
@@ -138,17 +137,6 @@ class Losing(InlineExecutor):
         number, _ = self._waiting.popleft()
         fault = Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail="lost")
         return number, Outcome(variant=job.variant, verdict=Verdict.INFRA_ERROR, fault=fault)
-
-
-@pytest.mark.parametrize("built", [False, True])
-def test_a_lost_process_fails_the_trial_and_the_point_is_judged_again(store: Store, built: bool) -> None:
-    executor = Losing(simulated.backend(), lambda seen: seen == 2, built=built)
-    study = swept(store, executor, 6)
-    trials = trials_of(store, study)
-    (failed,) = [trial for trial in trials if trial.state == TrialState.FAIL]
-    again = trials[failed.number + 1]
-    assert (again.params, again.state) == (failed.params, TrialState.COMPLETE)
-    assert standings.summary(store, study).judged == 6
 
 
 def test_points_that_are_lost_in_flight_are_judged_again(store: Store) -> None:

@@ -23,7 +23,7 @@ from autotuner.tuning.run.driver import Event, Judged
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError, OutOfTimeError
 from autotuner.values.gate_report import CheckResult, GateReport
-from autotuner.values.outcome import Artifact, Calibration, Ceilings, Heat, Outcome, Say
+from autotuner.values.outcome import Artifact, Calibration, Ceilings, Heat, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.trial_words import reservations
@@ -43,13 +43,9 @@ dtype = "float32"
 """
 
 
-def outcomes(store: Store, study: str) -> dict[int, Outcome]:
-    return dict(dict(store.outcomes(study)))
-
-
 def test_the_best_eight_those_that_overlap_and_the_default_are_in(store: Store) -> None:
     study = swept(store, simulated.truth)
-    found = outcomes(store, study)
+    found = dict(store.outcomes(study))
     known = searched(found.items())
     numbers = contenders(known, DEFAULT)
     right = sorted((o.objective, n) for n, o in found.items() if o.measurement is not None and o.original is None)
@@ -160,7 +156,7 @@ def test_a_finalist_that_ties_and_fails_the_gate_is_revoked(store: Store) -> Non
     study = swept(store, truth, 12)
     backend = WrongLate(truth, deviations=DEVIATIONS)
     found = confirmed(store, study, InlineExecutor(backend, fresh=lambda: FakeLine(truth, deviations=DEVIATIONS)))
-    fast = [n for n, o in outcomes(store, study).items() if seen[o.variant.digest] < 2]
+    fast = [n for n, o in dict(store.outcomes(study)).items() if seen[o.variant.digest] < 2]
     (number,) = found.revoked
     assert number in fast
     assert found.by_digest[found.standing.leader or ""].number in {*fast} - {number}
@@ -199,7 +195,7 @@ def test_the_one_to_use_has_a_proof_and_the_next_one_gets_it_when_that_fails(sto
 
     study = swept(store, truth, 12)
     found = confirmed(store, study, InlineExecutor(Rare(truth, deviations=DEVIATIONS)))
-    wrong = next(n for n, o in outcomes(store, study).items() if o.variant.digest == DEFAULT)
+    wrong = next(n for n, o in dict(store.outcomes(study)).items() if o.variant.digest == DEFAULT)
     assert found.revoked == (wrong,)
     assert "launch 5000 differs" in (queries.trial(store, study, wrong).revoked_reason or "")
     best = standings.best(store, study)
@@ -298,16 +294,6 @@ def test_one_process_of_each_says_nothing_when_the_time_is_over(store: Store) ->
     assert standings.finals(store, study) is None
 
 
-def test_finals_without_a_proof_of_the_one_to_use_are_due_again(store: Store) -> None:
-    study = swept(store, simulated.truth, 10)
-    found = confirmed(store, study, executor(simulated.truth))
-    assert not due(store, study, DEFAULT)
-    best = standings.best(store, study)
-    store.revoke(study, best.entry.number, "a race was found")  # the next one was not chosen, and has none
-    assert due(store, study, DEFAULT)
-    assert found.standing is not None
-
-
 # What the search believes afterwards --------------------------------------------------------------------------------
 
 
@@ -315,7 +301,7 @@ def test_finals_without_a_proof_of_the_one_to_use_are_due_again(store: Store) ->
 def test_a_search_that_goes_on_believes_the_finals_and_not_its_own_estimate(store: Store, sampler: str) -> None:
     """A disturbed machine made one variant look far faster than it is."""
     study = swept(store, simulated.truth, 12)
-    lucky = next(n for n, o in outcomes(store, study).items() if o.variant.digest == DEFAULT)
+    lucky = next(n for n, o in dict(store.outcomes(study)).items() if o.variant.digest == DEFAULT)
     with sqlite3.connect(store.label) as raw:
         flatter(raw, lucky)
     best = standings.best(store, study)

@@ -48,10 +48,6 @@ class Lanes(InlineExecutor):
         return super().wait(timeout)
 
 
-def outcomes(store: Store, name: str) -> dict[int, Outcome]:
-    return dict(dict(store.outcomes(name)))
-
-
 def run(
     store: Store, executor: InlineExecutor, trials: int, conditions: Conditions | None = None
 ) -> tuple[str, list[Event]]:
@@ -63,7 +59,7 @@ def test_every_candidate_races_against_the_last_one_that_was_promoted(store: Sto
     name, _ = run(store, InlineExecutor(simulated.backend(noise=NOISE)), 60)
     incumbent: Outcome | None = None
     promoted = 0
-    for outcome in outcomes(store, name).values():
+    for outcome in dict(store.outcomes(name)).values():
         measured = outcome.measurement
         if measured is None:
             continue
@@ -81,7 +77,7 @@ def test_every_candidate_races_against_the_last_one_that_was_promoted(store: Sto
 def test_what_races_out_was_slower_and_what_is_equal_is_not_promoted(store: Store) -> None:
     name, _ = run(store, InlineExecutor(simulated.backend(noise=NOISE)), 60)
     fastest = math.inf
-    for outcome in outcomes(store, name).values():
+    for outcome in dict(store.outcomes(name)).values():
         if outcome.measurement is None:
             continue
         us = simulated.microseconds(dict(outcome.variant.point))
@@ -119,7 +115,7 @@ def test_a_candidate_sent_before_the_last_promotion_takes_over_only_if_it_is_fas
 
 def test_a_resumed_study_goes_on_with_its_incumbent(store: Store) -> None:
     name, _ = run(store, InlineExecutor(simulated.backend(noise=NOISE)), 30)
-    last = [o for o in outcomes(store, name).values() if o.measurement is not None and o.measurement.promoted][-1]
+    last = [o for o in dict(store.outcomes(name)).values() if o.measurement is not None and o.measurement.promoted][-1]
     executor = Lanes([simulated.backend(noise=NOISE)], width=1)
     run(store, executor, 32)
     first = next(job for job in executor.jobs if isinstance(job, JudgeJob))
@@ -152,7 +148,7 @@ def test_a_study_over_several_problems_keeps_the_numbers_of_each(store: Store, o
     )
     name, _ = run(store, InlineExecutor(TwoShapes(simulated.truth, noise=NOISE)), 80, conditions)
     over = max if objective == "max" else lambda logs: sum(logs) / len(logs)
-    found = [each for each in outcomes(store, name).values() if each.measurement is not None]
+    found = [each for each in dict(store.outcomes(name)).values() if each.measurement is not None]
     for outcome in found:
         timings = outcome.measurement.timings
         assert [timing.problem for timing in timings] == list(problems)
