@@ -60,7 +60,7 @@ class Ops(Plugs[Op]):
 
 def _noted(name: str) -> Path | None:
     """The file that makes an op, if it is still there."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # of a name that no file has
         if (path := Path(_note(name).read_text())).is_file():
             return path
     return None

@@ -97,6 +97,8 @@ def _read(file: Path) -> DispatchTable:
         raise InputError(f"{file}: damaged: its table is not the one of its digest; export it again")
     if digest_of(document) != digest:
         raise InputError(f"{file}: damaged: its proof is not the one of its digest; export it again")
+    if found.table.device not in DEVICES:
+        raise InputError(f"{file}: {no_such('device', found.table.device, DEVICES)}; install the package that has it")
     return found.table
 
 

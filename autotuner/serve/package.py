@@ -26,7 +26,7 @@ from autotuner.serve.table import digest_of_table
 from autotuner.serve.table_source import signature_lines, table_lines
 from autotuner.values.problem import Problem, Shape
 from autotuner.values.ratio import BIASED
-from autotuner.values.table import DispatchTable, TableEntry
+from autotuner.values.table import COUNTS, DispatchTable, TableEntry
 from autotuner.values.variant import digest_of
 from autotuner.values.versions import version_of
 
@@ -109,7 +109,7 @@ def _package_lines(table: DispatchTable, module: str) -> Iterator[str]:
     yield from table_lines(table, module)
     yield from signature_lines(OPS[table.op])
     facts = table.proven_on
-    numbers = [int(facts.get(name, 0)) for name in ("THREADS_ALLOWED", "SM", "MULTIPROCESSORS")]
+    numbers = [int(facts.get(name, 0)) for name in COUNTS]
     fields = ", ".join(map(str, [int(packaged(table)[1].accelerator), *numbers]))
     yield f'extern "C" const at_package autotuner_package = {{"{module}", AT_TABLE, AT_SIGNATURE, {fields}}};'
 

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, model_validator
 from autotuner.values.model import Model
 from autotuner.values.problem import Problem, Shape
 from autotuner.values.ratio import Speedup
-from autotuner.values.validation import refuse
+from autotuner.values.validation import refuse, show
 from autotuner.values.variant import Value, Variant
 
 LARGEST_BYTES = 64 << 20
@@ -46,7 +46,10 @@ class TableVariant(Model):
     study: str
     trial: int
     variant: Variant
-    artifact: str = Field(description="digest of the build: variant, compile-time part, compiler, flags, sources")
+    artifact: str = Field(
+        pattern="^[0-9a-f]{64}$",
+        description="digest of the build: variant, compile-time part, compiler, flags, sources",
+    )
     program: str = Field(description="program hash: a build that has another one is another program")
     library_sha256: str = Field(description="of the built library: one that has another one is not what was judged")
     architecture: str
@@ -96,6 +99,10 @@ class Range(Model):
     validated: tuple[Validated, ...] = Field(min_length=1)
 
 
+COUNTS = ("THREADS_ALLOWED", "SM", "MULTIPROCESSORS")
+"""Facts of devices that a package asks torch for again."""
+
+
 class DispatchTable(Model):
     """The dispatch table of an export."""
 
@@ -106,7 +113,7 @@ class DispatchTable(Model):
     allowed_loss: float = Field(description="relative, that a variant may cost a problem for the table to be smaller")
     estimates: bool = Field(description="whether variants are in it that no finals confirmed")
     variants: tuple[TableVariant, ...]
-    entries: tuple[TableEntry, ...]
+    entries: tuple[TableEntry, ...] = Field(min_length=1)
     ranges: tuple[Range, ...] = ()
     left_out: tuple[LeftOut, ...] = Field(default=(), description="lengths that were tried and are in no range")
 
@@ -118,6 +125,9 @@ class DispatchTable(Model):
         for name, use in named:
             if use is not None and use not in known:
                 raise refuse(f"found {use[:16]}, expected one of the variants", f"{name}.use")
+        for name in COUNTS:
+            if isinstance(value := self.proven_on.get(name), str):
+                raise refuse(f"found {show(value)}, expected a whole number", f"proven_on.{name}")
         return self
 
 

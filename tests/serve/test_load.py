@@ -282,6 +282,32 @@ def test_a_table_of_an_op_that_is_not_installed_is_refused(export: Path, entries
         loaded(export)
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("op",), "\0", "no op "),
+        (("device",), "tpu", "no device 'tpu'"),
+        (("entries",), [], r"table\.entries: "),
+        (("proven_on", "THREADS_ALLOWED"), "1); system(", r"proven_on\.THREADS_ALLOWED: found '1\); system\('"),
+        (("variants", 0, "artifact"), "../../../../home/me/builds/x", r"table\.variants\[0\]\.artifact: "),
+    ],
+)
+def test_a_table_that_was_edited_with_its_digests_is_refused_in_a_line(
+    tmp_path: Path, artifact: Artifact, place: tuple[Any, ...], value: object, said: str
+) -> None:
+    export = write(table([served(artifact)], [(problem(32), artifact.digest)]), tmp_path / "best.json")
+    document = json.loads(export.read_text())
+    inner = document["table"]
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    document |= {"table_digest": digest_of(document["table"])}
+    document["digest"] = digest_of({name: each for name, each in document.items() if name != "digest"})
+    export.write_text(json.dumps(document))
+    with refused(InputError, rf"best\.json: .*{said}"):
+        autotuner.load(export)
+
+
 @pytest.mark.slow
 def test_its_package_is_made_where_there_is_a_compiler_and_found_where_there_is_none(
     tmp_path: Path, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
