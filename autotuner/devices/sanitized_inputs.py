@@ -56,9 +56,7 @@ def draw(problem: Problem) -> tuple[bytes, ...]:
 
 def output_bytes(problem: Problem) -> tuple[int, ...]:
     """The size of each output."""
-    return tuple(
-        math.prod(shape_of(each, problem)) * ITEM_BYTES[each.dtype] for each in op_of(problem).outputs(problem)
-    )
+    return tuple(math.prod(shape_of(one, problem)) * ITEM_BYTES[one.dtype] for one in op_of(problem).outputs(problem))
 
 
 def bare(

@@ -309,6 +309,4 @@ def _named(held: dict[str, object]) -> dict[str, tuple[int, int]]:
         for name, each in held.items()
         if not isinstance(each, ModuleType) and (callable(each) or not name.startswith("__"))
     }
-    return {
-        name: (id(each), id(each.__code__) if isinstance(each, FunctionType) else 0) for name, each in found.items()
-    }
+    return {name: (id(one), id(one.__code__) if isinstance(one, FunctionType) else 0) for name, one in found.items()}

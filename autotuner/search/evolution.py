@@ -78,9 +78,7 @@ class EvolutionarySampler(PointSampler):
         mine = asked[first[place] : first[place + 1]]
         found, self._promises[place] = self._searches[place].propose(self.generator(trial.number), drawn[place], mine)
         left = {*dropped(arms)}
-        promises = [
-            each for place, each in enumerate(self._promises) if place not in left and not arms[place].exhausted
-        ]
+        promises = [each for at, each in enumerate(self._promises) if at not in left and not arms[at].exhausted]
         self.promise = None if None in promises else max(filter(None, promises), default=0.0)
         return first[place] + found
 

@@ -96,9 +96,7 @@ class Limits(Model):
     def _check_table(self, implementation: str, facts: frozenset[str]) -> None:
         """Refuses what is wrong in an implementation's table beside that of all of them."""
         tables, reads = self._tables_of(implementation), self.parameters.get(implementation, self.all_parameters)
-        said = {
-            f"{self.key(name)}.{kind}": table.named(kind) for name, table in tables.items() for kind in fields.KINDS
-        }
+        said = {f"{self.key(name)}.{of}": table.named(of) for name, table in tables.items() for of in fields.KINDS}
         fields.check_names(said, {"IMPL", *reads, *facts})
         defined = {each for names in said.values() for each in names}
         amounts: dict[str, Expression] = {}

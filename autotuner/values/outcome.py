@@ -245,9 +245,7 @@ class Calibration(Model):
         """Why nothing can be judged, in words; None where each case has a baseline that keeps its tolerance on all of
         them."""
         unsound = {check.backend for check in self.broken}
-        answered = {
-            check.case for check in self.references if check.errors is not None and check.backend not in unsound
-        }
+        answered = {one.case for one in self.references if one.errors is not None and one.backend not in unsound}
         hopeless = [check for check in self.broken if check.case not in answered]
         if not hopeless:
             return None

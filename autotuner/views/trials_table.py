@@ -133,9 +133,7 @@ def trial_document(store: Store, study: str, number: int) -> dict[str, JsonValue
     report, outcome = report_of(store, study, number), queries.trial(store, study, number).outcome
     lines = {line["number"]: line for line in trials_of(store, study).json()}
     timings = () if outcome.measurement is None else outcome.measurement.timings
-    races: list[JsonValue] = [
-        {"problem": str(each.problem), "blocks": [*blocks_table(each).json()]} for each in timings
-    ]
+    races: list[JsonValue] = [{"problem": str(one.problem), "blocks": [*blocks_table(one).json()]} for one in timings]
     profile = queries.profile(store, study, number)
     counted = None if profile is None else json_of(profile)
     return {"study": study, "trial": lines[number], "races": races, "report": json_of(report), "profile": counted}
