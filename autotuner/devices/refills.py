@@ -114,7 +114,7 @@ class Refills:
         """After the forward of that number: what it wrote."""
         _copy(self._kept[call], self._buffers.outputs)
 
-    def fault(self, forward: Callable[[], None], judge: Callable[[Tensors, Tensors], Fault | None]) -> Fault | None:
+    def fault(self, forward: Callable[[], object], judge: Callable[[Tensors, Tensors], Fault | None]) -> Fault | None:
         """Whether the last sample with fresh inputs was right: one forward by the reference, and every forward by the
         bits that the same inputs give once more, where the outputs hold numbers as plausible as wrong."""
         if not self._is_fresh:

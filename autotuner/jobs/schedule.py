@@ -38,7 +38,8 @@ def ask_again(store: Store, ended: SweepRecord) -> SweepRecord | None:
     over = (ended,) if ended.group is None else sweeps.group(store, ended.group)
     if every is None or not all(each.state in (State.DONE, State.FAILED) for each in over):
         return None
-    if any(_is_next(each, ended) for each in sweeps.every(store, OPEN)):
+    ahead = (each.request.every for each in sweeps.every(store, OPEN) if each.name == ended.name)
+    if any(each is not None and each.at == every.at for each in ahead):
         return None
     now, missed = queries.now(store).astimezone(), []
     for due in times(every.at, every.due.astimezone()):
@@ -61,12 +62,6 @@ def go_on(store: Store) -> None:
     latest = {(each.name, each.request.every.at): each for each in sweeps.every(store) if each.request.every}
     for each in latest.values():
         ask_again(store, each)
-
-
-def _is_next(each: SweepRecord, ended: SweepRecord) -> bool:
-    """Whether one is of the same series."""
-    mine, other = each.request.every, ended.request.every
-    return each.name == ended.name and mine is not None and other is not None and mine.at == other.at
 
 
 def _next_request(store: Store, ended: SweepRecord, due: datetime) -> SweepRequest:

@@ -88,14 +88,13 @@ class RayExecutor:
         open_lane: OpenLane,
         make_line: MakeLine,
         builders: int,
-        away_s: float = AWAY_S,
-        gone_s: float = GONE_S,
+        away_s: float,
     ) -> None:
         """`actors`: handles of `DeviceActor`, kept by the caller. `builders`: variants that are built at a time."""
         self._lanes = [LaneOfActor(actor) for actor in actors]
         self.builders, self.lanes = builders, len(actors)
         self.width = builders + 2 * self.lanes
-        self._away_s, self._gone_s = away_s, gone_s
+        self._away_s = away_s
         self._session = uuid.uuid4().hex
         self._open_lane, self._make_line = ray.put(open_lane), ray.put(make_line)
         # a task is done again by this executor, which counts; "" hides every device from a builder
@@ -249,7 +248,7 @@ class RayExecutor:
                 other = min(there, key=lambda each: len(each.waiting) + len(each.sent))
                 other.waiting.append(lane.waiting.popleft())
                 self._send(other)
-        if not there and all(now - lane.away_since > self._gone_s for lane in self._lanes):
+        if not there and all(now - lane.away_since > GONE_S for lane in self._lanes):
             raise InfrastructureError("every node with a device has left the cluster, and none has come back")
 
 

@@ -43,8 +43,8 @@ def profile(
         with closing(here.executor()) as executor:
             artifact = rebuilt(executor, trial, here.conditions).artifact
         side = Side.taken_from(here.conditions, problem=timing.problem, artifact=artifact, baseline=baseline)
-        variant = kind.counted(side, _report(reports, "variant"))
-        other = kind.counted(side.model_copy(update={"artifact": None}), _report(reports, baseline))
+        variant = kind.counted(side, reports and reports / "variant.ncu-rep")
+        other = kind.counted(side.model_copy(update={"artifact": None}), reports and reports / f"{baseline}.ncu-rep")
     beside_us = median(timing.baseline_us) if timing.baseline == baseline else None
     found = Profile.taken_from(
         side,
@@ -60,7 +60,3 @@ def profile(
     )
     store.record_profile(trial.study, trial.number, found)
     return found
-
-
-def _report(folder: Path | None, name: str) -> Path | None:
-    return None if folder is None else folder / f"{name}.ncu-rep"

@@ -3,7 +3,6 @@
 LIMITS = "G0.limits"
 UNWRITTEN = "G1.unwritten"
 QUICK = "G2.quick"
-QUICK_LARGEST = "G2.T1"
 REPEAT = "G3.repeat"
 CAPTURE = "G4.capture"
 SOAK = "G6.soak"

@@ -33,13 +33,6 @@ class Share(NamedTuple):
         return max(self.share, self.fast_share)
 
 
-def shares_of(beliefs: Beliefs) -> list[Share]:
-    """What matters, the most first."""
-    every = [Share(each.parameter, each.share, each.fast_share, False) for each in beliefs.parameters]
-    every += [Share(" and ".join(each.parameters), each.share, each.fast_share, True) for each in beliefs.pairs]
-    return sorted((each for each in every if each.most >= SHOWN), key=lambda each: -each.most)[:MOST]
-
-
 SHARES: list[Column[Share]] = [
     Column("parameter", str, of=lambda e: e.name),
     Column("share", float, head="of the variance", reads=lambda share: percent(share, 1)),
@@ -49,7 +42,9 @@ SHARES: list[Column[Share]] = [
 
 def shares_table(beliefs: Beliefs) -> Table:
     """The share of the believed speed's variance that each explains alone, and two together beyond each alone."""
-    found = shares_of(beliefs)
+    every = [Share(each.parameter, each.share, each.fast_share, False) for each in beliefs.parameters]
+    every += [Share(" and ".join(each.parameters), each.share, each.fast_share, True) for each in beliefs.pairs]
+    found = sorted((each for each in every if each.most >= SHOWN), key=lambda each: -each.most)[:MOST]
     hardly = [each.parameter for each in beliefs.parameters if max(each.share, each.fast_share) < SHOWN]
     notes = [f"Hardly: {', '.join(hardly)}."] if hardly else []
     if not any(each.is_pair for each in found):

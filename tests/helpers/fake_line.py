@@ -141,7 +141,7 @@ class FakeLine:
         fault = self._truth(artifact.variant).fault
         if fault is not None:
             failed = CheckResult(code=codes.QUICK, status="fail", seconds=0.0)
-            found = Fault(verdict=fault, code=codes.QUICK_LARGEST, detail="a fault of the fake", case="fake")
+            found = Fault(verdict=fault, code="G2.T1", detail="a fault of the fake", case="fake")
             return GateReport(artifact=artifact.digest, required=needed, checks=(failed,), fault=found)
         for code in needed:
             say(code)

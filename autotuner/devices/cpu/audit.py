@@ -6,6 +6,7 @@ forward, and what comes before it is the forward of the sample before.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter_ns
 
 import torch
@@ -28,7 +29,7 @@ class CpuAuditArm:
         """`seconds`: of a forward that finds no answer of another one, about."""
         sets = arm.sets
         sets.restore(0)
-        self._arm, self._judge = arm, judge
+        self._arm, self._judge, self._forward = arm, judge, partial(arm.forward, 0)
         self._forward()
         calls = buffers.most_calls(math.ceil(SAMPLE_S / seconds))
         self._refills = Refills(sets.problem, buffers, sets.plain, calls)
@@ -59,9 +60,6 @@ class CpuAuditArm:
         self._arm.sets.restore(0)
         return fault
 
-    def _forward(self) -> None:
-        self._arm.forward(0)
-
 
 class LongAuditArm:
     """The same of forwards that are long, one a sample. A fresh sample is refilled with inputs that no call has seen; a
@@ -70,6 +68,7 @@ class LongAuditArm:
 
     def __init__(self, arm: CpuVariantArm, judge: Callable[[Tensors, Tensors], Fault | None]) -> None:
         self._arm, self._judge, self._buffers = arm, judge, _of_variant(arm)
+        self._forward = partial(arm.forward, 0)
         arm.sets.restore(0)
         self._refills = Refills(arm.sets.problem, self._buffers, arm.sets.plain, 1)
         self._changes = -1
@@ -106,9 +105,6 @@ class LongAuditArm:
         self._changes = self._arm.sets.changes
         self._arm.sets.rest()
         return seconds
-
-    def _forward(self) -> None:
-        self._arm.forward(0)
 
     def recheck(self) -> Fault | None:
         """Judges the last fresh sample, which was timed: one more would tell no more."""

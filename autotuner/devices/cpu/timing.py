@@ -177,11 +177,6 @@ def stay_awake(sets: CpuInputSets, threads: int) -> None:
         pass
 
 
-def sleep_until_idle(sets: CpuInputSets) -> None:
-    """The same in sleep."""
-    time.sleep(max(SLEEP_S, sets.idle_until - perf_counter()))
-
-
 def is_held_up(seconds: float, waited: float) -> bool:
     """Whether a sample's threads waited for a CPU for longer than is noise."""
     return waited > HELD_UP * seconds
@@ -313,7 +308,7 @@ class CpuArm:
         how many of these its threads waited for a CPU, at most. `is_short`: a sleep, and as few forwards as may be."""
         self._prepare()
         if is_short:
-            sleep_until_idle(self.sets)
+            time.sleep(max(SLEEP_S, self.sets.idle_until - perf_counter()))
         else:
             stay_awake(self.sets, self.threads)
         calls = min(self.calls, math.ceil(SHORT_S / self.seconds)) if is_short else self.calls

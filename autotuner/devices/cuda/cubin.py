@@ -88,11 +88,6 @@ def _contents(elf: ELFFile, index: int, section: Section) -> Iterator[bytes]:
         yield section.data()
 
 
-def _embedded(carrier: bytes) -> bytes:
-    """The cubin in the object that embeds it (kernels/abi/cubin.S)."""
-    return b"".join(each.data() for each in ELFFile(io.BytesIO(carrier)).iter_sections() if each.name == ".rodata")
-
-
 def program_hash(carrier: bytes, host: bytes) -> str:
     """SHA-256 over code, constants, resources and launch geometry of the cubin in an object, and over the object of its
     host side.
@@ -101,7 +96,8 @@ def program_hash(carrier: bytes, host: bytes) -> str:
     themselves. Raises Forged where something else has the name of an identity.
     """
     digest = hashlib.sha256(hashlib.sha256(host).digest())
-    elf = ELFFile(io.BytesIO(_embedded(carrier)))
+    embedded = (each.data() for each in ELFFile(io.BytesIO(carrier)).iter_sections() if each.name == ".rodata")
+    elf = ELFFile(io.BytesIO(b"".join(embedded)))  # as kernels/abi/cubin.S embeds it
     sections = list(elf.iter_sections())
     identity = [name for name, _ in _symbols(elf) if IDENTIFIES.fullmatch(name)]
     if len(identity) > len(IDENTITY):
