@@ -87,6 +87,7 @@ def add(store: Store, data: Data) -> str:
         name = str(study["name"])
         if optunas["study_name"] != name:
             raise ValueError("Optuna's study has another name")
+        _require_name(name)
     except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
         raise InputError(f"its rows are not those of a study: {' '.join(str(error).split())[:200]}") from None
     store.optuna_storage()  # makes its tables
@@ -167,11 +168,16 @@ def _remove(store: Store, session: Session, name: str) -> None:
         session.execute(sa.delete(table).where(_mine(table, roots)))
 
 
+def _require_name(name: str) -> None:
+    """Raises InputError for what cannot be shown, or be part of an address or of a file's name."""
+    if not name.isprintable() or not name.strip() or len(name) > 200 or "/" in name:
+        raise InputError("a study's name has 1 to 200 printable characters, and no /")
+
+
 def rename(store: Store, name: str, new: str) -> None:
     """Gives a study another name. Raises StoreError: no such study, a living driver has it, or the new name is taken;
     and InputError for a name that is none."""
-    if not new.isprintable() or not new.strip() or len(new) > 200:
-        raise InputError("a study's name has 1 to 200 printable characters")
+    _require_name(new)
     with store.lease(name):
         _rename(store, name, new)
     store.study_ids.pop(name, None)

@@ -60,8 +60,9 @@ def test_a_study_is_renamed_and_deleted_with_all_its_rows(sample: Store) -> None
     whole_study.rename(sample, name, "kept")
     assert queries.names(sample) == ("kept",)
     assert sample.optuna_storage().get_study_id_from_name("kept")
-    with pytest.raises(InputError, match="1 to 200"):
-        whole_study.rename(sample, "kept", "\n")
+    for odd in ("\n", "", "x" * 201, "../kept", "\x1b[31m"):
+        with pytest.raises(InputError, match="1 to 200 printable characters, and no /"):
+            whole_study.rename(sample, "kept", odd)
     with sample.lease("kept"), pytest.raises(StoreError):
         whole_study.remove(sample, "kept")
     whole_study.remove(sample, "kept")
@@ -88,6 +89,20 @@ def _pickled(data: Document) -> None:
 
 def _another_table(data: Document) -> None:
     data["at_lease"] = []
+
+
+@pytest.mark.parametrize("name", ["../../.profile", "\x1b]0;mine\x07", ""])
+def test_a_study_of_somebody_else_has_a_name_that_is_one(sample: Store, store: Store, name: str) -> None:
+    """A name is part of a file's, of an address, and of what a terminal shows."""
+    data = _data(sample)
+    (column,) = (place for place, each in enumerate(whole_study.TABLES["at_study"].columns) if each.name == "name")
+    (optunas,) = (
+        place for place, each in enumerate(whole_study.TABLES["studies"].columns) if each.name == "study_name"
+    )
+    data["at_study"][0][column] = data["studies"][0][optunas] = name
+    with pytest.raises(InputError, match="1 to 200 printable characters, and no /"):
+        whole_study.add(store, data)
+    assert queries.names(store) == ("scalar-abc",)
 
 
 @pytest.mark.parametrize("harm", [_without_optuna, _points_nowhere, _no_outcome, _pickled, _another_table])
