@@ -261,11 +261,9 @@ class Family(Model):
         if self.op.ordinary in policy.omitted:
             raise KernelError(f"{where}.without: {self.op.ordinary} cannot be left out: nothing would be judged")
         dims = self.op.problem.DIMS
-        for i, case in enumerate(policy.cases):
-            if not self.op.problem.takes(case.shape):
-                raise KernelError(
-                    f"{where}.cases[{i}].shape: found {len(case.shape)} sizes, expected {', '.join(dims)}"
-                )
+        for i, one in enumerate(policy.cases):
+            if not self.op.problem.takes(one.shape):
+                raise KernelError(f"{where}.cases[{i}].shape: found {len(one.shape)} sizes, expected {', '.join(dims)}")
 
     def _check(self, where: str, implementation: Implementation) -> None:
         """Raises KernelError for what would otherwise show only when a variant is built."""

@@ -61,10 +61,8 @@ def read(path: Path) -> Any:
     head = json.loads(whole[HEAD:begin])
     if len(whole) != begin + head["bytes"]:
         raise ValueError(f"{path} is not whole")
-    nothing = torch.empty(0, dtype=torch.uint8)
-    return _found(
-        head["values"], torch.frombuffer(whole, dtype=torch.uint8, offset=begin) if head["bytes"] else nothing
-    )
+    none = torch.empty(0, dtype=torch.uint8)
+    return _found(head["values"], torch.frombuffer(whole, dtype=torch.uint8, offset=begin) if head["bytes"] else none)
 
 
 def _found(value: Any, memory: Tensor) -> Any:

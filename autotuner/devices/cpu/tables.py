@@ -90,10 +90,8 @@ def _writable(base: int) -> Iterator[tuple[int, int]]:
         return
     moved = base if struct.unpack_from("<H", head, BASED)[0] == SHARED else 0
     (at,), (count,) = struct.unpack_from("<Q", head, HEADERS), struct.unpack_from("<H", head, COUNT)
-    for place in range(count):
-        kind, flags, _, address, _, _, size, _ = struct.unpack(
-            "<IIQQQQQQ", ctypes.string_at(base + at + 56 * place, 56)
-        )
+    for each in range(count):
+        kind, flags, _, address, _, _, size, _ = struct.unpack("<IIQQQQQQ", ctypes.string_at(base + at + 56 * each, 56))
         if kind == LOADED and flags & WRITABLE:
             start = (moved + address + 7) & ~7
             yield start, (moved + address + size - start) & ~7
