@@ -45,13 +45,10 @@ def heats(document: Document | None) -> str:
 
 
 def _heat(row: Document) -> str:
-    longest = sorted(row["seconds"].items(), key=lambda each: -each[1])[:4]
+    longest = sorted(row["seconds"].items(), key=lambda each: -each[1])[:2]
     parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in longest)
     apart = (
-        f"; ratios of processes differ by {100 * row['deviation']:.1f} %, so {row['heats'] // 2} of each of two resolve"
-        f" {100 * row['resolution']:.1f} %"
-        if "resolution" in row
-        else ""
+        f"; {row['heats'] // 2} of each of two resolve {100 * row['resolution']:.1f} %" if "resolution" in row else ""
     )
     return f"{row['problem']}, {row['device']}: {row['whole']:.1f} s a process ({parts}){apart}. {row['when'][:10]}."
 

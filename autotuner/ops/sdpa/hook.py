@@ -11,7 +11,7 @@ from autotuner.values.errors import InputError
 
 Attention = Callable[..., Tensor]
 _SAID = "_autotuner_said"
-"""Attribute of a mask: what it says. A mask that loses it, or never had it, is given to torch as it is."""
+"""Attribute of a mask: the arguments that say the same. A mask that has lost it, or never had it, is torch's."""
 
 
 class _Said(NamedTuple):
@@ -21,6 +21,10 @@ class _Said(NamedTuple):
     corner: str
     window: tuple[int, int] | None = None
     key_lengths: Tensor | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Those that are there: each layer's call has to compare them with those of the layer before."""
+        return {name: each for name, each in self._asdict().items() if each is not None}
 
     def shown(self, mask: Tensor) -> Tensor:
         """The mask that says this, of the same rows and keys."""
@@ -51,14 +55,13 @@ def computes(chosen: Attention) -> Callable[..., tuple[Tensor, None]]:
         said = getattr(attention_mask, _SAID, None)
         if said is None:
             causal = bool(module.is_causal if is_causal is None else is_causal)
-            said = _Said(query.shape[2] > 1 and attention_mask is None and causal, CORNERS[0])
+            said = {"is_causal": query.shape[2] > 1 and attention_mask is None and causal}
             if attention_mask is not None and query.shape[1] != key.shape[1]:  # with a mask torch is slow in groups
                 key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
-        options = {**said._asdict(), "softcap": softcap or 0.0, "sinks": s_aux, "bias": position_bias}
+        more = {"sinks": s_aux, "bias": position_bias, "softcap": softcap or None, "dropout_p": dropout or None}
+        options = {**said, **{name: each for name, each in more.items() if each is not None}}
         grouped = query.shape[1] != key.shape[1]
-        found = chosen(
-            query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling, enable_gqa=grouped, **options
-        )
+        found = chosen(query, key, value, attn_mask=attention_mask, scale=scaling, enable_gqa=grouped, **options)
         return found.transpose(1, 2).contiguous(), None
 
     return attention
@@ -94,7 +97,7 @@ def masks(right: bool) -> Callable[..., Tensor | None]:
             return mask
         if given["q_length"] != given["kv_length"]:
             mask = mask.contiguous()  # generate() would do that for a static cache, and lose what it says
-        setattr(mask, _SAID, said)
+        setattr(mask, _SAID, said.arguments())
         return made(mask)
 
     return make

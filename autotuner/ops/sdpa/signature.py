@@ -178,6 +178,11 @@ def made(mask: Tensor) -> Tensor:
     return mask
 
 
+def is_made(given: Mapping[str, Any]) -> bool:
+    """Whether the mask of a call's arguments is one of those."""
+    return bool(getattr(given.get("attn_mask"), _MADE, False))
+
+
 def _agrees(mask: Any, query: Tensor, key: Tensor, lengths: Tensor | None, options: Mapping[str, Any]) -> bool:
     """Whether a mask says the same as what it stands beside."""
     if getattr(mask, _MADE, False):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .alike import Recent
+from .alike import Recent, never
 from .before import Before
 from .library import FOREIGN, GRADIENT, NO_GRADIENT, REFUSED, Explanation, Library
 from .stated import COPIES, STRICT
@@ -41,6 +41,7 @@ class Served:
         self.strict, self.gradients, self.copies = strict, gradients, copies
         self._library, self._stated, self._required = library, library.stated, len(library.stated.required)
         self._arguments, self._function, self._compute = signature.arguments, signature.FUNCTION, signature.compute
+        self._is_made = getattr(signature, "is_made", never)
         self._always = STRICT * strict | COPIES * copies
         self.__signature__ = library.stated.python
         self._last: tuple[object, ...] | None = None
@@ -101,7 +102,7 @@ class Served:
 
     def _contradicts(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether a mask says something else in this call than what it stands beside: no guard sees that."""
-        return not self._arguments(*args, **kwargs)[2]
+        return not (self._is_made(kwargs) or self._arguments(*args, **kwargs)[2])
 
     def _asked(
         self, op: Any, tensors: tuple[Tensor, ...], options: Mapping[str, Any], beside: Mapping[str, Any]
