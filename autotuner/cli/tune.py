@@ -102,6 +102,8 @@ def _foretell(wanted: AskedSweep, store: str | None) -> None:
             here = workbench.Workbench(file, devices=request.devices)
             for line in here.remarks:
                 say_remark(line)
+            if opened is not None:
+                here.start(opened, request)  # refuses what tuning would
             who = who or here.who_disturbs()
             mine = list(foresee(here, opened, lambda *call: microseconds(Called(*call)), weights))
             us = sum(each.us or each.bound_us for each in mine)
@@ -262,7 +264,7 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     if made.without is not None:  # the best configuration is worth its file all the same
         out.print(f"{output} has no table of what serves which problem: {made.without}", style="yellow")
     serves = made.table is not None and all(each.use is None for each in made.table.entries)
-    if serves or (best.finals is None and best.entry.speedup.mid <= 1):
+    if serves or (made.table is None and (best.confirmed or best.entry.speedup).mid <= 1):
         _say_that_nothing_wins(store, study, output, serves)
     else:
         out.print(f"{output} has trial {best.entry.number} of {study}: {chosen_because(best)}.")

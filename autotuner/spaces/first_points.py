@@ -46,7 +46,8 @@ class FirstPoint(NamedTuple):
 
     def on(self, facts: Facts) -> dict[str, Value]:
         """The point on another device: what is named by a fact is what the fact is there."""
-        return {name: _there(value, facts) for name, value in self.point.items()}
+        named = {name: facts[each] for name, each in self.point.items() if isinstance(each, str) and each in facts}
+        return {**self.point, **{name: int(fact) for name, fact in named.items()}}
 
     def distance(self, problems: Sequence[Problem]) -> float:
         """How far its problem is from the nearest of these, in doublings and changes."""
@@ -55,10 +56,6 @@ class FirstPoint(NamedTuple):
     def hoped(self, problems: Sequence[Problem]) -> float:
         """The objective to hope for at these, ln(t_variant / t_baseline)."""
         return FADES * self.distance(problems) - math.log(self.speedup)
-
-
-def _there(value: Value, facts: Facts) -> Value:
-    return int(facts[value]) if isinstance(value, str) and value in facts else value
 
 
 def read_first_points(folder: Path, device: str, op: str) -> dict[str, tuple[FirstPoint, ...]]:

@@ -8,9 +8,8 @@ from pydantic import Field
 from autotuner.devices import DEVICES
 from autotuner.race.plausible import floor_us
 from autotuner.spaces.first_points import read_first_points
-from autotuner.spaces.space import Space
 from autotuner.store import Store
-from autotuner.tuning import transfer
+from autotuner.tuning import possible, transfer
 from autotuner.tuning.finals import standings
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.model import Model
@@ -47,33 +46,31 @@ class Foresight(Model):
     left_out: dict[str, str] = Field(description="why an implementation has no point, by implementation")
     us: float | None = Field(description="microseconds that torch takes here; None: it takes too long to be asked")
     bound_us: float = Field(description="microseconds that no implementation can go below on this device")
+    bounds_us: dict[str, float] = Field(description="those that an implementation cannot go below, by implementation")
     near: tuple[Near, ...]
     low: float = Field(description="the least speedup to expect: 1 where torch stays")
     high: float = Field(description="the largest speedup to hope for")
     weight: float = Field(description="microseconds of all its calls, where a record says how many there are")
 
 
-Timed = Callable[[Problem, str], float]
-"""The microseconds that torch's own function takes for a problem on what torch calls a device."""
-
-
 def foresee(
-    here: Workbench, store: Store | None, timed: Timed, weights: Mapping[Problem, float]
+    here: Workbench, store: Store | None, timed: Callable[[Problem, str], float], weights: Mapping[Problem, float]
 ) -> Iterator[Foresight]:
-    """For each problem of a space on this machine. `weights`: the microseconds of all its calls, of those that a record
-    knows. Opens the device in this process. Raises as the store does."""
+    """For each problem of a space on this machine. `timed`: the microseconds of torch's own function on what torch
+    calls a device. `weights`: those of all calls, of problems that a record knows. Opens the device in this process.
+    Raises as the store does."""
     from autotuner.ops.tensors import on_threads  # imports torch
 
     space, device = here.space, DEVICES[here.device.backend].open(here.toolchain, here.device)
     device.prepare(here.conditions)
     ceilings = device.ceilings(here.conditions)
     for problem in space.file.problems:
-        bound_us = floor_us(problem, ceilings, cold=here.conditions.cache == "cold")
+        is_cold = here.conditions.cache == "cold"
+        bound_us = floor_us(problem, ceilings, is_cold)
         with on_threads(here.conditions.threads):  # as a baseline is timed
             taken_us = timed(problem, device.torch_device) if bound_us < SLOWEST_US else None
         near = tuple(_near(here, store, problem))[:SHOWN]
         most = max(1.0, taken_us / bound_us) if taken_us is not None else float("inf")
-        speedups = [each.speedup for each in near]
         surely = [each.speedup for each in near if each.here]
         yield Foresight(
             problem=problem,
@@ -81,9 +78,10 @@ def foresee(
             left_out=space.left_out,
             us=taken_us,
             bound_us=bound_us,
+            bounds_us={each.impl: possible.bound_us(each, problem, ceilings, is_cold) for each in space.branches},
             near=near,
             low=min(max(1.0, min(surely, default=1.0)), most),
-            high=min(max(1.0, max(speedups, default=most)), most),
+            high=min(max(1.0, max((each.speedup for each in near), default=most)), most),
             weight=weights.get(problem) or taken_us or bound_us,
         )
 
@@ -98,9 +96,8 @@ def _near(here: Workbench, store: Store | None, problem: Problem) -> list[Near]:
 
 
 def _shipped(here: Workbench, problem: Problem) -> Iterator[Near]:
-    space: Space = here.space
-    for impl, points in read_first_points(here.family.folder, space.file.backend, problem.op).items():
-        for each in points if space.branch_of(impl) is not None else ():
+    for impl, points in read_first_points(here.family.folder, here.device.backend, problem.op).items():
+        for each in points if here.space.branch_of(impl) is not None else ():
             yield Near(
                 problem=str(each.problem),
                 impl=impl,

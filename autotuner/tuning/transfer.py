@@ -56,10 +56,11 @@ def start(store: Store, new: StudyRecord, space: Space, like: str | None = None)
     points are judged first as well. A study that has judged something has started already, and gets nothing. Raises
     StoreError when there is no study `like`, and InputError when it has nothing to give.
     """
+    if like is not None and like.endswith(".toml"):
+        raise InputError(f"--from takes a study or FILE{t4.SUFFIX}; the problems of {like} go to --problems")
     is_file = like is not None and like.endswith(t4.SUFFIX)
     named = None if like is None or is_file else queries.resolve_study(store, like)
-    is_known = any(each.name == new.name for each in queries.records(store))
-    if is_known and queries.judged_count(store, new.name) > 0:
+    if any(each.name == new.name for each in queries.records(store)) and queries.judged_count(store, new.name) > 0:
         return Start()
     if like is not None and is_file:
         return _start_of(t4.read(Path(like)), like, space)

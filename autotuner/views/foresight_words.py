@@ -26,7 +26,8 @@ def lines(found: Sequence[Foresight], baseline: str, attention_of: float | None,
 
 
 def _of_problem(found: Foresight, baseline: str) -> list[str]:
-    serving = ", ".join(f"{impl} ({points:,} points)" for impl, points in found.serves.items())
+    slower = {impl: f", {micros(us)} us at least" for impl, us in found.bounds_us.items() if us > found.bound_us}
+    serving = ", ".join(f"{impl} ({points:,} points{slower.get(impl, '')})" for impl, points in found.serves.items())
     said = [str(found.problem), f"  can serve it: {serving}"]
     said += [f"  cannot: {impl}: {why}" for impl, why in found.left_out.items()]
     bound = f"nothing on this device takes less than {micros(found.bound_us)} us for it"

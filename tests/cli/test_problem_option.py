@@ -17,7 +17,10 @@ from autotuner.devices import DEVICES, Wishes
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.serve import record
 from autotuner.spaces.problem_files import parsed_problem
+from autotuner.store import Store
+from autotuner.tuning.foresight import Foresight
 from autotuner.values.errors import InputError
+from autotuner.views import foresight_words
 from tests.helpers.command_line import autotuner, lay_out, one_line
 from tests.helpers.files import refusals
 from tests.helpers.refusing import refused
@@ -118,6 +121,23 @@ def test_of_a_problem_that_nothing_near_is_known_of_the_bound_is_all_there_is() 
     assert "nothing near it is known; by the bound" in foretold("sdpa_cpu", "--problem", "(1,1,64,256) bfloat16")
 
 
+def test_an_implementation_that_reaches_less_than_the_device_has_a_bound_of_its_own() -> None:
+    found = Foresight(
+        problem=SdpaProblem.parse("(1,8,512,64) float16"),
+        serves={"mma": 7, "scalar": 5},
+        left_out={},
+        us=20.0,
+        bound_us=10.0,
+        bounds_us={"mma": 10.0, "scalar": 150.0},
+        near=(),
+        low=1.0,
+        high=2.0,
+        weight=20.0,
+    )
+    said = foresight_words.lines([found], "SDPA", None, 60.0)
+    assert "  can serve it: mma (7 points), scalar (5 points, 150.0 us at least)" in said
+
+
 def test_torch_is_timed_on_the_threads_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
 
@@ -135,6 +155,12 @@ def test_of_a_record_it_says_what_the_whole_model_could_gain(folder: Path) -> No
     said = foretold("sdpa_cpu", "--problems", "problems.toml")
     assert "They are 20 % of the model's time" in said
     assert "at most 1.250x were they free" in said
+
+
+def test_a_record_that_is_given_as_a_study_is_told_where_it_goes(folder: Path) -> None:
+    Store.open(str(folder / "studies.db")).close()
+    with pytest.raises(InputError, match=r"the problems of problems\.toml go to --problems"):
+        foretold("sdpa_cpu", "--from", "problems.toml")
 
 
 # From a file of recorded problems to an export ------------------------------------------------------------------------
