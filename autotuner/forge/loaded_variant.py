@@ -1,5 +1,6 @@
 """A built variant, loaded: the Python side of kernels/abi/binding.cpp, and its statuses in words. No torch here."""
 
+import hashlib
 import importlib.util
 import shutil
 import tempfile
@@ -85,7 +86,10 @@ class LoadedVariant:
     """One loaded artifact. Loading the same artifact twice gives two independent modules only under two paths."""
 
     def __init__(self, artifact: Artifact) -> None:
-        """Raises ImportError when the library cannot be loaded under its unique name."""
+        """Raises ImportError when the library cannot be loaded under its unique name, or is another than was built."""
+        path = Path(artifact.path)
+        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != artifact.library_sha256:
+            raise ImportError(f"{artifact.path} is not the library that was built")
         loader = ExtensionFileLoader(artifact.name, artifact.path)
         spec = importlib.util.spec_from_file_location(artifact.name, artifact.path, loader=loader)
         assert spec is not None

@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import importlib.util
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,14 @@ def module(artifact: Artifact) -> ModuleType:
     loaded = importlib.util.module_from_spec(spec)
     loader.exec_module(loaded)
     return loaded
+
+
+def test_another_library_in_its_place_is_not_loaded(artifact: Artifact, tmp_path: Path) -> None:
+    """Whoever loads it: a race, a heat and an audit do long after the gate has looked at it."""
+    path = Path(shutil.copy(artifact.path, tmp_path))
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(ImportError, match="is not the library that was built"):
+        LoadedVariant(artifact.model_copy(update={"path": str(path)}))
 
 
 room = torch.zeros(ROOM + 64, dtype=torch.uint8)
