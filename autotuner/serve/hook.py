@@ -10,6 +10,7 @@ from autotuner.ops import DEFAULT_OP, OPS
 from autotuner.serve.load import load
 from autotuner.serve.record import function
 from autotuner.values.errors import InputError
+from autotuner.values.validation import show
 
 _hooked: list[tuple[Callable[..., Tensor], str]] = []
 """Functions that are registered, each under a name of its own."""
@@ -42,6 +43,8 @@ def use(
     if not hasattr(model, "set_attn_implementation"):
         raise InputError(f"{type(model).__name__} is no model of transformers: call what load() returns in it yourself")
     chosen = load(served) if isinstance(served, str | Path) else served or function(DEFAULT_OP)
+    if not callable(chosen) or getattr(getattr(chosen, "table", None), "op", DEFAULT_OP) != DEFAULT_OP:
+        raise InputError(f"found {show(chosen)}, expected what load() returns of an export of {DEFAULT_OP}")
     name = next((name for known, name in _hooked if known is chosen and name.endswith(padding)), None)
     if name is None:
         name, of = f"autotuner_{len(_hooked)}_{padding}", OPS[DEFAULT_OP].hook

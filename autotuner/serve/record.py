@@ -21,8 +21,8 @@ from torch.utils.benchmark import Timer
 
 from autotuner.ops import OPS
 from autotuner.ops.op import Op
-from autotuner.serve.runtime.library import GRADIENT
-from autotuner.serve.runtime.surroundings import computed_in, needs_gradient
+from autotuner.serve.runtime.library import FOREIGN, GRADIENT
+from autotuner.serve.runtime.surroundings import answers_itself, computed_in, needs_gradient
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
 from autotuner.values.problem import Problem
@@ -222,12 +222,15 @@ def _read(op: Op, args: Sequence[Any], named: Mapping[str, Any], dense: bool) ->
     """The problem of a call as torch computes it here, or why it has none."""
     given, options, _ = op.signature.arguments(*args, **named)
     tensors = _cast(op.signature, given)
-    if needs_gradient([each for each in given if each is not None]):
+    there = [each for each in given if each is not None]
+    if needs_gradient(there):
         return Refused(described(tensors, options), GRADIENT)
     try:
         problem = op.torch.problem(as_dense(tensors) if dense else tensors, options)
     except ValueError as error:
         return Refused(described(tensors, options), why_not(error, op.problem))
+    if answers_itself(there):
+        return Refused(described(tensors, options), FOREIGN)
     return Called(problem, given[0].device.type)
 
 

@@ -111,6 +111,7 @@ def main() -> None:
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "device": DEVICES[device].choose(Wishes()).device.name,
+        **({"threads": torch.get_num_threads()} if device == "cpu" else {}),
         "dtype": said.dtype,
         "layers": said.layers,
         "heads": said.heads,

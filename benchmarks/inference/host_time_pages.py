@@ -60,8 +60,9 @@ def loops(*kept: dict[str, Any] | None) -> str:
             [f"{taken[theirs] / taken[arm]:.3f}x" if theirs in taken else "-" for theirs in ("torch", "flash")]
             for arm in ("ours", NOTHING)
         )
+        threads = f", {of['threads']} threads" if "threads" in of else ""
         lines.append(
-            f"| {of['device']}, {of['dtype']} | {each.get('cache', CACHES[0])} | {each['batch']}"
+            f"| {of['device']}{threads}, {of['dtype']} | {each.get('cache', CACHES[0])} | {each['batch']}"
             f" | {' | '.join(ours)} | {', '.join(most)} | {100 * each['served']:.0f} % |"
         )
     keys = {f"{each['until'] - each['steps']:,} to {each['until']:,}" for one in found for each in one["loops"]}

@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -89,6 +90,12 @@ def test_an_encoder_under_the_compiler_keeps_its_promise_or_raises() -> None:
 def test_what_cannot_be_hooked_is_said() -> None:
     with pytest.raises(InputError, match="Linear is no model of transformers"):
         autotuner.use(torch.nn.Linear(2, 2))
+    from benchmarks.inference import hooked
+
+    other: Any
+    for other in (5, Mock(**{"table.op": "rmsnorm"})):
+        with pytest.raises(InputError, match="of an export of sdpa"):
+            autotuner.use(hooked.model_of("Llama"), other)
 
 
 @pytest.mark.parametrize("causal", [False, True])

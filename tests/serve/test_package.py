@@ -144,6 +144,35 @@ for name, version in [("_autotuner_demo.so", real), ("serving.py", real), ("meta
     assert lines[5].endswith("is another copy of autotuner_demo loaded?")
 
 
+@pytest.mark.slow
+def test_what_kernels_loads_is_one_node_to_torchs_compiler_and_in_an_exported_program(project: Path) -> None:
+    """kernels gives its module a name of its own, which nothing that is traced may import."""
+    pytest.importorskip("kernels")
+    passes(
+        folder_of(project),
+        f"""
+import kernels
+module = kernels.get_local_kernel(Path({str(project)!r}), backend="cpu")
+
+class Model(torch.nn.Module):
+    def forward(self, q, k, v):
+        return module.attention(q, k, v)
+
+length = torch.export.Dim("length", min=2, max=64)
+with torch.no_grad():
+    compiled = torch.compile(Model(), fullgraph=True, backend="aot_eager")
+    program = torch.export.export(Model(), qkv(32), dynamic_shapes=({{2: length}},) * 3)
+    for each in (qkv(32), qkv(40)):
+        close(compiled(*each), sdpa(*each))
+        close(program.module()(*each), sdpa(*each))
+assert [str(node.target) for node in program.graph.nodes if node.op == "call_function"] == [
+    "autotuner_demo.served.default"
+]
+assert module.attention.served == 1.0 and sum(module.attention.counters.values()) == 4, module.attention.counters
+""",
+    )
+
+
 @pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.slow
 @pytest.mark.timed

@@ -114,7 +114,11 @@ def test_tensors_that_wrap_others_are_torchs_whoever_is_asked(ours: Any) -> None
             close(ours(*wrapped).a, scaled_dot_product_attention(*inputs))
         graph: Any = torch.compile(ours, backend="aot_eager", fullgraph=True)
         close(graph(*wrapped).a, scaled_dot_product_attention(*inputs))
+        with autotuner.record() as calls:
+            autotuner.function("sdpa")(*wrapped)
     assert not said.served
+    assert not calls.problems
+    assert [each.why for each in calls.refused] == [said.why], "nobody tunes for what no variant will serve"
     assert dict(ours.counters) == {said.why: 3}
 
 

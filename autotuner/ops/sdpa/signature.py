@@ -138,8 +138,10 @@ def _require_beside(given: Sequence[Any], query: Tensor) -> None:
             raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")
         if each.device != query.device:
             raise ValueError(f"{name} is on {each.device}, query is on {query.device}: move it there")
-        if name in MORE[:-1] and not each.numel():  # to a package an empty tensor is none
-            _require_one_each(name, each, query)
+        if name in MORE[:-1] and query.dim() > 2:
+            count, one = (query.size(0), "sequence") if name == "key_lengths" else (query.size(-3), "head")
+            if each.dim() != 1 or each.size(0) != count:
+                raise ValueError(f"{name} is {tuple(each.shape)}, expected ({count},): one a {one}")
         if name == "bias" and each.dtype == torch.bool:
             raise ValueError("bias has truths, expected numbers to add: attn_mask is for what to hide")
 
@@ -148,12 +150,6 @@ def _require_like(name: str, given: Any, what: str, method: str) -> None:
     """Raises TypeError for what has no such method: text and lists would be true. torch.compile cannot ask for one."""
     if not torch.compiler.is_dynamo_compiling() and (not hasattr(given, method) or getattr(given, "ndim", False)):
         raise TypeError(f"{name} must be {what}, not {type(given).__name__}")
-
-
-def _require_one_each(name: str, given: Tensor, query: Tensor) -> None:
-    count, one = (query.size(0), "sequence") if name == "key_lengths" else (query.size(-3), "head")
-    if given.dim() != 1 or given.size(0) != count:
-        raise ValueError(f"{name} is {tuple(given.shape)}, expected ({count},): one a {one}")
 
 
 def _is_added(mask: Tensor, query: Tensor) -> bool:
@@ -262,9 +258,6 @@ def compute(tensors: Sequence[Any], options: Mapping[str, Any], beside: Mapping[
     """What torch computes for such a call; O is as Q. A mask beside lengths or a corner is taken for what they say."""
     query, key, value, *more = tensors
     lengths, sinks, slopes, bias = [*more, *[None for _ in MORE]][: len(MORE)]
-    for name, given in zip(MORE, more, strict=False):
-        if given is not None and name != "bias":
-            _require_one_each(name, given, query)
     said = dict(options)
     softcap = said.pop("softcap", 0.0)
     window = tuple(int(said.pop(f"window_{side}", 0)) for side in ("left", "right"))
