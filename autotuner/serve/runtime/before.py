@@ -23,6 +23,7 @@ class Before:
         "in_order",
         "is_beside",
         "is_guarded",
+        "is_torchs",
         "named",
         "tally",
     )
@@ -37,9 +38,11 @@ class Before:
         """By a variant."""
         self.tally = Tally()
         """Of the reason, where torch serves it."""
+        self.is_torchs = False
+        """Whether torch's own function takes such a call as it is made."""
         self.named: Mapping[str, Any] | None = None
-        """Of a call that torch's own function serves: what that is told by name, but tensors. It is told nothing that
-        it would do anyway, which costs it less."""
+        """Of a call that torch's own function serves, its tensors alone without names: what that is told by name. It is
+        told nothing that it would do anyway, which costs it less."""
         self._names = tuple(name for name, value in kwargs.items() if isinstance(value, Tensor))
         self._scalars = {name: value for name, value in kwargs.items() if name not in self._names}
         places = [place for place, value in enumerate(args) if isinstance(value, Tensor)]
@@ -91,11 +94,6 @@ class Before:
         """The op's tensors in such a call, in whatever order they are given."""
         given = self._given(args, kwargs)
         return tuple([given[place] for place in self._order])
-
-    def told(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What torch's own function, where it serves such a call, is told by name."""
-        assert self.named is not None
-        return {**self.named, **{name: kwargs[name] for name in self._names}} if self._names else self.named
 
     def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         alone = args if self._places is None else [args[place] for place in self._places]

@@ -82,7 +82,9 @@ class Served:
             else:
                 before.tally.calls += 1
                 if before.named is not None:
-                    return self._function(*args, **before.told(kwargs))  # type: ignore[no-any-return]
+                    return self._function(*args, **before.named)  # type: ignore[no-any-return]
+                if before.is_torchs:
+                    return self._function(*args, **kwargs)  # type: ignore[no-any-return]
                 return self._torch(args, kwargs)
         given = self._arguments(*args, **kwargs)
         found = self._asked(self._quick if alone else self._node, *given)
@@ -164,16 +166,14 @@ class Served:
         if self.strict or why in (GRADIENT, FOREIGN):
             return False
         before.tally = self._library.tallies[why or said.why]
-        if why is None:
-            asked_for = self._library.asked_for(place, tensors[0])
-            there = [each for each in tensors if each is not None]
-            if asked_for is not None and before.forget_lengths(there, asked_for):
-                return True
-        plain = len(tensors) <= self._required and self._stated.added.isdisjoint(options)
-        if plain and all(isinstance(each, Tensor) for each in args):
-            named = {name: value for name, value in options.items() if not isinstance(value, Tensor)}
-            free = [*self._stated.python.parameters][len(args) :]  # torch's own function can be told these by name
-            before.named = named if {*named} <= {*free} else None
+        before.is_torchs = self._stated.added.isdisjoint(kwargs)
+        asked_for = self._library.asked_for(place, tensors[0]) if why is None else None
+        there = [each for each in tensors if each is not None]
+        if asked_for is not None and before.forget_lengths(there, asked_for):
+            return True
+        plain = len(args) == len(tensors) <= self._required and self._stated.added.isdisjoint(options)
+        if plain and not any(isinstance(each, Tensor) for each in options.values()):
+            before.named = options
         return True
 
     def _torch(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
