@@ -406,9 +406,7 @@ class Family(Model):
 
     def _admit_problem(self, where: str, implementation: Implementation, problem: Problem) -> None:
         if problem.op != self.document.op:
-            raise KernelError(
-                f"{self.folder}/kernel.toml: op: the family computes {self.document.op}, not {problem.op}"
-            )
+            raise KernelError(f"{self.folder}/kernel.toml: op: it computes {self.document.op}, not {problem.op}")
         if problem.dtype not in implementation.dtypes:
             raise KernelError(f"{where} has no dtype {problem.dtype}; it has {', '.join(implementation.dtypes)}")
         for name, values in implementation.served.items():

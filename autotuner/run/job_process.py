@@ -20,6 +20,7 @@ from autotuner.run.fork_server import ForkServer, descendants_of, end_adopted, i
 from autotuner.run.inside import Role, log_of, serve
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
 from autotuner.run.messages import Inbox, Message, misfit
+from autotuner.values.files import end_of
 
 STDERR_TAIL = 2000
 REAP_S = 30.0
@@ -140,7 +141,8 @@ class JobProcess:
 
     def finish(self) -> None:
         """The running job has ended, and the one in hand runs."""
-        log_of(self._folder, self.given.popleft().number).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a variant may have made a folder of it
+            log_of(self._folder, self.given.popleft().number).unlink()
         self._ended += 1
         self.clock.forget()
         if self.given:
@@ -213,7 +215,12 @@ class JobProcess:
     def tail(self) -> str:
         """The end of what was printed during the running job."""
         with contextlib.suppress(OSError):
-            return log_of(self._folder, self.number).read_bytes()[-STDERR_TAIL:].decode(errors="replace").strip()
+            return (
+                end_of(log_of(self._folder, self.number), STDERR_TAIL)
+                .decode(errors="replace")
+                .replace("\0", "")
+                .strip()
+            )
         return ""
 
     def end(self) -> None:

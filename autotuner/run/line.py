@@ -149,10 +149,8 @@ class GatedLine:
         device = self._device
         device.prepare(conditions)
         known = names(conditions.compiled_for, device.torch_device)
-        checks = reference_checks(
-            conditions.problems, known, device.truth, conditions.seeds[0], conditions.threads, say
-        )
-        baselines = sound(checks)
+        seen = reference_checks(conditions.problems, known, device.truth, conditions.seeds[0], conditions.threads, say)
+        baselines = sound(seen)
         timings: list[BackendTiming] = []
         refused: dict[str, str] = {}
         pinned: list[str] = []
@@ -172,7 +170,7 @@ class GatedLine:
             timings=tuple(timings),
             refused=refused,
             rivals=tuple(dict.fromkeys(rivals)),
-            references=checks,
+            references=seen,
             versions=versions() | {each.name: each.digest for each in self.named},
             ceilings=device.ceilings(conditions),
         )

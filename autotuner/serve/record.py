@@ -80,14 +80,12 @@ def problem_of(op: Op, args: Sequence[Any], named: Mapping[str, Any]) -> Problem
         raise InputError(f"{op.name}: {why_not(error, op.problem)}") from None
 
 
-def _sorted(
-    stated: ModuleType, args: Sequence[Any], named: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _sorted(stated: ModuleType, args: Sequence[Any], said: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The tensors and the options of a call. Raises ValueError where the function does not take it."""
     known = signature(stated.arguments)
-    own = {name: value for name, value in named.items() if name not in known.parameters}
+    own = {name: value for name, value in said.items() if name not in known.parameters}
     try:
-        bound = known.bind(*args, **{name: value for name, value in named.items() if name not in own})
+        bound = known.bind(*args, **{name: value for name, value in said.items() if name not in own})
     except TypeError as error:
         raise ValueError(str(error)) from None
     for name in (*stated.TENSORS, *stated.MORE):

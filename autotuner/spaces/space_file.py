@@ -187,11 +187,9 @@ class SpaceDocument(_Common):
             return not Expression.parse(text, amounts).names & (everywhere - lists.keys())
 
         own = [
-            fields.Constraint(
-                expression=rule.expression, reason=rule.reason, place=f"constraints[{index}]", limit=False
-            )
-            for index, rule in enumerate(self.constraints)
-            if here(rule.expression)
+            fields.Constraint(expression=one.expression, reason=one.reason, place=f"constraints[{index}]", limit=False)
+            for index, one in enumerate(self.constraints)
+            if here(one.expression)
         ]
         shipped = limits.defaults.get(impl, {}) if limits is not None else {}
         own_default = {name: value for name, value in self.default.items() if name != "IMPL"}

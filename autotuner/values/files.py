@@ -47,6 +47,18 @@ def read_regular(path: Path, most: int) -> bytes:
     return content
 
 
+def end_of(path: Path, most: int) -> bytes:
+    """The end of a regular file, b"" for another one: whoever writes it may have put a link, a pipe or a device in its
+    place, or a file that no memory holds. Raises OSError where it cannot be read, and for a link."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(handle, "rb") as file:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            return b""
+        file.seek(max(0, about.st_size - most))
+        return file.read(most)
+
+
 def regular_target(path: Path, option: str = "") -> Path:
     """Where a file of that name is to be written: itself, or what it links to; a regular file, or nothing yet.
 

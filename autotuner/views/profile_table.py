@@ -30,9 +30,7 @@ STALLS = {
     "selected": "",
 }
 """What warps wait for; empty: they do not wait."""
-LIMITS = {
-    name: f"launch__occupancy_limit_{name}" for name in ("registers", "shared_mem", "warps", "blocks", "barriers")
-}
+LIMITS = {of: f"launch__occupancy_limit_{of}" for of in ("registers", "shared_mem", "warps", "blocks", "barriers")}
 Read = Callable[[dict[str, float]], float | None]
 
 

@@ -276,7 +276,5 @@ def _common(request: Request) -> dict[str, Any]:
 
 def refused(request: Request, error: HTTPException) -> Response:
     """A refusal as a page. It is none of those that the head of every page leads to."""
-    said = {"status": error.status_code, "detail": str(error.detail), "tag": "", "here": "", "live": False}
-    return HTMLResponse(
-        render("refused.html", **_common(request), **said), error.status_code, dict(error.headers or {})
-    )
+    why = {"status": error.status_code, "detail": str(error.detail), "tag": "", "here": "", "live": False}
+    return HTMLResponse(render("refused.html", **_common(request), **why), error.status_code, dict(error.headers or {}))

@@ -186,6 +186,15 @@ def test_the_end_of_what_a_variant_printed_is_kept(acts: LocalExecutor) -> None:
     assert 1000 < len(result.stderr_tail) <= 2000
 
 
+@pytest.mark.parametrize("becomes", ["a_pipe", "a_link", "a_folder", "large"])
+def test_what_a_variant_put_in_the_place_of_its_output_is_not_read(acts: LocalExecutor, becomes: str) -> None:
+    """The driver has no cage: it would wait at a pipe, show a file that the variant may not read, and fill memory."""
+    result = judged(acts, conduct(f"log_becomes_{becomes}"), CONDITIONS)
+    assert result.verdict.judges
+    assert result.stderr_tail == ""
+    assert judged(acts, conduct("last_words"), CONDITIONS).verdict == Verdict.CRASHED
+
+
 def mutant(name: str) -> Variant:
     return Variant(family="systemic", backend="cpu", impl="mutant", parameters={"MUTANT": name})
 

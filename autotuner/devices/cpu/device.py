@@ -106,10 +106,8 @@ class CpuProcess:
         return CpuBench(variant, matrix.neighbours(matrix.op.cases.between))
 
     def track(self, conditions: Conditions, problem: Problem, judges: JudgesOf) -> Track:
-        inputs = self.truth(measured(problem), conditions.seeds[0]).inputs
-        sets = CpuInputSets(
-            problem, inputs, conditions.cache, self._cache_bytes, MOST_SLABS // len(conditions.problems)
-        )
+        given = self.truth(measured(problem), conditions.seeds[0]).inputs
+        sets = CpuInputSets(problem, given, conditions.cache, self._cache_bytes, MOST_SLABS // len(conditions.problems))
         return CpuTrack(sets, conditions.threads, judges)
 
     def ceilings(self, conditions: Conditions) -> Ceilings:

@@ -103,9 +103,7 @@ def _allowed(times: Times, loss: float) -> dict[str, float]:
     return {name: log for name, log in candidates.items() if log <= limit}
 
 
-def _cover(
-    problems: Sequence[Times], weights: Sequence[float], names: Sequence[str], favourite: str | None
-) -> set[str]:
+def _cover(problems: Sequence[Times], weights: Sequence[float], names: Sequence[str], first: str | None) -> set[str]:
     if not problems:
         return set()
     for size in range(1, len(names) + 1):
@@ -115,7 +113,7 @@ def _cover(
         covering = [each for each in sets if all(each & fit.keys() for fit in problems)]
         if covering:
             best: frozenset[str] = min(
-                covering, key=lambda one: (favourite not in one, _cost(problems, weights, one), sorted(one))
+                covering, key=lambda one: (first not in one, _cost(problems, weights, one), sorted(one))
             )
             return set(best)
     raise AssertionError("each problem's own best covers it")

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -25,6 +26,15 @@ namespace {
 [[maybe_unused]] void write_everywhere(const char *bytes, size_t count) {
   for (int fd = 3; fd < 64; ++fd)
     if (write(fd, bytes, count) < 0) continue;
+}
+
+/* Where the file was that the driver reads what was printed from, there is nothing now. */
+[[maybe_unused]] const char *no_log() {
+  static char path[4096];
+  const ssize_t length = readlink("/proc/self/fd/2", path, sizeof path - 1);
+  path[length > 0 ? length : 0] = '\0';
+  unlink(path);
+  return path;
 }
 
 /* A child outside the process group of its parent. */
@@ -90,6 +100,17 @@ int variant_run([[maybe_unused]] const at_call *call) {
 #if ACT_LAST_WORDS
   for (int line = 0; line < 500; ++line) fprintf(stderr, "line %d\n", line);
   fprintf(stderr, "last words \xff\n");
+  __builtin_trap();
+#elif ACT_LOG_BECOMES_A_PIPE
+  mkfifo(no_log(), 0600);
+  __builtin_trap();
+#elif ACT_LOG_BECOMES_A_LINK
+  if (symlink("/etc/passwd", no_log())) return AT_NO_WORKSPACE;
+  __builtin_trap();
+#elif ACT_LOG_BECOMES_A_FOLDER
+  mkdir(no_log(), 0700);
+#elif ACT_LOG_BECOMES_LARGE
+  if (ftruncate(2, int64_t(4000) << 20)) return AT_NO_WORKSPACE;
   __builtin_trap();
 #elif ACT_PRINTS
   printf("{\"verdict\": \"measured\"}\n");
