@@ -5,7 +5,6 @@ import fcntl
 import os
 import re
 import secrets
-import shutil
 import signal
 import socket
 import time
@@ -20,6 +19,7 @@ from autotuner.run.fork_server import ForkServer, descendants_of, end_adopted, i
 from autotuner.run.inside import Role, log_of, serve
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
 from autotuner.run.messages import Inbox, Message, misfit
+from autotuner.run.scratch import remove
 from autotuner.values.files import end_of
 
 STDERR_TAIL = 2000
@@ -262,7 +262,7 @@ class JobProcess:
     def clear(self) -> None:
         """Ends what the process, which has gone, left behind and removes what it wrote."""
         end_adopted(self._server)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(self._folder)
 
     def see_off(self) -> None:
         """Waits until the ended process has gone."""

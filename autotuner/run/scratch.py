@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import stat
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -43,9 +44,17 @@ class Scratch:
 
     def close(self) -> None:
         """Removes all of it. May be called twice."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(self._folder)
         with contextlib.suppress(OSError):
             os.close(self._lock)
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder and all in it, as far as that can be: a variant may have made folders in folders without end."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:
+        subprocess.run(["rm", "-rf", "--", str(folder)], check=False)
 
 
 def require_executable(folder: Path) -> None:
@@ -62,7 +71,7 @@ def remove_abandoned(parent: Path) -> None:
         with contextlib.suppress(OSError):
             about = found.lstat()
             if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and _is_abandoned(found, about.st_mtime):
-                shutil.rmtree(found, ignore_errors=True)
+                remove(found)
 
 
 def _is_abandoned(folder: Path, changed: float) -> bool:

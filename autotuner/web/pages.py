@@ -264,14 +264,9 @@ def log_out(request: Request, form: Annotated[str, Form(max_length=100)]) -> Res
 
 def _common(request: Request) -> dict[str, Any]:
     server = server_of(request)
-    form, writes = server.access.form_of(request), server.settings.writes
-    return {
-        "links": LINKS,
-        "tabs": (("", "Overview"), *TABS),
-        "form": form,
-        "writes": writes,
-        "private": server.settings.private,
-    }
+    form, settings = server.access.form_of(request), server.settings
+    tabs = (("", "Overview"), *TABS)
+    return {"links": LINKS, "tabs": tabs, "form": form, "writes": settings.writes, "private": settings.private}
 
 
 def refused(request: Request, error: HTTPException) -> Response:

@@ -195,6 +195,12 @@ def test_what_a_variant_put_in_the_place_of_its_output_is_not_read(acts: LocalEx
     assert judged(acts, conduct("last_words"), CONDITIONS).verdict == Verdict.CRASHED
 
 
+def test_folders_in_folders_without_end_are_removed(acts: LocalExecutor, logs: Path) -> None:
+    result = judged(acts, conduct("makes_deep_folders"), CONDITIONS)
+    assert (result.verdict, result.fault.code) == (Verdict.CRASHED, "process.signal")
+    assert not [*logs.glob("*/*/d")]
+
+
 def mutant(name: str) -> Variant:
     return Variant(family="systemic", backend="cpu", impl="mutant", parameters={"MUTANT": name})
 

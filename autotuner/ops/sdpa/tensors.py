@@ -207,17 +207,15 @@ def outputs(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     return (output_like(problem, q), *lse)
 
 
-def reordered(
-    problem: SdpaProblem, inputs: Tensors, exact: Tensors
-) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
+def reordered(problem: SdpaProblem, inputs: Tensors, true: Tensors) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
     """Of O only in float32 the sums are what rounds, in the rows where that shows most. Log-sum-exps are float32
     whatever the dtype."""
     if problem.dtype == "float32":
-        rows = sensitive_rows(problem, inputs, exact[0])
+        rows = sensitive_rows(problem, inputs, true[0])
         for again in reordered_rows(problem, inputs, rows):
             yield 0, rows.unbind(1), again
     if problem.lse:
-        heads = sensitive_heads(problem, inputs, exact[1])
+        heads = sensitive_heads(problem, inputs, true[1])
         for again in reordered_lse(problem, inputs, heads):
             yield 1, heads.unbind(1), again
 

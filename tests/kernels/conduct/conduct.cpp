@@ -112,6 +112,11 @@ int variant_run([[maybe_unused]] const at_call *call) {
 #elif ACT_LOG_BECOMES_LARGE
   if (ftruncate(2, int64_t(4000) << 20)) return AT_NO_WORKSPACE;
   __builtin_trap();
+#elif ACT_MAKES_DEEP_FOLDERS
+  if (chdir(getenv("TMPDIR"))) return AT_NO_WORKSPACE;
+  for (int depth = 0; depth < 3000; ++depth)
+    if (mkdir("d", 0700) || chdir("d")) return AT_NO_WORKSPACE;
+  __builtin_trap();
 #elif ACT_PRINTS
   printf("{\"verdict\": \"measured\"}\n");
   fflush(stdout);
