@@ -211,7 +211,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "heats": lambda: trust_pages.heats(if_kept("heat_seconds")),
     "leader": lambda: trust_pages.leader(*loaded("simulated_truth")),
     "aa_sweeps": lambda: trust_pages.aa_sweeps(loaded("aa_sweeps_cuda", "aa_sweeps_cpu")),
-    "accusations": lambda: trust_pages.accusations(*loaded("accusations")),
+    "accusations": lambda: trust_pages.accusations(*loaded("accusations", "accusations_cuda")),
     "busy": lambda: trust_pages.busy(if_kept("busy")),
     "audit_cost": lambda: trust_pages.audit_cost(*loaded("audit_cost")),
     "audits": lambda: trust_pages.audits(
@@ -236,7 +236,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "models": models,
     "host_time": lambda: host_time_pages.table(if_kept("host_time_cuda")),
     "new_lengths": lambda: host_time_pages.growing(*map(if_kept, ("new_lengths_cpu", "new_lengths_cuda"))),
-    "generate": lambda: host_time_pages.loops(*map(if_kept, ("generate_cuda", "generate_cpu"))),
+    "generate": lambda: host_time_pages.loops(*map(if_kept, ("generate_cuda", "generate_static_cuda", "generate_cpu"))),
     "windows": lambda: windows.table(if_kept("windows_attention")),
     "hooked": lambda: hooked.table(*loaded("hooked_models")),
     "after_torch": lambda: after_torch.table(if_kept("after_torch")),

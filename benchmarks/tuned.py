@@ -292,16 +292,16 @@ def spread(store: Path, study: str) -> Row:
 
 def keep(rows: list[Row], path: Path) -> None:
     """Writes the rows, and those of other problems and devices that the file holds."""
-    held = json.loads(path.read_text())["rows"] if path.exists() else []
-    whole = merged([{"rows": held}, {"rows": rows}])
-    document = {"command": command_line(), "when": datetime.now(UTC).isoformat(timespec="seconds"), **whole}
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    held = [json.loads(path.read_text())] if path.exists() else []
+    now = {"command": command_line(), "when": datetime.now(UTC).isoformat(timespec="seconds"), "rows": rows}
+    path.write_text(json.dumps(merged([*held, now]), indent=1) + "\n")
 
 
 def merged(documents: Sequence[Row]) -> Row:
-    """One of several: of runs that were asked for the same the last row."""
-    rows = {_of(row): row for document in documents for row in document["rows"]}
-    return {**documents[-1], "rows": list(rows.values())}
+    """One of several: of runs that were asked for the same the last row, each with the command that made it."""
+    rows = {_of(row): {"command": of["command"], **row} for of in documents for row in of["rows"]}
+    whole = {name: each for of in documents for name, each in of.items()}
+    return {**whole, "rows": list(rows.values())}
 
 
 LEAST_MEAN = 1.35

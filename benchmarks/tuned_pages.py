@@ -56,7 +56,8 @@ def one_line(document: dict[str, Any] | None) -> str:
     made = f"{first['device']}, torch {first['environment']['torch']}, {document['when'][:10]}"
     return (
         f"{table(['problem', 'minutes', *names], lines)}\n\n{made}: seconds of all, and what was confirmed,"
-        f" each from an empty store and cache; * crowned. Made by `{document['command']}`."
+        f" each from an empty store and cache; * crowned. Made by `{first.get('command', document['command'])}` and its"
+        " like."
     )
 
 

@@ -149,13 +149,10 @@ def ideas(*documents: Row | None) -> str:
     little = [name for name, span in spans.items() if all(abs(each - 1) <= LITTLE for each in span)]
     lines = [f"{name} {low:.2f}-{high:.2f}" for name, (low, high) in spans.items() if name not in little]
     problems = len({row["problem"] for row in rows})
-    fastest = {row["problem"]: row["speedup"] for each in kept if "sources" not in each for row in each["fastest"]}
-    beside = [f"{name} {found['fa3']['low']:.3f}" for name, found in fastest.items() if "fa3" in found]
+    made = f"`python -m benchmarks.attention.ideas`, {kept[-1]['when'][:10]}, {kept[-1]['device']}"
     return (
-        f"FlashAttention 3's time over that of the fastest point, at least: {'; '.join(beside)}. Time without an idea"
-        f" over time with it, least and most of {problems} problems: {'; '.join(lines)}; within {LITTLE:.0%}:"
-        f" {', '.join(little)}. `python -m benchmarks.attention.ideas`, {kept[-1]['when'][:10]}, {kept[-1]['device']},"
-        f" torch {kept[-1]['torch']}."
+        f"Time without an idea over time with it, least and most of {problems} problems: {'; '.join(lines)};"
+        f" within {LITTLE:.0%}: {', '.join(little)}. {made}, torch {kept[-1]['torch']}."
     )
 
 

@@ -46,7 +46,8 @@ def growing(*kept: dict[str, Any] | None) -> str:
 
 
 def loops(*kept: dict[str, Any] | None) -> str:
-    """A row a machine, kind of cache and batch. What the loop takes without attention is what it cannot gain."""
+    """A row a machine, kind of cache and batch of which most was served. What the loop takes without attention is
+    what it cannot gain."""
     found = [each for each in kept if each is not None]
     if not found:
         return "Not kept yet."
@@ -54,7 +55,7 @@ def loops(*kept: dict[str, Any] | None) -> str:
         "| on | cache | batch | of torch's speed | of its flash backend's | without attention, of both | served |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for of, each in ((one, each) for one in found for each in one["loops"]):
+    for of, each in ((one, each) for one in found for each in one["loops"] if each["served"] > 0.5):
         taken = each["seconds"]
         ours, most = (
             [f"{taken[theirs] / taken[arm]:.3f}x" if theirs in taken else "-" for theirs in ("torch", "flash")]
@@ -66,5 +67,5 @@ def loops(*kept: dict[str, Any] | None) -> str:
             f" | {' | '.join(ours)} | {', '.join(most)} | {100 * each['served']:.0f} % |"
         )
     keys = {f"{each['until'] - each['steps']:,} to {each['until']:,}" for one in found for each in one["loops"]}
-    made = " and ".join(f"`{each['command']}` (torch {each['torch']})" for each in found)
+    made = " and ".join(dict.fromkeys(f"`{each['command']}` (torch {each['torch']})" for each in found))
     return "\n".join([*lines, "", f"Keys: {', '.join(sorted(keys))}. Made by {made}."])

@@ -195,10 +195,14 @@ def _audited(runs: list[Document]) -> list[str]:
     ]
 
 
-def accusations(document: Document) -> str:
-    """How many honest variants were accused on a busy CPU."""
-    count, accused, verdicts = len(document["rows"]), len(document["accused"]), document["verdicts"]
+def accusations(cpu: Document, cuda: Document) -> str:
+    """How many honest variants were accused on a busy CPU and GPU."""
+    told = (_accused(cpu, "two busy loops a CPU"), _accused(cuda, "another process's products on an H200"))
+    return f"Honest variants: {'; '.join(told)}."
+
+
+def _accused(document: Document, beside: str) -> str:
+    disturbed = document["verdicts"].get("disturbed", 0)
     return (
-        f"Of {count} honest variants beside two busy loops a CPU {accused} were accused, and"
-        f" {verdicts.get('disturbed', 0)} were `disturbed` ([kept](docs/results/accusations.json))."
+        f"of {len(document['rows'])} beside {beside} {len(document['accused'])} were accused, {disturbed} `disturbed`"
     )
