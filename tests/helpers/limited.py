@@ -17,10 +17,10 @@ LIMITS = Limits(
     op="sdpa",
     path="tiles/limits.toml",
     parameters={
-        "plain": ("BLOCK",),
-        "wide": ("BLOCK", "WIDTH"),
-        "split": ("BLOCK", "WIDTH", "PARTS"),
-        "odd": ("BLOCK", "ODD"),
+        "plain": ["BLOCK"],
+        "wide": ["BLOCK", "WIDTH"],
+        "split": ["BLOCK", "WIDTH", "PARTS"],
+        "odd": ["BLOCK", "ODD"],
     },
     tables={
         "": LimitTable(constraints=(rule("BLOCK >= 8"), rule("ODD > 1")), amounts={"TWICE": "2 * BLOCK"}),
