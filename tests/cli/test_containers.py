@@ -49,7 +49,7 @@ def test_a_library_on_a_mount_that_nothing_is_run_from_is_refused_in_a_line(tmp_
         "_opened(Path(sys.argv[1]))"
     )
     (tmp_path / "variant.so").write_bytes(Path(sys.modules["_ctypes"].__file__ or "").read_bytes())
-    script = 'mount -t tmpfs -o noexec none "$1" && cp "$2" "$1/" && exec "$3" -c "$4" "$1/variant.so"'
+    script = 'mount -t tmpfs -o noexec,mode=700 none "$1" && cp "$2" "$1/" && exec "$3" -c "$4" "$1/variant.so"'
     (tmp_path / "mount").mkdir()
     words = ("sh", str(tmp_path / "mount"), str(tmp_path / "variant.so"), sys.executable, code)
     done = run("unshare", "--mount", "sh", "-c", script, *words)
@@ -61,7 +61,7 @@ def test_a_library_on_a_mount_that_nothing_is_run_from_is_refused_in_a_line(tmp_
 def test_a_cache_that_no_library_is_loaded_from_is_refused_before_anything_is_built(tmp_path: Path) -> None:
     require("unshare", "--mount")
     code = "from autotuner.forge.build import require_cache; require_cache()"
-    script = 'mount -t tmpfs -o noexec none "$1" && AUTOTUNER_CACHE="$1" exec "$2" -c "$3"'
+    script = 'mount -t tmpfs -o noexec,mode=700 none "$1" && AUTOTUNER_CACHE="$1" exec "$2" -c "$3"'
     done = run("unshare", "--mount", "sh", "-c", script, "sh", str(tmp_path), sys.executable, code)
     assert "InputError" in done.stderr
     assert "is mounted noexec" in done.stderr
