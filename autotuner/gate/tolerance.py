@@ -8,8 +8,8 @@ With r the reference, r^ = r rounded to the dtype and P the low-precision emulat
 f = 2 and floor1 = 0 in a 16-bit dtype: T1 is the rule of FlashAttention's own tests, except that its second term is at
 least an ulp of max |r|. It vanishes for outputs such as 0.75, where the emulation may happen to be exact as well. In
 float32 the error is that of the sums, which differs with their order. In the rows where that shows most P stands for
-several orders and the worst counts, because that of one is a matter of luck. f = 4 leaves room for roundings that no
-order has, such as those of a base-2 softmax; floor1 covers rows that see one key, where P is exact.
+several orders, and a softmax of base 2, and the worst counts: that of one is a matter of luck. f = 4 leaves room for
+roundings that none of them has; floor1 covers rows that see one key, where P is exact.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.family import Family
-from autotuner.gate.cases import Matrix
+from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.references import answers, names, sound, without_nan
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops import OPS, ahead
 from autotuner.ops.op import Baseline
-from autotuner.ops.sdpa import tensors
+from autotuner.ops.sdpa import masks, tensors
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, reference
 from autotuner.run.local import Deadlines
@@ -39,6 +39,25 @@ def test_a_baseline_is_not_asked_about_what_lies_past_a_length(op: str, dtype: s
     for answer in found.values():
         assert answer is not None
         torch.testing.assert_close(answer[0].double(), expected, atol=off, rtol=off)
+
+
+def test_what_rounds_in_no_order_of_the_sums_may_round_where_q_is_scaled_before() -> None:
+    """Of inputs in which two keys score alike and all sums are exact: with a scale that is no power of 2 they are not,
+    and the two share their weight a little differently."""
+    problem = SdpaProblem.parse("(2,4:2,130x203,64) float32 causal bottom_right lengths")
+    truth = compute_truth(Case(name="outliers", problem=problem, distribution="outlier_row"), 6)
+    q, k, v, lengths = truth.inputs
+    assert lengths is not None
+    scaled, keys = q * (64**-0.5 * math.log2(math.e)), k.nan_to_num(0).repeat_interleave(2, 1).mT
+    scores = torch.zeros(2, 4, 130, 203)
+    for place in range(64):
+        scores += scaled[..., place : place + 1] * keys[..., place : place + 1, :]
+    seen = masks.visible(problem, lengths, q.device)
+    assert seen is not None
+    scores = scores.masked_fill(~seen, -math.inf)
+    weights = torch.softmax(scores.double() * math.log(2), -1).nan_to_num(0)
+    found = (weights @ v.nan_to_num(0).repeat_interleave(2, 1).double()).float()
+    assert judge(found, truth.outputs[0]).failed_rule is None
 
 
 def test_an_output_must_be_no_number_where_the_reference_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

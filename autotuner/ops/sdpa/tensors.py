@@ -31,6 +31,8 @@ ORDERS = 8
 """Orders of summation in which the float32 emulation is computed, as a single one may be lucky."""
 ROWS = 32
 """Rows of a case in which that is done: those where the order decides most."""
+LARGE = 4096
+"""Scores of a size whose last digit in float32 moves weights by more than a thousandth."""
 
 
 def sdpa(problem: SdpaProblem, backend: str) -> Callable[..., Tensors]:
@@ -429,25 +431,34 @@ def _of_all(problem: SdpaProblem, of: SdpaInputs) -> Tensor | None:
 
 def reordered_rows(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Iterator[Tensor]:
     """P in float32 at some rows, (n, 3) as above, with the terms of all sums in other orders: ORDERS - 1 times (n, D),
-    in float64."""
+    in float64. Then as many times with the rounding alone of scores in powers of 2, of a Q that was scaled before: of
+    some inputs scores are exact in any order, but for that. Who scales so must not where scores are LARGE."""
     of = _to_multiply(problem, inputs)
     batch, head, query = rows.unbind(1)
     of_kv = head // problem.group
     q, v = of.q[batch, head, query].unsqueeze(1), of.v[batch, of_kv]
     sinks = None if of.sinks is None else of.sinks[head].view(-1, 1, 1)
-    scaled_k = (of.k * problem.scale).transpose(-1, -2)[batch, of_kv].contiguous()
+    keys_of = of.k.transpose(-1, -2)[batch, of_kv].contiguous()
     bias = _of_all(problem, of)
     seen = visible(problem, of.lengths, q.device)
     if seen is not None:
         seen = seen[batch, 0, query].unsqueeze(1)
+
+    def scored(q: Tensor, k: Tensor, dims: Sequence[int], unit: float) -> Tensor:
+        scores = capped(problem, plain_product(q, k, dims), unit)
+        scores = scores if bias is None else scores + bias[batch, head, query].unsqueeze(1).to(scores.dtype) * unit
+        return scores if seen is None else scores.masked_fill(~seen, -math.inf)
+
     for order in range(1, ORDERS):
         generator = torch.Generator().manual_seed(order)
         dims, keys = (torch.randperm(size, generator=generator).tolist() for size in (q.shape[-1], v.shape[-2]))
-        scores = capped(problem, plain_product(q, scaled_k, dims))
-        scores = scores if bias is None else scores + bias[batch, head, query].unsqueeze(1).to(scores.dtype)
-        if seen is not None:
-            scores = scores.masked_fill(~seen, -math.inf)
-        yield plain_product(_plain_softmax(scores, sinks, keys), v, keys)[:, 0].double()
+        scores = scored(q, keys_of * problem.scale, dims, 1.0)
+        found = plain_product(_plain_softmax(scores, sinks, keys), v, keys)[:, 0].double()
+        yield found
+        small = scores.masked_fill(scores.isneginf(), 0).abs().amax(-1) < LARGE
+        scores = scored(q * _base_2(problem), keys_of, dims, math.log2(math.e)).double() * math.log(2)
+        again = (_softmax(scores, None if sinks is None else sinks.double()) @ v.double())[:, 0]
+        yield torch.where(small, again, found)
 
 
 def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
