@@ -197,7 +197,7 @@ def _audited(runs: list[Document]) -> list[str]:
 
 def accusations(cpu: Document, cuda: Document) -> str:
     """How many honest variants were accused on a busy CPU and GPU."""
-    told = (_accused(cpu, "two busy loops a CPU"), _accused(cuda, "another process's products on an H200"))
+    told = (_accused(cpu, "two busy loops a CPU"), _accused(cuda, "another process's products on a GPU"))
     return f"Honest variants: {'; '.join(told)}."
 
 

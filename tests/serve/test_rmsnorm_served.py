@@ -55,6 +55,20 @@ def test_it_is_served_whatever_dimensions_its_tokens_have(ours: Any, tokens: tup
         ours(x, (256,), w, 1e-5)
 
 
+def test_a_weight_that_is_named_is_told_to_torch_again_and_again(ours: Any) -> None:
+    """Beside a shape it is no other tensor's place, though there are as many tensors as unnamed arguments."""
+    for shape, eps, dtype in (
+        ((6, 128), 1e-5, torch.float32),
+        ((6, 256), 1e-3, torch.float32),
+        ((6, 256), 1e-5, torch.float64),
+    ):
+        x, w = torch.randn(shape, dtype=dtype), torch.randn(shape[-1:], dtype=dtype)
+        for _ in range(5):
+            found = ours(x, w.shape, weight=w, eps=eps)
+            torch.testing.assert_close(found, rms_norm(x, w.shape, weight=w, eps=eps))
+    assert ours.served == 0
+
+
 def test_torch_serves_the_rest_and_it_says_why(ours: Any) -> None:
     x, w = drawn(6)
     weight = w.detach()

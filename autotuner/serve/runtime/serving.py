@@ -171,7 +171,7 @@ class Served:
         there = [each for each in tensors if each is not None]
         if asked_for is not None and before.forget_lengths(there, asked_for):
             return True
-        plain = len(args) == len(tensors) <= self._required and self._stated.added.isdisjoint(options)
+        plain = before.in_order and len(tensors) <= self._required and self._stated.added.isdisjoint(options)
         if plain and not any(isinstance(each, Tensor) for each in options.values()):
             before.named = options
         return True
