@@ -16,9 +16,11 @@ from autotuner.values.variant import digest_of
 
 NO_CANARY = "-fno-stack-protector"
 """A number of the process's own is nothing that a variant may read."""
+UNDATED = ("-Wno-builtin-macro-redefined", "-D__TIMESTAMP__=__DATE__")
+"""A file's time stands in no digest; dates are fixed (`config.for_compilers`)."""
 FLAGS = (
     *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno"),
-    *("-fPIC", "-fvisibility=hidden", "-pthread", "-fstack-usage", NO_CANARY),
+    *("-fPIC", "-fvisibility=hidden", "-pthread", "-fstack-usage", NO_CANARY, *UNDATED),
 )
 
 ALLOWED = (

@@ -194,15 +194,17 @@ constexpr char SCRIPT[] = "import torch; torch.set_num_threads(64)";
 
 #if ATTACK_BURNS_AFTER_EVERY_CALL || ATTACK_BURNS_EVERY_CPU
 static volatile int64_t last_ns;
+static volatile int burning;
 static int64_t now_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * int64_t(1000000000) + now.tv_nsec;
 }
-/* Computes while no call has come for a while, and ends soon after the last one. */
+/* Computes while no call has come for a while, and ends soon after the last one; the next call begins anew. */
 static void *burn(void *) {
   for (int64_t since = 0; since < 300000000; since = now_ns() - last_ns)
     if (since < 200000) usleep(100);
+  __atomic_sub_fetch(&burning, 1, __ATOMIC_RELAXED);
   return nullptr;
 }
 #endif
@@ -307,7 +309,8 @@ static void afterwards([[maybe_unused]] const at_call *call) {
 #else
   constexpr int WANTED = 1;
 #endif
-  for (static int started = 0; started < WANTED; ++started) {
+  while (burning < WANTED) {
+    __atomic_add_fetch(&burning, 1, __ATOMIC_RELAXED);
     pthread_t thread;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
