@@ -12,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from autotuner.devices import DEVICES, Wishes
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 
@@ -28,6 +30,13 @@ def without_folders(argument: str, inputs: Sequence[Path] = ()) -> str:
     """A word of a command as it is kept."""
     path = Path(argument)
     return path.name if path.is_absolute() or path in inputs else argument
+
+
+def measured_on(kind: str, threads: int | None = None) -> dict[str, Any]:
+    """For the JSON of a program that measures: the command, when, and the device with its versions."""
+    device = DEVICES[kind].choose(Wishes(threads=threads)).device
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"command": command_line(), "when": when, "device": device.name, "environment": device.environment}
 
 
 def provenance(inputs: Sequence[Path] = ()) -> dict[str, Any]:

@@ -21,14 +21,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from autotuner.devices import DEVICES, Wishes
 from benchmarks import holds
 from benchmarks.attacks.catalogue import Attack, Group, copy_families, groups
-from benchmarks.provenance import ROOT, command_line
+from benchmarks.provenance import ROOT, command_line, measured_on
 from tests.mutants.expectations import Backend
 
 EACH_S = 25.0
@@ -245,15 +243,8 @@ def unmet(document: Row) -> list[str]:
 
 def document(rows: list[Row], kind: str, commands: list[str]) -> Row:
     """What is kept."""
-    device = DEVICES[kind].choose(Wishes(threads=1 if kind == "cpu" else None)).device
-    return {
-        "command": commands[0],
-        "commands": commands,
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": device.name,
-        "environment": device.environment,
-        **summed(rows),
-    }
+    about = measured_on(kind, threads=1 if kind == "cpu" else None)
+    return {**about, "command": commands[0], "commands": commands, **summed(rows)}
 
 
 def summed(rows: list[Row]) -> Row:

@@ -20,7 +20,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact, Heat, Outcome
 from autotuner.values.verdict import Fault
 from benchmarks import holds
-from benchmarks.provenance import command_line
+from benchmarks.provenance import measured_on
 from benchmarks.timing.disturbance import disturbed
 
 SPACES = {"cpu": ("sdpa_cpu", "rmsnorm_cpu"), "cuda": ("sdpa_cuda", "rmsnorm_cuda")}
@@ -105,8 +104,7 @@ def main() -> None:
     for place, space in enumerate(spaces):
         rows += judged(space, options.kind, (wanted - len(rows)) // (len(spaces) - place), draw)
     holds.measured([each["variant"] for each in rows], "honest variant")
-    when = datetime.now(UTC).isoformat(timespec="seconds")
-    document = {"command": command_line(), "when": when, **summed(rows)}
+    document = {**measured_on(options.kind), **summed(rows)}
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in document["verdicts"].items())
     print(f"{len(rows)} honest variants, {len(document['accused'])} accused; {verdicts}")
     if options.json:

@@ -23,7 +23,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -33,7 +32,7 @@ from autotuner.tuning import race_again
 from autotuner.tuning.finals import standings
 from autotuner.values.ratio import Speedup
 from benchmarks import holds
-from benchmarks.provenance import command_line
+from benchmarks.provenance import measured_on
 from benchmarks.timing.disturbance import disturbed
 
 Document = dict[str, Any]
@@ -173,8 +172,7 @@ def main() -> None:
         runs = [with_truth(run, Path(folder) / str(place)) for place, run in enumerate(runs)]
     rows = [run._asdict() | {"speedup": run.speedup and run.speedup.model_dump(mode="json")} for run in runs]
     document = {
-        "command": command_line(),
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        **measured_on("cpu"),
         "problem": options.problem,
         "minutes": options.minutes,
         **of_runs(rows),

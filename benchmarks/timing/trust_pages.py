@@ -202,7 +202,8 @@ def accusations(cpu: Document, cuda: Document) -> str:
 
 
 def _accused(document: Document, beside: str) -> str:
-    disturbed = document["verdicts"].get("disturbed", 0)
+    disturbed, where = document["verdicts"].get("disturbed", 0), document.get("device")
+    beside += f" ({where})" if where else ""
     return (
         f"of {len(document['rows'])} beside {beside} {len(document['accused'])} were accused, {disturbed} `disturbed`"
     )

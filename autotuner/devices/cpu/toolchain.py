@@ -14,13 +14,11 @@ from autotuner.forge.toolchain import Toolchain, ask, cxx
 from autotuner.values.errors import ToolchainError
 from autotuner.values.variant import digest_of
 
-NO_CANARY = "-fno-stack-protector"
-"""A number of the process's own is nothing that a variant may read."""
-UNDATED = ("-Wno-builtin-macro-redefined", "-D__TIMESTAMP__=__DATE__")
-"""A file's time stands in no digest; dates are fixed (`config.for_compilers`)."""
+NOTHING_ELSE = ("-fno-stack-protector", "-Wno-builtin-macro-redefined", "-D__TIMESTAMP__=__DATE__")
+"""Neither a number of the process's own nor a file's time is anything that a variant may read; dates are fixed."""
 FLAGS = (
     *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno"),
-    *("-fPIC", "-fvisibility=hidden", "-pthread", "-fstack-usage", NO_CANARY, *UNDATED),
+    *("-fPIC", "-fvisibility=hidden", "-pthread", "-fstack-usage", *NOTHING_ELSE),
 )
 
 ALLOWED = (

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 from pydantic import Field
 
 from autotuner.devices.cpu.object_file import COMPILER, MEMORY, disassemble, misconduct, text_bytes
-from autotuner.devices.cpu.toolchain import NO_CANARY, UNDATED, CpuToolchain
+from autotuner.devices.cpu.toolchain import NOTHING_ELSE, CpuToolchain
 from autotuner.devices.cuda import cubin, triton
 from autotuner.devices.cuda.architecture import Architecture, architecture
 from autotuner.forge.build_inputs import BuildInputs, abi_dir
@@ -20,9 +20,9 @@ from autotuner.values import config
 from autotuner.values.errors import ToolchainError
 from autotuner.values.verdict import Fault, Verdict
 
-HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", NO_CANARY, *UNDATED)
+HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", *NOTHING_ELSE)
 """For the host side: it is compiled once, and runs on any CPU of its kind."""
-DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v", f"-Xcompiler={UNDATED[0]}", UNDATED[1])
+DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v", f"-Xcompiler={NOTHING_ELSE[1]}", NOTHING_ELSE[2])
 COMPILES_TRITON = "triton_compile.py"
 """Of the ABI's folder: what compiles a kernel of Triton."""
 TELLS = re.compile(r"\bSR_(CLOCK|GLOBALTIMER|PM)\w*|\bc\[0x0\]\[0x3[04]\]")
