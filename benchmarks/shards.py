@@ -23,7 +23,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -50,24 +50,31 @@ HONEST = {"rmsnorm_cpu": (9, 8), "sdpa_cpu": (6, 13)}
 TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
+Part = tuple[str, ...]
+Document = Mapping[str, Any]
+
+
 class Proof(NamedTuple):
     """A proof that can be cut."""
 
     module: ModuleType
-    parts: Callable[[], list[tuple[str, ...]]]
-    """Arguments of the proof's command, a part each; the first are the longest."""
+    parts: Callable[[Document], list[Part]]
+    """Arguments of the proof's command, a part each that the document lacks; the first are the longest."""
     minutes: float
     """A part begins only where so many are left."""
     needs_gpu: bool = False
 
 
-def attacks(device: Backend) -> list[tuple[str, ...]]:
+def attacks(device: Backend, document: Document) -> list[Part]:
     """At most EACH attacks of a group at a time: more take longer, fewer have the honest one judged more often."""
-    groups = catalogue.groups(device)
-    alone, cut = [group.name for group in groups if len(group.attacks) == 1], []
-    for group in groups:
-        if group.name not in alone:
-            names = [f"{group.name}/{each.name}" for each in group.attacks]
+    held = {f"{row['group']}/{row['name']}" for row in document.get("rows", [])}
+    alone: list[str] = []
+    cut: list[list[str]] = []
+    for group in catalogue.groups(device):
+        names = [name for each in group.attacks if (name := f"{group.name}/{each.name}") not in held]
+        if len(group.attacks) == 1:
+            alone += names
+        else:
             count = math.ceil(len(names) / EACH[device])
             cut += [names[first::count] for first in range(count)]
     cut.sort(key=lambda names: (names[0].startswith(EARLY), -len(names)))
@@ -75,11 +82,25 @@ def attacks(device: Backend) -> list[tuple[str, ...]]:
     return [(*more, "--only", *names) for names in (*cut, alone) if names]
 
 
-def seeds(count: int, *arguments: str) -> list[tuple[str, ...]]:
+def of(parts: Callable[[], list[Part]]) -> Callable[[Document], list[Part]]:
+    """Those that the document has not named as done."""
+
+    def lacking(document: Document) -> list[Part]:
+        return [part for part in parts() if " ".join(part) not in document.get("parts", [])]
+
+    return lacking
+
+
+def raced(document: Document) -> list[Part]:
+    held = {row["problem"] for row in document.get("rows", [])}
+    return [(problem,) for problem in tuned.PEERS if problem not in held]
+
+
+def seeds(count: int, *arguments: str) -> list[Part]:
     return [(*arguments, "--seed", str(seed)) for seed in range(count)]
 
 
-def honest() -> list[tuple[str, ...]]:
+def honest() -> list[Part]:
     return [
         part
         for space, (count, points) in HONEST.items()
@@ -88,22 +109,22 @@ def honest() -> list[tuple[str, ...]]:
 
 
 PROOFS = {
-    "attacks": Proof(judged, lambda: attacks("cpu"), 3.0),
-    "attacks_cuda": Proof(judged, lambda: attacks("cuda"), 3.0, needs_gpu=True),
-    "accusations": Proof(accusations, honest, 7.5),
-    "accusations_cuda": Proof(accusations, lambda: seeds(5, "cuda", "--points", "12"), 2.0, needs_gpu=True),
-    "busy": Proof(busy, lambda: seeds(busy.RUNS, "--runs", "1"), 7.6),
-    "one_line": Proof(tuned, partial(tuned.parts, "one_line"), 1.65, needs_gpu=True),
-    "one_line_cpu": Proof(tuned, partial(tuned.parts, "one_line_cpu"), 2 * tuned.CPU_MINUTES["one_line_cpu"] + 0.3),
-    "windows_cpu": Proof(tuned, partial(tuned.parts, "windows_cpu"), tuned.CPU_MINUTES["windows_cpu"]),
-    "peers": Proof(peers, lambda: [(problem,) for problem in tuned.PEERS], 0.95, needs_gpu=True),
+    "attacks": Proof(judged, partial(attacks, "cpu"), 3.0),
+    "attacks_cuda": Proof(judged, partial(attacks, "cuda"), 3.0, needs_gpu=True),
+    "accusations": Proof(accusations, of(honest), 7.5),
+    "accusations_cuda": Proof(accusations, of(lambda: seeds(5, "cuda", "--points", "12")), 2.0, needs_gpu=True),
+    "busy": Proof(busy, of(lambda: seeds(busy.RUNS, "--runs", "1")), 7.6),
+    "one_line": Proof(tuned, of(partial(tuned.parts, "one_line")), 1.65, needs_gpu=True),
+    "one_line_cpu": Proof(tuned, of(partial(tuned.parts, "one_line_cpu")), 2 * tuned.CPU_MINUTES["one_line_cpu"] + 0.3),
+    "windows_cpu": Proof(tuned, of(partial(tuned.parts, "windows_cpu")), tuned.CPU_MINUTES["windows_cpu"]),
+    "peers": Proof(peers, raced, 0.95, needs_gpu=True),
 }
 
 
 def proof(name: str) -> tuple[str, Proof]:
     """The proof of that name. Raises ValueError where there is none."""
     if name.startswith("drawn"):
-        return name, Proof(tuned, partial(tuned.parts, name), 1.5, needs_gpu=True)
+        return name, Proof(tuned, of(partial(tuned.parts, name)), 1.5, needs_gpu=True)
     if name not in PROOFS:
         raise ValueError(name)
     return name, PROOFS[name]
@@ -139,7 +160,7 @@ def numbers(text: str) -> list[int]:
     return found
 
 
-def run(wanted: Proof, arguments: tuple[str, ...], limit_s: float, gpu: str) -> Any:
+def run(wanted: Proof, arguments: Part, limit_s: float, gpu: str) -> Any:
     """The document of one part, on the CPUs of this thread; None where it did not end."""
     with tempfile.TemporaryDirectory(prefix="shard_") as name:
         folder = Path(name)
@@ -162,7 +183,7 @@ def run(wanted: Proof, arguments: tuple[str, ...], limit_s: float, gpu: str) -> 
             return json.loads(part.read_text())
 
 
-Waiting = list[tuple[str, Proof, tuple[str, ...]]]
+Waiting = list[tuple[str, Proof, Part]]
 
 
 def done(waiting: Waiting, where: Sequence[Place], until: float) -> Iterator[tuple[str, str, Any]]:
@@ -170,7 +191,7 @@ def done(waiting: Waiting, where: Sequence[Place], until: float) -> Iterator[tup
     ended: queue.SimpleQueue[tuple[str, str, Any] | None] = queue.SimpleQueue()
     taking = threading.Lock()
 
-    def take() -> tuple[str, Proof, tuple[str, ...]] | None:
+    def take() -> tuple[str, Proof, Part] | None:
         """The first that has time left to end."""
         with taking:
             minutes = (until - time.monotonic()) / 60
@@ -219,27 +240,21 @@ def main() -> None:
     where = places(given.cpus, given.gpu.split(",") if given.gpu else [])
     given.into.mkdir(parents=True, exist_ok=True)
     files = {name: given.into / f"{name}.json" for name in proofs}
-    whole = {name: json.loads(file.read_text()) if file.exists() else {"parts": []} for name, file in files.items()}
-    waiting = [
-        (name, each, part)
-        for name, each in proofs.items()
-        for part in each.parts()
-        if " ".join(part) not in whole[name]["parts"]
-    ]
+    whole = {name: json.loads(file.read_text()) if file.exists() else {} for name, file in files.items()}
+    waiting = [(name, each, part) for name, each in proofs.items() for part in each.parts(whole[name])]
     for name, part, document in done(waiting, where, time.monotonic() + 60 * given.minutes):
-        before, module = whole[name], proofs[name].module
-        parts = [*before["parts"], part]
-        missing = [each for each in map(" ".join, proofs[name].parts()) if each not in parts]
-        after = module.merged([before, document] if before["parts"] else [document])
-        whole[name] = after | {"command": command_line(), "missing": missing, "parts": parts}
+        before = whole[name]
+        after = proofs[name].module.merged([before, document] if before else [document])
+        after |= {"command": command_line(), "parts": [*before.get("parts", []), part]}
+        whole[name] = after | {"missing": [" ".join(each) for each in proofs[name].parts(after)]}
         files[name].write_text(json.dumps(whole[name], indent=1) + "\n")
     for name, document in whole.items():
-        left = len(proofs[name].parts()) - len(document["parts"])
-        print(f"{name}: {len(document['parts'])} parts are done, {left} are missing")
+        left = len(proofs[name].parts(document))
+        print(f"{name}: {len(document.get('parts', []))} parts are done, {left} are missing")
     for name, document in whole.items():
-        holds.measured(document["parts"], f"part of {name}")
+        holds.measured(document.get("parts", []), f"part of {name}")
         if given.hold:
-            missing = [f"{name}: {each} is missing" for each in document["missing"]]
+            missing = [f"{name}: {' '.join(each)} is missing" for each in proofs[name].parts(document)]
             holds.require([*missing, *proofs[name].module.unmet(document)])
 
 

@@ -110,4 +110,12 @@ def test_each_gpu_has_its_share_of_the_cpus_and_each_drawn_problem_a_part() -> N
     assert sorted(cpu for place in shares for cpu in place.cpus) == [0, 1, 2, 3]
     assert {len(place.cpus) for place in shards.places(range(4), [])} == {2}
     _, drawn = shards.proof("drawn7")
-    assert len(drawn.parts()) == len(set(drawn.parts())) == 12
+    assert len(drawn.parts({})) == len(set(drawn.parts({}))) == 12
+
+
+def test_what_a_document_holds_is_in_no_part() -> None:
+    first = shards.attacks("cpu", {})[0][1]
+    group, name = first.split("/")
+    parts = [shards.attacks("cpu", document) for document in ({}, {"rows": [{"group": group, "name": name}]})]
+    whole, rest = ({each for part in found for each in part[1:]} for found in parts)
+    assert whole - rest == {first}
