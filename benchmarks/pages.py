@@ -236,7 +236,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "models": models,
     "host_time": lambda: host_time_pages.table(if_kept("host_time_cuda")),
     "new_lengths": lambda: host_time_pages.growing(*map(if_kept, ("new_lengths_cpu", "new_lengths_cuda"))),
-    "generate": lambda: host_time_pages.loops(*map(if_kept, ("generate_cuda", "generate_static_cuda", "generate_cpu"))),
+    "generate": lambda: host_time_pages.loops(*map(if_kept, ("generate_cuda", "generate_cpu"))),
     "windows": lambda: windows.table(if_kept("windows_attention")),
     "hooked": lambda: hooked.table(*loaded("hooked_models")),
     "after_torch": lambda: after_torch.table(if_kept("after_torch")),
