@@ -60,8 +60,8 @@ def test_a_clock_below_three_quarters_of_the_default_voids_the_block() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timed
 @pytest.mark.alone
+@pytest.mark.sampled(0, of="judged with --all alone")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_no_product_is_faster_than_the_ceiling(toolchain: CpuToolchain, dtype: str) -> None:
     threads = torch.get_num_threads()

@@ -31,7 +31,6 @@ def run(folder: Path, *arguments: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timed
-@pytest.mark.alone
 @pytest.mark.sampled(2, of="whole sweeps")
 def test_a_sweep_ends_in_an_export_and_its_results_can_be_asked_for(tmp_path: Path) -> None:
     (tmp_path / "short.toml").write_text(SPACE)

@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Shard
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
@@ -124,6 +121,10 @@ def test_tensors_that_wrap_others_are_torchs_whoever_is_asked(ours: Any) -> None
 
 @pytest.mark.slow  # torch 2.13 tries every placement of every step of its function before it computes: 16 s
 def test_an_op_gives_torch_what_is_sharded(ours: Any) -> None:
+    import torch.distributed as dist  # what a process that collects tests would wait 3 s for
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard
+
     inputs = qkv()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
