@@ -27,7 +27,7 @@ class Ops(Plugs[Op]):
     that made one is noted in the cache, and read where another process asks for the op."""
 
     def _load(self, name: str) -> Op:
-        noted = None if name in list(self) else _noted(name)
+        noted = None if super().__contains__(name) else _noted(name)
         return super()._load(name) if noted is None else self._made(name, noted)
 
     def look_beside(self, name: str, folder: Path) -> None:

@@ -68,8 +68,8 @@ class Plugs(Generic[T], MutableMapping[str, T]):
         return len(list(iter(self)))
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is one, without importing it."""
-        return name in self._own or name in self._loaded or name in list(iter(self))
+        """Whether there is one, without importing it. Other packages, which take 30 ms, are asked last."""
+        return name in {*self._own, *self._loaded, *self._folder_names()} or name in list(iter(self))
 
     def chosen(self, name: str) -> T:
         """The part of that name. Raises InputError with the names there are."""
