@@ -116,6 +116,19 @@ def test_torch_adds_the_same_bias(text: str, distribution: str) -> None:
             torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("text", ["(1,2,60x90,64) float16 full lengths", "(1,2,90x60,64) float16 causal bottom_right"])
+def test_of_enormous_scores_each_row_sees_the_one_that_decides(text: str) -> None:
+    """Others tie: which of them is larger is what a kernel's roundings say, and right ones would be rejected."""
+    problem = parsed(text)
+    for seed in range(10):
+        q, k, _, *rest = op_of(problem).tensors().inputs(problem, "enormous", seed)
+        seen = visible(problem, rest[0] if rest else None, q.device)
+        assert seen is not None
+        scores = (q.double() @ k.double().transpose(-1, -2)).masked_fill(~seen, -torch.inf)
+        largest, other = scores.topk(2).values.unbind(-1)
+        assert ((largest > 1.2 * other.abs()) | other.isinf()).all()
+
+
 def test_a_small_case_has_a_small_window() -> None:
     problem = parsed("(1,2,4096,64) float32 causal window=1024")
     assert problem.cased((1, 2, 90, 60)).window_left == 20

@@ -22,7 +22,7 @@ def _one_hot(
         first, last = (_place(seen_by, side) for side in (-seen_by.window_left, seen_by.window_right))
         chosen = first + chosen % (last - first + 1)
     elif seen_by is not None:
-        chosen %= torch.arange(q.shape[2]).unsqueeze(1) + 1
+        chosen %= _place(seen_by, 0) + 1
     return _matching(q, k, chosen), k
 
 
@@ -187,12 +187,12 @@ def _sinks(problem: SdpaProblem, distribution: str, generator: torch.Generator) 
 FULL_LENGTHS = ("randn", "gaps", "gaps_in_v", *SHARED)
 """The distributions with which every length is that of the tensor: what is timed is drawn so."""
 ONE_KEY = ("edges", "enormous", "negative", "outlier_row", "outlier_key")
-"""And those that choose a key in a row's window, whose place depends on the length."""
+"""And those that choose a key in a window, whose place depends on the length. Enormous scores tie if it is hidden."""
 
 
 def _lengths(problem: SdpaProblem, distribution: str, generator: torch.Generator) -> Tensor:
     """Of each batch a number of keys: at least 1, and with `ragged` none, 1 and all among them."""
-    if distribution in FULL_LENGTHS or (problem.windowed and distribution in ONE_KEY):
+    if distribution in (*FULL_LENGTHS, "enormous") or (problem.windowed and distribution in ONE_KEY):
         return torch.full((problem.batch,), problem.seq_k, dtype=torch.int32)
     drawn = torch.randint(1, problem.seq_k + 1, (problem.batch,), generator=generator, dtype=torch.int32)
     some = torch.tensor([problem.seq_k, 0, 1], dtype=torch.int32)[: problem.batch]
