@@ -37,6 +37,7 @@ CASES: list[tuple[Point, str, str]] = [
     ({**DECODE, **COPIES}, "(4,8:2,3x500,64) float16 causal window=100 bottom_right lengths bshd lse", "ragged"),
     (WGMMA, "(1,2,150x300,64) float16 full window=37,5", "edges"),
     ({**WGMMA, "SOFTMAX": "spec"}, "(1,2,150x300,64) float16 full softcap=5 lse", "randn"),
+    (MMA, "(2,2,65x1,64) float16 full softcap=50 lse", "randn"),
     ({**MMA, **COPIES, "WARPS_N": 2}, "(1,5,150x91,64) float16 causal sinks lse", "far_sinks"),
     ({**DECODE, **COPIES}, "(2,10:5,3x300,64) bfloat16 causal bottom_right lengths sinks lse", "far_sinks"),
     ({**MMA, **COPIES}, "(2,4:2,70x91,64) bfloat16 full bias=full", "hiding"),
