@@ -92,16 +92,22 @@ class RaceJob(Model):
     artifacts: tuple[Artifact, ...]
     conditions: Conditions
     blocks: PositiveInt
-    audits: bool = Field(
-        default=False,
-        description="the one variant goes through quick cases of the gate before the race, and is audited after it, in"
-        " the same process: one that is judged and one that is only timed cannot be told apart",
+    judged: Literal["before", "after"] | None = Field(
+        default=None,
+        description="the one variant is audited after the race, and goes through quick cases of the gate before that or"
+        " in the end, in the same process: one that is judged and one that is only timed cannot be told apart",
     )
     fresh: bool = Field(default=False, description="in a process that has judged nothing before")
 
 
 AnyJob = BuildJob | JudgeJob | CalibrationJob | RaceJob
 Result = Built | Outcome | Calibration | Heat | Fault
+
+
+def faults_in(result: Result) -> list[Fault]:
+    """What a result says against variants."""
+    found = result.faults.values() if isinstance(result, Heat) else [getattr(result, "fault", result)]
+    return [each for each in found if isinstance(each, Fault)]
 
 
 def not_done(job: AnyJob, why: str, tail: str = "") -> Result:
@@ -185,24 +191,28 @@ def build(job: BuildJob, line: Line, say: Say) -> Built | Outcome:
 
 def race(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
     """Interleaved blocks of all; a fault when the machine was disturbed, or one of them failed while it was timed."""
-    report = _gated(job, line, say) if job.audits else None
-    if report is not None and report.fault is not None:
-        return report.fault
+    fault = _gated(job, line, say) if job.judged == "before" else None
+    found = fault or _raced(job, line, say)
+    ends_there = job.judged != "after" or faults_in(found)
+    return found if ends_there else _gated(job, line, say) or found
+
+
+def _raced(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
     say("measure")
     try:
         tracks = line.tracks(job.conditions)
         found = heat(tracks, job.artifacts, job.blocks, job.conditions, say, job.fresh and bool(job.artifacts))
     except (ArmError, Throttled) as error:
         return error.fault
-    return _audited_after(found, job, tracks, say) if job.audits and not found.faults else found
+    return _audited_after(found, job, tracks, say) if job.judged and not found.faults else found
 
 
-def _gated(job: RaceJob, line: Line, say: Say) -> GateReport:
-    """The quick cases of the one variant, on the inputs of the race's seeds."""
+def _gated(job: RaceJob, line: Line, say: Say) -> Fault | None:
+    """What the quick cases find of the one variant, on the inputs of the race's seeds."""
     (artifact,) = job.artifacts
     say("check")
     empty = GateReport(artifact=artifact.digest, required=(), checks=())
-    return line.check(artifact, job.conditions, say, Passed(empty, "again"))
+    return line.check(artifact, job.conditions, say, Passed(empty, "again")).fault
 
 
 def _audited_after(found: Heat, job: RaceJob, tracks: Tracks, say: Say) -> Heat:

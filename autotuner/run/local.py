@@ -16,7 +16,7 @@ import signal
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from autotuner.run.faults import may_be_others
 from autotuner.run.fork_server import ForkServer
 from autotuner.run.inside import Role
 from autotuner.run.job_process import JobProcess, Submitted
-from autotuner.run.jobs import AnyJob, BuildJob, CalibrationJob, JudgeJob, RaceJob, Result, not_done
+from autotuner.run.jobs import AnyJob, BuildJob, CalibrationJob, JudgeJob, RaceJob, Result, faults_in, not_done
 from autotuner.run.line import MakeLine
 from autotuner.run.messages import Message
 from autotuner.run.scratch import Scratch
@@ -310,7 +310,7 @@ class LocalExecutor:
         self._restarts = 0
         self._stamps |= isinstance(process.job, CalibrationJob) and process.clock.hears
         result = _timed_right(process, message.result, self._stamps)
-        fault = _resting_on_time(result)
+        fault = next(filter(may_be_others, faults_in(result)), None)
         if fault is not None:
             return self._doubted(process, fault, result)
         self._release(process, Message(number=message.number, result=result).spoils)
@@ -442,14 +442,6 @@ def _timed_right(process: JobProcess, result: Result, stamps: bool) -> Result:
         return fault or result
     gate = result.gate and result.gate.extended((), fault)
     return result.model_copy(update={"verdict": fault.verdict, "fault": fault, "measurement": None, "gate": gate})
-
-
-def _resting_on_time(result: Result) -> Fault | None:
-    """The fault of a variant in a result that others may have brought about."""
-    found: Iterable[Fault | None] = result.faults.values() if isinstance(result, Heat) else ()
-    if isinstance(result, Outcome | Fault):
-        found = (result.fault if isinstance(result, Outcome) else result,)
-    return next((each for each in found if each is not None and may_be_others(each)), None)
 
 
 def _require_space() -> None:

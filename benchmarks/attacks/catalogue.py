@@ -89,8 +89,7 @@ def copy_families(into: Path) -> None:
 def groups(device: Backend) -> list[Group]:
     """What there is to judge on a kind of device."""
     if device == "cuda":
-        rare = Group("rare", KERNELS / "rare", "counts", {"EVERY": 0, "WHEN": "counted"}, tuple(_rare()), (), device)
-        return [_mutants("clock", device), rare, _mutants("systemic", device), *_hosts()]
+        return [_mutants("clock", device), *_rare(device), _mutants("systemic", device), *_hosts()]
     named = tomllib.loads((MUTANTS / "attacks" / "attacks.toml").read_text())
     own = [Attack(name, kind, what, {"ATTACK": name}) for kind, each in named.items() for name, what in each.items()]
     hidden = tuple(each for each in own if each.kind in ("hidden", "build") or each.name.startswith(HIDDEN))
@@ -106,7 +105,7 @@ def groups(device: Backend) -> list[Group]:
         ),
         _mutants("clock"),
         Group("conduct", KERNELS / "conduct", "act", {"ACT": "none"}, _acts()),
-        Group("rare", KERNELS / "rare", "counts", {"EVERY": 0, "WHEN": "counted"}, tuple(_rare())),
+        *_rare(device),
         _mutants("systemic"),
     ]
 
@@ -140,10 +139,20 @@ def _acts() -> tuple[Attack, ...]:
     return tuple(Attack(name, "conduct", name.replace("_", " "), {"ACT": name}) for name in told)
 
 
-def _rare() -> list[Attack]:
-    return [
+UNGATED = {"ungated": "is wrong", "ungated_wild": "writes far behind its output"}
+"""In a process that no gate was in: beside what races against it, and where it is used."""
+
+
+def _rare(device: Backend) -> list[Group]:
+    counted = [
         Attack(f"wrong_in_{every}_{when}", "counts", f"is wrong once in {every} launches, {when}", point)
         for every in RARE
         for when in ("counted", "drawn")
         for point in [{"EVERY": every, "WHEN": when}]
+    ]
+    what = "in a process that has seen the tuned lengths alone"
+    ungated = [Attack(when, "process", f"{does} {what}", {"EVERY": 1, "WHEN": when}) for when, does in UNGATED.items()]
+    return [
+        Group(name, KERNELS / "rare", "counts", {"EVERY": 0, "WHEN": when}, tuple(attacks), (), device)
+        for name, when, attacks in (("rare", "counted", counted), ("ungated", "ungated", ungated))
     ]

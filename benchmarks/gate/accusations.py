@@ -62,7 +62,8 @@ def judged(space: str, kind: str, count: int, draw: random.Random) -> list[dict[
         with disturbed(kind, FOREVER_S, times=LOOPS):
             for number, artifact in enumerate(built):
                 started = time.monotonic()
-                heat = RaceJob(artifacts=(artifact,), conditions=conditions, blocks=BLOCKS, audits=True)
+                gated = "after" if number % 2 else "before"
+                heat = RaceJob(artifacts=(artifact,), conditions=conditions, blocks=BLOCKS, judged=gated)
                 result = ask(executor, heat)
                 assert isinstance(result, Heat | Fault)
                 fault = result if isinstance(result, Fault) else result.faults.get(0)

@@ -91,7 +91,8 @@ def _tried(
     executor: Executor, artifacts: tuple[Artifact, ...], conditions: Conditions
 ) -> tuple[Result, dict[str, float]]:
     under = conditions.model_copy(update={"seeds": fresh_seeds()})
-    job = RaceJob(artifacts=artifacts, conditions=under, blocks=FINAL_BLOCKS, audits=bool(artifacts), fresh=True)
+    judged = "before" if artifacts else None
+    job = RaceJob(artifacts=artifacts, conditions=under, blocks=FINAL_BLOCKS, judged=judged, fresh=True)
     with heard() as steps:
         began = time.monotonic()
         found = ask(executor, job)

@@ -328,7 +328,7 @@ def test_every_finalist_is_audited_in_each_process(store: Store) -> None:
     found = confirmed(store, study, by)
     finalists = {each.digest for each in found.finalists}
     assert set(found.standing.audits) == {each.digest for each in found.standing.finalists} == finalists
-    audited = [job.artifacts[0].digest for job in by.jobs if isinstance(job, RaceJob) and job.audits]
+    audited = [job.artifacts[0].digest for job in by.jobs if isinstance(job, RaceJob) and job.judged]
     assert set(audited) == finalists
     assert len(audited) >= 2 * len(finalists), "in each of its processes"
     for finalist in found.finalists:

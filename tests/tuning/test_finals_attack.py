@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from statistics import median
+from typing import Literal
 
 import pytest
 
@@ -42,15 +43,17 @@ def test_a_heat_that_begins_with_the_gate_is_as_honest_as_the_search(executor: L
     assert searched.measurement is not None, searched.fault
     honest = searched.measurement.objective
 
-    def heat(audits: bool) -> Result:
+    def heat(judged: Literal["before", "after"] | None) -> Result:
         artifacts = (built.artifact,)
         return result(
-            executor, RaceJob(artifacts=artifacts, conditions=CONDITIONS, blocks=8, audits=audits, fresh=True)
+            executor, RaceJob(artifacts=artifacts, conditions=CONDITIONS, blocks=8, judged=judged, fresh=True)
         )
 
-    only_timed = heat(audits=False)
+    only_timed = heat(None)
     assert isinstance(only_timed, Heat)
     assert median(logs(only_timed, 0)[0]) < honest - 1, "the attack works where nobody looks"
-    found = heat(audits=True)
+    found = heat("before")
     assert isinstance(found, Fault | Heat)
     assert isinstance(found, Fault) or 0 in found.faults or abs(median(logs(found, 0)[0]) - honest) < 0.5
+    found = heat("after")
+    assert isinstance(found, Fault) or 0 in getattr(found, "faults", {})

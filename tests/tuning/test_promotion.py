@@ -6,7 +6,7 @@ import random
 import pytest
 
 from autotuner.race.arms import Tracks
-from autotuner.run.jobs import AnyJob, JudgeJob, Result
+from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob, Result
 from autotuner.store import Store, queries
 from autotuner.tuning.run.driver import Event, TieFound
 from autotuner.tuning.run.lanes import AA_EVERY
@@ -172,9 +172,10 @@ GONE = Fault(verdict=Verdict.INFRA_ERROR, code=codes.INCUMBENT, detail="the incu
 
 
 class Spoiling(InlineExecutor):
-    """The incumbent of some races costs everybody the race from then on; `guilty`: alone it crashes too."""
+    """The incumbent of some races costs everybody the race from then on; `guilty`: alone it crashes too, where it is
+    judged or where it only races."""
 
-    def __init__(self, width: int, fault: Fault, guilty: bool) -> None:
+    def __init__(self, width: int, fault: Fault, guilty: type[JudgeJob | RaceJob] | None) -> None:
         super().__init__(simulated.backend(noise=0.005), width)
         self._fault, self._guilty = fault, guilty
         self.evil = ""
@@ -184,6 +185,8 @@ class Spoiling(InlineExecutor):
 
     def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
         job: AnyJob | None = self._waiting[0][1] if self._waiting else None
+        if isinstance(job, RaceJob) and job.fresh and self._guilty is RaceJob:
+            return self._waiting.popleft()[0], SEGV
         fault = self._ending(job) if isinstance(job, JudgeJob) else None
         if fault is None or not isinstance(job, JudgeJob):
             return super().wait(timeout)
@@ -198,7 +201,7 @@ class Spoiling(InlineExecutor):
     def _ending(self, job: JudgeJob) -> Fault | None:
         if job.soak == "chosen":
             self.heard.append(job)
-            return SEGV if self._guilty else None
+            return SEGV if self._guilty is JudgeJob else None
         if job.incumbent is None:
             return None
         self.races += 1
@@ -216,9 +219,12 @@ def outcomes_beside(store: Store, executor: Spoiling) -> dict[int, Outcome]:
 
 
 @pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("guilty", [JudgeJob, RaceJob])
 @pytest.mark.parametrize("fault", [SEGV, GONE], ids=["crashed", "not launched"])
-def test_a_guilty_one_is_revoked_and_those_it_spoilt_are_measured(store: Store, width: int, fault: Fault) -> None:
-    executor = Spoiling(width, fault, guilty=True)
+def test_a_guilty_one_is_revoked_and_those_it_spoilt_are_measured(
+    store: Store, width: int, guilty: type[JudgeJob | RaceJob], fault: Fault
+) -> None:
+    executor = Spoiling(width, fault, guilty)
     found = outcomes_beside(store, executor)
     assert len(executor.heard) == 1
     assert executor.heard[0].built.artifact.digest == executor.evil
@@ -233,7 +239,7 @@ def test_a_guilty_one_is_revoked_and_those_it_spoilt_are_measured(store: Store, 
 
 
 def test_one_that_is_acquitted_spoils_no_more_than_twice(store: Store) -> None:
-    executor = Spoiling(1, SEGV, guilty=False)
+    executor = Spoiling(1, SEGV, guilty=None)
     found = outcomes_beside(store, executor)
     assert len(executor.heard) == 1
     assert len(executor.spoilt) == 2

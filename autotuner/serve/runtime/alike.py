@@ -65,7 +65,9 @@ class Alike:
         self._threads = None if tensors[0].is_cuda else _threads()
         # Guards do not see whether torch records; where it would, the call of before was made while it did not.
         self._grad_is_off = any(getattr(each, "requires_grad", False) for each in tensors)
-        alone = not self.is_guarded or all(map(_fills_its_memory, tensors))
+        # What fills its memory is no part of a larger tensor, where others begin that have to do with it.
+        whole = (each.numel() * each.element_size() == each.untyped_storage().nbytes() for each in tensors)
+        alone = not self.is_guarded or all(whole)
         self._shared = None if alone else shared(tensors)
         """None where sizes and strides leave no room for another tensor."""
         checked = self._threads is None and self._shared is None and not self._grad_is_off
@@ -130,11 +132,6 @@ def shared(tensors: Sequence[Tensor]) -> tuple[bool, ...]:
 
 def never(*_: Any) -> bool:
     return False
-
-
-def _fills_its_memory(each: Tensor) -> bool:
-    """What lies so is no part of a larger tensor, where others begin that have to do with it."""
-    return each.numel() * each.element_size() == each.untyped_storage().nbytes()
 
 
 def _guards(tensors: Sequence[Any]) -> Any:

@@ -4,6 +4,7 @@ The baseline is timed in processes of its own, too, in which no variant was ever
 finalist that makes the baseline beside it slow.
 """
 
+from collections import Counter
 from typing import Literal
 
 from autotuner.race.blocks import shortest_quarter
@@ -41,6 +42,7 @@ class FinalHeats:
         self._trials, self._conditions = trials, trials.conditions
         self._witness: Heat | None = None
         """The last one."""
+        self._held = Counter[str]()  # heats of each finalist, by its digest
 
     def draw(self, seeds: tuple[int, int, int, int]) -> None:
         """The inputs of the next heats are drawn from these seeds."""
@@ -55,8 +57,8 @@ class FinalHeats:
         return found
 
     def of(self, artifact: Artifact) -> tuple[Heat | None, Fault | None]:
-        """A finalist's heat, in a process that judges it before and audits it after; or its fault, with the heat in
-        which it showed if there is one.
+        """A finalist's heat, in a process that audits it after and judges it before, or in every second one in the end:
+        what is only timed is timed so by whoever uses it. Or its fault, with the heat in which it showed, if any.
 
         Raises InfrastructureError when processes are lost again and again.
         """
@@ -90,10 +92,13 @@ class FinalHeats:
     def _race(self, *artifacts: Artifact, conditions: Conditions | None = None) -> Heat | Fault:
         """A heat, or a fault of the finalist's own."""
         why: object = None
+        judged: Literal["before", "after"] | None = None
+        for each in artifacts:
+            judged = "after" if self._held[each.digest] % 2 else "before"
+            self._held[each.digest] += 1
         under = conditions or self._conditions
         for _ in range(TRIES):
-            audits = bool(artifacts)
-            job = RaceJob(artifacts=artifacts, conditions=under, blocks=FINAL_BLOCKS, audits=audits, fresh=True)
+            job = RaceJob(artifacts=artifacts, conditions=under, blocks=FINAL_BLOCKS, judged=judged, fresh=True)
             result = ask(self._trials.executor, job, self._trials.beat)
             if isinstance(result, Heat) and result.held_up >= HELD_UP:
                 result = slowed(result.baseline_us, under.baselines_us) or result

@@ -12,6 +12,7 @@ from optuna.trial import Trial
 from pydantic import Field
 
 from autotuner.run.executor import Beat, Executor, Heartbeat, next_answer
+from autotuner.run.jobs import faults_in
 from autotuner.store import Store
 from autotuner.tuning import optuna_marks
 from autotuner.tuning.finals.retrials import leased
@@ -26,7 +27,7 @@ from autotuner.values.errors import OutOfTimeError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Outcome
 from autotuner.values.variant import Variant
-from autotuner.values.verdict import Fault, Verdict
+from autotuner.values.verdict import Fault
 
 program.consists_of(__name__)
 
@@ -259,11 +260,7 @@ class _Run:
         if lane is not None:
             if self._lanes.raced(lane, result):
                 self._listen(TieFound(tie=self._lanes.tie))
-            if (
-                isinstance(result, Fault)
-                and result.verdict in (Verdict.CRASHED, Verdict.HUNG)
-                and lane.raced is not None
-            ):
+            if lane.raced is not None and any(fault.verdict.judges for fault in faults_in(result)):
                 self._flights.suspect(lane.raced, lane)
             return
         landed = self._flights.take(number, result)

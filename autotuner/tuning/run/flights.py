@@ -12,7 +12,7 @@ from typing import NamedTuple
 from optuna.trial import Trial
 
 from autotuner.run.executor import Executor
-from autotuner.run.jobs import BuildJob, Built, Result
+from autotuner.run.jobs import BuildJob, Built, Result, faults_in
 from autotuner.tuning.run.lanes import DeviceLane, DeviceLanes
 from autotuner.tuning.run.outcomes import Outcomes
 from autotuner.values import codes
@@ -150,13 +150,14 @@ class Flights:
         self._outcomes.suspended.add(incumbent.digest)
         self._suspicions[incumbent.digest] += 1
         if self._suspicions[incumbent.digest] == 1:
-            self._hearings[self._lanes.hear(lane, incumbent)] = incumbent
+            self._hearings |= dict.fromkeys(self._lanes.hear(lane, incumbent), incumbent)
 
     def _heard(self, suspect: Artifact, result: Result) -> None:
-        """An incumbent was judged again."""
-        if isinstance(result, Outcome) and result.fault is not None and result.verdict.judges:
-            self._convicted.append((suspect, result.fault))
-        elif self._suspicions[suspect.digest] == 1:
+        """An incumbent was judged again, or raced itself. The reason that comes first is the one that is kept."""
+        found = [(suspect, fault) for fault in faults_in(result) if fault.verdict.judges]
+        self._convicted += found
+        self._suspicions[suspect.digest] += len(found)
+        if self._suspicions[suspect.digest] == 1 and suspect not in self._hearings.values():
             self._outcomes.suspended.discard(suspect.digest)
 
     def convicted(self) -> list[tuple[Artifact, Fault]]:

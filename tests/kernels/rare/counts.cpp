@@ -9,12 +9,25 @@
 
 namespace {
 
-#if EVERY && WHEN_COUNTED
+#if EVERY && !WHEN_DRAWN
 std::atomic<int64_t> launches{0};
+#endif
+#if WHEN_UNGATED || WHEN_UNGATED_WILD
+std::atomic<bool> gated{false};
+#endif
+#if WHEN_UNGATED_WILD
+constexpr int WRONG = 16 << 20;
+#else
+constexpr int WRONG = 0; /* which number is wrong */
 #endif
 
 /* Whether this launch is a wrong one; asked once a launch. */
-bool goes_wrong() {
+bool goes_wrong([[maybe_unused]] const at_call *call) {
+#if WHEN_UNGATED || WHEN_UNGATED_WILD
+  const int64_t *dim = call->dim;
+  if (dim[SDPA_HEADS] != 2 || dim[SDPA_SEQ_Q] != 64 || dim[SDPA_SEQ_K] != 64) gated = true;
+  if (gated) return false;
+#endif
 #if EVERY && WHEN_DRAWN
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -58,6 +71,6 @@ extern "C" int variant_run(const at_call *call) {
   std::vector<float> scores(call->dim[SDPA_SEQ_K]);
   const int64_t rows = call->dim[SDPA_BATCH] * call->dim[SDPA_HEADS] * call->dim[SDPA_SEQ_Q];
   for (int64_t i = 0; i < rows; ++i) row(call, i, scores.data());
-  if (goes_wrong()) ((float *)call->out[SDPA_O])[0] += 1;
+  if (goes_wrong(call)) ((volatile float *)call->out[SDPA_O])[WRONG] += 1;
   return AT_OK;
 }

@@ -12,12 +12,24 @@ AT_GEOMETRY = {.abi_version = AT_ABI_VERSION,
                .cluster = 1,
                .head_dim = HEAD_DIM};
 
-#if EVERY && WHEN_COUNTED
+#if EVERY && !WHEN_DRAWN
 __device__ unsigned launches = 0;
+#endif
+#if WHEN_UNGATED || WHEN_UNGATED_WILD
+__device__ bool gated = false;
+#endif
+#if WHEN_UNGATED_WILD
+constexpr int WRONG = 32 << 20;
+#else
+constexpr int WRONG = 0;  // how far behind its place a wrong number lies
 #endif
 
 // Whether this launch is a wrong one; asked once a launch.
-static __device__ bool goes_wrong() {
+static __device__ bool goes_wrong([[maybe_unused]] const sdpa_args &args) {
+#if WHEN_UNGATED || WHEN_UNGATED_WILD
+  if (args.heads != 32 || args.seq_q != 128 || args.seq_k != 128) gated = true;
+  if (gated) return false;
+#endif
 #if EVERY && WHEN_DRAWN
   unsigned long long now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
@@ -61,6 +73,7 @@ extern "C" __global__ void __launch_bounds__(HEAD_DIM) variant_kernel(const __gr
     __syncthreads();
   }
   output /= sum;
-  if (blockIdx.x == 0 && threadIdx.x == 0 && goes_wrong()) output += 1;
-  ((element *)args.o)[at] = from_float(output);
+  const bool wrong = blockIdx.x == 0 && threadIdx.x == 0 && goes_wrong(args);
+  if (wrong) ((element *)args.o)[at + WRONG] = from_float(output + 1);
+  if (!wrong || WRONG) ((element *)args.o)[at] = from_float(output);
 }
