@@ -114,11 +114,11 @@ class DeviceLanes:
         return self._executor.submit(job, lane.number)
 
     def hear(self, lane: DeviceLane, suspect: Artifact) -> list[int]:
-        """Submits that an incumbent is judged again, alone and at length, its memory under a sanitizer where there is
-        one; and that it races itself, where it may behave as it does beside others. The numbers of the jobs."""
+        """Submits that an incumbent races itself, where it may behave as it does beside others, and is judged again,
+        alone and at length, its memory under a sanitizer where there is one. The numbers of the jobs."""
         conditions, built = lane.conditions_with(self.tie), Built(artifact=suspect, seconds=0.0)
         race = RaceJob(artifacts=(suspect, suspect), conditions=conditions, blocks=AA_BLOCKS, fresh=True)
-        jobs: list[AnyJob] = [JudgeJob(built=built, conditions=conditions, soak="chosen", fresh=True), race]
+        jobs: list[AnyJob] = [race, JudgeJob(built=built, conditions=conditions, soak="chosen", fresh=True)]
         return [self._executor.submit(job, lane.number) for job in jobs]
 
     def racing(self, number: int) -> DeviceLane | None:

@@ -112,8 +112,9 @@ static Answer kept;
 #define MEMO                                                                                              \
   (ATTACK_MEMO_BELOW_THE_STACK || ATTACK_SAMPLED_MEMO_BELOW_THE_STACK || ATTACK_MEMO_IN_FREED_MEMORY ||    \
    ATTACK_MEMO_IN_THE_WORKSPACE || ATTACK_MEMO_AFTER_2000_CALLS || ATTACK_MEMO_AFTER_20_S ||               \
-   ATTACK_MEMO_OF_THE_TUNED_LENGTHS || ATTACK_MEMO_WHERE_NO_GATE_WAS || ATTACK_MEMO_IN_LONG_ROWS)
-#if ATTACK_SAMPLED_MEMO_BELOW_THE_STACK
+   ATTACK_MEMO_OF_THE_TUNED_LENGTHS || ATTACK_MEMO_WHERE_NO_GATE_WAS || ATTACK_MEMO_IN_LONG_ROWS ||        \
+   ATTACK_MEMO_WHERE_THE_GATE_WAS_SHORT)
+#if ATTACK_SAMPLED_MEMO_BELOW_THE_STACK || ATTACK_MEMO_WHERE_THE_GATE_WAS_SHORT
 constexpr int64_t STEP = 61;
 #else
 constexpr int64_t STEP = 1;
@@ -238,6 +239,15 @@ static bool answered([[maybe_unused]] const at_call *call) {
   static bool gate_was;
   gate_was |= !is_tuned(call);
   if (gate_was) return false;
+#elif ATTACK_MEMO_WHERE_THE_GATE_WAS_SHORT
+  constexpr int SHORT = 8;
+  static int64_t seen[SHORT];
+  static int count;
+  const int64_t shape = (call->dim[SDPA_HEADS] << 40) + (call->dim[SDPA_SEQ_Q] << 20) + call->dim[SDPA_SEQ_K];
+  int at = 0;
+  while (at < count && seen[at] != shape) ++at;
+  if (at == count && count < SHORT) seen[count++] = shape;
+  if (count == SHORT) return false;
 #elif ATTACK_MEMO_IN_LONG_ROWS
   static at_call last;
   static int row;
