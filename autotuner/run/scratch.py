@@ -31,8 +31,10 @@ class Scratch:
         remove_abandoned(Path(tempfile.gettempdir()))
         require_executable(Path(tempfile.gettempdir()))
         self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self._lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        made = self._folder / f"{LOCK}.new"
+        self._lock = os.open(made, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        made.rename(self._folder / LOCK)  # held from its first moment: one that nobody holds is a driver's that has gone
         self._next = 0
 
     def folder(self) -> Path:

@@ -1,6 +1,7 @@
 """What is lost for reasons that are not known: the fork server, a process that somebody kills, an exception from where
 variants run. It is tried once more, and what comes again there counts."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -236,6 +237,22 @@ def test_the_folder_of_a_killed_driver_is_removed_by_the_next(tmp_path: Path, mo
         with closing(Scratch()):
             assert first.folder().is_dir(), "its driver lives"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_driver_that_begins_leaves_alone_one_that_has_just_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    flock = fcntl.flock
+
+    def late(lock: int, how: int) -> None:
+        if how == fcntl.LOCK_EX:
+            scratch.remove_abandoned(tmp_path)
+        flock(lock, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with closing(Scratch()) as begun:
+        assert begun.folder().is_dir()
 
 
 def test_a_folder_from_which_nothing_can_be_loaded_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
