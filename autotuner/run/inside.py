@@ -28,7 +28,7 @@ from autotuner.run import cage
 from autotuner.run.cage import CageParts, Work
 from autotuner.run.jobs import AnyJob, BuildJob, CalibrationJob, JudgeJob, RaceJob, perform
 from autotuner.run.line import MakeLine
-from autotuner.run.messages import Message, Raised, send
+from autotuner.run.messages import LONGEST_STEP, Message, Raised, send
 from autotuner.values.errors import AutotunerError, InfrastructureError, InputError, OracleError
 from autotuner.values.outcome import Say
 
@@ -178,7 +178,7 @@ def _do(
     nothing can be judged then; raised later, it is about this job."""
 
     def say(step: str) -> None:
-        tell(Message(number=number, step=step))
+        tell(Message(number=number, step=step[:LONGEST_STEP]))
 
     for_driver: tuple[type[AutotunerError], ...] = (InputError, OracleError, InfrastructureError)
     try:

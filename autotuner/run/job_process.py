@@ -18,7 +18,7 @@ from autotuner.race.third_clock import ThirdClock
 from autotuner.run.fork_server import ForkServer, descendants_of, end_adopted, is_well, kill, server_pid
 from autotuner.run.inside import Role, log_of, serve
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
-from autotuner.run.messages import Inbox, Message, misfit
+from autotuner.run.messages import MOST_STEPS, Inbox, Message, misfit
 from autotuner.run.scratch import remove
 from autotuner.values.files import end_of
 
@@ -150,7 +150,7 @@ class JobProcess:
 
     def _begin(self) -> None:
         """The clock of the first job starts: now, however long it was in hand."""
-        self.checks, self.check, self.heard = {}, None, set()
+        self.checks, self.check, self.heard, self._steps = {}, None, set(), 0
         self._note("start")
 
     def answer(self) -> Message | None:
@@ -168,11 +168,14 @@ class JobProcess:
                     raise ValueError(why)
                 return message
             self._note(message.step)
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                raise ValueError(f"more than {MOST_STEPS:,} steps")
         return None
 
     def _note(self, step: str) -> None:
         self.step, self.since = step, time.monotonic()
-        first = step.split(" ")[0]
+        first = step.split(" ")[0][:20]  # a code is shorter
         self.heard.add(first)
         begins_stage, begins_check = first in (*STAGES, "start"), CHECK.fullmatch(step) is not None
         if begins_stage:
@@ -215,12 +218,8 @@ class JobProcess:
     def tail(self) -> str:
         """The end of what was printed during the running job."""
         with contextlib.suppress(OSError):
-            return (
-                end_of(log_of(self._folder, self.number), STDERR_TAIL)
-                .decode(errors="replace")
-                .replace("\0", "")
-                .strip()
-            )
+            said = end_of(log_of(self._folder, self.number), STDERR_TAIL).decode(errors="replace")
+            return said.replace("\0", "").strip()
         return ""
 
     def end(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from multiprocessing.connection import Connection
 from typing import Self
 
-from pydantic import ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from autotuner.gate.recheck import AUDIT
 from autotuner.run.jobs import AnyJob, BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
@@ -23,6 +23,8 @@ from autotuner.values.verdict import Fault, Verdict
 
 LARGEST_MESSAGE = 1 << 24
 """Bytes. The largest outcome that is known has a tenth of it."""
+LONGEST_STEP, MOST_STEPS = 4000, 100_000
+"""Characters of a step, and steps of a job: a launch of a soak is one. Reading on, the driver would do nothing else."""
 ERRORS: dict[str, type[AutotunerError]] = {
     name: each for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, AutotunerError)
 }
@@ -63,7 +65,7 @@ class Message(Model):
     """The step that begins in the job with that number, or how it ended."""
 
     number: int
-    step: str | None = None
+    step: str | None = Field(default=None, max_length=LONGEST_STEP)
     result: Result | None = None
     raised: Raised | None = None
     failure: str | None = None
@@ -120,6 +122,8 @@ class Inbox:
     def _message(self, frame: bytes) -> Message:
         if not frame.startswith(self._key):
             raise ValueError(f"{len(frame)} bytes that are no message")
+        if rb"\u0000" in frame:
+            raise ValueError("a forged message (with NUL, which not every database takes)")
         try:
             return Message.model_validate_json(frame[len(self._key) :])
         except ValidationError as error:

@@ -34,7 +34,7 @@ class Scratch:
         made = self._folder / f"{LOCK}.new"
         self._lock = os.open(made, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        made.rename(self._folder / LOCK)  # held from its first moment: one that nobody holds is a driver's that has gone
+        made.rename(self._folder / LOCK)  # one that nobody holds is a driver's that has gone
         self._next = 0
 
     def folder(self) -> Path:

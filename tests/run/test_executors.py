@@ -149,6 +149,7 @@ def mutants(logs: Path, toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
     [
         ("last_words", Verdict.CRASHED, "process.signal"),
         ("sends_garbage", Verdict.CRASHED, "process.garbage"),
+        ("announces_steps_without_end", Verdict.CRASHED, "process.garbage"),
         pytest.param("sends_half_a_message", Verdict.HUNG, "process.deadline", marks=pytest.mark.slow),
         ("leaves_a_child", Verdict.CRASHED, "process.signal"),
         pytest.param("leaves_a_child_and_hangs", Verdict.HUNG, "process.deadline", marks=pytest.mark.slow),

@@ -76,6 +76,19 @@ FORGED: dict[str, tuple[Callable[[int, JudgeJob, Path], bytes], str]] = {
         lambda number, job, folder: b" " * LARGEST_MESSAGE,
         f"a message of {LARGEST_MESSAGE + 16}",
     ),
+    "a number of many digits": (
+        lambda number, job, folder: b'{"number": ' + b"9" * 10**6 + b"}",
+        "a forged message (all of it: Invalid JSON",
+    ),
+    "invalid UTF-8": (
+        lambda number, job, folder: b'{"number": %d, "step": "\xff"}' % number,
+        "a forged message (all of it: Invalid JSON",
+    ),
+    "NUL": (lambda number, job, folder: b'{"number": %d, "failure": "\\u0000"}' % number, "with NUL"),
+    "a long step": (
+        lambda number, job, folder: b'{"number": %d, "step": "%s"}' % (number, b"G" * 10**6),
+        "a forged message (step: String should have at most",
+    ),
     "deep JSON": (lambda number, job, folder: b"[" * 10**6, "a forged message (all of it: Invalid JSON"),
 }
 

@@ -201,19 +201,15 @@ class FinalRounds:
         the gate. Until all have had ENOUGH time is kept for the proof alone: who will lead is not known yet, and each
         heat has its own quick cases of the gate."""
         fewest, first = min(entrant.heats for entrant in running), self._front()
-        kept_s = self._proving_s if fewest < ENOUGH else self._gates_s()
+        gates_s = 0.0 if fewest < ENOUGH else math.fsum(FRESH * entrant.heat_s for entrant in self._unjudged())
         due_s = max(0, FIRST - first.heats - (first in running)) * first.heat_s
-        return self._left_s() < math.fsum(entrant.heat_s for entrant in running) + due_s + kept_s
+        return self._left_s() < math.fsum(entrant.heat_s for entrant in running) + due_s + gates_s + self._proving_s
 
     @property
     def _proving_s(self) -> float:
         """Kept for the gate on the one that is chosen."""
         longest = max((entrant.heat_s for entrant in self._alive()), default=0.0)
         return max(PROVING * self._trials.seconds, FRESH * longest)
-
-    def _gates_s(self) -> float:
-        """Seconds that the gate will take, about: of those who may still lead, and of the one that is chosen."""
-        return math.fsum(FRESH * entrant.heat_s for entrant in self._unjudged()) + self._proving_s
 
     def _left_s(self) -> float:
         return min(self._until, self._trials.until) - time.monotonic()

@@ -12,7 +12,7 @@
 #endif
 
 #include "sdpa.h"
-#if ACT_SENDS_A_REPLY
+#if ACT_SENDS_A_REPLY || ACT_ANNOUNCES_STEPS_WITHOUT_END
 #include "forged_reply.h"
 #endif
 
@@ -130,6 +130,8 @@ int variant_run([[maybe_unused]] const at_call *call) {
 #elif ACT_SENDS_A_REPLY
   send_reply();
   wait_a_minute();
+#elif ACT_ANNOUNCES_STEPS_WITHOUT_END
+  announce_without_end();
 #elif ACT_LEAVES_A_CHILD
   start_child();
   __builtin_trap();
