@@ -259,19 +259,19 @@ Bindings = dict[str, dict[str, tuple[int, int]]]
 
 def watch(tell: Callable[[], None]) -> Callable[[], None]:
     """From now on `tell` is called once a variant hands Python source to run, before that runs, so that nothing takes
-    it back. What is returned calls it when something else has taken the place of a function or a constant, or other
-    signals are refused."""
+    it back. What is returned calls it when something else has taken the place of a function or a constant, other
+    signals are refused, or this thread has another priority."""
 
     def heard(event: str, _arguments: object) -> None:
         if event in RUNS and _called_by_variant():
             tell()
 
     sys.addaudithook(heard)
-    before, refused = dict(_bindings()), _refused()
+    before, kept = dict(_bindings()), _of_the_thread()
 
     def look() -> None:
         now = dict(_bindings())
-        if _refused() != refused or any(now.get(where) != names for where, names in before.items()):
+        if _of_the_thread() != kept or any(now.get(where) != names for where, names in before.items()):
             tell()
 
     return look
@@ -286,10 +286,11 @@ def _called_by_variant() -> bool:
     return caller.f_code.co_filename == loaded_variant.__file__
 
 
-def _refused() -> list[str]:
-    """Which signals this thread and its process refuse. Nobody else can change that."""
+def _of_the_thread() -> list[object]:
+    """Which signals it refuses, and its priority beside its parent's: others may change that of all processes alike."""
+    own, parents = (os.getpriority(os.PRIO_PROCESS, each) for each in (0, os.getppid()))
     with Path("/proc/thread-self/status").open() as lines:
-        return [line for line in lines if line.startswith(("SigBlk", "SigIgn"))]
+        return [own - parents, *(line for line in lines if line.startswith(("SigBlk", "SigIgn")))]
 
 
 def _bindings() -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:

@@ -144,17 +144,18 @@ def test_an_error_comes_back_as_what_it_was() -> None:
 
 
 REFUSES = """
-import signal
+import os, signal
 from autotuner.run.inside import watch
 told = []
 look = watch(lambda: told.append(1))
 look()
 assert not told
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
+%s
 look()
 assert told
 """
 
 
-def test_a_signal_that_is_refused_since_a_variant_was_loaded_is_told() -> None:
-    subprocess.run([sys.executable, "-c", REFUSES], check=True, timeout=60)
+@pytest.mark.parametrize("act", ["signal.signal(signal.SIGTERM, signal.SIG_IGN)", "os.nice(1)"])
+def test_a_signal_refused_or_a_priority_lowered_since_a_variant_was_loaded_is_told(act: str) -> None:
+    subprocess.run([sys.executable, "-c", REFUSES % act], check=True, timeout=60)
