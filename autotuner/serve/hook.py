@@ -8,7 +8,7 @@ from torch import Tensor
 
 from autotuner.ops import DEFAULT_OP, OPS
 from autotuner.serve.load import load
-from autotuner.serve.record import function
+from autotuner.serve.record import TorchsOwn, function
 from autotuner.values.errors import InputError
 from autotuner.values.validation import show
 
@@ -37,13 +37,12 @@ def use(
     try:
         from transformers import AttentionInterface, AttentionMaskInterface
     except ImportError:
-        raise InputError(
-            "use() hooks a model of transformers 5: pip install 'kernel-autotuner[transformers]'"
-        ) from None
+        raise InputError("use() hooks models of transformers: pip install 'kernel-autotuner[transformers]'") from None
     if not hasattr(model, "set_attn_implementation"):
         raise InputError(f"{type(model).__name__} is no model of transformers: call what load() returns in it yourself")
     chosen = load(served) if isinstance(served, str | Path) else served or function(DEFAULT_OP)
-    if not callable(chosen) or getattr(getattr(chosen, "table", None), "op", DEFAULT_OP) != DEFAULT_OP:
+    computed = chosen.of if isinstance(chosen, TorchsOwn) else getattr(getattr(chosen, "table", None), "op", DEFAULT_OP)
+    if not callable(chosen) or computed != DEFAULT_OP:
         raise InputError(f"found {show(chosen)}, expected what load() returns of an export of {DEFAULT_OP}")
     name = next((name for known, name in _hooked if known is chosen and name.endswith(padding)), None)
     if name is None:

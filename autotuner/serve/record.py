@@ -38,11 +38,12 @@ class TorchsOwn:
 
     def __init__(self, op: str) -> None:
         """`function` makes one. Raises InputError where there is no such op, or torch has no function for it."""
-        known = {each.name: each.signature for each in OPS.values() if each.call}
-        known |= {each.NAME: each for each in known.values()}
+        known = {each.name: each for each in OPS.values() if each.call}
+        known |= {each.signature.NAME: each for each in known.values()}
         if op not in known:
             raise InputError(f"torch has no function of {op!r} that is served; there are {', '.join(known)}")
-        self._op, self._arguments, self._compute = op, known[op].arguments, known[op].compute
+        self.of, stated = known[op].name, known[op].signature
+        self._arguments, self._compute = stated.arguments, stated.compute
         self.__signature__ = signature(self._arguments)
         self.__name__, self.__doc__ = op, self._arguments.__doc__
 
@@ -57,7 +58,7 @@ class TorchsOwn:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return function, (self._op,)
+        return function, (self.__name__,)
 
 
 @cache

@@ -93,7 +93,7 @@ def test_what_cannot_be_hooked_is_said() -> None:
     from benchmarks.inference import hooked
 
     other: Any
-    for other in (5, Mock(**{"table.op": "rmsnorm"})):
+    for other in (5, Mock(**{"table.op": "rmsnorm"}), autotuner.function("rms_norm")):
         with pytest.raises(InputError, match="of an export of sdpa"):
             autotuner.use(hooked.model_of("Llama"), other)
 
