@@ -300,9 +300,8 @@ int launch_at(const void *made, void *const *addresses) {
   }
 }
 
-bool is_aligned(const Plan &plan, const Tensor &out) {
-  return (uintptr_t)out.data() % 16 == 0 &&
-         std::all_of(plan.in, plan.in + AT_MAX_IN, [](const at_tensor &each) { return at_is_aligned(&each, each.data); });
+bool is_aligned(const Plan &plan) {
+  return std::all_of(plan.in, plan.in + AT_MAX_IN, [](const at_tensor &each) { return at_is_aligned(&each, each.data); });
 }
 
 void count(int place) { counts[(last_place = place) + package.table.reasons]++; }
@@ -331,7 +330,7 @@ Tensor result(const Call &call) {
   }
   const int32_t dtype = AT_OP_GIVES(call.first());
   Tensor out = plan.dense() ? dense(call.first(), dtype) : empty_like(call.first(), dtype);
-  if (!is_aligned(plan, out)) return aside(call, AT_UNALIGNED);
+  if (!is_aligned(plan) || (uintptr_t)out.data() % 16) return aside(call, AT_UNALIGNED);
   int status;
   {
     const OnDevice device(call.first().index());
@@ -357,7 +356,7 @@ void choice(StableIValue *stack, uint64_t, uint64_t) {
   const Tensor out(taken(stack[call.used]));
   const Plan plan = planned(call);
   if (out && plan.use() >= 0) *(Kept *)stack[call.used + 1] = kept(plan, call, out);
-  const int64_t place = plan.place;
+  const int64_t place = plan.use() < 0 || plan.copies || is_aligned(plan) ? plan.place : AT_UNALIGNED;
   memcpy(stack, &place, sizeof place);
 }
 
