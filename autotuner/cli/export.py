@@ -16,7 +16,6 @@ from autotuner.cli.options import (
     StudyName,
     named,
     one_study,
-    stored,
     takes,
 )
 from autotuner.cli.output import err, json_of, json_text, out, print_json, say_reservations, say_waiting
@@ -113,8 +112,7 @@ def export(
     to_screen = as_json or str(target) == "-"
     if form.folder is None and not to_screen:
         regular_target(target, "--out")
-    with stored(store) as opened:
-        name = named(opened, study)
+    with one_study(study, store) as (opened, name):
         names = list(dict.fromkeys([name, *(named(opened, each) for each in more or ())]))
         if standings.finals(opened, name) is None and not estimates and standings.best(opened, name) is not None:
             raise InputError(f"{name} is unconfirmed, torch serves: run `autotuner finals {name}`, or add --estimates")

@@ -14,14 +14,13 @@ from autotuner.cli.options import (
     ArchOption,
     JsonOption,
     OneStudy,
+    OneTrial,
     PatienceOption,
     QuietOption,
     StoreOption,
-    StudyName,
     ThreadsOption,
-    named,
     one_study,
-    stored,
+    one_trial,
     takes,
 )
 from autotuner.cli.output import (
@@ -35,7 +34,6 @@ from autotuner.cli.output import (
     say_remark,
     say_waiting,
 )
-from autotuner.cli.study import trial_and_study
 from autotuner.values import codes, config
 from autotuner.values.errors import InputError
 
@@ -95,10 +93,10 @@ def finals(
 def _race(
     store: Store, study: str, trial: int | None, itself: bool, blocks: int, patience: float, as_json: bool
 ) -> None:
-    from autotuner.tuning import race_again
+    from autotuner.tuning import again
     from autotuner.views.finals_table import race_table
 
-    made = race_again.race(store, study, itself, blocks, trial, lambda here: here.held(60 * patience, say_waiting))
+    made = again.race(store, study, itself, blocks, trial, lambda here: here.held(60 * patience, say_waiting))
     table = race_table(made)
     print_table(table, as_json, table.json()[0], in_full=True)
 
@@ -117,24 +115,21 @@ def regress(
     is recorded.
     """
     from autotuner.serve.best import earlier_of
-    from autotuner.tuning import regression
+    from autotuner.tuning import again
     from autotuner.views.finals_table import regression_table
 
     earlier = earlier_of(last)
     with of as (store, study):
-        found = regression.race(store, study, earlier, blocks, lambda here: here.held(60 * patience, say_waiting))
+        found = again.regress(store, study, earlier, blocks, lambda here: here.held(60 * patience, say_waiting))
     print_table(regression_table(found), as_json, json_of(found))
     raise typer.Exit(1 if found.found else 0)
 
 
+@takes(one_trial)
 def profile(
-    trial: Annotated[
-        str | None, typer.Argument(metavar="TRIAL", help="a trial's number; the one to use when left out")
-    ] = None,
-    study: StudyName = None,
+    of: OneTrial,
     beside: Annotated[str | None, typer.Option("--beside", help="another baseline than it raced against")] = None,
     report: Annotated[Path | None, typer.Option("--report", help="also a folder for files of ncu")] = None,
-    store: StoreOption = None,
     as_json: JsonOption = False,
     patience: PatienceOption = config.PATIENCE_MINUTES,
 ) -> None:
@@ -143,20 +138,16 @@ def profile(
     It is kept beside the trial: `show`, the pages and bundles have it. Counters are no timings.
     """
     from autotuner.store import queries
-    from autotuner.tuning import profiling
+    from autotuner.tuning import again
     from autotuner.tuning.finals import standings
     from autotuner.views.beliefs import acting
     from autotuner.views.profile_table import profile_table
 
-    number, study = trial_and_study(trial, study)
-    with stored(store) as opened:
-        name = named(opened, study)
+    with of as (opened, name, number):
         best = standings.required_best(opened, name).record if number is None else None
         record = best or queries.trial(opened, name, number or 0)
         acts = acting(opened, name, record.outcome.variant)
-        found = profiling.profile(
-            opened, record, beside, acts, report, lambda here: here.held(60 * patience, say_waiting)
-        )
+        found = again.profile(opened, record, beside, acts, report, lambda here: here.held(60 * patience, say_waiting))
     print_table(profile_table(found), as_json, json_of(found))
 
 

@@ -6,14 +6,18 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
 from autotuner.values import config
+from autotuner.values.errors import InputError
 
 if TYPE_CHECKING:
+    from autotuner.spaces.space import SpaceFile
     from autotuner.store import Store
     from autotuner.values.sweep import SweepRequest
 
@@ -74,97 +78,110 @@ def one_study(study: StudyName = None, store: StoreOption = None) -> Iterator[As
         yield opened, named(opened, study)
 
 
-class AskedSweep(NamedTuple):
-    """A sweep as a command line asks for it."""
-
-    space: tuple[str, int | None, list[str], Path | None]
-    """What the functions of `workbench` that load spaces take."""
-    baselines: list[str]
-    """The user's, for `workbench.with_baselines`."""
-    request: Callable[..., SweepRequest]
-    """`request_for` with all else that was said; it takes a loaded space, of how many sweeps it is one that share the
-    minutes, and more of `SweepRequest`."""
+AskedTrial: TypeAlias = tuple["Store", str, int | None]
+"""The same, and the number of a trial; None: the one to use."""
+OneTrial: TypeAlias = AbstractContextManager[AskedTrial]
 
 
-def wanted_sweep(
-    space: AnySpaceName = None,
-    problem: ProblemOption = None,
-    problems: ProblemsOption = None,
+@contextmanager
+def one_trial(
+    trial: Annotated[
+        str | None, typer.Argument(metavar="TRIAL", help="a trial's number; the one to use when left out")
+    ] = None,
+    study: StudyName = None,
+    store: StoreOption = None,
+) -> Iterator[AskedTrial]:
+    """What a question about a trial takes: its number may be left out before a study. Raises InputError."""
+    is_number = trial is not None and trial.isdecimal() and len(trial) <= len(str(MOST))
+    if trial is not None and not is_number and (study is not None or trial.isdecimal()):
+        raise InputError(f"{trial} is not the number of a trial; `autotuner trials` lists them")
+    with one_study(study if trial is None or is_number else trial, store) as (opened, name):
+        yield opened, name, int(trial) if trial is not None and is_number else None
+
+
+@dataclass(frozen=True)
+class AskedSweep:
+    """A sweep as a command line asks for it: what every command takes that asks for one."""
+
+    space: AnySpaceName = None
+    problem: ProblemOption = None
+    problems: ProblemsOption = None
     trials: Annotated[
         int, typer.Option(min=1, max=MOST, help="judged variants of the study, those of earlier runs included")
-    ] = 60,
+    ] = 60
     minutes: Annotated[
         float | None, typer.Option(min=0.01, help="after which the command ends, finals and all waiting included")
-    ] = None,
+    ] = None
     devices: Annotated[
         str | None, typer.Option(help="such as cuda:0, or cuda:0,cuda:1 or all of one model; any when left out")
-    ] = None,
+    ] = None
     sampler: Annotated[
         str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp, exhaustive, or one of another package")
-    ] = "evolution",
-    seed: SeedOption = 0,
-    threads: ThreadsOption = None,
+    ] = "evolution"
+    seed: SeedOption = 0
+    threads: ThreadsOption = None
     like: Annotated[
         str | None, typer.Option("--from", help="start from this study or FILE.t4.json, its best points first")
-    ] = None,
-    cold: Annotated[bool, typer.Option("--cold", help="start without what related studies know")] = False,
+    ] = None
+    cold: Annotated[bool, typer.Option("--cold", help="start without what related studies know")] = False
     baseline: Annotated[
         list[str] | None,
         typer.Option("--baseline", help="module:function, or a library such as flash_attn, to beat too; repeatable"),
-    ] = None,
+    ] = None
     start: Annotated[
         list[str] | None, typer.Option("--start", help='a point to judge first, as "IMPL=mma WARPS_M=4"; repeatable')
-    ] = None,
+    ] = None
     first_points: Annotated[
         Literal["all", "others", "none"],
         typer.Option(help="begin with shipped points of similar problems; others: without those of nearly the same"),
-    ] = "all",
+    ] = "all"
     until_converged: Annotated[
         bool, typer.Option("--until-converged", help="stop when what is left promises less than a tie")
-    ] = False,
-    finals: Annotated[bool, typer.Option("--finals/--no-finals", help="confirm the best in fresh processes")] = True,
+    ] = False
+    finals: Annotated[bool, typer.Option("--finals/--no-finals", help="confirm the best in fresh processes")] = True
     finals_minutes: Annotated[
         float | None,
         typer.Option(
             "--finals-minutes", min=0.01, help="of the minutes; if left out 2, a third of them at most, or 20 s"
         ),
-    ] = None,
-    patience: PatienceOption = config.PATIENCE_MINUTES,
-    quiet: QuietOption = 0.0,
-    calm: CalmOption = False,
-) -> AskedSweep:
-    """What every command that asks for a sweep takes."""
-    if space is None:
-        from autotuner.devices import DEVICES
+    ] = None
+    patience: PatienceOption = config.PATIENCE_MINUTES
+    quiet: QuietOption = 0.0
+    calm: CalmOption = False
 
-        for kind in DEVICES.values():  # while all else is imported
-            kind.begin()
-    from autotuner.tuning import workbench
+    def __post_init__(self) -> None:
+        if self.space is None:
+            from autotuner.devices import DEVICES
 
-    def request_for(*given: Any, **more: Any) -> SweepRequest:
+            for kind in DEVICES.values():  # while all else is imported
+                kind.begin()
+
+    @cached_property
+    def source(self) -> tuple[str, int | None, list[str], Path | None]:
+        """What the functions of `workbench` that load spaces take."""
+        from autotuner.tuning import workbench
+
+        problem = self.problem or []
+        return self.space or workbench.default_space(problem), self.threads, problem, self.problems
+
+    def request(self, file: SpaceFile, share: int, **more: Any) -> SweepRequest:
+        """What a worker has to know to sweep a space; `share`: of how many sweeps it is one that share the minutes.
+        `more` of what `request_for` takes."""
         from autotuner.jobs import queue  # takes long to import: once others import too
+        from autotuner.values.sweep import SweepOptions
 
-        return queue.request_for(*given, **more)
-
-    said = functools.partial(
-        request_for,
-        trials=trials,
-        minutes=minutes,
-        devices=devices,
-        sampler=sampler,
-        seed=seed,
-        like=str(Path(like).absolute()) if like is not None and like.endswith(".json") else like,
-        cold=cold,
-        start=tuple(start or ()),
-        first_points=first_points,
-        until_converged=until_converged,
-        finals=finals,
-        finals_minutes=finals_minutes,
-        patience_minutes=0.0 if calm else patience,
-        quiet_within_minutes=0.0 if calm else quiet,
-    )
-    chosen = (space or workbench.default_space(problem or ()), threads, problem or [], problems)
-    return AskedSweep(chosen, baseline or [], said)
+        like = self.like
+        return queue.request_for(
+            file,
+            share,
+            **{name: value for name, value in vars(self).items() if name in SweepOptions.model_fields},
+            devices=self.devices,
+            like=str(Path(like).absolute()) if like is not None and like.endswith(".json") else like,
+            start=tuple(self.start or ()),
+            patience_minutes=0.0 if self.calm else self.patience,
+            quiet_within_minutes=0.0 if self.calm else self.quiet,
+            **more,
+        )
 
 
 def takes(shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -16,11 +16,13 @@ from autotuner.cli.options import (
     MOST,
     JsonOption,
     OneStudy,
+    OneTrial,
     PatienceOption,
     StoreOption,
     StudyName,
     named,
     one_study,
+    one_trial,
     stored,
     takes,
 )
@@ -119,14 +121,8 @@ def trials(
         print_table(table, as_json)
 
 
-def show(
-    trial: Annotated[
-        str | None, typer.Argument(metavar="TRIAL", help="a trial's number; the one to use when left out")
-    ] = None,
-    study: StudyName = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@takes(one_trial)
+def show(of: OneTrial, as_json: JsonOption = False) -> None:
     """One trial: what it achieved, or why it was rejected, in words.
 
     Without a number it is the one to use: the finals' choice, before any finals the fastest of the search.
@@ -138,12 +134,10 @@ def show(
     from autotuner.views.trial_words import best_words, trial_words
     from autotuner.views.trials_table import trial_document
 
-    number, study = trial_and_study(trial, study)
-    with stored(store) as opened:
-        name = named(opened, study)
+    with of as (opened, name, number):
         best = standings.required_best(opened, name) if number is None else None
         record = best.record if best is not None else queries.trial(opened, name, number or 0)
-        of = queries.study(opened, name)
+        record_of = queries.study(opened, name)
         document = trial_document(opened, name, record.number) if as_json else None
         confirmed = standings.every_confirmed(opened, name).get(record.number)
         outcome, profiled = standings.proven(opened, record), queries.profile(opened, name, record.number)
@@ -153,20 +147,9 @@ def show(
         print_lines([f"{name}, trial {record.number}", *best_words(best)])
     else:
         print_lines([f"{name}, trial {record.number}, {record.recorded_at:%Y-%m-%d %H:%M:%S} UTC"])
-        print_lines(trial_words(record, outcome, confirmed, op_of(of.problems[0])))
+        print_lines(trial_words(record, outcome, confirmed, op_of(record_of.problems[0])))
     if document is None and profiled is not None:
         print_table(profile_table(profiled), as_json=False)
-
-
-def trial_and_study(trial: str | None, study: str | None) -> tuple[int | None, str | None]:
-    """What is meant where a trial's number may be left out before a study. Raises InputError."""
-    if trial is None:
-        return None, study
-    if trial.isdecimal() and len(trial) <= len(str(MOST)):
-        return int(trial), study
-    if study is not None or trial.isdecimal():
-        raise InputError(f"{trial} is not the number of a trial; `autotuner trials` lists them")
-    return None, trial
 
 
 @takes(one_study)
@@ -220,8 +203,7 @@ def rename(study: Meant, name: str, store: StoreOption = None) -> None:
     """Gives a study another name, so that `tune` on its space begins a new one."""
     from autotuner.store import whole_study
 
-    with stored(store) as opened:
-        found = named(opened, study)
+    with one_study(study, store) as (opened, found):
         whole_study.rename(opened, found, name)
     out.print(f"{found} is {name} now")
 
@@ -230,8 +212,7 @@ def note(study: Meant, text: str, store: StoreOption = None) -> None:
     """Notes something of a study, which lists and pages show; an empty text takes the note away."""
     from autotuner.store import notes
 
-    with stored(store) as opened:
-        found = named(opened, study)
+    with one_study(study, store) as (opened, found):
         notes.annotate(opened, found, text)
     out.print(f"{found} has {'this note' if text else 'no note'} now")
 
@@ -244,8 +225,7 @@ def delete(
     """Deletes a study with its trials, finals and times. Its builds stay until `cache prune`."""
     from autotuner.store import queries, whole_study
 
-    with stored(store) as opened:
-        found = named(opened, study)
+    with one_study(study, store) as (opened, found):
         count = queries.revision(opened, found).trials
         if not yes:
             raise InputError(f"{found} has {count} trials, which nothing brings back: `--yes` deletes it")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotuner.cli.options import MOST, AskedSweep, JsonOption, StoreOption, stored, takes, wanted_sweep
+from autotuner.cli.options import MOST, AskedSweep, JsonOption, StoreOption, stored, takes
 from autotuner.cli.output import out, print_json, print_table
 from autotuner.values import config
 from autotuner.values.errors import InputError, StoreError
@@ -27,7 +27,7 @@ Sweeps = Annotated[list[str], typer.Argument(metavar="SWEEP...", help="numbers, 
 CACHE = "what the cache may take, such as 20G; the longest unused goes first"
 
 
-@takes(wanted_sweep)
+@takes(AskedSweep)
 def submit(
     wanted: AskedSweep,
     each: Annotated[
@@ -56,8 +56,8 @@ def submit(
     from autotuner.tuning import workbench
     from autotuner.views.sweep_tables import sweeps_document, sweeps_table
 
-    loaded = workbench.load_each(*wanted.space) if each else (workbench.load_space(*wanted.space),)
-    files = workbench.with_baselines(loaded, wanted.baselines)
+    loaded = workbench.load_each(*wanted.source) if each else (workbench.load_space(*wanted.source),)
+    files = workbench.with_baselines(loaded, wanted.baseline or ())
     requests = [wanted.request(file, share=len(files), name=name, every=every, regress=regress) for file in files]
     with Store.open(store or config.store_url()) as opened:
         made, is_new = queue.submit_group(opened, requests, priority, key)

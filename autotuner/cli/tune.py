@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import psutil
 import typer
 
-from autotuner.cli.options import AskedSweep, StoreOption, takes, wanted_sweep
+from autotuner.cli.options import AskedSweep, StoreOption, takes
 from autotuner.cli.output import out, print_lines, say_remark, say_reservations, say_waiting
 from autotuner.cli.study import print_leaderboard
 from autotuner.values import config
@@ -36,7 +36,7 @@ SHORTEST = 0.01
 NOTHING_JUDGED = "no variant was judged in its time; the same command goes on, with more --minutes if need be"
 
 
-@takes(wanted_sweep)
+@takes(AskedSweep)
 def tune(
     wanted: AskedSweep,
     output: Annotated[Path, typer.Option("--out", help="where to write the best configuration")] = Path("best.json"),
@@ -60,7 +60,7 @@ def tune(
         return
     regular_target(output, "--out")
     began = time.monotonic() - (time.time() - psutil.Process().create_time())
-    files = workbench.with_baselines(workbench.load_spaces(*wanted.space), wanted.baselines)
+    files = workbench.with_baselines(workbench.load_spaces(*wanted.source), wanted.baseline or ())
     if len(files) > 1:
         out.print(f"{len(files)} studies, one for each set of problems that one variant can serve")
     workbench.begin_imports(files[0])
@@ -89,7 +89,7 @@ def _foretell(wanted: AskedSweep, store: str | None) -> None:
     from autotuner.tuning.foresight import Foresight, foresee, search_s
     from autotuner.views import foresight_words
 
-    files, recorded = workbench.load_spaces(*wanted.space), wanted.space[-1]
+    files, recorded = workbench.load_spaces(*wanted.source), wanted.source[-1]
     op = op_of(files[0].problems[0])
     weights, share = (dict(problems_in(recorded, op.name)), share_of_model(recorded)) if recorded else ({}, None)
     found, seconds, who = list[Foresight](), 0.0, ""

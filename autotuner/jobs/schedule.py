@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from autotuner.store import Store, queries, sweeps
 from autotuner.store.records import SweepRecord
-from autotuner.tuning.regression import best_now
+from autotuner.tuning.again import best_now
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.sweep import Daily, State, SweepRequest
 

@@ -19,7 +19,7 @@ from autotuner.store import Store, sweeps
 from autotuner.store.records import SweepRecord
 from autotuner.store.sweeps import Claim
 from autotuner.store.tables import Data
-from autotuner.tuning import regression
+from autotuner.tuning import again
 from autotuner.tuning.finals.finals import Finals, due
 from autotuner.tuning.finals.retrials import Step
 from autotuner.tuning.run.driver import Budget, Converged, Driver, Event, Judged, Started, TieFound, UnderWay
@@ -253,8 +253,8 @@ class SweepRun:
         self._listener.confirms(self._request.finals_s)
         slower = False
         try:
-            found = regression.race(self._store, study, last, BLOCKS, here=here, beat=self.beat)
-            said, slower = " ".join(regression.findings(found)), found.found
+            found = again.regress(self._store, study, last, BLOCKS, here=here, beat=self.beat)
+            said, slower = " ".join(again.findings(found)), found.found
         except LeaseLostError:
             raise
         except AutotunerError as error:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pydantic import Field, ValidationError
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, or_, select, text
 from sqlalchemy.orm import Session
 
-from autotuner.store import lease, rows, unwritten
+from autotuner.store import lease, rows
 from autotuner.store.database import Database, connect_args, label_of, parse, reads, writes
 from autotuner.store.lease import Lease
 from autotuner.store.patience import Patience
@@ -30,14 +32,18 @@ from autotuner.store.tables import (
     TrialRow,
     ValidationRow,
 )
-from autotuner.store.unwritten import Unwritten
-from autotuner.values.errors import JudgedOtherwiseError, StoreError, first_line
+from autotuner.values import config
+from autotuner.values.errors import DiskFullError, JudgedOtherwiseError, StoreError, first_line
+from autotuner.values.files import write_atomically
+from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Heat, Outcome
 from autotuner.values.profile import Profile
+from autotuner.values.variant import digest_of
 from autotuner.values.verdict import Verdict
 
 if TYPE_CHECKING:
     from autotuner.store.optuna_storage import DriverStorage
+
 
 _ALIKE = select(TrialRow.number, TrialRow.variant_digest).where(
     TrialRow.study_id == bindparam("study"),
@@ -52,6 +58,42 @@ _ADD_TRIAL = insert(TrialRow).returning(TrialRow.id)
 _ADD_PARAMETERS, _ADD_BLOCKS = insert(ParameterRow), insert(BlockRow)
 AT_ONCE = 100
 """Outcomes that are in memory at a time where all of a study are read one by one."""
+
+
+class Unwritten(Model):
+    """An outcome that a store could not take, as it may be locked, full or gone for longer than the process that judged
+    lives. It lies in a file of the cache; the next driver of the study on this host records what it finds there."""
+
+    study: str
+    session: int
+    session_began: datetime | None = Field(
+        description="tells it from one with its number in a store that was made anew or restored"
+    )
+    number: int
+    outcome: Outcome
+
+    @staticmethod
+    def _folder(store: str, study: str) -> Path:
+        return config.cache_dir() / "unwritten" / digest_of([store, study])[:32]
+
+    @classmethod
+    def of(cls, store: str, study: str) -> Iterator[Self]:
+        """What is kept for a study; what cannot be read is left out."""
+        for path in sorted(cls._folder(store, study).glob("*.json")):
+            with suppress(OSError, ValidationError):
+                yield cls.model_validate_json(path.read_text())
+
+    def keep(self, store: str) -> None:
+        """Keeps it. A disk that is full keeps nothing: the trial is judged again then, should this process die."""
+        folder = self._folder(store, self.study)
+        with suppress(OSError, DiskFullError):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / f"{self.number}.json", self.model_dump_json())
+
+    def drop(self, store: str) -> None:
+        """It is in the store now."""
+        with suppress(OSError):
+            (self._folder(store, self.study) / f"{self.number}.json").unlink()
 
 
 class Store:
@@ -285,24 +327,24 @@ class Store:
         each = Unwritten(study=study, session=session_id, session_began=began, number=number, outcome=outcome)
 
         def keep() -> None:
-            unwritten.keep(self.label, each)
+            each.keep(self.label)
             kept.append(number)
 
         self._record(each, keep)
         if kept:
-            unwritten.drop(self.label, study, number)
+            each.drop(self.label)
 
     def record_unwritten(self, study: str) -> int:
         """Records what an earlier driver of the study on this host could not; how many outcomes that were. One whose
         trial was judged anew meanwhile is dropped, and one of a session that this store does not have: another store
         was at its place then."""
         recorded = 0
-        for each in unwritten.of(self.label, study):
+        for each in Unwritten.of(self.label, study):
             if self._is_of_this_store(each):
                 with suppress(JudgedOtherwiseError):  # what the store does not take otherwise stays kept
                     self._record(each)
                     recorded += 1
-            unwritten.drop(self.label, study, each.number)
+            each.drop(self.label)
         return recorded
 
     @reads

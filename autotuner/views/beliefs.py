@@ -29,8 +29,7 @@ from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.versions import version_of
-from autotuner.views.judged_points import JudgedPoints, RejectedWhere, rejected_where
-from autotuner.views.surrogate_beliefs import Beliefs, surrogate_beliefs
+from autotuner.views.surrogate_beliefs import Beliefs, JudgedPoints, RejectedWhere, rejected_where, surrogate_beliefs
 
 DECIDE = ("views", "search", "spaces")
 """The rooms whose sources decide what is believed of given trials."""

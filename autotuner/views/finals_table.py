@@ -8,9 +8,8 @@ from typing import NamedTuple
 from autotuner.ops import op_of
 from autotuner.race.confirm import Confirmed, Standing
 from autotuner.store import FinalsRecord
+from autotuner.tuning.again import BaselineSince, Race, Regression, findings
 from autotuner.tuning.finals.standings import rivals
-from autotuner.tuning.race_again import Race
-from autotuner.tuning.regression import BaselineSince, Regression, findings
 from autotuner.tuning.reproduced import Reproduced
 from autotuner.values.conditions import TIE as LEAST_TIE
 from autotuner.values.problem import Problem

@@ -1,38 +1,41 @@
-"""The API under /api/v1: studies, their figures and devices, for programs that are elsewhere. sweep_api.py
-has the queue. The name of a function here is the call's operation id."""
+"""The API under /api/v1, for programs that are elsewhere: studies, their figures and devices, then the queue. The name
+of a function here is the call's operation id."""
 
+import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path as FilePath
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
+from fastapi import APIRouter, Depends, Header, HTTPException, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from autotuner.jobs import queue
 from autotuner.serve import bundle
 from autotuner.serve.best import FORMATS, BestConfiguration, export_json
-from autotuner.store import device_health
+from autotuner.store import device_health, sweeps
 from autotuner.tuning.compared import comparison
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Best
 from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.model import json_of
+from autotuner.values.sweep import SweepChange
 from autotuner.values.versions import version_of
 from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.figure_tables import COMPARISON, FIGURES, PACE
 from autotuner.views.leaderboard import leaderboard, leaderboard_columns
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.studies_table import FINALS, studies_table, study_columns
-from autotuner.views.sweep_tables import devices_table
+from autotuner.views.sweep_tables import SWEEPS, devices_table, events_table, sweeps_table
 from autotuner.views.table import row_of
 from autotuner.views.trial_words import report_of
 from autotuner.views.trials_table import trials_table
 from autotuner.web import wire
-from autotuner.web.server import server_of
+from autotuner.web.server import Server, server_of
 
 MOST = 2**31 - 1
 StudyName = Annotated[str, Path(max_length=300, description="a study's whole name")]
@@ -260,3 +263,148 @@ def clear_devices(request: Request, asked: wire.ClearRequest) -> Response:
     """Ends the quarantine of devices: they get sweeps again."""
     server_of(request).clear(asked.names)
     return list_devices(request)
+
+
+# The queue ------------------------------------------------------------------------------------------------------------
+
+
+LONGEST_WAIT_S = 60
+"""Seconds that a caller may wait for a change."""
+POLL_S = 0.5
+
+SweepNumber = Annotated[int, Path(ge=1, le=MOST, description="a sweep's number")]
+AGAIN: dict[int | str, dict[str, Any]] = {
+    200: {"model": wire.SweepNow, "description": "It was asked for before under the same Idempotency-Key."}
+}
+sweep_router = APIRouter(prefix="/api/v1", responses=REFUSALS, tags=["sweeps"])
+sweep_changes = changing("sweeps")
+
+
+async def now(server: Server, number: int) -> dict[str, Any]:
+    """A sweep as it is now. Raises HTTPException 404."""
+
+    def read() -> dict[str, Any]:
+        # The revision first: whoever waits for a later one misses nothing that happens before the rest is read.
+        revision, found = server.queue.revision(number), server.queue.one(number)
+        if found is None:
+            raise HTTPException(404, f"there is no sweep {number}")
+        return {**row_of(SWEEPS, found), "revision": revision}
+
+    return await run_in_threadpool(read)
+
+
+@sweep_router.get("/spaces", response_model=wire.SpaceList)
+def list_spaces(request: Request) -> Response:
+    """The spaces that a sweep can be asked for."""
+    return answer(wire.SpaceList(spaces=server_of(request).queue.spaces()))
+
+
+@sweep_router.get("/sweeps", response_model=wire.SweepList)
+def list_sweeps(
+    request: Request,
+    all: Annotated[bool, Query(description="also those that are over")] = False,
+    skip: Annotated[int, Query(ge=0, le=MOST, description="how many of the first are left out")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:
+    """The queue."""
+    queue = server_of(request).queue
+    found = queue.every() if all else [each for each in queue.look().sweeps if not each.sweep.state.is_over]
+    return answer({"count": len(found), "sweeps": sweeps_table(found[skip : skip + limit]).json()})
+
+
+@sweep_changes.post("/sweeps", response_model=wire.SweepNow, status_code=201, responses=AGAIN, openapi_extra=SECURED)
+async def submit_sweep(
+    request: Request,
+    asked: wire.NewSweep,
+    idempotency_key: Annotated[str | None, Header(max_length=200, pattern=r"^[\x21-\x7e]+$")] = None,
+) -> Response:
+    """Asks for a sweep; a worker does it. Under the same Idempotency-Key it is made once; again it is 200. Of a group
+    the answer is the first."""
+    server = server_of(request)
+    made, is_new = await run_in_threadpool(server.submit, asked, idempotency_key)
+    found = answer(await now(server, made.id))
+    found.status_code = 201 if is_new else 200
+    found.headers["Location"] = f"/api/v1/sweeps/{made.id}"
+    return found
+
+
+@sweep_router.get("/sweeps/{number}", response_model=wire.SweepNow)
+async def get_sweep(
+    request: Request,
+    number: SweepNumber,
+    wait: Annotated[int, Query(ge=0, le=LONGEST_WAIT_S, description="seconds to wait for a change")] = 0,
+    since: Annotated[int | None, Query(ge=0, le=MOST, description="a revision: wait for one after it")] = None,
+) -> Response:
+    """One sweep; with `wait`, once something has happened to it after `since`, or after that many seconds."""
+    server = server_of(request)
+    found = await now(server, number)
+    after = found["revision"] if since is None else since
+    if wait and found["revision"] <= after:
+        await _wait(request, number, after, wait)
+        found = await now(server, number)
+    return answer(found)
+
+
+async def _wait(request: Request, number: int, after: int, wait: float) -> None:
+    """Waits for a later revision of a sweep, that many seconds at most. Only that is looked up meanwhile: the outlook
+    takes much longer to find."""
+    clock, queue = asyncio.get_running_loop().time, server_of(request).queue
+    until = clock() + wait
+    while clock() < until and not await request.is_disconnected():
+        await asyncio.sleep(POLL_S)
+        if await run_in_threadpool(queue.revision, number) > after:
+            return
+
+
+@sweep_router.get("/sweeps/{number}/events", response_model=wire.EventList)
+def list_sweep_events(
+    request: Request,
+    number: SweepNumber,
+    after: Annotated[int, Query(ge=0, le=MOST, description="an event's number: those after it")] = 0,
+) -> Response:
+    """What has happened to a sweep, the oldest first; `GET /sweeps/N` with `wait` answers once there is more."""
+    store = server_of(request).reader.store
+    if not sweeps.exists(store, number):
+        raise HTTPException(404, f"there is no sweep {number}")
+    return answer({"events": events_table(sweeps.events(store, number, after)).json()})
+
+
+async def _changed(request: Request, number: int, verb: str, wanted: SweepChange | None = None) -> Response:
+    server = server_of(request)
+    await now(server, number)
+    await run_in_threadpool(server.change, number, verb, wanted or SweepChange())
+    return answer(await now(server, number))
+
+
+@sweep_changes.patch("/sweeps/{number}", response_model=wire.SweepNow, openapi_extra=SECURED)
+async def change_sweep(request: Request, number: SweepNumber, asked: wire.ChangeRequest) -> Response:
+    """Gives a sweep that is not over another budget or priority; a worker that has it goes on with that."""
+    return await _changed(request, number, "set", asked)
+
+
+@sweep_changes.post("/sweeps/{number}:retry", response_model=wire.SweepNow, openapi_extra=SECURED)
+async def retry_sweep(request: Request, number: SweepNumber, asked: wire.ChangeRequest | None = None) -> Response:
+    """Puts a sweep that is over back into the queue, with the budget it has left, or the one in the body; where none
+    is left `detail` says so."""
+    return await _changed(request, number, "retry", asked)
+
+
+def _changing(verb: str) -> Callable[[Request, SweepNumber], Coroutine[Any, Any, Response]]:
+    """What answers when that is asked of a sweep."""
+
+    async def change(request: Request, number: SweepNumber) -> Response:
+        return await _changed(request, number, verb)
+
+    return change
+
+
+for _verb in ("pause", "resume", "cancel"):
+    sweep_changes.add_api_route(
+        f"/sweeps/{{number}}:{_verb}",
+        _changing(_verb),
+        methods=["POST"],
+        name=f"{_verb}_sweep",
+        description=str(getattr(queue, _verb).__doc__).partition("Raises")[0].strip(),
+        response_model=wire.SweepNow,
+        openapi_extra=SECURED,
+    )

@@ -22,7 +22,7 @@ from autotuner.values.errors import AutotunerError, InputError, StoreError, Stor
 from autotuner.values.ratio import UNCONFIRMED
 from autotuner.values.sweep import State
 from autotuner.values.versions import version_of
-from autotuner.web import api, pages, queue_pages, sweep_api, wire
+from autotuner.web import api, pages, wire
 from autotuner.web.access import Private, Settings
 from autotuner.web.guard import SAFE, Guard
 from autotuner.web.server import Server, server_of
@@ -61,12 +61,8 @@ def create_app(settings: Settings) -> Guard:
     app.add_middleware(GZipMiddleware, minimum_size=WORTH_PACKING, compresslevel=LEVEL)
     if settings.private:
         app.add_middleware(Private, access=server.access)
-    app.include_router(api.router)
-    app.include_router(api.changes)
-    app.include_router(sweep_api.router)
-    app.include_router(sweep_api.changes)
-    app.include_router(pages.router)
-    app.include_router(queue_pages.router)
+    for router in (api.router, api.changes, api.sweep_router, api.sweep_changes, pages.router):
+        app.include_router(router)
     app.mount("/static", _Files(packages=[("autotuner.web", "static")]))
     app.add_api_route("/metrics", _metrics, include_in_schema=False)
     app.add_exception_handler(AnyHTTPException, _refused)

@@ -1,15 +1,22 @@
-"""The pages, drawn from a study's snapshot. One is drawn again only when something has changed."""
+"""The pages: those of studies, drawn from a snapshot, and those of the queue with the forms that change it. One is
+drawn again only when something has changed."""
 
 import hashlib
+import secrets
 from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Form, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, Form, HTTPException, Path, Query, Request
+from pydantic import ValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from autotuner.jobs.outlook import Outlook
+from autotuner.store import sweeps
 from autotuner.tuning.compared import comparison
 from autotuner.values.errors import InputError
+from autotuner.values.sweep import State
+from autotuner.values.variant import digest_of
 from autotuner.views.drawings import answer, scatter, sections
 from autotuner.views.drawings.figure import Lead, Panel
 from autotuner.views.drawings.links import LINKS
@@ -18,17 +25,32 @@ from autotuner.views.drawings.trial import trial_page
 from autotuner.views.figure_tables import comparison_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.studies_table import studies_table
-from autotuner.web import tags, whole_page
+from autotuner.views.sweep_tables import MOODS, devices_table, events_table, state_words, sweeps_table
+from autotuner.web import whole_page
 from autotuner.web.access import COOKIE
-from autotuner.web.api import Number
-from autotuner.web.server import server_of
+from autotuner.web.api import MOST, Number
+from autotuner.web.reader import tag_of, tag_of_sweep
+from autotuner.web.server import VERBS, Server, server_of
 from autotuner.web.templates import render
+from autotuner.web.wire import ChangeRequest, NewSweep
 
 router = APIRouter(include_in_schema=False)
 FINDING = (
     "What the study has shown is being found, in a process that gives way to everything else. This page shows it when"
     " it is there; without scripts, load it again."
 )
+
+Carried = Annotated[str, Form(max_length=100)]
+
+
+def with_form(request: Request, form: Carried) -> Server:
+    """The server of a form, of the reader's own page. Raises HTTPException 403."""
+    server = server_of(request)
+    server.access.require_form(request, form)
+    return server
+
+
+Changed = Annotated[Server, Depends(with_form)]
 
 
 def page(request: Request, template: str, tag: str, values: Callable[[], dict[str, Any]]) -> Response:
@@ -71,7 +93,7 @@ def studies(request: Request) -> Response:
     server = server_of(request)
     found = server.reader.studies()
     values = {"table": studies_table(found, LINKS), "live": any(each.running for each in found), "store": server.label}
-    return page(request, "studies.html", tags.of(*found), lambda: values)
+    return page(request, "studies.html", tag_of(*found), lambda: values)
 
 
 @router.get("/studies/{study}")
@@ -93,17 +115,14 @@ def overview(request: Request, study: str) -> Response:
 
 @router.post("/studies/{study}/{verb}")
 def change(
-    request: Request,
+    server: Changed,
     study: str,
     verb: str,
-    form: Annotated[str, Form(max_length=100)],
     name: Annotated[str, Form(max_length=200)] = "",
     note: Annotated[str, Form(max_length=2000)] = "",
     to: Annotated[str, Form(max_length=300)] = "",
 ) -> Response:
     """Renames a study and notes something of it, copies or deletes it."""
-    server = server_of(request)
-    server.access.require_form(request, form)
     server.study(study)
     if verb not in ("change", "copy", "delete"):
         raise HTTPException(404, "a study knows change, copy and delete")
@@ -252,11 +271,9 @@ def log_in(request: Request, token: Annotated[str, Form(max_length=1000)]) -> Re
 
 
 @router.post("/logout")
-def log_out(request: Request, form: Annotated[str, Form(max_length=100)]) -> Response:
+def log_out(request: Request, server: Changed) -> Response:
     """Forgets a reader."""
-    access = server_of(request).access
-    access.require_form(request, form)
-    access.log_out(request)
+    server.access.log_out(request)
     answered = RedirectResponse("/", 303)
     answered.delete_cookie(COOKIE, path="/")
     return answered
@@ -273,3 +290,154 @@ def refused(request: Request, error: HTTPException) -> Response:
     """A refusal as a page. It is none of those that the head of every page leads to."""
     why = {"status": error.status_code, "detail": str(error.detail), "tag": "", "here": "", "live": False}
     return HTMLResponse(render("refused.html", **_common(request), **why), error.status_code, dict(error.headers or {}))
+
+
+# The queue: sweeps and devices, one sweep as it goes, and the forms that change them ----------------------------------
+
+
+LAST = 200
+"""Events of a sweep that a page shows."""
+KEY = "key-of-this-form"
+"""Stands for a form's key in the page as it is drawn, once for all who read it."""
+SweepNumber = Annotated[int, Path(ge=1, le=MOST)]
+
+
+@router.get("/queue")
+def queue(request: Request) -> Response:
+    """Sweeps and devices."""
+    return _queue(request, None)
+
+
+def _queue(request: Request, refused: str | None) -> Response:
+    server = server_of(request)
+    look, form = server.queue.look(), server.access.form_of(request)
+    spaces = () if form is None else server.queue.spaces()
+    values = {
+        "open": sweeps_table([each for each in look.sweeps if not each.sweep.state.is_over]),
+        "over": sweeps_table([each for each in look.sweeps if each.sweep.state.is_over]),
+        "devices": devices_table(look.devices),
+        "sick": [each.name for each in look.devices if each.health != "healthy"],
+        "spaces": spaces,
+        "worker": None if any(each.holder for each in look.devices) else answer.command("worker", store=server.label),
+        "refused": refused,
+        "key": KEY,
+        "live": refused is None,
+    }
+    shown = page(request, "queue.html", tag_of(look.tag, spaces, refused), lambda: values)
+    if form is None or shown.status_code == 204:
+        return shown
+    # With a key of its own. No browser keeps it: it would ask for the next sweep under the same key.
+    body = bytes(shown.body).replace(KEY.encode(), secrets.token_hex(16).encode(), 1)
+    return HTMLResponse(body, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
+
+
+@router.post("/queue")
+def submit(
+    request: Request,
+    server: Changed,
+    space: Annotated[str, Form(max_length=300)],
+    key: Annotated[str, Form(max_length=100, pattern=r"^[0-9a-f]+$")],
+    problems: Annotated[str, Form(max_length=5000)] = "",
+    trials: Annotated[int, Form(ge=1, le=MOST)] = 60,
+    minutes: Annotated[str, Form(max_length=20)] = "",
+    patience: Annotated[float, Form(ge=0, le=1e6)] = 10.0,
+    quiet_within: Annotated[float, Form(ge=0, le=1e6)] = 0.0,
+    finals: Annotated[str, Form(max_length=10)] = "",
+) -> Response:
+    """Asks for a sweep. The form carries a key of its own: sent twice, it is one sweep. Sent again with other values,
+    as after going back to it, it is another one."""
+    try:
+        asked = NewSweep(
+            space=space,
+            problems=tuple(line.strip() for line in problems.splitlines() if line.strip()),
+            trials=trials,
+            minutes=float(minutes) if minutes.strip() else None,
+            patience_minutes=patience,
+            quiet_within_minutes=quiet_within,
+            finals=bool(finals),
+        )
+        made, _ = server.submit(asked, f"{key}-{digest_of(asked.model_dump())[:16]}")
+    except ValidationError as error:
+        return _refused(request, str(error.errors()[0]["msg"]))
+    except (ValueError, InputError) as error:
+        return _refused(request, str(error))
+    return RedirectResponse(f"/sweeps/{made.id}", 303)
+
+
+def _refused(request: Request, why: str) -> Response:
+    refused = _queue(request, why)
+    refused.status_code = 400
+    return refused
+
+
+@router.get("/sweeps/{number}")
+def sweep(request: Request, number: SweepNumber) -> Response:
+    """One sweep as it goes."""
+    server = server_of(request)
+    found = _found(server, number)
+    events = sweeps.events(server.reader.store, number, last=LAST)
+    names = server.reader.names()
+    study, first, state = found.sweep.study, found.sweep.group, found.sweep.state
+    group = () if first is None else tuple(_found(server, each.id) for each in sweeps.group(server.reader.store, first))
+    snapshot = server.reader.study(study) if study in names else None
+    if snapshot is not None and found.sweep.state.is_over:
+        today = snapshot.summary  # what has gone on since is not what the sweep found
+        if (today.judged, today.best_speedup) != (found.judged, found.best_speedup):
+            snapshot = None
+    drawn = None if snapshot is None else (snapshot.revision, snapshot.running)
+    tag = tag_of(tag_of_sweep(found), events[-1:], drawn, *map(tag_of_sweep, group))
+
+    def values() -> dict[str, Any]:
+        return {
+            "found": found,
+            "facts": sweeps_table([found]).in_full,
+            "state": state_words(found),
+            "mood": MOODS.get(found.sweep.state, ""),
+            "group": sweeps_table(group, whole=True) if group else None,
+            "watch": answer.command("sweep", "watch", str(number), store=server.label),
+            "events": events_table(tuple(reversed(events))),
+            "study": snapshot,
+            "cards": () if snapshot is None else answer.cards(snapshot, server.label),
+            "history": () if snapshot is None else sections.history(snapshot, LINKS),
+            "verbs": () if state.is_over else ("resume" if state == State.PAUSED else "pause", "cancel"),
+            "budget": "retry" if state.is_over else "set",
+            "live": not found.sweep.state.is_over,
+        }
+
+    return page(request, "sweep.html", tag, values)
+
+
+def _found(server: Server, number: int) -> Outlook:
+    found = server.queue.one(number)
+    if found is None:
+        raise HTTPException(404, f"there is no sweep {number}")
+    return found
+
+
+@router.post("/sweeps/{number}/{verb}")
+def change_sweep(
+    server: Changed,
+    number: SweepNumber,
+    verb: str,
+    trials: Carried = "",
+    minutes: Carried = "",
+    priority: Carried = "",
+) -> Response:
+    """Pauses, resumes, cancels, retries or changes a sweep."""
+    _found(server, number)
+    if verb not in VERBS:
+        raise HTTPException(404, f"a sweep knows {', '.join(VERBS)}")
+    said = {"trials": trials, "minutes": minutes, "priority": priority}
+    try:
+        wanted = ChangeRequest.model_validate({name: text for name, text in said.items() if text.strip()})
+    except ValidationError as error:
+        raise InputError(str(error.errors()[0]["msg"])) from None
+    server.change(number, verb, wanted)
+    return RedirectResponse(f"/sweeps/{number}", 303)
+
+
+@router.post("/devices/clear")
+def clear(server: Changed, name: Annotated[str, Form(max_length=300)]) -> Response:
+    """Ends the quarantine of a device."""
+    server.clear((name,))
+    return RedirectResponse("/queue#devices", 303)

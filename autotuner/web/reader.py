@@ -1,10 +1,12 @@
 """What the service reads of a store: the snapshots of its studies, each made anew only when something of its study has
 changed; one look at the queue for all readers of a moment; and the spaces that may be asked for."""
 
+import hashlib
 import threading
 import time
 from collections import OrderedDict
 from contextlib import suppress
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +22,7 @@ from autotuner.values import config
 from autotuner.values.errors import AutotunerError, StoreError
 from autotuner.values.sweep import Found
 from autotuner.views.snapshot import Snapshot
-from autotuner.web import tags
+from autotuner.views.words import about
 from autotuner.web.wire import ListedSpace
 
 FRESH_S = 0.3
@@ -133,7 +135,7 @@ class QueueReader:
             if self._look is not None and time.monotonic() - self._look[0] < LOOK_S:
                 return self._look[1]
             found, devices = outlook.outlooks(self._store, OVER, self._find), device_health.every(self._store)
-            tag = tags.of(*map(tags.of_sweep, found), *map(tags.of_device, devices))
+            tag = tag_of(*map(tag_of_sweep, found), *map(tag_of_device, devices))
             look = Look(tag, found, devices)
             self._look = time.monotonic(), look
             return look
@@ -175,3 +177,36 @@ def _listed(name: str, path: Path, _changed: tuple[int, int]) -> ListedSpace | N
         file = load_space(str(path))
         return ListedSpace(name=name, backend=file.backend, title=file.title, problems=tuple(map(str, file.problems)))
     return None
+
+
+# What a page shows as a word: another one as soon as the page would say something else. Some of it moves with the clock
+# alone. It counts as far as a page says it, times to the minute: a page is not drawn anew at every look.
+
+
+def tag_of(*shown: object) -> str:
+    """The word for values that say in their repr what they are."""
+    return hashlib.sha256(repr(shown).encode()).hexdigest()[:16]
+
+
+def tag_of_sweep(found: Outlook) -> str:
+    """That of a sweep as it is now."""
+    sweep = found.sweep
+    return tag_of(
+        (sweep.id, sweep.state, sweep.wish, sweep.detail, about(sweep.spent_s)),
+        None if sweep.holder is None else (sweep.holder.host, sweep.holder.pid),
+        (found.judged, found.best_speedup, found.best_confirmed, found.place, found.waits),
+        None if found.left_s is None else about(found.left_s),
+    )
+
+
+def tag_of_device(device: DeviceRecord) -> str:
+    """That of a device, and of who serves it."""
+    held = device.holder
+    return tag_of(
+        (device.name, device.model, device.health, device.reason, device.remedy),
+        _minute(device.seen_at) if held is None else (held.host, held.pid, held.doing, _minute(held.seen)),
+    )
+
+
+def _minute(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.replace(second=0, microsecond=0)

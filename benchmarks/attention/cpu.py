@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from autotuner.store import Store
-from autotuner.tuning import race_again
+from autotuner.tuning import again
+from autotuner.tuning.again import Race
 from autotuner.tuning.finals import standings
-from autotuner.tuning.race_again import Race
 from autotuner.tuning.run.driver import Budget, Event, Judged
 from autotuner.tuning.workbench import Workbench, load_space
 from benchmarks.provenance import command_line
@@ -65,9 +65,9 @@ def row(store: Store, workbench: Workbench, study: str, seconds: float) -> dict[
     summary, best = standings.summary(store, study), standings.best(store, study)
     assert best is not None
     races = sorted(
-        (race_again.race(store, study, itself=False, blocks=BLOCKS) for _ in range(3)), key=lambda r: -r.speedup.mid
+        (again.race(store, study, itself=False, blocks=BLOCKS) for _ in range(3)), key=lambda r: -r.speedup.mid
     )
-    race, self_race = races[1], race_again.race(store, study, itself=True, blocks=BLOCKS)
+    race, self_race = races[1], again.race(store, study, itself=True, blocks=BLOCKS)
     (problem,) = workbench.conditions.problems
     return {
         "command": command_line(),

@@ -32,8 +32,7 @@ from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
 from autotuner.values.conditions import TIE
 from autotuner.values.verdict import Verdict
-from autotuner.views.judged_points import JudgedPoints
-from autotuner.views.surrogate_beliefs import share_alone, surrogate_beliefs
+from autotuner.views.surrogate_beliefs import JudgedPoints, share_alone, surrogate_beliefs
 from benchmarks.provenance import RESULTS, provenance
 from benchmarks.search.replay_run import Clock, VirtualExecutor, search
 from benchmarks.search.replay_spaces import Recorded, read, write_json
@@ -93,7 +92,7 @@ def truth(setting: Setting) -> Shares:
 
 def explained(store: Store, study: str, space: Space, seed: int) -> Shares:
     """What `autotuner explain` says."""
-    found = JudgedPoints(space, queries.judged(store, study))
+    found = JudgedPoints(space, queries.judged(store, study), {})
     beliefs = surrogate_beliefs(space, found, seed, TIE)
     return {} if beliefs is None else {each.parameter: each.share for each in beliefs.parameters}
 

@@ -35,7 +35,8 @@ from pathlib import Path
 from typing import Any
 
 import autotuner
-from autotuner.store import Store, queries, unwritten
+from autotuner.store import Store, queries
+from autotuner.store.store import Unwritten
 from autotuner.values.errors import StoreError
 from benchmarks.provenance import provenance
 from benchmarks.service.made_up import spread_times, write
@@ -62,7 +63,7 @@ class Recording:
     @contextmanager
     def listens(self) -> Iterator[None]:
         """Times what the sweep of this process records while the block runs."""
-        record, keep = Store.record, unwritten.keep
+        record, keep = Store.record, Unwritten.keep
 
         def timed(*arguments: Any) -> None:
             began = time.perf_counter()
@@ -78,11 +79,11 @@ class Recording:
             self.kept += 1
             keep(*arguments)
 
-        Store.record, unwritten.keep = timed, counted  # type: ignore[method-assign,assignment]
+        Store.record, Unwritten.keep = timed, counted  # type: ignore[method-assign,assignment]
         try:
             yield
         finally:
-            Store.record, unwritten.keep = record, keep  # type: ignore[method-assign]
+            Store.record, Unwritten.keep = record, keep  # type: ignore[method-assign]
 
     def summary(self) -> dict[str, Any]:
         """Milliseconds of one record, and seconds from one to the next."""

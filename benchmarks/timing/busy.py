@@ -28,7 +28,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from autotuner.store import Store
-from autotuner.tuning import race_again
+from autotuner.tuning import again
 from autotuner.tuning.finals import standings
 from autotuner.values.ratio import Speedup
 from benchmarks import holds
@@ -102,7 +102,7 @@ def with_truth(run: Run, folder: Path) -> Run:
     if run.trial is None:
         return run
     with Store.open(str(folder / "studies.db")) as store:
-        races = [race_again.race(store, None, itself=False, trial=run.trial) for _ in range(PROCESSES)]
+        races = [again.race(store, None, itself=False, trial=run.trial) for _ in range(PROCESSES)]
     return run._replace(truth=math.exp(fmean(math.log(race.speedup.mid) for race in races)))
 
 

@@ -13,8 +13,9 @@ from sqlalchemy import delete
 
 from autotuner.jobs.signals import Stopping, StopSignal
 from autotuner.jobs.worker import open_patiently
-from autotuner.store import Store, database, patience, queries, unwritten
+from autotuner.store import Store, database, patience, queries
 from autotuner.store.database import Database
+from autotuner.store.store import Unwritten
 from autotuner.store.tables import LeaseRow
 from autotuner.tuning.run.driver import Budget, Event, Judged
 from autotuner.values.errors import LeaseLostError, StoreUnavailableError
@@ -89,7 +90,7 @@ def test_a_locked_store_is_waited_for(path: Path, undisturbed: list[tuple[int, s
         sweep = driver(store, simulated.backend(), after(5, hold_for_some_attempts(store, path, 2)))
         sweep.run(Budget(trials=TRIALS))
         assert judged(store, sweep.name) == undisturbed
-        assert list(unwritten.of(store.label, sweep.name)) == []
+        assert list(Unwritten.of(store.label, sweep.name)) == []
 
 
 def record_in_vain(store: Store, session: int, path: Path, number: int = 0) -> None:
@@ -111,11 +112,11 @@ def test_a_kept_outcome_stays_kept_until_the_store_takes_it(store: Store, sessio
             other.execute(delete(LeaseRow))
         with pytest.raises(LeaseLostError):
             store.record_unwritten("scalar-abc")
-    assert len(list(unwritten.of(store.label, "scalar-abc"))) == 2
+    assert len(list(Unwritten.of(store.label, "scalar-abc"))) == 2
     store.record("scalar-abc", session, 1, measured(18, 80.0))
     assert store.record_unwritten("scalar-abc") == 1
     assert dict(store.outcomes("scalar-abc")) == {0: measured(16, 80.0), 1: measured(18, 80.0)}
-    assert list(unwritten.of(store.label, "scalar-abc")) == []
+    assert list(Unwritten.of(store.label, "scalar-abc")) == []
 
 
 @pytest.mark.parametrize("sessions", [0, 1])
@@ -131,7 +132,7 @@ def test_an_outcome_of_another_store_is_dropped(store: Store, session: int, path
             assert anew.start_session("scalar-abc", CALIBRATION, {}) == session
         assert anew.record_unwritten("scalar-abc") == 0
         assert dict(anew.outcomes("scalar-abc")) == {}
-        assert list(unwritten.of(anew.label, "scalar-abc")) == []
+        assert list(Unwritten.of(anew.label, "scalar-abc")) == []
 
 
 def test_a_kept_outcome_is_recorded_with_patience(store: Store, session: int, path: Path) -> None:
@@ -162,7 +163,7 @@ def test_a_small_disk_that_is_full_is_waited_for(small_disk: Path, undisturbed: 
         sweep.run(Budget(trials=TRIALS))
         assert "the disk is full" in tried[0]
         assert judged(store, sweep.name) == undisturbed
-        assert list(unwritten.of(store.label, sweep.name)) == []
+        assert list(Unwritten.of(store.label, sweep.name)) == []
 
 
 def stopping(server: Server, call: int) -> Callable[[Database, Callable[[], Any]], Any]:

@@ -12,9 +12,9 @@ from autotuner.jobs import queue
 from autotuner.jobs.outlook import outlook
 from autotuner.ops import op_of
 from autotuner.store import Store, device_health, figures, sweeps
+from autotuner.tuning.again import Race
 from autotuner.tuning.compared import comparison
 from autotuner.tuning.finals import standings
-from autotuner.tuning.race_again import Race
 from autotuner.values.gate_report import CaseResult, CheckResult, ReferenceCheck
 from autotuner.values.outcome import Calibration
 from autotuner.values.ratio import Speedup

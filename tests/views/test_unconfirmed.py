@@ -22,7 +22,7 @@ from autotuner.store import Store, queries, sweeps
 from autotuner.tuning.finals import standings
 from autotuner.tuning.workbench import load_space
 from autotuner.values.ratio import UNCONFIRMED
-from autotuner.web import api, pages, queue_pages, sweep_api
+from autotuner.web import api, pages
 from benchmarks.service.made_up import PROBLEMS, SPACE, write
 from tests.helpers import tables
 from tests.helpers.serving import serving
@@ -193,7 +193,7 @@ def client(known: Known) -> Iterator[TestClient]:
 def paths(known: Known) -> list[str]:
     """All that the service answers, about these studies."""
     found = []
-    for route in (route for room in (api, sweep_api, pages, queue_pages) for route in room.router.routes):
+    for route in (route for each in (api.router, api.sweep_router, pages.router) for route in each.routes):
         if isinstance(route, Route) and "GET" in (route.methods or ()):
             number = str(known.sweep if "/sweeps" in route.path else known.best)
             path = route.path.replace("{study}", known.study).replace("{number}", number)

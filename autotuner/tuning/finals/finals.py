@@ -21,9 +21,8 @@ from autotuner.run.jobs import BuildJob, Built
 from autotuner.store import Finalist, FinalsRecord, FinalsResult, Lineup, Proof, Store, queries
 from autotuner.tuning import optuna_marks
 from autotuner.tuning.finals import plan, standings
-from autotuner.tuning.finals.heats import FinalHeats
 from autotuner.tuning.finals.plan import FRESH, PROVING, Number, Searched, contenders, searched
-from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.finals.retrials import FinalHeats, Retrials
 from autotuner.tuning.finals.serving import confirmed_on_each, servers
 from autotuner.tuning.finals.standings import choice
 from autotuner.tuning.finals.validation import grown, validate

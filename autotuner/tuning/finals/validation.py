@@ -17,8 +17,7 @@ from typing import NamedTuple
 from autotuner.race.confirm import PROCESSES, Confirmed, biases, standing_of
 from autotuner.race.tie import logs
 from autotuner.store import Validation, queries
-from autotuner.tuning.finals.heats import FinalHeats
-from autotuner.tuning.finals.retrials import Retrials, rebuilt
+from autotuner.tuning.finals.retrials import FinalHeats, Retrials, rebuilt
 from autotuner.values.conditions import TIE, fresh_seeds
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact, Heat

@@ -1,21 +1,24 @@
-"""An exported variant, the best of today and the baseline in one race: did a night make something slower?
+"""What a study has judged is timed again in fresh processes, and counted: a variant against its baseline or itself, an
+exported one beside the best of today, and one beside a baseline by hardware counters."""
 
-The exported binary is the yardstick. It has not changed since, so where the baseline's time over its own has, it is the
-baseline that moved; clocks and temperatures move both.
-"""
-
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
 
 from pydantic import Field
 
+from autotuner.devices import DEVICES
 from autotuner.forge.build import built, entry_of
+from autotuner.ops import op_of
 from autotuner.race.statistics import median_interval
 from autotuner.race.tie import logs, ratios_between, tie_band
 from autotuner.run.executor import Beat, Executor, ask, sound_calibration
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, RaceJob
-from autotuner.store import Store, queries
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import Store, TrialRecord, queries
 from autotuner.tuning import workbench
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.retrials import rebuilt
@@ -25,10 +28,93 @@ from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Heat
 from autotuner.values.problem import Problem
-from autotuner.values.ratio import Speedup
+from autotuner.values.profile import Profile, Side
+from autotuner.values.ratio import Objective, Speedup, combined
 from autotuner.values.sweep import Earlier
+from autotuner.values.validation import no_such
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
+
+
+class Race(Model):
+    """The result."""
+
+    study: str
+    trial: int
+    variant: Variant
+    against: str
+    problems: tuple[Problem, ...]
+    objective: Objective
+    speedup: Speedup
+    """t_opponent / t_variant: higher is better."""
+    blocks: int
+    tie: float
+    """How wide a tie is in this study, relative."""
+
+    @property
+    def winner(self) -> str | None:
+        """The side that is faster beyond the tie band, by the whole 95 % interval; None for a tie."""
+        if self.speedup.low > 1 / (1 - self.tie):
+            return "the variant"
+        return self.against if self.speedup.high < 1 / (1 + self.tie) else None
+
+
+def race(
+    store: Store,
+    wanted: str | None,
+    itself: bool,
+    blocks: int = 60,
+    trial: int | None = None,
+    held: Callable[[Workbench], AbstractContextManager[None]] = lambda _: nullcontext(),
+) -> Race:
+    """Times a trial's variant again, the best one's of the study if none is named, in `blocks` blocks: against a second
+    load of the same library (the A/A test), or against the baseline of its run, which frees the search estimate of its
+    bias towards lucky measurements. `held` holds the devices meanwhile.
+
+    Raises StoreError, and InputError when nothing was measured yet, the trial has no latency that stands, or the
+    variant cannot be built any more.
+    """
+    name = queries.resolve_study(store, wanted)
+    found = standings.required_best(store, name).record if trial is None else _timed(store, name, trial)
+    workbench = Workbench(SpaceFile.stored(queries.study(store, name).space_document))
+    conditions = workbench.conditions.model_copy(update={"baselines": found.session.calibration.baselines})
+    with held(workbench), closing(workbench.executor()) as executor:
+        artifacts = (rebuilt(executor, found, conditions).artifact,) * (2 if itself else 1)
+        heat = ask(executor, RaceJob(artifacts=artifacts, conditions=conditions, blocks=blocks, fresh=True))
+    if isinstance(heat, Fault):
+        raise InputError(f"trial {found.number} of {name} cannot be timed again: {heat.detail}")
+    if not isinstance(heat, Heat):
+        raise InfrastructureError(f"the race gave no result: {heat}")
+    ratios = (
+        ratios_between(heat, 0, 1, conditions.objective) if itself else combined(logs(heat, 0), conditions.objective)
+    )
+    against = "its second load" if itself else f"the baseline {', '.join(sorted(set(conditions.baselines)))}"
+    tie = tie_band(queries.aa_heats(store, name), conditions.objective)
+    return Race.taken_from(
+        conditions,
+        study=name,
+        trial=found.number,
+        variant=found.outcome.variant,
+        against=against,
+        speedup=median_interval(ratios).speedup,
+        blocks=blocks,
+        tie=tie,
+    )
+
+
+def _timed(store: Store, study: str, number: int) -> TrialRecord:
+    """A trial that the gate let pass and whose latency stands."""
+    found = queries.trial(store, study, number)
+    if found.revoked_at is not None:
+        raise InputError(f"trial {number} of {study} was revoked: {found.revoked_reason}")
+    if not found.outcome.verdict.has_latency:
+        why = f"`autotuner show {number}` says why"
+        raise InputError(f"trial {number} of {study} has no latency ({found.outcome.verdict.value}): {why}")
+    return found
+
+
+# An export beside the best of today -----------------------------------------------------------------------------------
+
 
 PROCESSES = 2
 """Fresh processes that must show a difference before it counts."""
@@ -87,7 +173,7 @@ def best_now(store: Store, study: str) -> Earlier | None:
     )
 
 
-def race(
+def regress(
     store: Store,
     study: str,
     earlier: Earlier,
@@ -207,3 +293,50 @@ def findings(found: Regression) -> list[str]:
     if any(each.confirmed is None for each in found.baselines):
         said.append("The export has no finals of this binary: only another choice of baseline would be seen.")
     return said
+
+
+# Counted --------------------------------------------------------------------------------------------------------------
+
+
+def profile(
+    store: Store,
+    trial: TrialRecord,
+    beside: str | None,
+    acts: tuple[str, ...],
+    reports: Path | None,
+    held: Callable[[Workbench], AbstractContextManager[None]],
+) -> Profile:
+    """Profiles a trial on the study's first problem beside that baseline, else the one that it raced against, and
+    keeps what was found. `acts`: the parameters that matter most; `reports`: a folder for what the tool itself writes.
+
+    Raises InputError where the trial has no latency, nothing can be counted here, or it cannot be built any more.
+    """
+    if trial.revoked_at is not None or trial.outcome.measurement is None or not trial.outcome.verdict.has_latency:
+        raise InputError(f"trial {trial.number} has no latency that counters could explain: name one that passed")
+    here = workbench.of_study(queries.study(store, trial.study))
+    timing, kind = trial.outcome.measurement.timings[0], DEVICES[here.device.backend]
+    baseline = beside or timing.baseline
+    known = op_of(timing.problem).baselines
+    if baseline not in known:
+        raise InputError(no_such("baseline of this op", baseline, sorted(known)))
+    with held(here):
+        with closing(here.executor()) as executor:
+            artifact = rebuilt(executor, trial, here.conditions).artifact
+        side = Side.taken_from(here.conditions, problem=timing.problem, artifact=artifact, baseline=baseline)
+        variant = kind.counted(side, reports and reports / "variant.ncu-rep")
+        other = kind.counted(side.model_copy(update={"artifact": None}), reports and reports / f"{baseline}.ncu-rep")
+    beside_us = median(timing.baseline_us) if timing.baseline == baseline else None
+    found = Profile.taken_from(
+        side,
+        parameters=trial.outcome.variant.point,
+        device=here.device,
+        variant=variant,
+        beside=other,
+        us=(median(timing.variant_us), beside_us),
+        ceilings=trial.session.calibration.ceilings,
+        acts=acts,
+        counted_at=datetime.now(UTC),
+        host=socket.gethostname(),
+    )
+    store.record_profile(trial.study, trial.number, found)
+    return found

@@ -10,9 +10,9 @@ import pytest
 from autotuner.serve.best import earlier_of, export
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, queries
-from autotuner.tuning import race_again, regression
+from autotuner.tuning import again
+from autotuner.tuning.again import Regression, findings
 from autotuner.tuning.finals import standings
-from autotuner.tuning.regression import Regression, findings
 from autotuner.values.conditions import TIE, Conditions
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.outcome import Heat
@@ -36,7 +36,7 @@ def _on_the_fake_device(
         def executor(self) -> InlineExecutor:
             return InlineExecutor(backend)
 
-    monkeypatch.setattr(race_again, "Workbench", Workbench)
+    monkeypatch.setattr(again, "Workbench", Workbench)
 
 
 @pytest.mark.parametrize(("us", "winner"), [(99.0, "the variant"), (101.0, "the baseline fake"), (99.8, None)])
@@ -48,7 +48,7 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
 
     _on_the_fake_device(monkeypatch, backend)
     study = swept(store, InlineExecutor(backend), 1)
-    before = race_again.race(store, study, itself=False)
+    before = again.race(store, study, itself=False)
     assert before.tie == TIE
     assert before.winner == winner
     assert before.speedup.mid == pytest.approx(100 / us, rel=1e-3)
@@ -62,7 +62,7 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
         baseline_us=(us_of[0],),
     )
     store.record_heat(study, "aa", aa)
-    after = race_again.race(store, study, itself=False)
+    after = again.race(store, study, itself=False)
     assert after.tie == pytest.approx(0.02, rel=0.01)
     assert after.winner is None
     assert after.speedup.mid == pytest.approx(100 / us, rel=1e-3)
@@ -75,20 +75,20 @@ def test_any_trial_with_a_latency_is_timed_again_and_no_other(store: Store, monk
     best = standings.best(store, study)
     listed = queries.listed(store, study)
     other = next(each for each in listed if each.verdict.has_latency and each.number != best.entry.number)
-    again = race_again.race(store, study, itself=False, trial=other.number)
-    assert again.trial == other.number
-    assert again.variant.digest == other.variant
-    assert again.speedup.mid == pytest.approx(math.exp(-(other.objective or 0.0)), rel=0.01)
-    assert race_again.race(store, study, itself=False).trial == best.entry.number
+    once_more = again.race(store, study, itself=False, trial=other.number)
+    assert once_more.trial == other.number
+    assert once_more.variant.digest == other.variant
+    assert once_more.speedup.mid == pytest.approx(math.exp(-(other.objective or 0.0)), rel=0.01)
+    assert again.race(store, study, itself=False).trial == best.entry.number
 
     wrong = next(each for each in listed if not each.verdict.has_latency)
     with pytest.raises(InputError, match=f"trial {wrong.number} .* has no latency"):
-        race_again.race(store, study, itself=False, trial=wrong.number)
+        again.race(store, study, itself=False, trial=wrong.number)
     store.revoke(study, other.number, "the finals saw it fail")
     with pytest.raises(InputError, match="was revoked: the finals saw it fail"):
-        race_again.race(store, study, itself=False, trial=other.number)
+        again.race(store, study, itself=False, trial=other.number)
     with pytest.raises(StoreError, match="no recorded trial 99"):
-        race_again.race(store, study, itself=False, trial=99)
+        again.race(store, study, itself=False, trial=99)
 
 
 # An export beside the best of today -----------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def _race(
             return InlineExecutor(FakeLine(simulated.truth, baseline_us, noise=0.0005))
 
     monkeypatch.setattr("autotuner.tuning.workbench.of_study", lambda _: Workbench())
-    return regression.race(store, study, earlier, 40, lambda _: nullcontext())
+    return again.regress(store, study, earlier, 40, lambda _: nullcontext())
 
 
 def test_a_night_without_a_change_has_no_finding(
