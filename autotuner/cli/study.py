@@ -173,9 +173,8 @@ def explain(of: OneStudy, as_json: JsonOption = False) -> None:
 
 def compare(first: Meant, second: Meant, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Two studies, such as those of two devices, by the variants that both have judged."""
-    from autotuner.tuning.compared import comparison
     from autotuner.tuning.finals import standings
-    from autotuner.views.figure_tables import comparison_table
+    from autotuner.views.figure_tables import comparison, comparison_table
 
     with stored(store) as opened:
         one, other = named(opened, first), named(opened, second)

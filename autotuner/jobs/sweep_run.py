@@ -205,7 +205,7 @@ class SweepRun:
         executor has nothing more to do."""
         request = self._request
         start = here.start(self._store, request)
-        driver = here.driver(self._store, executor, request.sampler, request.seed, self._hear, start)
+        driver = Driver(self._store, executor, here.plan(request.sampler, request.seed, start), self._hear)
         self._driver = driver
         self._problem, self._study = here.conditions.compiled_for, driver.name
         self.beat()

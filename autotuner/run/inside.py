@@ -253,8 +253,6 @@ def _print_to(log: Path) -> None:
 RUNS = ("compile", "exec")
 """What Python says to an audit hook before it runs source."""
 OURS, OTHERS = "autotuner", ("time", "socket", "torch.nn.functional")
-Bindings = dict[str, dict[str, tuple[int, int]]]
-"""By module and class: what names stand for, by identity; of a function its code as well."""
 
 
 def watch(tell: Callable[[], None]) -> Callable[[], None]:

@@ -47,9 +47,6 @@ from autotuner.values.ratio import LogRatio
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
 
-LOOKED_AT = 50
-"""Runs on such a device, at most, that are looked at for what baselines take there."""
-
 
 @reads
 def progress(store: Store, session: Session, study: str) -> StudyProgress:

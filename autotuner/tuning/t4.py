@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import geometric_mean, median
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
@@ -147,17 +147,9 @@ class _File(_Open):
     results: Annotated[tuple[_Configuration, ...], Field(min_length=1)]
 
 
-class Results(NamedTuple):
-    """What a file says."""
-
-    judged: tuple[JudgedTrial, ...]
-    """Numbered as they come. Where a file has no ratios, they are over the median time of the file."""
-    study: StudyRecord | None
-    """None: no study of this program wrote it."""
-
-
-def read(path: Path) -> Results:
-    """The results of a file. Raises InputError, one line."""
+def read(path: Path) -> tuple[tuple[JudgedTrial, ...], StudyRecord | None]:
+    """The results of a file, numbered as they come: where it has no ratios, they are over its median time. And the
+    study that wrote it, None where no study of this program did. Raises InputError, one line."""
     try:
         found = _File.model_validate_json(read_regular(path, LARGEST_BYTES))
     except OSError as error:
@@ -177,7 +169,7 @@ def read(path: Path) -> Results:
         study = StudyRecord.model_validate_json(json.dumps(found.metadata.get("study")))
     except (ValidationError, InputError):
         study = None
-    return Results(judged, study)
+    return judged, study
 
 
 def _logs(results: Iterable[_Configuration]) -> Iterator[float]:

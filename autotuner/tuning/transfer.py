@@ -63,7 +63,7 @@ def start(store: Store, new: StudyRecord, space: Space, like: str | None = None)
     if any(each.name == new.name for each in queries.records(store)) and queries.judged_count(store, new.name) > 0:
         return Start()
     if like is not None and is_file:
-        return _start_of(t4.read(Path(like)), like, space)
+        return _start_of(like, space)
     if named is None:
         found = (known_points(store, each.name, space) for each in related(store, new))
         return Start(known_points=next((each for each in found if each is not None), None))
@@ -73,12 +73,13 @@ def start(store: Store, new: StudyRecord, space: Space, like: str | None = None)
     return Start(first, known_points(store, named, space))
 
 
-def _start_of(results: t4.Results, file: str, space: Space) -> Start:
-    right = sorted((each for each in results.judged if math.isfinite(each.objective)), key=lambda each: each.objective)
+def _start_of(file: str, space: Space) -> Start:
+    judged, study = t4.read(Path(file))
+    right = sorted((each for each in judged if math.isfinite(each.objective)), key=lambda each: each.objective)
     first = list(islice(_moved([each.point for each in right[: 2 * FIRST]], space), FIRST))
     if not first:
         raise InputError(f"{file} has no measured point that fits {space.name}; leave out --from")
-    return Start(first, _known(file, results.judged, results.study, space))
+    return Start(first, _known(file, judged, study, space))
 
 
 # Studies ---------------------------------------------------------------------------------------------------------

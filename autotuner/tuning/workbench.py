@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from autotuner.spaces.branch_points import BranchPoints
     from autotuner.store import Store, StudyRecord
     from autotuner.tuning.finals.retrials import Retrials, Step
-    from autotuner.tuning.run.driver import Driver, Listener
     from autotuner.tuning.run.plan import Plan, Start
     from autotuner.tuning.run.waiting import Waiting
     from autotuner.values.sweep import SweepRequest
@@ -330,20 +329,6 @@ class Workbench:
 
         with ThreadPoolExecutor(usable_cpus()) as pool:
             return list(pool.map(one, points))
-
-    def driver(
-        self,
-        store: Store,
-        executor: Executor,
-        sampler: str = "evolution",
-        seed: int = 0,
-        listen: Listener = lambda _: None,
-        start: Start | None = None,
-    ) -> Driver:
-        """The driver of this space's study, as `plan` says."""
-        from autotuner.tuning.run.driver import Driver
-
-        return Driver(store, executor, self.plan(sampler, seed, start), listen)
 
     def start(self, store: Store, request: SweepRequest) -> Start:
         """What a new study of this space starts from, nothing where it has begun: the points that a sweep asks for, the

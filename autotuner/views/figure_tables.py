@@ -1,18 +1,53 @@
-"""Tables of a study's figures: what it found when, what it cost, how two studies compare, what each problem takes."""
+"""Tables of a study's figures: what it found when, what it cost, how two studies compare, such as those of two devices
+or two versions of a compiler, and what each problem takes."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median_high
+from statistics import fmean, median_high
 from typing import NamedTuple
 
+from pydantic import Field
+
+from autotuner.race.statistics import normal_interval
+from autotuner.store import Store, figures
 from autotuner.store.figures import Cost, Improvement, Pace, StudyCosts
-from autotuner.tuning.compared import StudyComparison
 from autotuner.tuning.finals.standings import Quoted
+from autotuner.values.model import Model
 from autotuner.values.ratio import Speedup, quoted
 from autotuner.values.verdict import Verdict
 from autotuner.views.drawings.links import LINKS, Links
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.table import Column, Fields, Table, data, trial_column
 from autotuner.views.words import micros, moment, percent, span
+
+
+class StudyComparison(Model):
+    """What two studies say of the variants of both."""
+
+    shared: int = Field(description="variants with a latency in both")
+    faster: int = Field(description="of them those with a larger speedup in the second")
+    speedup: Speedup | None = Field(
+        description="geometric mean of speedup in the second over speedup in the first; null where they share none"
+    )
+    variant_ratio: float | None = Field(description="geometric mean of microseconds in the second over the first")
+    only_right_in_first: int = Field(description="rejected in the second")
+    only_right_in_second: int = Field(description="rejected in the first")
+
+
+def comparison(store: Store, first: str, second: str) -> StudyComparison:
+    """Compares the second study with the first. Raises StoreError."""
+    pairs = figures.in_both(store, first, second)
+    right = [(one, other) for one, other in pairs if one is not None and other is not None]
+    gains = [other[0] - one[0] for one, other in right]
+    return StudyComparison(
+        shared=len(right),
+        faster=sum(gain < 0 for gain in gains),
+        speedup=normal_interval(gains).speedup if gains else None,
+        variant_ratio=math.exp(fmean(math.log(other[1] / one[1]) for one, other in right)) if right else None,
+        only_right_in_first=sum(one is not None and other is None for one, other in pairs),
+        only_right_in_second=sum(one is None and other is not None for one, other in pairs),
+    )
+
 
 OF_EITHER = "t_baseline / t_variant, of the finals or else of the search"
 
@@ -83,7 +118,7 @@ def comparison_table(
 ) -> Table:
     """Two studies by the variants of both, by the searches; `best`: what the trial to use of each came to."""
     notes = [
-        f"The trial to use of {name}: {quoted(each.speedup, each.confirmed)}{', confirmed' if each.confirmed else ''}."
+        f"The trial to use of {name}: {quoted(*each)}{', confirmed' if each[1] else ''}."
         for name, each in zip(names, best, strict=True)
         if each is not None
     ]

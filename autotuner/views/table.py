@@ -216,8 +216,3 @@ def points_column(point: str) -> Column[Any]:
 def data(key: str, type: Any, says: str = "", of: Callable[[Any], Raw] | str | None = None) -> Column[Any]:
     """A column for programs alone."""
     return Column(key, type, says, of, where="data")
-
-
-def linked(text: str, href: str | None) -> Cell:
-    """A cell that leads to a page; `href` None: there is no such page here."""
-    return Cell(text, text, href)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from autotuner.values.ratio import Objective, Speedup, quoted
 from autotuner.values.variant import Value
@@ -188,22 +188,14 @@ def moment(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-class Compared(NamedTuple):
-    """Points in words."""
-
-    shared: str
-    """What all of them have; "" where that is nothing, or there are fewer than two."""
-    rows: tuple[str, ...]
-    """Of the first the rest, of the others what the first has not; what an implementation lacks is not said."""
-
-
-def compared(points: Sequence[Point]) -> Compared:
-    """The points in words, those of the first one first."""
+def compared(points: Sequence[Point]) -> tuple[str, tuple[str, ...]]:
+    """Points in words: what all of them have, "" where that is nothing or there are fewer than two; and of the first
+    the rest, of the others what the first has not. What an implementation lacks is not said."""
     if len(points) < 2:
-        return Compared("", tuple(point(each) for each in points))
+        return "", tuple(point(each) for each in points)
     first, *others = points
     shared = {name for name, value in first.items() if all(name in p and p[name] == value for p in others)}
     rest = {name: value for name, value in first.items() if name not in shared}
     differ = ({name: value for name, value in each.items() if first.get(name) != value} for each in others)
     rows = (point(rest), *(point(each) or "as the first" for each in differ))
-    return Compared(point({name: first[name] for name in first if name in shared}), rows)
+    return point({name: first[name] for name in first if name in shared}), rows

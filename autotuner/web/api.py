@@ -18,7 +18,6 @@ from autotuner.jobs import queue
 from autotuner.serve import bundle
 from autotuner.serve.best import FORMATS, BestConfiguration, export_json
 from autotuner.store import device_health, sweeps
-from autotuner.tuning.compared import comparison
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import Best
 from autotuner.tuning.trial_report import TrialReport
@@ -26,7 +25,7 @@ from autotuner.values.model import json_of
 from autotuner.values.sweep import SweepChange
 from autotuner.values.versions import version_of
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.figure_tables import COMPARISON, FIGURES, PACE
+from autotuner.views.figure_tables import COMPARISON, FIGURES, PACE, comparison
 from autotuner.views.leaderboard import leaderboard, leaderboard_columns
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.studies_table import FINALS, studies_table, study_columns

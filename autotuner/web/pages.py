@@ -13,7 +13,6 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from autotuner.jobs.outlook import Outlook
 from autotuner.store import sweeps
-from autotuner.tuning.compared import comparison
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
 from autotuner.values.variant import digest_of
@@ -22,7 +21,7 @@ from autotuner.views.drawings.figure import Lead, Panel
 from autotuner.views.drawings.links import LINKS
 from autotuner.views.drawings.sections import SECTIONS, TABS
 from autotuner.views.drawings.trial import trial_page
-from autotuner.views.figure_tables import comparison_table
+from autotuner.views.figure_tables import comparison, comparison_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.studies_table import studies_table
 from autotuner.views.sweep_tables import MOODS, devices_table, events_table, state_words, sweeps_table

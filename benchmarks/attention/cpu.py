@@ -25,7 +25,7 @@ from autotuner.store import Store
 from autotuner.tuning import again
 from autotuner.tuning.again import Race
 from autotuner.tuning.finals import standings
-from autotuner.tuning.run.driver import Budget, Event, Judged
+from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.workbench import Workbench, load_space
 from benchmarks.provenance import command_line
 
@@ -49,7 +49,7 @@ def sweep(store: Store, space: str, problem: str, threads: int | None, trials: i
             print(f"\r{problem}: {event.judged}/{trials}, best ln ratio {event.best:+.3f}", end="", file=sys.stderr)
 
     with closing(workbench.executor()) as executor:
-        driver = workbench.driver(store, executor, listen=listen)
+        driver = Driver(store, executor, workbench.plan(), listen)
         driver.run(Budget(trials=trials))
     print(file=sys.stderr)
     return workbench, driver.name

@@ -31,7 +31,7 @@ from autotuner.run.jobs import CalibrationJob, RaceJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store
 from autotuner.tuning.finals import standings
-from autotuner.tuning.run.driver import Budget, Event, Judged
+from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.run.plan import Point, Start
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.conditions import Conditions
@@ -88,7 +88,7 @@ def sweep(
     """Runs a sweep, or goes on with it; its figures."""
     started, ear = time.monotonic(), Ear(label, trials)
     with closing(workbench.executor()) as executor:
-        driver = workbench.driver(store, executor, listen=ear, start=Start(first=first or ()))
+        driver = Driver(store, executor, workbench.plan(start=Start(first=first or ())), ear)
         driver.run(Budget(trials=trials))
     seconds = time.monotonic() - started
     summary = standings.summary(store, driver.name)

@@ -224,7 +224,7 @@ def space_of(options: argparse.Namespace) -> SpaceFile:
 
 def hub_files(path: Path) -> dict[str, bytes]:
     """A landscape, or what `export --format t4` has written of a study, in the layout of the hub. Raises InputError."""
-    if path.name.endswith(t4.SUFFIX) and (study := t4.read(path).study) is not None:
+    if path.name.endswith(t4.SUFFIX) and (study := t4.read(path)[1]) is not None:
         file = SpaceFile.stored(study.space_document)
         return hub.files(study.name, file, study.device, json.loads(path.read_text()))
     recorded = read(path)
@@ -243,7 +243,7 @@ def measure_here(options: argparse.Namespace) -> int:
         closing(Store.open(options.store or config.store_url())) as store,
         closing(EqualRaces(here.executor())) as executor,
     ):
-        driver = here.driver(store, executor, sampler="exhaustive", listen=Ear(len(here.space)))
+        driver = Driver(store, executor, here.plan("exhaustive"), Ear(len(here.space)))
         return measure(store, driver, here.space, here.device, options.out, command_line(), options.minutes)
 
 

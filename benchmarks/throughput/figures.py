@@ -22,12 +22,12 @@ from statistics import median
 from typing import Any
 
 from autotuner.store import Store, figures, queries
-from autotuner.tuning.compared import comparison
 from autotuner.tuning.run.plan import Plan
 from autotuner.values import config
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
 from autotuner.views.beliefs import kept_beliefs
+from autotuner.views.figure_tables import comparison
 from benchmarks import holds
 from benchmarks.provenance import provenance
 from benchmarks.service.made_up import write

@@ -166,7 +166,7 @@ def session_sweep(here: Workbench, folder: Path, trials: int, seed: int, sampler
     """A sweep of a session's space."""
 
     def make(store: Store, watched: Executor, ear: Ear) -> Driver:
-        return here.driver(store, watched, sampler=sampler, seed=seed, listen=ear)
+        return Driver(store, watched, here.plan(sampler, seed), ear)
 
     return sweep(folder / "studies.db", trials, executor, make)
 

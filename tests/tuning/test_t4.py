@@ -77,10 +77,10 @@ def test_it_is_read_back_equal_and_known_points_are_those_of_the_study(
 ) -> None:
     path = tmp_path / "study.t4.json"
     path.write_text(json.dumps(t4.document(store, study)))
-    found = t4.read(path)
-    assert found.study == queries.study(store, study)
+    found, written_by = t4.read(path)
+    assert written_by == queries.study(store, study)
     judged = sorted(queries.judged(store, study), key=lambda each: each.number)
-    assert [(each.point, each.objective) for each in found.judged] == [(each.point, each.objective) for each in judged]
+    assert [(each.point, each.objective) for each in found] == [(each.point, each.objective) for each in judged]
 
     space = simulated.space()
     record = Plan(space, simulated.DEVICE, simulated.conditions(), built_from="another").record
@@ -103,9 +103,9 @@ def test_results_of_others_are_over_their_median_time(tmp_path: Path) -> None:
 
     path = tmp_path / "others.t4.json"
     path.write_text(json.dumps({"results": [result(8, 1.0), result(16, 2.0), result(32, None), result(64, 4.0)]}))
-    found = t4.read(path)
-    assert [each.objective for each in found.judged] == pytest.approx([-math.log(2), 0.0, math.inf, math.log(2)])
-    assert (found.judged[0].point, found.study) == ({"IMPL": "plain", "BLOCK": 8, "FAST": 1}, None)
+    found, written_by = t4.read(path)
+    assert [each.objective for each in found] == pytest.approx([-math.log(2), 0.0, math.inf, math.log(2)])
+    assert (found[0].point, written_by) == ({"IMPL": "plain", "BLOCK": 8, "FAST": 1}, None)
     for wrong in ("{}", '{"results": 3}', "no", '{"results": [{"configuration": {"N": 1}, "invalidity": "correct"}]}'):
         path.write_text(wrong)
         with pytest.raises(InputError, match=r"others\.t4\.json: no "):

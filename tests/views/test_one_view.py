@@ -13,12 +13,12 @@ from autotuner.jobs.outlook import outlook
 from autotuner.ops import op_of
 from autotuner.store import Store, device_health, figures, sweeps
 from autotuner.tuning.again import Race
-from autotuner.tuning.compared import comparison
 from autotuner.tuning.finals import standings
 from autotuner.values.gate_report import CaseResult, CheckResult, ReferenceCheck
 from autotuner.values.outcome import Calibration
 from autotuner.values.ratio import Speedup
 from autotuner.views import beliefs_text, figure_tables, gate_tables, sweep_tables
+from autotuner.views.figure_tables import comparison
 from autotuner.views.finals_table import finals_table, race_table
 from autotuner.views.leaderboard import leaderboard
 from autotuner.views.space_tables import space_tables

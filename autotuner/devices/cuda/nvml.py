@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import psutil
 import pynvml
@@ -34,16 +35,12 @@ class ClockMonitor:
     def __init__(self, uuid: str) -> None:
         """`uuid` without its prefix, as torch has it."""
         self._handle = None
-        try:
+        with suppress(pynvml.NVMLError):
             pynvml.nvmlInit()
             handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
             self._default_mhz = _default_mhz(handle)
             self._clocks(handle)
             self._handle = handle
-        except pynvml.NVMLError as error:
-            self.missing: str | None = f"NVML does not tell: {error}"
-        else:
-            self.missing = None
 
     def _clocks(self, handle: object) -> tuple[int, int]:
         """The clock of the multiprocessors in MHz, and the bits of the reasons why it is no higher."""

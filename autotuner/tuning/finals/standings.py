@@ -116,11 +116,8 @@ class Best(Model):
         return self.record.outcome
 
 
-class Quoted(Model):
-    """The speedup of the trial to use, as every command quotes it."""
-
-    speedup: float = Field(description="t_baseline / t_variant")
-    confirmed: bool = Field(description="by the finals; else it is the search estimate")
+Quoted = tuple[float, bool]
+"""t_baseline / t_variant of the trial to use, as every command quotes it; and whether finals have confirmed it."""
 
 
 class Spread(Model):
@@ -235,8 +232,8 @@ def summary(store: Store, study: str) -> StudySummary:
         **dict(queries.progress(store, study)),
         spread=_spread(queries.latencies(store, study)),
         best_number=None if top is None else top.number,
-        best_speedup=None if quoted is None else quoted.speedup,
-        best_confirmed=quoted is not None and quoted.confirmed,
+        best_speedup=None if quoted is None else quoted[0],
+        best_confirmed=quoted is not None and quoted[1],
         best_us=None if top is None else top.median_us,
         finals=found.summary(),
         over=queries.study(store, study).over,
@@ -444,7 +441,7 @@ class _LastFinals:
             return None
         confirmed = self.of(top)
         objective = top.log_ratio.mid if confirmed is None else confirmed.log_ratio.mid
-        return Quoted(speedup=speedup_of(objective), confirmed=confirmed is not None)
+        return speedup_of(objective), confirmed is not None
 
     def proven(self, digest: str | None) -> tuple[CheckResult | None, Proof | None]:
         """The audit that a finalist passed, and what was found of it once it was chosen."""

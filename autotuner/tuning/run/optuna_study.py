@@ -6,7 +6,6 @@ return. Trials that were asked for and not judged are judged on return under the
 
 import warnings
 from enum import StrEnum
-from typing import NamedTuple
 
 import optuna
 from optuna.study import Study
@@ -60,11 +59,8 @@ OPTUNA_STATE: dict[Verdict, Told] = {
 }
 
 
-class Proposal(NamedTuple):
-    """A trial that Optuna has begun, with its variant; None where its parameters are no valid point."""
-
-    trial: Trial
-    variant: Variant | None
+Proposal = tuple[Trial, Variant | None]
+"""A trial that Optuna has begun, with its variant; None where its parameters are no valid point."""
 
 
 class OptunaStudy:
@@ -121,7 +117,7 @@ class OptunaStudy:
         trial = self._left.pop(0) if self._left else self._study.ask()
         if self._is_alone:
             trial.set_user_attr(ALONE, True)
-        return Proposal(trial, self._variant_of(trial))
+        return trial, self._variant_of(trial)
 
     @property
     def wants_nothing_beside(self) -> bool:
@@ -183,7 +179,7 @@ class OptunaStudy:
             elif self._space.index_of(frozen.params) is None:
                 self._drop(frozen)
             elif self._has_killed(trial):
-                blamed.append(Proposal(trial, self._variant_of(trial)))
+                blamed.append((trial, self._variant_of(trial)))
             else:
                 self._left.append(trial)
         return blamed

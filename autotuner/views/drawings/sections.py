@@ -131,7 +131,7 @@ def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], shape: S
         svg.text(x(at), bottom + 16, f"{at:.4g}\N{MULTIPLICATION SIGN}", "tick", "middle")
     svg.line(x(1), 6, x(1), bottom, "baseline")
     svg.text((x.start + x.end) / 2, svg.height - 8, f"speedup over {snapshot.baseline}", "name", "middle")
-    for row, (entry, point) in enumerate(zip(entries, compared([e.variant.point for e in entries]).rows, strict=True)):
+    for row, (entry, point) in enumerate(zip(entries, compared([e.variant.point for e in entries])[1], strict=True)):
         top = 6 + shape.row * row
         y, at = top + shape.marks, top + shape.name
         svg.text(34, at, f"{entry.rank}{'=' if entry.tied else ''}", "label strong", "end")

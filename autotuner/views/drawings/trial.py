@@ -3,7 +3,7 @@ the commands that build, gate and time it again."""
 
 import math
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
@@ -26,43 +26,27 @@ from autotuner.views.words import kind_of, micros
 WIDTH = 860
 
 
-class TrialPage(NamedTuple):
-    """The page."""
-
-    number: int
-    verdict: str
-    kind: str
-    words: tuple[str, ...]
-    facts: Table
-    parameters: Table
-    built: Table
-    gate: Table | None
-    cases: Table
-    races: tuple[Figure, ...]
-    counters: Figure | None
-    commands: tuple[tuple[str, str], ...]
-
-
-def trial_page(snapshot: Snapshot, number: int, store: str) -> TrialPage:
-    """`store`: how the command line names it. Raises StoreError: no such trial."""
+def trial_page(snapshot: Snapshot, number: int, store: str) -> dict[str, Any]:
+    """What the page shows, by its names in the template. `store`: how the command line names it. Raises StoreError: no
+    such trial."""
     record = queries.trial(snapshot.store, snapshot.name, number)
     outcome = standings.proven(snapshot.store, record)
     profiled = queries.profile(snapshot.store, snapshot.name, number)
     timings = () if outcome.measurement is None else outcome.measurement.timings
-    return TrialPage(
-        number=number,
-        verdict="revoked" if record.revoked_at is not None else outcome.verdict.value.replace("_", " "),
-        kind=kind_of(outcome.verdict, record.revoked_at is not None),
-        words=words(snapshot, number),
-        facts=_facts(snapshot, record, outcome),
-        parameters=_parameters(snapshot, outcome),
-        built=_built(outcome),
-        gate=None if outcome.gate is None else checks_table(outcome.gate.checks, snapshot.op),
-        cases=cases_table(() if outcome.gate is None else outcome.gate.checks),
-        races=tuple(_race(f"race-{number}-{place}", timing) for place, timing in enumerate(timings)),
-        counters=None if profiled is None else counters(f"counters-{number}", profiled),
-        commands=_commands(snapshot, number, outcome, record.revoked_at is not None, store),
-    )
+    return {
+        "number": number,
+        "verdict": "revoked" if record.revoked_at is not None else outcome.verdict.value.replace("_", " "),
+        "kind": kind_of(outcome.verdict, record.revoked_at is not None),
+        "words": words(snapshot, number),
+        "facts": _facts(snapshot, record, outcome),
+        "parameters": _parameters(snapshot, outcome),
+        "built": _built(outcome),
+        "gate": None if outcome.gate is None else checks_table(outcome.gate.checks, snapshot.op),
+        "cases": cases_table(() if outcome.gate is None else outcome.gate.checks),
+        "races": tuple(_race(f"race-{number}-{place}", timing) for place, timing in enumerate(timings)),
+        "counters": None if profiled is None else counters(f"counters-{number}", profiled),
+        "commands": _commands(snapshot, number, outcome, record.revoked_at is not None, store),
+    }
 
 
 def _parameters(snapshot: Snapshot, outcome: Outcome) -> Table:
