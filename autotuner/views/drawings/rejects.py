@@ -1,9 +1,8 @@
 """Why variants were rejected: the causes, and one trial in words."""
 
-from typing import NamedTuple
-
 from autotuner.store import ListedTrial, queries
 from autotuner.tuning.finals import standings
+from autotuner.values.verdict import Meaning
 from autotuner.views.causes import meanings
 from autotuner.views.drawings.figure import Lead, Panel, Part, Passage
 from autotuner.views.drawings.links import Links
@@ -25,33 +24,17 @@ def rejects(snapshot: Snapshot, links: Links, cause: str | None = None) -> tuple
     return lead, Panel("Causes", _causes(snapshot, links)), *example
 
 
-class Cause(NamedTuple):
-    """A cause of rejects."""
-
-    code: str
-    rejects: int
-    share: float
-    """Of all judged variants."""
-    asserts: str
-    usual: str
-
-
 def _causes(snapshot: Snapshot, links: Links) -> Table:
     """The first check that failed, the most frequent first."""
-    known = meanings(snapshot.op)
-    found = [
-        Cause(code, count, count / max(1, snapshot.judged), of.asserts if of else "", (of.cause or "") if of else "")
-        for code, count in snapshot.causes.items()
-        for of in [known.get(code)]
+    known, judged, unknown = meanings(snapshot.op), max(1, snapshot.judged), Meaning("")
+    columns: list[Column[tuple[str, int]]] = [
+        Column("check", str, of=lambda e: e[0], href=lambda e: links.cause(snapshot.name, e[0])),
+        Column("rejects", int, of=lambda e: e[1]),
+        Column("share", float, of=lambda e: e[1] / judged, head="of all judged", reads=lambda share: percent(share, 1)),
+        Column("asserts", str, of=lambda e: known.get(e[0], unknown).asserts, head="it asserts"),
+        Column("usual", str, of=lambda e: known.get(e[0], unknown).cause or "", head="what usually breaks it"),
     ]
-    columns: list[Column[Cause]] = [
-        Column("check", str, of=lambda e: e.code, href=lambda e: links.cause(snapshot.name, e.code)),
-        Column("rejects", int),
-        Column("share", float, head="of all judged", reads=lambda share: percent(share, 1)),
-        Column("asserts", str, head="it asserts"),
-        Column("usual", str, head="what usually breaks it"),
-    ]
-    return Table.of(columns, found, ["The first check that failed. Choose one to see a trial."])
+    return Table.of(columns, snapshot.causes.items(), ["The first check that failed. Choose one to see a trial."])
 
 
 def words(snapshot: Snapshot, number: int) -> tuple[str, ...]:
