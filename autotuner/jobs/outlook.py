@@ -46,7 +46,7 @@ def found_in(store: Store, study: str | None) -> Found:
         return Found()
     if best is None:
         return Found(judged=judged)
-    return Found(judged=judged, best_speedup=best.speedup, best_confirmed=best.confirmed)
+    return Found(judged=judged, best_speedup=best[0], best_confirmed=best[1])
 
 
 def group_state(found: Sequence[Outlook]) -> State:
