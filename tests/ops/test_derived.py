@@ -40,6 +40,15 @@ WRONG = {
 """What is replaced in the source, by what, and the code that the gate ends with, or its beginning."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def made_here() -> Iterator[None]:
+    """What is made here is no op of the tests that the process runs next."""
+    before = {*OPS}
+    yield
+    for name in {*OPS} - before:
+        del OPS[name]
+
+
 @pytest.fixture(scope="module")
 def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Family]:
     """The example's family, and wrong ones beside it."""
