@@ -37,7 +37,7 @@ POINTS: list[tuple[dict[str, Value], str]] = [
 
 @needs.emulator
 @pytest.mark.slow
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("change", "problem"), POINTS, ids=str)
 def test_it_is_right_in_the_quick_cases_and_keeps_the_invariants(change: dict[str, Value], problem: str) -> None:
     source, parameters = whole(problem, change)
@@ -46,7 +46,7 @@ def test_it_is_right_in_the_quick_cases_and_keeps_the_invariants(change: dict[st
 
 @needs.emulator
 @pytest.mark.slow
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mutant", mutants(), ids=lambda mutant: mutant.name)
 def test_a_mutant_is_found(mutant: Mutant, tmp_path: Path) -> None:
     assert mutant.first_failure(tmp_path).startswith(mutant.codes)
