@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from autotuner.devices.bench import FILLS
 from autotuner.gate.recheck import AUDIT
@@ -60,13 +61,15 @@ class Refills:
 
     def __init__(self, problem: Problem, buffers: Buffers, plain: Tensors, calls: int) -> None:
         """`plain`: ordinary inputs, which the buffers hold now; their outputs and workspace are those of a forward."""
-        self._problem, self._buffers, self._plain, self.calls = problem, buffers, plain, calls
+        self._problem, self._buffers, self.calls = problem, buffers, calls
         self._still = tuple(tensor.clone() for tensor in buffers.all)
-        written = (*buffers.inputs, *buffers.outputs)
-        self._sources = [_like(written) for _ in range(calls)]
+        self._draw = random.Random()
+        self._drawn = tuple(map(torch.stack, zip(*(self._other(plain) for _ in range(calls)), strict=True)))
+        """Inputs that no call has seen, a set each; the sets are the first dimension, here and in what comes next."""
+        self._stacks = tuple(_stacked(tensor, calls) for tensor in (*buffers.inputs, *buffers.outputs))
+        self._sources = list(zip(*(stack.unbind() for stack in self._stacks), strict=True))
         self._workspaces = [_like(buffers.workspace) for _ in range(buffers.workspaces(calls))]
         self._kept = [_like(buffers.outputs) for _ in range(calls)]
-        self._draw = random.Random()
         self._is_fresh = False
 
     def load(self, fresh: bool) -> None:
@@ -75,19 +78,16 @@ class Refills:
         Fresh tensors are drawn for both kinds: what a device has done before a sample changes its clock.
         """
         self._is_fresh = fresh
-        written = len(self._still) - len(self._buffers.workspace)
-        for source in self._sources:
-            drawn = self._fresh()
-            _copy(source, drawn if fresh else self._still[:written])
+        self._drawn = self._other(self._drawn)
+        poison = tuple(torch.full_like(stack, float("nan")) for stack in self._stacks[len(self._drawn) :])
+        for stack, drawn, still in zip(self._stacks, (*self._drawn, *poison), self._still, strict=False):
+            stack.copy_(drawn if fresh else still)
         for source in self._workspaces:
             poison = self._poison()
-            _copy(source, poison if fresh else self._still[written:])
+            _copy(source, poison if fresh else self._still[len(self._stacks) :])
 
-    def _fresh(self) -> Tensors:
-        buffers = self._buffers
-        inputs = op_of(self._problem).tensors().fresh(self._problem, self._plain, self._draw.getrandbits(60))
-        outputs = tuple(torch.full_like(tensor, float("nan")) for tensor in buffers.outputs)
-        return (*inputs, *outputs)
+    def _other(self, inputs: Tensors) -> Tensors:
+        return op_of(self._problem).tensors().fresh(self._problem, inputs, self._draw.getrandbits(60))
 
     def _poison(self) -> Tensors:
         word = self._draw.choice(FILLS)
@@ -138,6 +138,13 @@ class Refills:
 
 def _like(tensors: Tensors) -> Tensors:
     return tuple(torch.empty_like(tensor) for tensor in tensors)
+
+
+def _stacked(tensor: Tensor, count: int) -> Tensor:
+    """So many that lie as it does; the new ones are the first dimension."""
+    strides = torch.empty_like(tensor).stride()
+    shape, dense = (count, *tensor.shape), (tensor.numel(), *strides)
+    return torch.empty_strided(shape, dense, dtype=tensor.dtype, device=tensor.device)
 
 
 def _copy(into: Tensors, what: Tensors) -> None:

@@ -190,7 +190,8 @@ class OpTensors(Protocol):
         """Drawn on the CPU, rounded to the element type. Same seed, same tensors. They lie as the problem says."""
 
     def fresh(self, problem: Problem, inputs: Tensors, seed: int) -> Tensors:
-        """Other ordinary inputs, quickly made of these, from which nothing that was computed before follows."""
+        """Other ordinary inputs, quickly made of these, from which nothing that was computed before follows. Or other
+        sets of them, of sets that differ: then the first dimension of each tensor is the sets."""
 
     def symmetry(self, problem: Problem, seed: int, sets: int, device: torch.device) -> Symmetry:
         """Drawn symmetries, one a set: they change the inputs between samples of a race."""

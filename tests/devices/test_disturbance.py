@@ -36,6 +36,25 @@ def test_who_uses_the_cpus_is_named_and_we_ourselves_are_not(monkeypatch: pytest
     assert "load" in said
 
 
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_who_was_given_other_cores_disturbs_nobody(monkeypatch: pytest.MonkeyPatch, is_elsewhere: bool) -> None:
+    monkeypatch.setattr(cpu, "NAMED", 10_000)
+    first, *others = sorted(os.sched_getaffinity(0))
+    if not others:
+        pytest.skip("one CPU")
+    given = {others[-1] if is_elsewhere else first}
+    busy = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+    command = ["sh", "-c", f"taskset -c {min(given)} '{sys.executable}' -c '{busy}' >/dev/null 2>&1 & echo $!"]
+    foreign = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    monkeypatch.setattr(cpu, "_cpus_of_our_cores", lambda: {first})
+    try:
+        time.sleep(0.5)
+        said = cpu.who_disturbs()
+    finally:
+        os.kill(foreign, 9)
+    assert (f"(pid {foreign})" in said) is not is_elsewhere
+
+
 # Clocks and throttle reasons ------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,8 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,7 @@ WATCHED_S = 0.5
 """Seconds over which it is watched who uses CPU time."""
 LEAST = 0.05
 """Of a CPU: who uses less is not named."""
+SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 NAMED = 4
 """Processes at most that are named."""
 
@@ -62,15 +65,17 @@ def _cpu_name() -> str:
 
 
 def who_disturbs() -> str:
-    """The processes that use most CPU time, what the host of a virtual machine takes, and the load, in a line; "" when
-    nobody uses any that can be seen."""
+    """The processes that use most CPU time and may run on our cores, what the host of a virtual machine takes, and
+    the load, in a line; "" when nobody uses any that can be seen."""
     before, total, started = _seconds(), psutil.cpu_times(), time.monotonic()
     time.sleep(WATCHED_S)
     seconds, after, now = time.monotonic() - started, _seconds(), psutil.cpu_times()
     mine = own_processes()
     used = {each: (after[each] - before.get(each, 0.0)) / seconds for each in after}
     others = sorted((each for each in used if each[0] not in mine), key=lambda each: -used[each])
-    seen = [(each, used[each]) for each in others[:NAMED] if used[each] > LEAST]
+    cpus = _cpus_of_our_cores()
+    here = (each for each in others if used[each] > LEAST and not _works_elsewhere(each[0], cpus))
+    seen = [(each, used[each]) for each in islice(here, NAMED)]
     named = [f"{_name(pid)} (pid {pid}) {share:.0%}" for (pid, _), share in seen]
     said = [f"in use by {', '.join(named)} of a CPU"] if named else []
     whole = sum(getattr(now, kind) - getattr(total, kind) for kind in ("user", "nice", "system")) / seconds
@@ -81,6 +86,25 @@ def who_disturbs() -> str:
     if stolen > LEAST:
         said.append(f"the host of this virtual machine takes {stolen:.1f} of its CPUs away")
     return f"{'; '.join(said)}; load {os.getloadavg()[0]:.1f} on {usable_cpus()} CPUs" if said else ""
+
+
+def _cpus_of_our_cores() -> set[int]:
+    """Those on which this process may run, and the others of their cores; none where the system does not say."""
+    found = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    for cpu in tuple(found):
+        with suppress(OSError):
+            for part in Path(SIBLINGS.format(cpu)).read_text().split(","):
+                first, _, last = part.partition("-")
+                found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _works_elsewhere(pid: int, cpus: set[int]) -> bool:
+    """Whether that process may run on none of these: it was given others, as a cluster's jobs are."""
+    try:
+        return bool(cpus) and cpus.isdisjoint(os.sched_getaffinity(pid))
+    except OSError:
+        return False
 
 
 def _seconds() -> dict[tuple[int, float], float]:
