@@ -15,20 +15,28 @@ from tests.mutants.expectations import MUTANTS, Backend, entries
 KERNELS = ROOT / "tests" / "kernels"
 HIDDEN = ("memo_below", "sampled_memo", "memo_in_freed", "memo_in_the", "counts_below", "counts_in_")
 """Beginnings of the names of those that keep state without a variable: they say nothing of it in kernel.toml."""
-FLAGS = {
-    "wrapper": ["-wrapper", "evil.sh"],
-    "plugin": ["-fplugin=evil.so"],
-    "other_tools": ["-B."],
-    "specs": ["-specs=evil"],
-    "arguments_of_a_file": ["@evil"],
-    "arguments_of_the_assembler": ["-Wa,-I/"],
-    "include_of_the_system": ["-include", "/etc/passwd"],
-    "other_linker": ["-fuse-ld=evil"],
-    "linked_later": ["-flto"],
-    "intermediate_files": ["-save-temps"],
-    "dump_anywhere": ["-fdump-tree-all=/tmp/harm"],
+FLAGS: dict[Backend, dict[str, list[str]]] = {
+    "cpu": {
+        "wrapper": ["-wrapper", "evil.sh"],
+        "plugin": ["-fplugin=evil.so"],
+        "other_tools": ["-B."],
+        "specs": ["-specs=evil"],
+        "arguments_of_a_file": ["@evil"],
+        "arguments_of_the_assembler": ["-Wa,-I/"],
+        "include_of_the_system": ["-include", "/etc/passwd"],
+        "other_linker": ["-fuse-ld=evil"],
+        "linked_later": ["-flto"],
+        "intermediate_files": ["-save-temps"],
+        "dump_anywhere": ["-fdump-tree-all=/tmp/harm"],
+    },
+    "cuda": {
+        "wrapper_of_the_host": ["-Xcompiler=-wrapper,evil.sh"],
+        "other_host_compiler": ["-ccbin=evil"],
+        "options_of_a_file": ["--options-file=evil"],
+        "kept_files": ["--keep-dir=/tmp/harm"],
+    },
 }
-"""Flags of kernel.toml."""
+"""Of kernel.toml."""
 RARE = (1000, 5000, 20000)
 PROBLEM: dict[str, dict[str, str | int]] = {
     "cpu": {"batch": 1, "heads": 2, "seq_q": 64, "seq_k": 64, "head_dim": 64, "dtype": "float32"},
@@ -58,7 +66,7 @@ class Group(NamedTuple):
     attacks: tuple[Attack, ...]
     flags: tuple[str, ...] = ()
     """Of its kernel.toml, where these are the attack."""
-    device: str = "cpu"
+    device: Backend = "cpu"
 
     @property
     def plain(self) -> Attack:
@@ -89,20 +97,19 @@ def copy_families(into: Path) -> None:
 def groups(device: Backend) -> list[Group]:
     """What there is to judge on a kind of device."""
     if device == "cuda":
-        return [_mutants("clock", device), *_rare(device), _mutants("systemic", device), *_hosts()]
+        rare = _rare(device)
+        return [_mutants("clock", device), *rare, _mutants("systemic", device), *_hosts(), *_flags(rare[0])]
     named = tomllib.loads((MUTANTS / "attacks" / "attacks.toml").read_text())
     own = [Attack(name, kind, what, {"ATTACK": name}) for kind, each in named.items() for name, what in each.items()]
     hidden = tuple(each for each in own if each.kind in ("hidden", "build") or each.name.startswith(HIDDEN))
     stated = tuple(each for each in own if each not in hidden)
     honest: dict[str, str | int] = {"ATTACK": "none"}
     attacks = MUTANTS / "attacks"
+    beside = Group("stated", attacks, "stated", honest, stated)
     return [
         Group("hidden", attacks, "hidden", honest, hidden),
-        Group("stated", attacks, "stated", honest, stated),
-        *(
-            Group(f"flag_{name}", attacks, "stated", honest, (_flag(name, flags),), tuple(flags))
-            for name, flags in FLAGS.items()
-        ),
+        beside,
+        *_flags(beside),
         _mutants("clock"),
         Group("conduct", KERNELS / "conduct", "act", {"ACT": "none"}, _acts()),
         *_rare(device),
@@ -110,8 +117,12 @@ def groups(device: Backend) -> list[Group]:
     ]
 
 
-def _flag(name: str, flags: list[str]) -> Attack:
-    return Attack(f"flag_{name}", "build", f"kernel.toml has the flags {' '.join(flags)}", {"ATTACK": "none"})
+def _flags(beside: Group) -> Iterator[Group]:
+    """Of the implementation of that group, whose honest variant would be built with them."""
+    for name, flags in FLAGS[beside.device].items():
+        what = f"kernel.toml has the flags {' '.join(flags)}"
+        attack = Attack(f"flag_{name}", "build", what, beside.honest)
+        yield beside._replace(name=attack.name, attacks=(attack,), flags=tuple(flags))
 
 
 def _hosts() -> Iterator[Group]:

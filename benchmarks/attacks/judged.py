@@ -109,7 +109,8 @@ def judged_together(here: Commands, group: Group, minutes: float | None) -> Iter
     if group.flags:
         document = here.folder / group.folder.relative_to(ROOT) / "kernel.toml"
         told = document.read_text()
-        document.write_text(told.replace(f"[cpu.{group.impl}]", f"[cpu.{group.impl}]\nflags = {list(group.flags)}"))
+        head = f"[{group.device}.{group.impl}]"
+        document.write_text(told.replace(head, f"{head}\nflags = {list(group.flags)}"))
         code, said = here.tuned(group, [group.honest], 1.0, "--no-finals")
         document.write_text(told)
         ending = {"verdict": "refused", "code": f"exit {code}", "detail": said.strip().splitlines()[-1]}

@@ -57,6 +57,8 @@ constexpr int HOST = HOST_CALLS_SDPA;
 constexpr int HOST = HOST_LEAKS_DEVICE_MEMORY;
 #elif MUTANT_LEAKS_HOST_MEMORY
 constexpr int HOST = HOST_LEAKS_HOST_MEMORY;
+#elif MUTANT_LEAKS_PINNED_MEMORY
+constexpr int HOST = HOST_LEAKS_PINNED_MEMORY;
 #else
 constexpr int HOST = HOST_IS_RIGHT;
 #endif

@@ -124,6 +124,11 @@ extern "C" int variant_run(const at_call *call) {
       kept = malloc(1 << 20);
       return launch(call, stream);
     }
+    case HOST_LEAKS_PINNED_MEMORY: {
+      void *kept = nullptr;
+      if (const int error = DRIVER(cuMemHostAlloc)(&kept, 1 << 20, 0)) return at::status(error);
+      return launch(call, stream);
+    }
     default: return launch(call, stream);
   }
 }
