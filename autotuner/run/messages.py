@@ -8,12 +8,14 @@ accept, or the end of its process; no code in it runs. And it must fit what the 
 
 import os
 from collections.abc import Collection
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Self
 
 from pydantic import Field, ValidationError, field_validator
 
 from autotuner.gate.recheck import AUDIT
+from autotuner.race.tie import bounds
 from autotuner.run.jobs import AnyJob, BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.values import codes, errors
 from autotuner.values.errors import AutotunerError
@@ -152,9 +154,19 @@ def misfit(job: AnyJob, result: Result, heard: Collection[str]) -> str | None:
         return _misfit_of_outcome(job, result, heard)
     if isinstance(job, RaceJob) and isinstance(result, Heat):
         same = result.entrants == tuple(each.digest for each in job.artifacts)
-        return None if same and result.baselines == job.conditions.baselines else "a heat of other entrants"
+        same = same and result.baselines == job.conditions.baselines
+        return _uneven(result) if same else "a heat of other entrants"
     fits = {BuildJob: (Built, Outcome), CalibrationJob: (Calibration,), RaceJob: (Fault,)}
     return None if isinstance(result, fits.get(type(job), ())) else "a result of another kind of job"
+
+
+def _uneven(heat: Heat) -> str | None:
+    """What it has no blocks of, each with all sides, in words."""
+    with suppress(IndexError, ValueError):
+        found = [bounds(heat, place) for place in range(len(heat.entrants)) if place not in heat.faults]
+        if all(heat.baseline_us) and {len(heat.baseline_us), *(len(low) for low, _ in found)} == {len(heat.baselines)}:
+            return None
+    return "a heat with blocks that lack a side"
 
 
 def _misfit_of_outcome(job: JudgeJob, outcome: Outcome, heard: Collection[str]) -> str | None:
@@ -169,9 +181,12 @@ def _misfit_of_outcome(job: JudgeJob, outcome: Outcome, heard: Collection[str]) 
     if outcome.verdict.has_latency and not (gate and gate.passed and measured and "measure" in heard):
         return "a latency without a passed gate and a race"
     incumbent = job.incumbent.digest if job.incumbent else None
+    timings = measured.timings if measured else ()
+    raced = [(each.variant_us, each.baseline_us, each.incumbent_us or each.baseline_us) for each in timings]
     if measured and (
-        tuple(timing.problem for timing in measured.timings) != job.conditions.problems
+        tuple(timing.problem for timing in timings) != job.conditions.problems
         or measured.incumbent != incumbent
+        or any(len({*map(len, rows)}) > 1 or not rows[0] for rows in raced)
     ):
-        return "a race on other problems, or against another incumbent"
+        return "a race on other problems, against another incumbent, or of blocks that lack a side"
     return None

@@ -83,12 +83,7 @@ class RayExecutor:
     """A lane for each actor; builds in tasks on all nodes with a CPU to spare."""
 
     def __init__(
-        self,
-        actors: Sequence[Any],
-        open_lane: OpenLane,
-        make_line: MakeLine,
-        builders: int,
-        away_s: float,
+        self, actors: Sequence[Any], open_lane: OpenLane, make_line: MakeLine, builders: int, away_s: float
     ) -> None:
         """`actors`: handles of `DeviceActor`, kept by the caller. `builders`: variants that are built at a time."""
         self._lanes = [LaneOfActor(actor) for actor in actors]

@@ -4,19 +4,20 @@ import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from statistics import median
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AwareDatetime, Field
 
 from autotuner.values.gate_report import CheckResult, GateReport, ReferenceCheck
 from autotuner.values.model import Model
 from autotuner.values.problem import Problem
-from autotuner.values.ratio import LogRatio, quoted, speedup_of, weighted
+from autotuner.values.ratio import Log, LogRatio, quoted, speedup_of, weighted
 from autotuner.values.variant import Value, Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
 Say = Callable[[str], None]
 """Hears the name of each step of a job before it starts, so that a death can be placed."""
+Micros = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Device(Model):
@@ -75,9 +76,9 @@ class Timing(Model):
 
     problem: Problem
     baseline: str
-    variant_us: tuple[float, ...] = Field(description="per block: microseconds of one forward of the variant")
-    baseline_us: tuple[float, ...] = Field(description="per block: microseconds of one forward of the baseline")
-    incumbent_us: tuple[float, ...] = Field(default=(), description="the same of the incumbent; empty without one")
+    variant_us: tuple[Micros, ...] = Field(description="per block: microseconds of one forward of the variant")
+    baseline_us: tuple[Micros, ...] = Field(description="per block: microseconds of one forward of the baseline")
+    incumbent_us: tuple[Micros, ...] = Field(default=(), description="the same of the incumbent; empty without one")
     log_ratio: LogRatio = Field(
         description="the median over the blocks; where the race was given up, that of the incumbent"
         " plus ln(t_variant / t_incumbent) over the blocks"
@@ -101,7 +102,7 @@ class Measurement(Model):
     """
 
     timings: tuple[Timing, ...]
-    objective: float
+    objective: Log
     weights: tuple[float, ...] = Field(default=(), description="of the problems in the objective; none: all alike")
     cache: Literal["cold", "warm"]
     stopped: Stop = Stop.PRECISE
@@ -171,8 +172,8 @@ class Heat(Model):
 
     entrants: tuple[str, ...] = Field(description="digests of the artifacts; one that is there twice was loaded twice")
     baselines: tuple[str, ...] = Field(description="the baseline, one a problem")
-    us: tuple[tuple[tuple[float, ...], ...], ...] = Field(description="[entrant][problem][block]")
-    baseline_us: tuple[tuple[float, ...], ...] = Field(description="[problem][block]")
+    us: tuple[tuple[tuple[Micros, ...], ...], ...] = Field(description="[entrant][problem][block]")
+    baseline_us: tuple[tuple[Micros, ...], ...] = Field(description="[problem][block]")
     faults: dict[int, Fault] = Field(
         default_factory=dict, description="entrants that failed while they were timed, or in the audit after it"
     )

@@ -18,6 +18,8 @@ from pydantic_core import CoreSchema, core_schema
 
 from autotuner.values.model import Model
 
+Log = Annotated[float, Field(ge=-99, le=99)]  # another one, of a process that lies, has no exponential, or no order
+
 # One ratio and its interval -------------------------------------------------------------------------------------------
 
 
@@ -64,7 +66,7 @@ class LogRatio(Model):
     """ln(t_variant / t_baseline) with its confidence interval, low <= mid <= high: lower is faster."""
 
     low: Annotated[float, _Unbounded(-math.inf)]
-    mid: float
+    mid: Log
     high: Annotated[float, _Unbounded(math.inf)]
     level: float = Field(default=0.95, description="probability that the interval covers it")
 
@@ -80,7 +82,7 @@ class LogRatio(Model):
 
 def speedup_of(log_ratio: float) -> float:
     """t_baseline / t_variant from ln(t_variant / t_baseline)."""
-    return math.exp(-log_ratio)
+    return math.exp(min(-log_ratio, 99))
 
 
 # In words -------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ none is believed. The kernel finds the key as any code in its process can."""
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.run.jobs import BuildJob, Built, JudgeJob, perform
+from autotuner.run.jobs import BuildJob, Built, JudgeJob, RaceJob, perform
 from autotuner.run.local import LocalExecutor
-from autotuner.run.messages import LARGEST_MESSAGE, Message, Raised
+from autotuner.run.messages import LARGEST_MESSAGE, Message, Raised, misfit
 from autotuner.values.errors import DiskFullError, InputError
-from autotuner.values.outcome import Outcome
+from autotuner.values.outcome import Heat, Outcome
 from autotuner.values.verdict import Verdict
 from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
 from tests.helpers.ends import next_of
@@ -76,6 +77,14 @@ FORGED: dict[str, tuple[Callable[[int, JudgeJob, Path], bytes], str]] = {
         lambda number, job, folder: b" " * LARGEST_MESSAGE,
         f"a message of {LARGEST_MESSAGE + 16}",
     ),
+    "a latency that has no logarithm": (
+        lambda number, job, folder: says(number, passed(job)).replace(b'"baseline_us":[', b'"baseline_us":[-1,'),
+        "a forged message (result",
+    ),
+    "a speed that is no number": (
+        lambda number, job, folder: re.sub(rb'"objective":[-\d.]+', b'"objective":NaN', says(number, passed(job))),
+        "a forged message (result",
+    ),
     "a number of many digits": (
         lambda number, job, folder: b'{"number": ' + b"9" * 10**6 + b"}",
         "a forged message (all of it: Invalid JSON",
@@ -130,6 +139,27 @@ def test_a_forged_reply_runs_no_code_and_rejects_the_variant_in_one_line(
     assert fault.detail.endswith("in G1.smoke")
     assert "\n" not in fault.detail
     assert not (folder / "came").exists()
+
+
+def test_samples_of_some_blocks_without_the_other_side_are_no_race(built: Built) -> None:
+    """The driver would make ratios of them."""
+    job = JudgeJob(built=built, conditions=CONDITIONS)
+    found = passed(job)
+    assert found.gate
+    assert found.measurement
+    heard = {"measure", *(check.code for check in found.gate.checks)}
+    assert misfit(job, found, heard) is None
+    (timing,) = found.measurement.timings
+    for update in ({"baseline_us": timing.baseline_us[1:]}, {"baseline_us": (), "variant_us": ()}):
+        timings = {"timings": (timing.model_copy(update=update),)}
+        forged = found.model_copy(update={"measurement": found.measurement.model_copy(update=timings)})
+        assert "lack a side" in (misfit(job, forged, heard) or "")
+    race = RaceJob(artifacts=(built.artifact,), conditions=CONDITIONS, blocks=4)
+    heat = perform(race, FakeLine(lambda variant: Truth(us=1.0)), lambda step: None)
+    assert isinstance(heat, Heat)
+    assert misfit(race, heat, ()) is None
+    for us in ((), ((),), ((heat.us[0][0][1:],),)):
+        assert "lack a side" in (misfit(race, heat.model_copy(update={"us": us}), ()) or "")
 
 
 def test_an_error_comes_back_as_what_it_was() -> None:
