@@ -141,13 +141,16 @@ def test_consumers_that_see_less_stay_in_step(change: Point) -> None:
     check(config.kernels_dir() / "sdpa" / "wgmma.cu", point, problem(257, 450, causal=True))
 
 
+OTHERS = [pytest.mark.slow, pytest.mark.sampled(1, "widths")]
+
+
 @pytest.mark.parametrize(
     ("head_dim", "change"),
     [
-        pytest.param(80, {"BLOCK_N": 96, "O_STAGING": "own", "SOFTMAX": "spec"}, marks=pytest.mark.slow),
+        pytest.param(80, {"BLOCK_N": 96, "O_STAGING": "own", "SOFTMAX": "spec"}, marks=OTHERS),
         (96, {"Q_FROM": "registers"}),
-        pytest.param(192, {"BLOCK_N": 96, "SCHEDULE": "tile", "Q_BUFFERS": 1}, marks=pytest.mark.slow),
-        pytest.param(256, {"BLOCK_N": 80, "SCHEDULE": "static", "Q_BUFFERS": 1}, marks=pytest.mark.slow),
+        pytest.param(192, {"BLOCK_N": 96, "SCHEDULE": "tile", "Q_BUFFERS": 1}, marks=OTHERS),
+        pytest.param(256, {"BLOCK_N": 80, "SCHEDULE": "static", "Q_BUFFERS": 1}, marks=OTHERS),
     ],
 )
 def test_products_of_warpgroups_have_rows_of_other_widths(head_dim: int, change: Point) -> None:
@@ -184,6 +187,7 @@ KEYS, PITCH, WIDTH, CHUNK_ROWS, FIRST_ROW = 1100, 1112, 1104, 7, 1094
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     "change",
