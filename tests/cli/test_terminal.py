@@ -36,7 +36,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(folder: Path) -> None:
     more = ', "batches_swapped", "columns_swapped", "dims_dropped", "drop_tail_key", "k_shifted", "head_zero_for_all"]'
     text = (folder / "space.toml").read_text()
     (folder / "space.toml").write_text(text.replace('"last_row_unwritten"]', f'"last_row_unwritten"{more}'))
-    terminal = Terminal(folder, "tune", "space.toml", "--trials", "10", "--no-finals", *PATIENCE)
+    terminal = Terminal(folder, "tune", "space.toml", "--trials", "10", "--no-finals", "--calm")
     terminal.until("] trial 0:")
     terminal.press("\x03")
     assert terminal.end() == 130
