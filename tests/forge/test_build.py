@@ -162,7 +162,7 @@ def test_the_second_build_runs_no_compiler(workshop: Workshop) -> None:
     assert sum("binding.cpp" in run for run in runs(workshop.folder)) == 1
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "record"])
+@pytest.mark.parametrize("damage", ["flip", "remove", "record"])
 def test_a_damaged_library_is_built_again(workshop: Workshop, damage: str) -> None:
     first = workshop.library()
     library = Path(first.path)
@@ -172,7 +172,7 @@ def test_a_damaged_library_is_built_again(workshop: Workshop, damage: str) -> No
     elif damage == "record":
         (library.parent / "artifact.json").write_text("{")
     else:
-        library.write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if damage == "flip" else content[:1000])
+        library.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     again = workshop.library()
     assert workshop.compiled() == 2
     assert again.path == first.path
@@ -195,13 +195,9 @@ def test_a_damaged_binding_is_compiled_again(workshop: Workshop) -> None:
     LoadedVariant(workshop.library(tiny(DEAD=2)))
 
 
-@pytest.mark.parametrize("name", ["a b", "c$d", "e:f", "g'h"])
-def test_paths_may_hold_any_character(
-    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    (tmp_path / name).mkdir()
-    workshop = set_up(tmp_path / name, kernel_root, monkeypatch)
-    LoadedVariant(workshop.library())
+def test_paths_may_hold_any_character(tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a b$c:d'e").mkdir()
+    LoadedVariant(set_up(tmp_path / "a b$c:d'e", kernel_root, monkeypatch).library())
 
 
 BUILD_IN_A_PROCESS = """
@@ -227,15 +223,14 @@ def builder(workshop: Workshop, impl: str = "plain") -> subprocess.Popen[str]:
 
 @pytest.mark.timed
 @pytest.mark.slow
-@pytest.mark.parametrize("impl", ["plain", pytest.param("dated", marks=pytest.mark.slow)])
 def test_four_processes_that_build_the_same_variant_get_one_good_library(
-    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, impl: str
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """dated: the builds give several libraries, so the one that stands must be the one that is told."""
+    """It is dated: the builds give several libraries, so the one that stands must be the one that is told."""
     count = f'$(grep -c unit.cpp "{tmp_path}/runs")'
     together = f"n={count}; for i in $(seq 200); do test {count} -ge 4 && break; sleep 0.1; done; sleep $((n / 2))"
     workshop = set_up(tmp_path, kernel_root, monkeypatch, f'case "$*" in *unit.cpp*) {together};; esac')
-    processes = [builder(workshop, impl) for _ in range(4)]
+    processes = [builder(workshop, "dated") for _ in range(4)]
     said = {process.communicate(timeout=60)[0] for process in processes}
     assert [process.returncode for process in processes] == [0] * 4
     assert workshop.compiled() == 4
@@ -316,9 +311,13 @@ def test_a_compiler_that_cannot_do_the_binding_is_told(
     assert gone(tmp_path)
 
 
-@pytest.mark.parametrize(("kills", "source"), [(1, "unit.cpp"), (2, "unit.cpp"), (1, "binding.cpp")])
 @pytest.mark.parametrize(
-    "ends", ['{ echo "g++: fatal error: Killed signal terminated program cc1plus" >&2; exit 1; }', "kill -9 $$"]
+    ("kills", "source", "ends"),
+    [
+        (1, "unit.cpp", '{ echo "g++: fatal error: Killed signal terminated program cc1plus" >&2; exit 1; }'),
+        (2, "unit.cpp", "kill -9 $$"),
+        (1, "binding.cpp", "kill -9 $$"),
+    ],
 )
 def test_a_compiler_that_is_killed_is_run_once_more(
     tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, kills: int, source: str, ends: str

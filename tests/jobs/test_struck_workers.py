@@ -125,7 +125,7 @@ def test_two_workers_on_one_file_do_two_sweeps_at_once(tmp_path: Path) -> None:
             chaos.see_to_the_worker()
         wait_for(lambda: sum(each.holder is not None for each in device_health.every(store)) == 2)
         quick = "--minutes", "1.9"  # in less than two no baseline is compiled
-        drawn, timed = ask(one, 4, "space.toml", *quick), ask(two, 4, "mutants.toml")
+        drawn, timed = ask(one, 4, "space.toml", *quick), ask(two, 4, "mutants.toml", *quick)
         wait_for(lambda: all(sweeps.one(store, number).holder is not None for number in (drawn, timed)))
         first, second = (sweeps.one(store, number).holder for number in (drawn, timed))
         assert first.pid != second.pid

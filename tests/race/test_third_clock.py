@@ -4,7 +4,6 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import pairwise
 
 import pytest
 
@@ -105,15 +104,6 @@ def test_what_is_no_mark_is_passed_over_and_a_full_channel_holds_nobody_up(
     assert clock.fault() is None
 
 
-def test_a_stamp_is_cheap(ends: tuple[socket.socket, ThirdClock]) -> None:
-    """A sample has at least six milliseconds; the quickest of many marks is what one costs on a calm machine."""
-    stamp, took = Stamp(), [time.perf_counter_ns()]
-    for _ in range(200):
-        stamp.begin()
-        took.append(time.perf_counter_ns())
-    assert min(after - before for before, after in pairwise(took)) < 50_000
-
-
 # Kernels that change what time it seems to be -----------------------------------------------------------------------
 
 PATCHES = ("patches_both_clocks",)
@@ -147,10 +137,11 @@ def test_a_kernel_that_patches_the_clocks_of_its_process_has_no_latency(executor
 
 PYTHON = ("halves_its_time_in_python", "runs_python_in_a_thread", "halves_its_time_in_c")
 CODE = ("silences_the_third_clock", "rewrites_the_marks", "alarm_while_others_run")
+IN_CODE = [pytest.mark.slow, pytest.mark.sampled(1, "code")]
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("name", [*PYTHON, *(pytest.param(each, marks=pytest.mark.slow) for each in CODE)])
+@pytest.mark.parametrize("name", [*PYTHON, *(pytest.param(each, marks=IN_CODE) for each in CODE)])
 def test_nor_has_one_that_has_others_run_its_code(toolchain: CpuToolchain, name: str) -> None:
     attacks = Family.load(MUTANTS / "attacks")
     variant = Variant(family="attacks", backend="cpu", impl="stated", parameters={"ATTACK": name})
