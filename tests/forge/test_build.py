@@ -210,14 +210,14 @@ from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.family import Family
 from tests.helpers.families import PROBLEM, runs, tiny
 compiling.WRITES += (str(Path(sys.argv[1]).parent),)  # where the compiler counts its runs
-artifact = build(Family.load(Path(sys.argv[1])), tiny(sys.argv[2]), PROBLEM, CpuToolchain.discover())
+artifact = build(Family.load(Path(sys.argv[1])), tiny(), PROBLEM, CpuToolchain.discover())
 print(artifact.library_sha256, artifact.path, LoadedVariant(artifact).identity().build_id == artifact.digest)
 """
 
 
-def builder(workshop: Workshop, impl: str = "plain") -> subprocess.Popen[str]:
+def builder(workshop: Workshop) -> subprocess.Popen[str]:
     """Another process that builds the variant."""
-    command = [sys.executable, "-c", BUILD_IN_A_PROCESS, str(workshop.family), impl]
+    command = [sys.executable, "-c", BUILD_IN_A_PROCESS, str(workshop.family)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent.parent)
 
 
@@ -226,11 +226,10 @@ def builder(workshop: Workshop, impl: str = "plain") -> subprocess.Popen[str]:
 def test_four_processes_that_build_the_same_variant_get_one_good_library(
     tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is dated: the builds give several libraries, so the one that stands must be the one that is told."""
     count = f'$(grep -c unit.cpp "{tmp_path}/runs")'
     together = f"n={count}; for i in $(seq 200); do test {count} -ge 4 && break; sleep 0.1; done; sleep $((n / 2))"
     workshop = set_up(tmp_path, kernel_root, monkeypatch, f'case "$*" in *unit.cpp*) {together};; esac')
-    processes = [builder(workshop, "dated") for _ in range(4)]
+    processes = [builder(workshop) for _ in range(4)]
     said = {process.communicate(timeout=60)[0] for process in processes}
     assert [process.returncode for process in processes] == [0] * 4
     assert workshop.compiled() == 4
