@@ -2,8 +2,6 @@
 verdicts, reasons, and what the finals confirmed."""
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import optuna
@@ -51,15 +49,3 @@ def test_optuna_loads_what_became_of_each_trial(store: Store, path: Path) -> Non
     assert study.best_value == pytest.approx(min(outcome.objective for outcome in outcomes.values()))
     assert study.best_trial.constraints == {"gate": 0.0}
     assert math.isfinite(study.best_value)
-
-
-def test_optunas_command_lists_its_trials(store: Store, path: Path) -> None:
-    name = swept(store, simulated.backend(), 5)
-    command = ["trials", "--study-name", name, "--storage", f"sqlite:///{path}", "--format", "value"]
-    done = subprocess.run(
-        [sys.executable, "-c", "from optuna.cli import main; main()", *command],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.count("COMPLETE") == 5

@@ -14,7 +14,7 @@ from autotuner.store import Store
 from autotuner.tuning.finals import finals, retrials
 from tests.helpers.sweeps import Tally, sweep
 
-FEW = 6
+FEW = 3
 
 
 @pytest.fixture(autouse=True)
