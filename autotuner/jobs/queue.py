@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from pydantic import ValidationError
+
 from autotuner.jobs.outlook import found_in
 from autotuner.jobs.schedule import daily
 from autotuner.search.samplers import SAMPLERS
@@ -10,6 +12,7 @@ from autotuner.store import Store, sweeps
 from autotuner.store.records import SweepRecord
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.sweep import MOST, State, SweepChange, SweepRequest, Wish
+from autotuner.values.validation import explanation
 
 TOP = 1_000_000
 """The priority of a sweep that somebody waits for in a terminal."""
@@ -32,13 +35,13 @@ def request_for(
     """
     SAMPLERS.chosen(sampler or "evolution")
     wanted |= {"minutes": None if minutes is None else minutes / share, "sampler": sampler}
-    defaults = {
-        "name": f"{file.name}.toml" if file.name.isdecimal() else file.name,
-        "backend": file.backend,
-        "space_document": file.model_dump_json(),
-        "problems": tuple(map(str, file.problems)),
-    }
-    found = SweepRequest.model_validate({**defaults, **{name: one for name, one in wanted.items() if one is not None}})
+    name = f"{file.name}.toml" if file.name.isdecimal() else file.name
+    given = {"name": name, "backend": file.backend, **{key: one for key, one in wanted.items() if one is not None}}
+    of_file = {"space_document": file.model_dump_json(), "problems": tuple(map(str, file.problems))}
+    try:
+        found = SweepRequest.model_validate({**of_file, **given})
+    except ValidationError as error:
+        raise InputError(explanation(error, SweepRequest)) from None
     _require_time(found)
     if every is None and regress:
         raise InputError("a race against the night before is for a sweep that comes every day: say when")
@@ -47,10 +50,8 @@ def request_for(
 
 def _require_time(request: SweepRequest) -> None:
     if request.minutes is not None and request.finals_s >= 60 * request.minutes:
-        raise InputError(
-            f"finals of {request.finals_s / 60:g} of {request.minutes:g} minutes leave no time to search: give the"
-            " finals less, or more minutes"
-        )
+        given = f"{request.finals_s / 60:g} of {request.minutes:g} minutes"
+        raise InputError(f"finals of {given} leave no time to search: give the finals less, or more minutes")
 
 
 def submit(

@@ -64,14 +64,14 @@ LEARNS = "evolution"
 
 def find_space_file(name: str) -> Path:
     """A space file by path, or by name among those that are shipped. Raises SpaceError with the names there are."""
-    path = Path(name)
+    path, shipped = Path(name), config.spaces_dir() / f"{name}.toml"
     if path.suffix == ".toml" or path.exists():
         return path
-    shipped = config.spaces_dir() / f"{name}.toml"
     if shipped.is_file():
         return shipped
     known = sorted(file.stem for file in config.spaces_dir().glob("*.toml"))
-    raise SpaceError(f"{no_such('space', name, known)}, or give a .toml file")
+    more = "a problem is said by --problem" if name.startswith("(") else "or give a .toml file"
+    raise SpaceError(f"{no_such('space', name, known)}, {more}")
 
 
 def default_space(problems: Sequence[str] = (), op: str | None = None) -> str:

@@ -14,8 +14,7 @@ from autotuner.ops.tensors import DTYPES, Tensors, normal
 def _one_hot(
     q: Tensor, k: Tensor, generator: torch.Generator, seen_by: SdpaProblem | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Each query matches one random key: k = sign(randn), q_i = 4 k_pi(i); with 64 dims the matching logit is 32. Where
-    a problem is given, it is one that its mask or window leaves."""
+    """Each query matches a random key, of those that `seen_by` leaves it: k = sign(randn), q_i = 4 k_pi(i)."""
     k = torch.where(k >= 0, 1.0, -1.0)
     chosen = torch.randint(k.shape[-2], (*q.shape[:3], 1), generator=generator)
     if seen_by is not None and seen_by.windowed:
