@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
@@ -41,8 +41,11 @@ class ForkServer:
         self.context: ForkServerContext = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(preload)
         self._start_s = start_s
+        resource_tracker.ensure_running()  # which unblocks signals
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))  # Ctrl-C reaches what imports too
         with contextlib.suppress(OSError):  # it imports while its caller gets ready; `start` says what is wrong
             forkserver.ensure_running()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def renew(self) -> None:
         """Ends the server where nothing runs that it has started: what it forks from now on lies at other addresses."""

@@ -44,8 +44,7 @@ class TorchsOwn:
             raise InputError(f"torch has no function of {op!r} that is served; there are {', '.join(known)}")
         self.of, stated = known[op].name, known[op].signature
         self._arguments, self._compute = stated.arguments, stated.compute
-        self.__signature__ = signature(self._arguments)
-        self.__name__, self.__doc__ = op, self._arguments.__doc__
+        self.__name__, self.__doc__, self.__signature__ = op, self._arguments.__doc__, signature(self._arguments)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """As torch's function."""

@@ -122,6 +122,21 @@ def test_a_variant_that_kills_the_fork_server_again_is_to_blame_and_no_other(
     assert (blamed.verdict, blamed.fault.code) == (Verdict.CRASHED, "process.server")
 
 
+INTERRUPTED = """
+import os, signal, time
+from autotuner.run.fork_server import ForkServer, server_pid
+ForkServer(["torch"])
+for _ in range(10):
+    time.sleep(0.05)
+    os.kill(server_pid(), signal.SIGINT)
+"""
+
+
+def test_a_fork_server_that_imports_does_not_hear_ctrl_c() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True)
+    assert not done.stderr
+
+
 @pytest.mark.timed
 @pytest.mark.sampled(2, of="whole sweeps")
 @pytest.mark.slow

@@ -63,10 +63,8 @@ def _negative(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
 def _with_outlier(x: Tensor, dim: int, generator: torch.Generator) -> Tensor:
     """One row (dimension -2) or column (-1), the same of all heads, times a number of OUTLIER."""
     low, high = OUTLIER
-    factors = torch.ones(x.shape[dim])
-    factors[torch.randint(x.shape[dim], (1,), generator=generator)] = low + (high - low) * float(
-        torch.rand(1, generator=generator)
-    )
+    factors, drawn = torch.ones(x.shape[dim]), float(torch.rand(1, generator=generator))
+    factors[torch.randint(x.shape[dim], (1,), generator=generator)] = low + (high - low) * drawn
     return x * (factors.unsqueeze(-1) if dim == -2 else factors)
 
 
