@@ -13,7 +13,7 @@ from autotuner.tuning.run.lanes import AA_EVERY
 from autotuner.values import codes
 from autotuner.values.conditions import TIE, Conditions
 from autotuner.values.gate_report import CheckResult, GateReport
-from autotuner.values.outcome import Outcome, Stop
+from autotuner.values.outcome import Heat, Outcome, Stop
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
@@ -244,3 +244,27 @@ def test_one_that_is_acquitted_spoils_no_more_than_twice(store: Store) -> None:
     assert len(executor.heard) == 1
     assert len(executor.spoilt) == 2
     assert not [each for each in found.values() if each.verdict == Verdict.CRASHED]
+
+
+class WrongBesideItself(Spoiling):
+    """The first race of an incumbent against itself says that its outputs are wrong; nobody else notices."""
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        job: AnyJob | None = self._waiting[0][1] if self._waiting else None
+        found = super().wait(timeout)
+        if found is None or not isinstance(job, RaceJob) or job.fresh or self.evil:
+            return found
+        self.evil = job.artifacts[0].digest
+        assert isinstance(found[1], Heat)
+        wrong = Fault(verdict=Verdict.INCORRECT, code="G7.output", detail="an output breaks T1")
+        return found[0], found[1].model_copy(update={"faults": {0: wrong}})
+
+
+def test_one_that_is_wrong_in_a_race_against_itself_is_heard(store: Store) -> None:
+    executor = WrongBesideItself(1, SEGV, RaceJob)
+    executor.races = CALM  # those of others end well throughout
+    outcomes_beside(store, executor)
+    (heard,) = executor.heard
+    assert heard.built.artifact.digest == executor.evil
+    (study,) = store.study_ids
+    assert queries.revoked(store, study)
