@@ -46,6 +46,7 @@ def provenance(inputs: Sequence[Path] = ()) -> dict[str, Any]:
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in ("numpy", "optuna", "scipy")},
+        "cpu": DEVICES["cpu"].choose(Wishes()).device.name,
         "cpus": os.cpu_count(),
     }
 
