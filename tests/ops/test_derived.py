@@ -79,7 +79,9 @@ def test_a_right_kernel_passes_and_a_wrong_one_is_rejected(judges: tuple[str, Lo
     conditions = Conditions(
         problems=(problem,), cache="warm", seeds=(1, 2, 3, 4), baselines=("float32",), min_blocks=2, max_blocks=2
     )
-    outcome = judged(executor, Variant(family=name, backend="cpu", impl="plain", parameters={"LANES": 8}), conditions)
+    outcome = judged(
+        executor, Variant(family=name, backend="cpu", impl="plain", parameters={"LANES": 8}), conditions, "never"
+    )
     code = WRONG[name][2]
     if code is None:
         assert outcome.verdict == "measured", outcome.fault
