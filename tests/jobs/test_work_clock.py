@@ -13,11 +13,11 @@ from autotuner.jobs.sweep_run import PROOF_S, Listener, SweepRun, TimeSpent, Wor
 from autotuner.run.jobs import Result
 from autotuner.store import Store, queries, sweeps
 from autotuner.tuning.finals.retrials import Retrials, Step
-from autotuner.tuning.run.driver import Driver, UnderWay
+from autotuner.tuning.run.driver import UnderWay
+from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.run.waiting import Waiting
 from autotuner.values.errors import InputError
 from tests.helpers import simulated
-from tests.helpers.driven import driver
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.simulated_finals import DEFAULT
 
@@ -97,8 +97,8 @@ class Here:
     def start(self, *_: object) -> Any:
         return SimpleNamespace(first=(), known_points=None)
 
-    def driver(self, store: Store, executor: Slow, sampler: str, seed: int, listen: Any, start: Any) -> Driver:
-        return driver(store, executor, listen)
+    def plan(self, *_: object) -> Plan:
+        return Plan(simulated.space(), self.device, self.conditions)
 
     def retrials(self, store: Store, study: str, executor: Slow, *rest: Any) -> Retrials:
         return Retrials(store, study, self.conditions, executor, {"os": "none"}, *rest)
