@@ -13,6 +13,7 @@ from autotuner.ops import ahead, op_of
 from autotuner.ops.sdpa.flex import module
 from autotuner.ops.sdpa.masks import visible
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.sdpa.tensors import sensitive_heads
 from autotuner.ops.tensors import distinct, gaps_of, lying_in, moved, normal, span
 from autotuner.run.cage import CageParts
 from autotuner.run.jobs import RaceJob
@@ -127,6 +128,15 @@ def test_of_enormous_scores_each_row_sees_the_one_that_decides(text: str) -> Non
         scores = (q.double() @ k.double().transpose(-1, -2)).masked_fill(~seen, -torch.inf)
         largest, other = scores.topk(2).values.unbind(-1)
         assert ((largest > 1.2 * other.abs()) | other.isinf()).all()
+
+
+def test_sums_are_reordered_in_heads_with_large_log_sum_exps_and_in_those_that_move() -> None:
+    """Those of one head are 894 at most, and move most for that; those of another 5391: they are off most."""
+    problem = parsed("(2,2,130x203,192) float32 causal sinks bias=alibi bottom_right lengths lse")
+    tensors = op_of(problem).tensors()
+    given = tensors.inputs(problem, "outlier_row", 860059)
+    found = sensitive_heads(problem, given, tensors.reference(problem, given)[1])
+    assert found.tolist() == [[1, 0], [1, 1]]
 
 
 def test_a_small_case_has_a_small_window() -> None:

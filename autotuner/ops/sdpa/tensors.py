@@ -462,18 +462,19 @@ def reordered_rows(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Itera
 
 
 def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
-    """The heads, of ROWS queries together or one, whose log-sum-exps move most when scores are off in their last digit:
-    those are sums of large terms. (heads, 2): batch and head of each."""
+    """The heads, of ROWS queries together or one, whose log-sum-exps are largest, and as many that move most if scores
+    are off in their last digit: those are sums of large terms. (heads, 2): batch and head of each."""
     of = _to_multiply(problem, inputs)
-    sizes = _of_heads(problem, of.k).double().abs().transpose(-1, -2)
+    keys = _of_heads(problem, of.k).double().abs().transpose(-1, -2)
 
     def moved(rows: slice) -> Tensor:
-        terms = of.q[:, :, rows].double().abs() @ sizes
+        terms = of.q[:, :, rows].double().abs() @ keys
         return (_softmax(_scores(problem, of, rows), of.of_heads) * terms).sum(-1)
 
     moves = torch.cat([moved(rows) for rows in pieces(problem, of.q.device.type)], 2)
-    moves = (moves / exact.abs().clamp_min(1)).amax(-1)  # of a row that sees nothing 0
-    found = moves.flatten().topk(min(max(1, ROWS // problem.seq_q), moves.numel())).indices
+    sizes = exact.abs().masked_fill(exact.isinf(), 0), moves / exact.abs().clamp_min(1)  # of a row that sees nothing 0
+    count = min(max(1, ROWS // problem.seq_q), problem.batch * problem.heads)
+    found = torch.cat([each.amax(-1).flatten().topk(count).indices for each in sizes]).unique()
     return torch.stack((found // problem.heads, found % problem.heads), dim=1)
 
 
