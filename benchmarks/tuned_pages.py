@@ -61,6 +61,22 @@ def one_line(document: dict[str, Any] | None) -> str:
     )
 
 
+def drawn(document: dict[str, Any] | None) -> str:
+    """What problems that a seed has drawn came to, in words."""
+    rows = [row for row in document["rows"] if "confirmed" in row] if document is not None else []
+    if document is None or not rows:
+        return NONE
+    rows.sort(key=lambda row: float(row["confirmed"]["mean"]))
+    ratios, worst, first = [row["confirmed"]["mean"] for row in rows], rows[0]["confirmed"], rows[0]
+    return (
+        f"Problems that a seed drew, and that had no part in any choice: {_mean(ratios):.2f}x in the geometric mean of"
+        f" {len(rows)} of {len(rows) + len(document['missing'])}, {worst['mean']:.2f}x ({worst['low']:.2f} to"
+        f" {worst['high']:.2f}) at the worst, {first['problem']}, {ratios[-1]:.2f}x at the best;"
+        f" {first['minutes']:g} minutes each on {first['device']}, torch {first['environment']['torch']}. Made by"
+        f" `{document['command']}`."
+    )
+
+
 def beside_own(document: dict[str, Any] | None) -> str:
     """What the default space came to beside a space of the problem's own in the same time, in words."""
     rows = [row for row in document["rows"] if share(row)] if document is not None else []

@@ -159,7 +159,7 @@ pause = _asks("pause", "Has sweeps paused; what is in flight is judged after `re
 resume = _asks("resume", "Puts paused sweeps back into the queue.")
 cancel = _asks("cancel", "Ends sweeps. Their studies keep what was judged.")
 TrialsOption = Annotated[int | None, typer.Option(min=1, max=MOST, help="judged variants, as of `submit`")]
-MinutesOption = Annotated[float | None, typer.Option(min=0.01, max=1e6, help="over all runs, as of `submit`; of each")]
+MinutesOption = Annotated[float | None, typer.Option(min=0.01, max=1e6, help="of each, over all runs, as of `submit`")]
 
 
 def _changes(verb: str, says: str) -> Callable[..., None]:
