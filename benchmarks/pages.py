@@ -263,9 +263,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "elsewhere": lambda: tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")),
     "counters": lambda: counters_pages.counted(loaded(*counters_pages.KEPT), "docs/results/profiles.svg"),
     "tuned_rmsnorm": lambda: tuned_pages.tuned(if_kept("tuned_rmsnorm")),
-    "cpu_rmsnorm": lambda: tuned_pages.on_the_cpu(
-        *map(if_kept, ("cpu_rmsnorm", "cpu_rmsnorm_again", "cpu_rmsnorm_avx2"))
-    ),
+    "cpu_rmsnorm": lambda: tuned_pages.on_the_cpu(*map(if_kept, ("cpu_rmsnorm", "cpu_rmsnorm_avx2"))),
     "doors": rooms_page.doors,
 }
 """What is drawn into pages, by the name of the part."""

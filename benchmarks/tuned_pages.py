@@ -73,7 +73,7 @@ def drawn(document: dict[str, Any] | None) -> str:
         f" {len(rows)} of {len(rows) + len(document['missing'])}, {worst['mean']:.2f}x ({worst['low']:.2f} to"
         f" {worst['high']:.2f}) at the worst, {first['problem']}, {ratios[-1]:.2f}x at the best;"
         f" {first['minutes']:g} minutes each on {first['device']}, torch {first['environment']['torch']}. Made by"
-        f" `{document['command']}`."
+        f" `{' '.join(document['command'].split()[:4])}`."
     )
 
 

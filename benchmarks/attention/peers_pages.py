@@ -30,8 +30,8 @@ def beside(document: Row | None, path: str) -> str:
     devices = ", ".join(dict.fromkeys(row["device"] for row in rows))
     return (
         f"![Variants beside what others publish]({path})\n\nWarm, one race a row, with 95 % intervals."
-        f" {' '.join(_said(name, rows) for name in there)} {devices}; made by `{document['command']}` on"
-        f" {document['when'][:10]}, torch {rows[0]['torch']}."
+        f" {' '.join(_said(name, rows) for name in there)} {devices}; made by `python -m benchmarks.attention.peers`"
+        f" until {document['when'][:10]}, torch {rows[0]['torch']}."
     )
 
 

@@ -41,8 +41,7 @@ def growing(*kept: dict[str, Any] | None) -> str:
         ours, torch = each["host_us"]["ours"], each["host_us"]["torch"]
         calls = " | ".join(f"{of[name]:.1f}" for name in ("first", "later") for of in (ours, torch))
         lines.append(f"| {each['device']} | {calls} | {each['growing']['times_as_long']:.3f} |")
-    made = " ".join(found[0]["command"].split()[:3]) if found else ""
-    return "\n".join([*lines, "", f"Made by `{made}`; torch {', '.join(each['torch'] for each in found)}."])
+    return "\n".join([*lines, "", _made(found) if found else ""])
 
 
 def loops(*kept: dict[str, Any] | None) -> str:
@@ -66,6 +65,11 @@ def loops(*kept: dict[str, Any] | None) -> str:
             f"| {of['device']}{threads}, {of['dtype']} | {each.get('cache', CACHES[0])} | {each['batch']}"
             f" | {' | '.join(ours)} | {', '.join(most)} | {100 * each['served']:.0f} % |"
         )
-    keys = {f"{each['until'] - each['steps']:,} to {each['until']:,}" for one in found for each in one["loops"]}
-    made = " and ".join(dict.fromkeys(f"`{each['command']}` (torch {each['torch']})" for each in found))
-    return "\n".join([*lines, "", f"Keys: {', '.join(sorted(keys))}. Made by {made}."])
+    keys = min(each["until"] - each["steps"] for one in found for each in one["loops"])
+    return "\n".join([*lines, "", f"From {keys:,} keys on. {_made(found)}"])
+
+
+def _made(found: list[dict[str, Any]]) -> str:
+    """By which program; the files have the arguments."""
+    made = " ".join(found[0]["command"].split()[:3])
+    return f"Made by `{made}`; torch {', '.join(each['torch'] for each in found)}."
