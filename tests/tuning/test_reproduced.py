@@ -61,7 +61,7 @@ def test_a_best_that_is_slower_here_differs_in_order_and_ratio(copied: Store) ->
 
 def test_a_best_that_is_wrong_with_fresh_seeds_differs_at_the_gate(copied: Store) -> None:
     def wrong(variant: Variant) -> Truth:
-        return Truth(fault=Verdict.INCORRECT) if variant.digest == DEFAULT else Truth(us=50.0)
+        return Truth(us=50.0, fault=Verdict.INCORRECT) if variant.digest == DEFAULT else Truth(us=50.0)
 
     found = _found(copied, wrong)
     assert (found["bytes"], found["gate"], found["ratio"]) == ("reproduced", "differs", "not checked")
