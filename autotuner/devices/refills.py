@@ -79,8 +79,8 @@ class Refills:
         """
         self._is_fresh = fresh
         self._drawn = self._other(self._drawn)
-        poison = tuple(torch.full_like(stack, float("nan")) for stack in self._stacks[len(self._drawn) :])
-        for stack, drawn, still in zip(self._stacks, (*self._drawn, *poison), self._still, strict=False):
+        unwritten = tuple(torch.full_like(stack, float("nan")) for stack in self._stacks[len(self._drawn) :])
+        for stack, drawn, still in zip(self._stacks, (*self._drawn, *unwritten), self._still, strict=False):
             stack.copy_(drawn if fresh else still)
         for source in self._workspaces:
             poison = self._poison()

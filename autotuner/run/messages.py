@@ -32,8 +32,12 @@ ERRORS: dict[str, type[AutotunerError]] = {
 }
 """By name."""
 SPOILING = (
-    *(Verdict.CRASHED, Verdict.HUNG, Verdict.CORRUPTING, Verdict.NONDETERMINISTIC),
-    *(Verdict.LAUNCH_FAILED, Verdict.IMPOSSIBLE),
+    Verdict.CRASHED,
+    Verdict.HUNG,
+    Verdict.CORRUPTING,
+    Verdict.NONDETERMINISTIC,
+    Verdict.LAUNCH_FAILED,
+    Verdict.IMPOSSIBLE,
 )
 """After these verdicts nothing is certain about the process that gave them."""
 

@@ -13,8 +13,19 @@ class Before:
     """A call, and how it was answered. It keeps no tensor."""
 
     __slots__ = (
-        *("_are", "_names", "_order", "_others", "_places", "_scalars", "forward", "in_order"),
-        *("is_beside", "is_guarded", "is_torchs", "named", "tally"),
+        "_are",
+        "_names",
+        "_order",
+        "_others",
+        "_places",
+        "_scalars",
+        "forward",
+        "in_order",
+        "is_beside",
+        "is_guarded",
+        "is_torchs",
+        "named",
+        "tally",
     )
 
     def __init__(
