@@ -20,9 +20,9 @@ from autotuner.values.validation import no_such
 @reads
 def every(store: Store, session: Session) -> tuple[DeviceRecord, ...]:
     """All devices that were ever served, by name."""
-    held = lease.holders(session, prefix=lease.of_device(""))
+    held = lease.holders(session, prefix=lease.of("device", ""))
     found = session.scalars(select(DeviceRow).order_by(DeviceRow.name))
-    return tuple(DeviceRecord.taken_from(row, holder=holder(held.get(lease.of_device(row.name)))) for row in found)
+    return tuple(DeviceRecord.taken_from(row, holder=holder(held.get(lease.of("device", row.name)))) for row in found)
 
 
 def quarantined(store: Store, names: Sequence[str]) -> DeviceRecord | None:
@@ -39,7 +39,7 @@ def serving(
     Raises StoreError naming the living process that serves one already.
     """
     with ExitStack() as stack:
-        leases = [stack.enter_context(lease.hold(store.database, lease.of_device(name), doing)) for name in words]
+        leases = [stack.enter_context(lease.hold(store.database, lease.of("device", name), doing)) for name in words]
         _note_served(store, words, host, backend, model)
         yield leases
 

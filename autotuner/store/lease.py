@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from sqlalchemy import Connection, delete, select, text, update
 from sqlalchemy.orm import Session
@@ -27,19 +27,9 @@ MACHINE_ID = "/etc/machine-id"
 """The system's file that tells this installation from all others, whatever the host's name. A container has none."""
 
 
-def of_study(name: str) -> str:
-    """The lease of who drives a study."""
-    return f"study/{name}"
-
-
-def of_sweep(number: int) -> str:
-    """The lease of who works on a sweep."""
-    return f"sweep/{number}"
-
-
-def of_device(name: str) -> str:
-    """The lease of who serves a device."""
-    return f"device/{name}"
+def of(what: Literal["study", "sweep", "device"], name: str | int) -> str:
+    """The lease of who drives a study, works on a sweep or serves a device."""
+    return f"{what}/{name}"
 
 
 class HoldingProcess(Model):

@@ -443,4 +443,4 @@ def _last_activity(session: Session, row: StudyRow) -> datetime:
 
 
 def _running(session: Session, study: str) -> bool:
-    return bool(lease.holders(session, [lease.of_study(study)]))
+    return bool(lease.holders(session, [lease.of("study", study)]))

@@ -186,7 +186,7 @@ class Store:
 
         Raises StoreError naming the process, its host and since when, if a living driver has it.
         """
-        return lease.hold(self.database, lease.of_study(study))
+        return lease.hold(self.database, lease.of("study", study))
 
     @writes
     def ensure_study(self, session: Session, study: StudyRecord) -> None:
@@ -238,10 +238,7 @@ class Store:
     @writes
     def finish_session(self, session: Session, session_id: int) -> None:
         """Records that the session ended in good order. Raises StoreError: no such session."""
-        row = session.get(SessionRow, session_id)
-        if row is None:
-            raise StoreError(f"{self.label} has no session {session_id}: start one first")
-        row.finished_at = datetime.now(UTC)
+        session.get_one(SessionRow, session_id).finished_at = datetime.now(UTC)
 
     @writes
     def record_heat(
@@ -254,16 +251,10 @@ class Store:
         finals_id: int | None = None,
     ) -> None:
         """Records a heat as soon as it is over, so that a kill loses none that was run; a second time changes nothing.
-
-        Raises StoreError: no such study, session or finals.
-        """
+        Raises StoreError: no such study."""
         assert (kind == "finals") == (finals_id is not None)
-        owner = study_id(session, self, study)
-        self._check_owner(session, owner, session_id, finals_id)
-        values = {
-            **{"study_id": owner, "kind": kind, "session_id": session_id, "finals_id": finals_id},
-            "document": heat,
-        }
+        of = {"study_id": study_id(session, self, study), "session_id": session_id, "finals_id": finals_id}
+        values = {**of, "kind": kind, "document": heat}
         if session.scalar(select(HeatRow.id).filter_by(**values)) is None:
             session.add(HeatRow(**values, recorded_at=datetime.now(UTC)))
 
@@ -284,9 +275,7 @@ class Store:
     @writes
     def finish_finals(self, session: Session, finals_id: int, standing: FinalsResult) -> None:
         """Records the result of finals whose heats are all recorded. Raises StoreError: no such finals."""
-        row = session.get(FinalsRow, finals_id)
-        if row is None:
-            raise StoreError(f"{self.label} has no finals {finals_id}: start them first")
+        row = session.get_one(FinalsRow, finals_id)
         row.finished_at, row.standing = datetime.now(UTC), standing
 
     @writes
@@ -303,16 +292,6 @@ class Store:
             document=validation,
         )
         session.add(row)
-
-    def _check_owner(self, session: Session, owner: int, session_id: int | None, finals_id: int | None) -> None:
-        """Raises StoreError where the session or the finals are not the study's."""
-        mine = {
-            "session": (session_id, select(SessionRow.id).where(SessionRow.study_id == owner)),
-            "finals": (finals_id, select(FinalsRow.id).where(FinalsRow.study_id == owner)),
-        }
-        for name, (key, query) in mine.items():
-            if key is not None and key not in session.scalars(query).all():
-                raise StoreError(f"{self.label}: the study has no {name} {key}: start one first")
 
     def record(self, study: str, session_id: int, number: int, outcome: Outcome) -> None:
         """Records a trial's outcome and its raw blocks; a second time with the same variant changes nothing. What a

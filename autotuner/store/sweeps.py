@@ -192,7 +192,7 @@ def _claim(store: Store, session: Session, number: int, doing: str, token: str) 
     row = session.get(SweepRow, number)
     if row is None or row.state not in (State.QUEUED, State.RUNNING):
         return None
-    holder = lease.holders(session, [lease.of_sweep(number)]).get(lease.of_sweep(number))
+    holder = lease.holders(session, [lease.of("sweep", number)]).get(lease.of("sweep", number))
     if holder is not None and holder.token != token:
         return None
     now = store.database.now(session)
@@ -202,7 +202,7 @@ def _claim(store: Store, session: Session, number: int, doing: str, token: str) 
         _note(session, store, number, row.state, row.state, {})
         return None
     again = row.state == State.RUNNING and holder is None
-    held = lease.take(session, store.database, lease.of_sweep(number), doing, token)
+    held = lease.take(session, store.database, lease.of("sweep", number), doing, token)
     row.state, row.detail, row.not_before = str(State.RUNNING), "", None
     row.started_at = row.started_at or now
     text = f"taken over by {doing}: its worker had gone" if again else f"begun by {doing}"
@@ -258,7 +258,7 @@ def wish(store: Store, session: Session, number: int, wanted: Wish) -> SweepReco
     state = State(row.state)
     if state.is_over:
         raise StoreError(f"sweep {number} is {state}: there is nothing to {wanted}")
-    held = lease.holders(session, [lease.of_sweep(number)]).get(lease.of_sweep(number))
+    held = lease.holders(session, [lease.of("sweep", number)]).get(lease.of("sweep", number))
     if held is not None:
         row.wish = str(wanted)
     else:
@@ -355,8 +355,8 @@ def _row(session: Session, store: Store, number: int) -> SweepRow:
 
 def _records(session: Session, rows: Iterable[SweepRow]) -> tuple[SweepRecord, ...]:
     found = list(rows)
-    held = lease.holders(session, [lease.of_sweep(row.id) for row in found])
-    return tuple(_record(row, held.get(lease.of_sweep(row.id))) for row in found)
+    held = lease.holders(session, [lease.of("sweep", row.id) for row in found])
+    return tuple(_record(row, held.get(lease.of("sweep", row.id))) for row in found)
 
 
 def _turn(record: SweepRecord) -> tuple[int, int, bool, int]:

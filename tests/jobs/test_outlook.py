@@ -37,7 +37,7 @@ def serving(store: Store, *numbers: int, every: bool = False, pid: int | None = 
         if pid is not None:
             with transaction(store, writes=True) as session:
                 for name in words:
-                    row = session.get_one(LeaseRow, lease.of_device(name))
+                    row = session.get_one(LeaseRow, lease.of("device", name))
                     row.pid, row.pid_started = pid, lease.start_of(pid) or ""
         yield
 

@@ -241,7 +241,7 @@ def test_a_stopped_worker_is_followed_and_writes_nothing_once_it_goes_on(place: 
         print(type(error).__name__, flush=True)
     """
     other = claimed(place, number, goes_on)
-    make_old(opened, lease.of_sweep(number))
+    make_old(opened, lease.of("sweep", number))
     assert sweeps.claim(opened, number, "me") is None, "a process that runs is not dead"
     os.kill(other.pid, signal.SIGSTOP)
     os.waitpid(other.pid, os.WUNTRACED)
@@ -258,7 +258,7 @@ def test_a_driver_whose_study_was_taken_over_records_nothing(place: str, opened:
         session = opened.start_session("scalar-abc", CALIBRATION, {})
         opened.record("scalar-abc", session, 0, measured(16, 80.0))
         with transaction(other, writes=True) as changing:
-            row = changing.get_one(LeaseRow, lease.of_study("scalar-abc"))
+            row = changing.get_one(LeaseRow, lease.of("study", "scalar-abc"))
             row.host, row.heartbeat_at = "elsewhere", row.heartbeat_at - 2 * lease.STALE
         with other.lease("scalar-abc"):
             with pytest.raises(LeaseLostError, match="taken over by process"):
@@ -310,12 +310,12 @@ def test_a_lease_keeps_the_time_of_the_database(opened: Store, monkeypatch: pyte
         claim = sweeps.claim(opened, number, "me")
         claim.lease.beat()
         with transaction(opened, writes=True) as session:
-            row = session.get_one(LeaseRow, lease.of_sweep(number))
+            row = session.get_one(LeaseRow, lease.of("sweep", number))
             assert before <= row.started_at <= row.heartbeat_at <= opened.database.now(session)
             row.host = "elsewhere"  # from there only the time says whether it lives
         assert sweeps.claim(opened, number, "another") is None
         assert sweeps.one(opened, number).holder is not None
-        make_old(opened, lease.of_sweep(number))
+        make_old(opened, lease.of("sweep", number))
         assert sweeps.one(opened, number).holder is None
         claim.lease.release()
         monkeypatch.undo()
