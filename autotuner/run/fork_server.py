@@ -48,8 +48,8 @@ class ForkServer:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def renew(self) -> None:
-        """Ends the server where nothing runs that it has started: what it forks from now on lies at other addresses."""
-        if not multiprocessing.active_children():
+        """Ends the server where nothing that it has started runs: what it forks from now on lies at other addresses."""
+        if not any(isinstance(process, ForkServerProcess) for process in multiprocessing.active_children()):
             kill(server_pid())
 
     def start(self, process: ForkServerProcess) -> int:

@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -80,12 +83,25 @@ def test_a_fork_server_that_ends_between_jobs_is_replaced(executor: LocalExecuto
     assert server_pid() != before
 
 
-def test_fresh_jobs_lie_at_several_addresses(executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def stranger() -> Iterator[BaseProcess]:
+    """A process that the program has started for something else."""
+    process = get_context("spawn").Process(target=time.sleep, args=(600,))
+    process.start()
+    yield process
+    process.kill()
+    process.join()
+
+
+def test_fresh_jobs_lie_at_several_addresses(
+    executor: LocalExecutor, stranger: BaseProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(local, "SAME_LAYOUT", 2)
     servers = []
     for _ in range(4):
         assert comes_of(executor, fresh_job()).verdict == Verdict.MEASURED
         servers.append(server_pid())
+    assert stranger.is_alive()
     assert len(set(servers)) == 3
     assert servers[1] == servers[2]
 
