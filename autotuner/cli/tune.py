@@ -129,8 +129,8 @@ def _swept(store: Store, request: SweepRequest, here: Workbench, cancels: bool) 
 
     server = foreground.server_of(store, request, device_names(here.device.backend, here.chosen))
     if server is not None:
-        asked = request.model_copy(update={"devices": server.devices})
-        return _attach(store, asked, str(server.worker), cancels)
+        worker, devices = server
+        return _attach(store, request.model_copy(update={"devices": devices}), str(worker), cancels)
     shown = _Shown(here, request, store)
     with _says_what_is_kept(store, shown.progress):
         listener = Listener(shown.hears, shown.begins, shown.confirms, shown.ends)

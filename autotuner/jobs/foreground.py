@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from autotuner.jobs import queue
 from autotuner.jobs.outlook import LivingWorker, living
@@ -46,16 +45,9 @@ def run_here(store: Store, request: SweepRequest, here: Workbench, listener: Lis
     return study
 
 
-class ServingWorker(NamedTuple):
-    """A living worker that serves what a command wants to tune on."""
-
-    worker: LivingWorker
-    devices: str | None
-    """What `--devices` calls them in its process; None: any of its devices will do."""
-
-
-def server_of(store: Store, request: SweepRequest, names: Sequence[str]) -> ServingWorker | None:
-    """Which living worker serves devices of these names, in the store's words; None where none serves any of them.
+def server_of(store: Store, request: SweepRequest, names: Sequence[str]) -> tuple[LivingWorker, str | None] | None:
+    """Which living worker serves devices of these names, in the store's words, and what `--devices` calls them in its
+    process, None where any of its devices will do; None where none serves any of them.
 
     Raises InputError where some of them are served and no worker serves all, or where one is in quarantine.
     """
@@ -73,4 +65,4 @@ def server_of(store: Store, request: SweepRequest, names: Sequence[str]) -> Serv
         sick = workers[0].sick
         raise InputError(f"{sick.name} is in quarantine: {sick.reason}; {sick.remedy} {sick.name}")
     own = [each.words[0] for each in served if each.words]
-    return ServingWorker(workers[0], ",".join(own) if own and request.devices is not None else None)
+    return workers[0], ",".join(own) if own and request.devices is not None else None

@@ -2,7 +2,7 @@
 worker takes is one rule, for workers and for those who say how long a sweep waits."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -19,9 +19,6 @@ POLL_S = 0.5
 """Seconds between two looks at the store."""
 RESTING = (State.DONE, State.CANCELLED, State.FAILED, State.PAUSED)
 """States in which nothing more comes by itself."""
-
-Find = Callable[[str], Found]
-"""Finds what a study has now."""
 
 
 class Outlook(Found):
@@ -61,30 +58,27 @@ def group_state(found: Sequence[Outlook]) -> State:
     return State.CANCELLED if State.CANCELLED in states and State.FAILED not in states else State.FAILED
 
 
-def outlooks(store: Store, over: int | None = 0, find: Find | None = None) -> tuple[Outlook, ...]:
-    """The sweeps that are not over, in the order in which they are due, and of the others the last `over`, or all.
-
-    `find`: finds what a study has now, if not `found_in`.
-    """
+def outlooks(store: Store, over: int | None = 0) -> tuple[Outlook, ...]:
+    """The sweeps that are not over, in the order in which they are due, and of the others the last `over`, or all."""
     found = sweeps.every(store, over=over)
-    return tuple(map(_Outlooks(store, found, find).of, found))
+    return tuple(map(_Outlooks(store, found).of, found))
 
 
-def outlook(store: Store, number: int, find: Find | None = None) -> Outlook:
+def outlook(store: Store, number: int) -> Outlook:
     """One sweep. Raises StoreError: no such sweep."""
     queue = sweeps.every(store, over=0)
     found = next((each for each in queue if each.id == number), None)
     if found is None:
         found = sweeps.one(store, number)
         queue = (found,)
-    return _Outlooks(store, queue, find).of(found)
+    return _Outlooks(store, queue).of(found)
 
 
 class _Outlooks:
     """One look at the queue. Of a sweep no more is read than is asked for."""
 
-    def __init__(self, store: Store, found: Sequence[SweepRecord], find: Find | None) -> None:
-        self._found = cache(find or partial(found_in, store))
+    def __init__(self, store: Store, found: Sequence[SweepRecord]) -> None:
+        self._found = cache(partial(found_in, store))
         self._now = queries.now(store)
         self._workers = living(device_health.every(store))
         waiting = [each for each in found if _waits(each)]
@@ -108,10 +102,7 @@ class _Outlooks:
 
     def of(self, each: SweepRecord) -> Outlook:
         """Of one of the sweeps."""
-        if each.state.is_over:
-            found = each.found or Found()
-        else:
-            found = Found() if each.study is None else self._found(each.study)
+        found = each.found or Found() if each.state.is_over else self._found(each.study)
         place, left_s = self._places.get(each.id), None if each.state.is_over else _left_s(each, found.judged)
         return Outlook(**dict(found), sweep=each, place=place, waits=self._why(each, place), left_s=left_s)
 

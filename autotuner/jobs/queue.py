@@ -88,18 +88,12 @@ def resolve(store: Store, wanted: str | int | None) -> SweepRecord:
         wanted = int(wanted)
     if isinstance(wanted, int):
         return sweeps.one(store, wanted)
-    if wanted is None:
-        every = sweeps.every(store)
-        if not every:
-            raise StoreError(f"{store.label} has no sweeps yet: `autotuner submit` asks for one")
-        return max(every, key=lambda each: each.id)
-    of_key = sweeps.by_key(store, wanted)
-    if of_key is not None:
-        return of_key
-    named = sweeps.numbers_named(store, wanted)
-    if not named:
+    found = sweeps.latest(store, wanted)
+    if found is None and wanted is None:
+        raise StoreError(f"{store.label} has no sweeps yet: `autotuner submit` asks for one")
+    if found is None:
         raise StoreError(f"no sweep has the name or the key {wanted!r}: `autotuner sweep list --all` lists them")
-    return sweeps.one(store, named[-1])
+    return found
 
 
 def resolve_all(store: Store, wanted: str | None) -> tuple[SweepRecord, ...]:

@@ -97,16 +97,12 @@ def no_such(store: Store, number: int | str) -> StoreError:
 
 
 @reads
-def by_key(store: Store, session: Session, key: str) -> SweepRecord | None:
-    """The sweep that was asked for under a key."""
-    row = session.scalar(select(SweepRow).where(SweepRow.key == key))
+def latest(store: Store, session: Session, wanted: str | None = None) -> SweepRecord | None:
+    """The sweep of that key, else the last one of that name; of all the last one where nothing is said."""
+    query = select(SweepRow).order_by(SweepRow.id.desc()).limit(1)
+    mine = [query] if wanted is None else [query.where(each == wanted) for each in (SweepRow.key, SweepRow.name)]
+    row = next(filter(None, map(session.scalar, mine)), None)
     return None if row is None else _records(session, [row])[0]
-
-
-@reads
-def numbers_named(store: Store, session: Session, name: str) -> tuple[int, ...]:
-    """The sweeps of that name, the oldest first."""
-    return tuple(session.scalars(select(SweepRow.id).where(SweepRow.name == name).order_by(SweepRow.id)))
 
 
 @reads

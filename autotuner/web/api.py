@@ -284,10 +284,8 @@ async def now(server: Server, number: int) -> dict[str, Any]:
 
     def read() -> dict[str, Any]:
         # The revision first: whoever waits for a later one misses nothing that happens before the rest is read.
-        revision, found = server.queue.revision(number), server.queue.one(number)
-        if found is None:
-            raise HTTPException(404, f"there is no sweep {number}")
-        return {**row_of(SWEEPS, found), "revision": revision}
+        revision = server.queue.revision(number)
+        return {**row_of(SWEEPS, server.sweep(number)), "revision": revision}
 
     return await run_in_threadpool(read)
 
@@ -362,10 +360,9 @@ def list_sweep_events(
     after: Annotated[int, Query(ge=0, le=MOST, description="an event's number: those after it")] = 0,
 ) -> Response:
     """What has happened to a sweep, the oldest first; `GET /sweeps/N` with `wait` answers once there is more."""
-    store = server_of(request).reader.store
-    if not sweeps.exists(store, number):
-        raise HTTPException(404, f"there is no sweep {number}")
-    return answer({"events": events_table(sweeps.events(store, number, after)).json()})
+    server = server_of(request)
+    server.sweep(number)
+    return answer({"events": events_table(sweeps.events(server.reader.store, number, after)).json()})
 
 
 async def _changed(request: Request, number: int, verb: str, wanted: SweepChange | None = None) -> Response:

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, Form, HTTPException, Path, Query, Reques
 from pydantic import ValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from autotuner.jobs.outlook import Outlook
 from autotuner.store import sweeps
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
@@ -28,7 +27,7 @@ from autotuner.views.sweep_tables import MOODS, devices_table, events_table, sta
 from autotuner.web import whole_page
 from autotuner.web.access import COOKIE
 from autotuner.web.api import MOST, Number
-from autotuner.web.reader import tag_of, tag_of_sweep
+from autotuner.web.reader import tag_of
 from autotuner.web.server import VERBS, Server, server_of
 from autotuner.web.templates import render
 from autotuner.web.wire import ChangeRequest, NewSweep
@@ -311,10 +310,11 @@ def _queue(request: Request, refused: str | None) -> Response:
     server = server_of(request)
     look, form = server.queue.look(), server.access.form_of(request)
     spaces = () if form is None else server.queue.spaces()
+    devices = devices_table(look.devices)
     values = {
         "open": sweeps_table([each for each in look.sweeps if not each.sweep.state.is_over]),
         "over": sweeps_table([each for each in look.sweeps if each.sweep.state.is_over]),
-        "devices": devices_table(look.devices),
+        "devices": devices,
         "sick": [each.name for each in look.devices if each.health != "healthy"],
         "spaces": spaces,
         "worker": None if any(each.holder for each in look.devices) else answer.command("worker", store=server.label),
@@ -322,7 +322,7 @@ def _queue(request: Request, refused: str | None) -> Response:
         "key": KEY,
         "live": refused is None,
     }
-    shown = page(request, "queue.html", tag_of(look.tag, spaces, refused), lambda: values)
+    shown = page(request, "queue.html", tag_of(sweeps_table(look.sweeps), devices, spaces, refused), lambda: values)
     if form is None or shown.status_code == 204:
         return shown
     # With a key of its own. No browser keeps it: it would ask for the next sweep under the same key.
@@ -373,18 +373,18 @@ def _refused(request: Request, why: str) -> Response:
 def sweep(request: Request, number: SweepNumber) -> Response:
     """One sweep as it goes."""
     server = server_of(request)
-    found = _found(server, number)
+    found = server.sweep(number)
     events = sweeps.events(server.reader.store, number, last=LAST)
     names = server.reader.names()
     study, first, state = found.sweep.study, found.sweep.group, found.sweep.state
-    group = () if first is None else tuple(_found(server, each.id) for each in sweeps.group(server.reader.store, first))
+    group = () if first is None else tuple(server.sweep(each.id) for each in sweeps.group(server.reader.store, first))
     snapshot = server.reader.study(study) if study in names else None
     if snapshot is not None and found.sweep.state.is_over:
         today = snapshot.summary  # what has gone on since is not what the sweep found
         if (today.judged, today.best_speedup) != (found.judged, found.best_speedup):
             snapshot = None
     drawn = None if snapshot is None else (snapshot.revision, snapshot.running)
-    tag = tag_of(tag_of_sweep(found), events[-1:], drawn, *map(tag_of_sweep, group))
+    tag = tag_of(sweeps_table([found, *group]), events[-1:], drawn)
 
     def values() -> dict[str, Any]:
         return {
@@ -406,13 +406,6 @@ def sweep(request: Request, number: SweepNumber) -> Response:
     return page(request, "sweep.html", tag, values)
 
 
-def _found(server: Server, number: int) -> Outlook:
-    found = server.queue.one(number)
-    if found is None:
-        raise HTTPException(404, f"there is no sweep {number}")
-    return found
-
-
 @router.post("/sweeps/{number}/{verb}")
 def change_sweep(
     server: Changed,
@@ -423,7 +416,7 @@ def change_sweep(
     priority: Carried = "",
 ) -> Response:
     """Pauses, resumes, cancels, retries or changes a sweep."""
-    _found(server, number)
+    server.sweep(number)
     if verb not in VERBS:
         raise HTTPException(404, f"a sweep knows {', '.join(VERBS)}")
     said = {"trials": trials, "minutes": minutes, "priority": priority}

@@ -19,10 +19,9 @@ from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.standings import StudySummary
 from autotuner.tuning.workbench import load_space
 from autotuner.values import config
-from autotuner.values.errors import AutotunerError, StoreError
-from autotuner.values.sweep import Found
+from autotuner.values.errors import AutotunerError
 from autotuner.views.snapshot import Snapshot
-from autotuner.views.words import about
+from autotuner.views.table import Table
 from autotuner.web.wire import ListedSpace
 
 FRESH_S = 0.3
@@ -89,13 +88,6 @@ class Reader:
             self._summaries.clear()
             self._studies = (-FRESH_S, ())
 
-    def found(self, study: str) -> Found:
-        """What a study has found; nothing where it was begun, and killed before it was made."""
-        with suppress(StoreError):
-            of = self._summary(study)
-            return Found(judged=of.judged, best_speedup=of.best_speedup, best_confirmed=of.best_confirmed)
-        return Found()
-
     def _summary(self, name: str) -> StudySummary:
         """A study at a glance, summed up again only once it has changed."""
         revision = queries.revision(self.store, name)
@@ -115,7 +107,6 @@ OVER = 30
 class Look(NamedTuple):
     """One look at the queue."""
 
-    tag: str
     sweeps: tuple[Outlook, ...]
     """Those that are not over, then the last ones that are."""
     devices: tuple[DeviceRecord, ...]
@@ -125,7 +116,7 @@ class QueueReader:
     """Reads a store's queue; `spaces` is the operator's folder of spaces beside those that are shipped."""
 
     def __init__(self, reader: Reader, spaces: Path | None) -> None:
-        self._store, self._folder, self._find = reader.store, spaces, reader.found
+        self._store, self._folder = reader.store, spaces
         self._look: tuple[float, Look] | None = None
         self._lock = threading.Lock()
 
@@ -134,9 +125,7 @@ class QueueReader:
         with self._lock:
             if self._look is not None and time.monotonic() - self._look[0] < LOOK_S:
                 return self._look[1]
-            found, devices = outlook.outlooks(self._store, OVER, self._find), device_health.every(self._store)
-            tag = tag_of(*map(tag_of_sweep, found), *map(tag_of_device, devices))
-            look = Look(tag, found, devices)
+            look = Look(outlook.outlooks(self._store, OVER), device_health.every(self._store))
             self._look = time.monotonic(), look
             return look
 
@@ -145,13 +134,9 @@ class QueueReader:
         with self._lock:
             self._look = None
 
-    def one(self, number: int) -> Outlook | None:
-        """A sweep as it is; None where there is none."""
-        return outlook.outlook(self._store, number, self._find) if sweeps.exists(self._store, number) else None
-
     def every(self) -> tuple[Outlook, ...]:
         """All sweeps that there ever were."""
-        return outlook.outlooks(self._store, None, self._find)
+        return outlook.outlooks(self._store, None)
 
     def revision(self, number: int) -> int:
         """The number of a sweep's last event."""
@@ -179,34 +164,14 @@ def _listed(name: str, path: Path, _changed: tuple[int, int]) -> ListedSpace | N
     return None
 
 
-# What a page shows as a word: another one as soon as the page would say something else. Some of it moves with the clock
-# alone. It counts as far as a page says it, times to the minute: a page is not drawn anew at every look.
-
-
 def tag_of(*shown: object) -> str:
-    """The word for values that say in their repr what they are."""
-    return hashlib.sha256(repr(shown).encode()).hexdigest()[:16]
+    """What a page shows as a word: another one as soon as the page would say something else. Of tables it counts as it
+    reads, and of times the minute: some of it moves with the clock alone, and a page is not drawn anew at every look.
+    Other values say in their repr what they are."""
+    said = [_as_it_reads(each) if isinstance(each, Table) else each for each in shown]
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
 
-def tag_of_sweep(found: Outlook) -> str:
-    """That of a sweep as it is now."""
-    sweep = found.sweep
-    return tag_of(
-        (sweep.id, sweep.state, sweep.wish, sweep.detail, about(sweep.spent_s)),
-        None if sweep.holder is None else (sweep.holder.host, sweep.holder.pid),
-        (found.judged, found.best_speedup, found.best_confirmed, found.place, found.waits),
-        None if found.left_s is None else about(found.left_s),
-    )
-
-
-def tag_of_device(device: DeviceRecord) -> str:
-    """That of a device, and of who serves it."""
-    held = device.holder
-    return tag_of(
-        (device.name, device.model, device.health, device.reason, device.remedy),
-        _minute(device.seen_at) if held is None else (held.host, held.pid, held.doing, _minute(held.seen)),
-    )
-
-
-def _minute(moment: datetime | None) -> datetime | None:
-    return None if moment is None else moment.replace(second=0, microsecond=0)
+def _as_it_reads(table: Table) -> list[str]:
+    cells = (cell for row in table.rows for cell in row.cells)
+    return [f"{each.value:%F %H:%M}" if isinstance(each.value, datetime) else each.text for each in cells]

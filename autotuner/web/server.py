@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from fastapi import HTTPException, Request
 
-from autotuner.jobs import queue
+from autotuner.jobs import outlook, queue
+from autotuner.jobs.outlook import Outlook
 from autotuner.store import Store, device_health, notes, sweeps, whole_study
 from autotuner.store.records import SweepRecord
 from autotuner.tuning.workbench import load_each, load_space
@@ -92,6 +93,12 @@ class Server:
         if name not in self.reader.names():
             raise HTTPException(404, f"there is no study {name!r} here")
         return self.reader.study(name)
+
+    def sweep(self, number: int) -> Outlook:
+        """A sweep as it is now. Raises HTTPException 404 where there is none."""
+        if not sweeps.exists(self.reader.store, number):
+            raise HTTPException(404, f"there is no sweep {number}")
+        return outlook.outlook(self.reader.store, number)
 
     def require_trial(self, snapshot: Snapshot, number: int) -> None:
         """Raises HTTPException 404 where the study has no such trial."""
