@@ -35,7 +35,7 @@ def held_by_process() -> dict[str, int]:
 def predecessor(problem: Problem, torch_device: str) -> Tensors:
     """Inputs, on the device, for what runs before a launch to leave its traces."""
     op = op_of(problem)
-    return moved(op.tensors().inputs(problem, op.cases.between_distribution, seed=0), torch_device)
+    return moved(op.tensors().inputs(problem, op.cases.demanding, seed=0), torch_device)
 
 
 def copied_into(memory: Tensor, tensor: Tensor, watch: Callable[[Tensor], None]) -> Tensor:

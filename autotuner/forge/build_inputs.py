@@ -91,7 +91,7 @@ class BuildInputs:
             "sources": sources,
             **({} if call is None else {"call": call}),
             "abi": ABI_VERSION,
-            "form": 3,  # of a build's folder, and of what its program hash covers
+            "form": 4,  # of a build's folder, and of what its program hash covers
         }
         made_from = (source, host, include_dirs, signature, sources, tuple(files), language, call)
         return cls(variant, compiled, toolchain, flags, *made_from, digest_of(identity))

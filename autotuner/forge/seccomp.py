@@ -96,6 +96,8 @@ class Walls(NamedTuple):
     """To trace other processes."""
     network: bool = True
     """To make a socket of a network."""
+    sockets: bool = True
+    """To make any other: a program that listens on one may start others, as those that run containers do."""
     signals: bool = True
     """To signal others."""
     processes: bool = True
@@ -149,7 +151,8 @@ def _program(audit: int, column: int, walls: Walls) -> bytes:
     of(CLONE, first, _line(ANY_BIT, NAMESPACES, 0, 1), FAIL, *threads_alone, PASS)
     of(PRCTL, first, *(part for control in CONTROLS for part in (_line(EQUAL, control, 0, 1), FAIL)), PASS)
     if walls.network:
-        of(SOCKET, first, _line(EQUAL, socket.AF_UNIX, 1, 0), _line(RETURN, ERRNO | errno.EACCES), PASS)
+        own = () if walls.sockets else (first, _line(EQUAL, socket.AF_UNIX, 0, 1), PASS)
+        of(SOCKET, *own, _line(RETURN, ERRNO | errno.EACCES))
     for numbers in (*OWN.values(), *(SIGNALS.values() if walls.signals else ())):
         of(numbers, first, _line(EQUAL, os.getpid(), 2, 0), _line(EQUAL, 0, 1, 0), FAIL, PASS)
     if walls.processes:

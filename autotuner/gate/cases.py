@@ -1,6 +1,6 @@
 """The case matrix of the gate: the op's shapes and distributions, at lengths that the artifact serves."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from autotuner.forge.family import Claims
 from autotuner.gate.bench import Neighbours
@@ -24,6 +24,13 @@ class Case(Model):
 def measured(problem: Problem) -> Case:
     """The one on whose inputs a problem is timed."""
     return Case(name="measured", problem=problem, distribution=op_of(problem).ordinary)
+
+
+def demanding(problem: Problem, omitted: Container[str] = ()) -> Case:
+    """The one on whose inputs it must be right afterwards: what is right on ordinary ones where it is timed may be a
+    shortcut. Ordinary ones again where a family leaves that distribution out."""
+    hard = op_of(problem).cases.demanding
+    return measured(problem) if hard in omitted else Case(name="demanding", problem=problem, distribution=hard)
 
 
 class Matrix:

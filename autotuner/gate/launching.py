@@ -1,5 +1,6 @@
 """Launches under the gate's eyes, and what every check does with the outputs."""
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -75,19 +76,21 @@ class Launching:
         """The inputs of the case with one of the secret seeds."""
         return self.truth(case, seed_index).inputs
 
-    def outputs(self, case: Case, inputs: Tensors) -> Tensors:
-        """Outputs beside the inputs, full of NaN."""
-        return tuple(output.fill_(float("nan")) for output in self.tensors.outputs(case.problem, inputs))
+    def outputs(self, case: Case, inputs: Tensors, holding: float = math.nan) -> Tensors:
+        """Outputs beside the inputs, full of one number."""
+        return tuple(output.fill_(holding) for output in self.tensors.outputs(case.problem, inputs))
 
-    def launch(self, case: Case, inputs: Tensors, shift: int = 0, far: Far | None = None) -> Tensors:
-        """The outputs of one launch on poisoned memory; fails on a bad status, changed inputs or broken guards. Raises
-        DeviceFullError where the device has no room for what is `far`."""
+    def launch(
+        self, case: Case, inputs: Tensors, shift: int = 0, far: Far | None = None, holding: float = math.nan
+    ) -> Tensors:
+        """The outputs of one launch on poisoned memory, or outputs that hold another number; fails on a bad status,
+        changed inputs or broken guards. Raises DeviceFullError where the device has no room for what is `far`."""
 
         def place(number: int, tensor: Tensor) -> Tensor:
             return self.bench.far(tensor, far[1]) if far and far[0] == number else self.bench.place(tensor, shift)
 
         bench, placed = self.bench, self._placed(inputs, place)
-        drawn = enumerate(self.outputs(case, inputs), len(inputs))
+        drawn = enumerate(self.outputs(case, inputs, holding), len(inputs))
         outputs = tuple(place(number, output) for number, output in drawn)
         self.require_ok(self.in_time(case, lambda: bench.launch(case.problem, placed, outputs)), case)
         found = tuple(output.clone() for output in outputs)

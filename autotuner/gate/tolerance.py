@@ -204,7 +204,8 @@ def alike(case: Case) -> Case | None:
     """A case, no larger, on whose inputs outputs are as far off: what a large one's tolerances are made of takes two
     thirds of its time on a CPU."""
     op = op_of(case.problem)
-    found = op.cases.alike(case.problem) if case.distribution == op.ordinary else None
+    drawn_alike = case.distribution in (op.ordinary, op.cases.demanding)
+    found = op.cases.alike(case.problem) if drawn_alike else None
     if found is None or case.name == ALIKE or case.problem.flops <= SHARED_OUT:
         return None
     return Case(name=ALIKE, problem=found, distribution=case.distribution)

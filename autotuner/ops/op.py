@@ -52,14 +52,16 @@ class Cases(NamedTuple):
     between: Shape
     """What runs between two launches that are compared, on the CPU; `between_large` where launches are quick."""
     between_large: Shape
-    between_distribution: str
+    demanding: str
+    """The distribution that a shortcut breaks which ordinary inputs let pass: of what runs between, and of the tuned
+    problems after they were timed."""
     sanitized: Callable[[tuple[int, ...]], tuple[Shape, ...]]
     """A few small ragged shapes for the sanitizers, one above the variant's own tile."""
     tile: Callable[[Mapping[str, Value], Mapping[str, int]], tuple[int, ...]]
     """The variant's own tile, rows first, from its parameters and resources."""
     alike: Callable[[Problem], Problem | None] = lambda problem: None
-    """A smaller problem on whose ordinary inputs outputs are as far off as on this one's, such as one with fewer parts
-    that are drawn alike; None where there is none."""
+    """A smaller problem on whose ordinary or demanding inputs outputs are as far off as on this one's, such as one with
+    fewer parts that are drawn alike; None where there is none."""
     beyond: frozenset[str] = frozenset()
     """Distributions on which libraries are known to be wrong: a variant must be right there, and a baseline that is
     not is raced all the same, as people use it."""

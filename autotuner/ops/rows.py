@@ -163,7 +163,7 @@ def _cases(quick: Sequence[OpCase], full: Sequence[OpCase], scaled: str) -> Case
         soak=(32, 257),
         between=(7, 91),
         between_large=(300, 3000),
-        between_distribution=scaled,
+        demanding=scaled,
         # a tool may slow a kernel down a hundred times
         sanitized=lambda tile: ((3, 67), (1, 1), (min(tile[0], MOST_ROWS) + 1, min(tile[1], 4096) + 3)),
         tile=_tile,

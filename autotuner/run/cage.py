@@ -73,6 +73,7 @@ def enter(parts: CageParts, folder: Path, work: Work) -> None:
         walls = seccomp.Walls(
             traces=not sanitizes,
             network=kind.network,
+            sockets=kind.processes,
             signals=kind.signals and not scoped and not sanitizes,
             processes=kind.processes and not sanitizes,
             code=not (work.dtype in kind.compiles or work.writes_code or sanitizes),

@@ -20,7 +20,7 @@ from autotuner.forge.languages.language import Language
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.toolchain import Toolchain
 from autotuner.gate import checks, gate, sanitizer
-from autotuner.gate.cases import Case, Matrix, measured, served
+from autotuner.gate.cases import Case, Matrix, demanding, measured, served
 from autotuner.gate.check import Check, Subject
 from autotuner.gate.recheck import Judges, JudgesOf, Timed, judge_fresh, recheck
 from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
@@ -29,7 +29,7 @@ from autotuner.ops.op import OWN
 from autotuner.race.arms import Tracks
 from autotuner.race.calibrate import time_baselines
 from autotuner.values.conditions import Conditions
-from autotuner.values.gate_policy import Tolerance
+from autotuner.values.gate_policy import GatePolicy
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, NamedFunction, Say
 from autotuner.values.problem import Problem
@@ -39,7 +39,7 @@ from autotuner.values.verdict import Fault, Verdict
 if TYPE_CHECKING:
     from autotuner.devices.process import DeviceProcess
     from autotuner.gate.launching import Launching
-    from autotuner.gate.tolerance import Leeway, Truth
+    from autotuner.gate.tolerance import Leeway
     from autotuner.ops.tensors import Tensors
 
 GateLevel = Literal["again", "soak", "finalist", "many", "memory", "sanitize"]
@@ -193,21 +193,19 @@ class GatedLine:
         known: list[Leeway] = []
         """How far the problem's outputs may be off, once G7 was asked."""
 
-        def timed(left: Timed, tolerance: Tolerance) -> Fault | None:
+        def timed(left: Timed, policy: GatePolicy) -> Fault | None:
             """G7."""
-            expected, fresh = (self._measured(problem, seed) for seed in conditions.seeds[:2])
+            cases = (measured(problem), demanding(problem, policy.omitted))
+            expected, fresh = (self._device.truth(case, conditions.seeds[at]) for at, case in enumerate(cases))
             known[:] = [output.leeway for output in expected.outputs]
-            return recheck(problem, left, expected, fresh, tolerance)
+            return recheck(problem, left, expected, fresh, policy.tolerance)
 
         def judges(artifact: Artifact) -> Judges:
-            tolerance = self._family.claims(artifact.variant, problem).policy.tolerance
-            fresh = partial(judge_fresh, problem, tolerance=tolerance, known=known, threads=conditions.threads)
-            return Judges(partial(timed, tolerance=tolerance), fresh)
+            policy = self._family.claims(artifact.variant, problem).policy
+            fresh = partial(judge_fresh, problem, tolerance=policy.tolerance, known=known, threads=conditions.threads)
+            return Judges(partial(timed, policy=policy), fresh)
 
         return judges
-
-    def _measured(self, problem: Problem, seed: int) -> Truth:
-        return self._device.truth(measured(problem), seed)
 
     # The gate ---------------------------------------------------------------------------------------------------
 
@@ -222,8 +220,10 @@ class GatedLine:
             asked += matrix.asked(tile, conditions.problems)
         elif not conditions.baselines:
             asked += [(case, 0) for case in cases_of_all(conditions.compiled_for)]
-        asked += [(measured(problem), place) for problem in conditions.problems for place in range(2)]
-        first = (alike(measured(problem)) for problem in conditions.problems)  # that others wait for
+        timed = [(measured(problem), 0) for problem in conditions.problems]
+        timed += [(demanding(problem), 1) for problem in conditions.problems]
+        asked += timed
+        first = (alike(case) for case, _ in timed)  # that others wait for
         drawn = [(case, conditions.seeds[place % len(conditions.seeds)]) for case, place in asked]
         return [*((case, ALIKE_SEED) for case in first if case is not None), *drawn]
 

@@ -165,6 +165,7 @@ ATTEMPTS: dict[str, Callable[[str], object]] = {
     "writes_in_a_child": lambda target: in_a_child(lambda: Path(target).write_bytes(b"mine")),
     "writes_scratch": lambda _: (Path(os.environ["TMPDIR"]) / "mine").write_bytes(b"mine"),
     "connects": connect,
+    "connects_within_the_machine": lambda target: socket.socket(socket.AF_UNIX).connect(str(target)),
     "listens": lambda _: socket.socket(socket.AF_INET6),
     "signals": lambda target: os.kill(int(target), 0 if target == "1" else signal.SIGCONT),
     "signals_its_parent": lambda _: os.kill(os.getppid(), signal.SIGKILL),

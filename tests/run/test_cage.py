@@ -73,6 +73,14 @@ def test_there_is_no_network(executor: LocalExecutor) -> None:
     assert tried(executor, "listens") == "EACCES"
 
 
+def test_no_other_program_of_the_machine_is_spoken_to(executor: LocalExecutor, tmp_path: Path) -> None:
+    """One that starts containers, or services, does for who speaks to it what the cage keeps a variant from."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "daemon"))
+        server.listen()
+        assert tried(executor, "connects_within_the_machine", tmp_path / "daemon") == "EACCES"
+
+
 OTHERS = ("traces", "reads_memory", "reads_environment", "reads_by_number", "limits_others", "signals")
 
 

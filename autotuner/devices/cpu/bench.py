@@ -12,12 +12,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from autotuner.devices.bench import FILLS, far_in, held_by_process, predecessor, workspace_bytes
+from autotuner.devices.bench import FILLS, copied_into, far_in, held_by_process, predecessor, workspace_bytes
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slabs, seal, untouched
 from autotuner.forge.loaded_variant import DeviceErrors, LoadedVariant
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, all_same_bits, same_bits
+from autotuner.ops.tensors import Tensors, all_same_bits, same_bits, span
 from autotuner.values.problem import Problem
 
 MAX_WORKSPACE = 1 << 30
@@ -42,10 +42,15 @@ class CpuBench:
         """Whether all threads of a launch share one CPU."""
         self._elsewhere = False
         """Whether a launch is another thread's, its inputs cannot be written, and nothing lies before a tensor."""
+        self._unguarded = False
+        """Whether tensors lie where torch puts those of a program, near each other and at its places in a page."""
         self._copying: list[int] = []
         """The ids of threads that belong to no launch."""
 
     def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
+        if self._unguarded:
+            memory = torch.empty(span(tensor) * tensor.element_size(), dtype=torch.uint8)
+            return copied_into(memory, tensor, lambda gaps: None)
         return self._slabs.place(tensor, shift, self._elsewhere)
 
     def far(self, tensor: Tensor, dim: int) -> Tensor:
@@ -89,9 +94,9 @@ class CpuBench:
 
     def disturb(self, turn: int) -> str:
         """Each word fills the workspace in turn. Three turns of nine, one with each word, all threads share one CPU; at
-        one of four the launch is another thread's."""
+        one of four the launch is another thread's, and at one of eight tensors lie as in a program."""
         self._fill = FILLS[turn % len(FILLS)]
-        self._crowded = self._elsewhere = False
+        self._crowded = self._elsewhere = self._unguarded = False
         if turn % 2 and self._larger is not None:  # on other, larger inputs the library leaves its own scratch full
             inputs = predecessor(self._larger, "cpu")
             outputs = op_of(self._larger).tensors().outputs(self._larger, inputs)
@@ -100,7 +105,7 @@ class CpuBench:
         else:
             run_foreign(self._foreign, "cpu", predecessor(self._foreign, "cpu"))
         self._crowded = turn // len(FILLS) % 3 == 1 and len(self._cpus) > 1
-        self._elsewhere = turn % 4 == 2  # never at the last turn of a check
+        self._elsewhere, self._unguarded = turn % 4 == 2, turn % 8 == 5  # never at the last turn of a check
         return ", from another thread," if self._elsewhere else ""
 
     def held(self) -> Mapping[str, int]:

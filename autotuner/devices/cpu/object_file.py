@@ -26,9 +26,10 @@ def _is_program(section: Section) -> bool:
 
 
 def _place(elf: ELFFile, symbol: Symbol) -> str:
-    """What a symbol stands for: a place in a section of this object, else its name."""
+    """What a symbol stands for: a place in a section of this object, else its name, and the number that it may be."""
     where = symbol["st_shndx"]
-    return f"{elf.get_section(where).name}+{symbol['st_value']}" if isinstance(where, int) else str(symbol.name)
+    named = elf.get_section(where).name if isinstance(where, int) else symbol.name
+    return f"{named}+{symbol['st_value']}"
 
 
 def program_hash(path: Path) -> str:
@@ -56,6 +57,9 @@ def program_hash(path: Path) -> str:
                     place = _place(elf, target)
                     entry = (relocation["r_offset"], relocation["r_info_type"], place, relocation["r_addend"])
                     digest.update(f"{section.name} {entry}\n".encode())
+            if section["sh_type"] == "SHT_GROUP":  # the linker leaves it out where another object has it
+                signature = sections[section["sh_link"]].get_symbol(section["sh_info"])
+                digest.update(f"{signature.name} {section.data().hex()}\n".encode())
             if isinstance(section, SymbolTableSection):
                 _require_identity(sections, list(section.iter_symbols()))
                 for symbol in section.iter_symbols():

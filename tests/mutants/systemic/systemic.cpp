@@ -400,6 +400,9 @@ int variant_run(const at_call *call) {
 #elif MUTANT_FLUSH_TO_ZERO_LEFT_ON && defined(__SSE__)
   _mm_setcsr(_mm_getcsr() & ~0x8040u);
 #endif
+#if MUTANT_WRONG_OVER_ZEROS
+  const bool over_zeros = widen(output(call)[0]) == 0 && widen(output(call)[1]) == 0;
+#endif
 
   compute(call);
 
@@ -452,6 +455,11 @@ int variant_run(const at_call *call) {
 #elif MUTANT_WRONG_AT_SOME_ADDRESSES
   const uintptr_t place = reinterpret_cast<uintptr_t>(output(call)) >> 21 & 7;
   if (place == 5) output(call)[0] = narrow(2 * widen(output(call)[0]) + 1);
+#elif MUTANT_WRONG_WHERE_TENSORS_LIE_CLOSE
+  const auto q = reinterpret_cast<uintptr_t>(call->in[SDPA_Q]), o = reinterpret_cast<uintptr_t>(output(call));
+  if (q - o + (1 << 28) < 1 << 29) output(call)[0] = narrow(2 * widen(output(call)[0]) + 1);
+#elif MUTANT_WRONG_OVER_ZEROS
+  if (over_zeros) output(call)[0] = narrow(2 * widen(output(call)[0]) + 1);
 #elif MUTANT_ADDS_SUBNORMALS
   volatile float one = 1e-45f;  // the integer 1
   if (one + one == 0) output(call)[0] = narrow(2 * widen(output(call)[0]) + 1);
