@@ -273,13 +273,18 @@ def tune_like(op: str, *inputs: Any, **options: Any) -> Study:
 
 
 def gate(
-    variant: str | Mapping[str, int | str], space: str | Path | None = None, *, sanitize: bool = False
+    variant: str | Mapping[str, int | str],
+    space: str | Path | None = None,
+    *,
+    problem: str | None = None,
+    sanitize: bool = False,
 ) -> GateResult:
-    """Puts one variant through the whole gate: its parameters, as a mapping or as on the command line. The
-    result has the outcome and the report. Raises InputError."""
+    """Puts one variant through the whole gate: its parameters, as a mapping or as on the command line, on `problem`
+    in place of the space's own. The result has the outcome and the report. Raises InputError."""
     target = variant if isinstance(variant, str) else " ".join(f"{name}={value}" for name, value in variant.items())
     with _main_is_not_imported():
-        subject = gate_one.subject(target, None if space is None else str(space), config.store_url(), None)
+        named, problems = None if space is None else str(space), [problem] if problem is not None else []
+        subject = gate_one.subject(target, named, config.store_url(), None, problems=problems)
         return gate_one.judge(subject, sanitize)
 
 

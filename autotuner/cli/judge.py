@@ -16,6 +16,7 @@ from autotuner.cli.options import (
     OneStudy,
     OneTrial,
     PatienceOption,
+    ProblemOption,
     QuietOption,
     StoreOption,
     ThreadsOption,
@@ -162,6 +163,7 @@ def gate(
     space: Annotated[
         str | None, typer.Option(help="the space of the parameters, or whose problems to judge on")
     ] = None,
+    problem: ProblemOption = None,
     study: Annotated[str | None, typer.Option(help="the study of the trial; the latest when left out")] = None,
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="also under the memory and race sanitizers, rejected or not")
@@ -188,12 +190,13 @@ def gate(
     if threads is not None and target is not None:
         raise InputError("--threads is for --reference: a variant has the threads of its space")
     if target is None:
-        here = workbench.Workbench(workbench.load_space(space or workbench.default_space(), threads))
+        named = space or workbench.default_space(problem or ())
+        here = workbench.Workbench(workbench.load_space(named, threads, problem or ()))
         found = gate_one.calibrate(here, listen=say_waiting)
         document = {"device": json_of(here.device), **json_of(found)}
         print_table(gate_tables.reference_table(found, here.device), as_json, document)
         raise typer.Exit(1 if found.broken else 0)
-    subject = gate_one.subject(target, space, store or config.store_url(), study, arch, say_remark)
+    subject = gate_one.subject(target, space, store or config.store_url(), study, arch, say_remark, problem or ())
     if arch is not None:
         judged = gate_one.without_device(subject)
     else:

@@ -1,7 +1,7 @@
 """The gate alone, on one variant: that of a trial, or of its parameters."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -49,19 +49,28 @@ class GateResult(NamedTuple):
 
 
 def subject(
-    target: str, space: str | None, store: str, study: str | None, arch: str | None = None, say: Say = lambda _: None
+    target: str,
+    space: str | None,
+    store: str,
+    study: str | None,
+    arch: str | None = None,
+    say: Say = lambda _: None,
+    problems: Sequence[str] = (),
 ) -> Judgeable:
     """The built variant that a user means: the number of a trial of a study in the store, or parameters such as
-    "IMPL=simd BLOCK_M=64" of a space, the others as in its default point. With `arch`, an architecture, no device is
-    needed: `without_device` judges it. `say` hears, before it is built, what a look at its sources shows.
+    "IMPL=simd BLOCK_M=64" of a space, the others as in its default point; `problems` stand in place of the space's own.
+    With `arch`, an architecture, no device is needed: `without_device` judges it. `say` hears, before it is built, what
+    a look at its sources shows.
 
     Raises InputError when there is none, or it cannot be built.
     """
     if "=" in target:
-        workbench = Workbench(load_space(space or default_space()), arch)
+        workbench = Workbench(load_space(space or default_space(problems), None, problems), arch)
         return _made(workbench, point_of(workbench.space, target), say)
     if not target.isdecimal():
         raise InputError(f'{target}: no number of a trial, and no parameters such as "IMPL=simd BLOCK_M=64"')
+    if space is not None or problems:
+        raise InputError("a trial has the space and the problems of its study: leave out --space and --problem")
     from autotuner.store import Store, queries  # takes long to import, and only a trial is in a store
 
     with Store.open(store, create=False) as opened:

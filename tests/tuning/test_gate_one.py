@@ -40,8 +40,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def found(target: str, folder: Path) -> single.Judgeable:
-    return single.subject(target, str(folder / "space.toml"), str(folder / "studies.db"), None)
+def found(target: str, folder: Path, *problems: str) -> single.Judgeable:
+    space = str(folder / "space.toml") if "=" in target else None
+    return single.subject(target, space, str(folder / "studies.db"), None, problems=problems)
 
 
 def report(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -76,6 +77,14 @@ def test_a_device_that_another_one_times_is_waited_for(folder: Path) -> None:
 def test_what_is_not_there_is_told_in_one_line(folder: Path, target: str, words: str) -> None:
     with refused(InputError, says=words):
         found(target, folder)
+
+
+def test_parameters_are_judged_on_the_problem_that_is_asked_for(folder: Path) -> None:
+    assert [str(each) for each in found("MUTANT=none", folder, "(1,3,40,64) float32").problems] == [
+        "(1,3,40,64) float32 full"
+    ]
+    with refused(InputError, says="a trial has the space and the problems of its study"):
+        found("7", folder, "(1,3,40,64) float32")
 
 
 # What the gate says -------------------------------------------------------------------------------------------------
