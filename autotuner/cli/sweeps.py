@@ -56,7 +56,7 @@ def submit(
     from autotuner.tuning import workbench
     from autotuner.views.sweep_tables import sweeps_document, sweeps_table
 
-    loaded = workbench.load_each(*wanted.source) if each else (workbench.load_space(*wanted.source),)
+    loaded = workbench.load_spaces(*wanted.source, each=True) if each else (workbench.load_space(*wanted.source),)
     files = workbench.with_baselines(loaded, wanted.baseline or ())
     requests = [wanted.request(file, share=len(files), name=name, every=every, regress=regress) for file in files]
     with Store.open(store or config.store_url()) as opened:

@@ -16,7 +16,7 @@ from autotuner.spaces.fields import ParameterValue, Read, Rule
 from autotuner.spaces.limits import FILE, Limits, LimitTable, read_limits
 from autotuner.values import config
 from autotuner.values.errors import KernelError
-from autotuner.values.gate_policy import GatePolicy, Tolerance
+from autotuner.values.gate_report import GatePolicy, Tolerance
 from autotuner.values.model import Model
 from autotuner.values.problem import Dtype, Problem
 from autotuner.values.toml_text import read_toml

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from autotuner.gate.check import RACE
 from autotuner.ops import op_of
 from autotuner.values import codes
-from autotuner.values.gate_policy import Tolerance
+from autotuner.values.gate_report import Tolerance
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Meaning, Verdict

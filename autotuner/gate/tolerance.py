@@ -34,8 +34,7 @@ from autotuner.ops import op_of
 from autotuner.ops.op import Output
 from autotuner.ops.tensors import DTYPES, Tensors, moved, on_threads
 from autotuner.values import config
-from autotuner.values.gate_policy import Tolerance
-from autotuner.values.gate_report import CaseErrors, Extent
+from autotuner.values.gate_report import CaseErrors, Extent, Tolerance
 from autotuner.values.problem import Problem
 
 ROW_FLOOR = {"float32": 2.0**-20, "float16": 2.0**-9, "bfloat16": 2.0**-6}

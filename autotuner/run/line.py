@@ -29,8 +29,7 @@ from autotuner.ops.op import OWN
 from autotuner.race.arms import Tracks
 from autotuner.race.calibrate import time_baselines
 from autotuner.values.conditions import Conditions
-from autotuner.values.gate_policy import GatePolicy
-from autotuner.values.gate_report import GateReport
+from autotuner.values.gate_report import GatePolicy, GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, NamedFunction, Say
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant

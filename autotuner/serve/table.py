@@ -27,18 +27,14 @@ from autotuner.values.table import DispatchTable, LeftOut, Proven, Range, Ratio,
 from autotuner.values.variant import Value, digest_of
 
 
-class _Candidate(NamedTuple):
-    """A variant with what it takes on each problem of its study: ln(t_variant / t_baseline)."""
-
-    number: int
-    ratios: Sequence[Confirmed | None]
-
-
 class _Studied(NamedTuple):
     """A study, and who may serve its problems, by artifact."""
 
     record: StudyRecord
-    candidates: dict[str, _Candidate]
+    numbers: dict[str, int]
+    """Of their trials."""
+    ratios: dict[str, Sequence[Confirmed | None]]
+    """What each takes on each problem: ln(t_variant / t_baseline)."""
     chosen: str
     """The artifact that is best over all problems."""
     confirmed: bool
@@ -65,10 +61,10 @@ def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates
                 raise InputError(f"{entry.problem} is in several of the studies; name one of them")
             entries[entry.problem] = entry
             if entry.use is not None and entry.use not in variants:
-                variants[entry.use] = _variant(store, each.record, each.candidates[entry.use].number)
+                variants[entry.use] = _variant(store, each.record, each.numbers[entry.use])
         problems = each.record.problems
         used = dict.fromkeys(use for problem in problems if (use := entries[problem].use) is not None)
-        ratios = {use: each.candidates[use].ratios for use in used}
+        ratios = {use: each.ratios[use] for use in used}
         between = ranges_of(problems, ratios, queries.validations(store, each.record.name))
         ranges += between.ranges
         left_out += between.left_out
@@ -98,7 +94,7 @@ def to_validate(
         raise InputError(f"{study} has no finals: run `autotuner finals {study}` first")
     studied = _studied(store, study, estimates=False)
     uses = [entry.use for entry in _entries(studied, loss)]
-    numbers = [None if use is None else studied.candidates[use].number for use in uses]
+    numbers = [None if use is None else studied.numbers[use] for use in uses]
     return to_try(studied.record.problems, numbers, lengths, vary)
 
 
@@ -133,7 +129,7 @@ def _studied(store: Store, name: str, estimates: bool) -> _Studied:
     best = standings.best(store, name)
     raced = best.raced if finals is not None and best is not None else None
     if finals is not None and raced is not None and proven_of_finals(finals):
-        return _Studied(record, _finalists(finals), raced, True, finals.baselines, finals.environment)
+        return _Studied(record, *_finalists(finals), raced, True, finals.baselines, finals.environment)
     if not estimates:
         lacks = "no finals" if raced is None else "nothing that went through the longest soak"
         raise InputError(f"{name} has {lacks}: run `autotuner finals {name}`, or take --estimates")
@@ -143,12 +139,11 @@ def _studied(store: Store, name: str, estimates: bool) -> _Studied:
     guessed = [
         Confirmed(digest=digest, log_ratio=each.log_ratio, processes=1, tied=False, alike=False) for each in timings
     ]
-    candidate = _Candidate(best.record.number, guessed)
-    baselines = [each.baseline for each in timings]
-    return _Studied(record, {digest: candidate}, digest, False, baselines, best.record.session.environment)
+    numbers, baselines = {digest: best.record.number}, [each.baseline for each in timings]
+    return _Studied(record, numbers, {digest: guessed}, digest, False, baselines, best.record.session.environment)
 
 
-def _finalists(finals: FinalsRecord) -> dict[str, _Candidate]:
+def _finalists(finals: FinalsRecord) -> tuple[dict[str, int], dict[str, Sequence[Confirmed | None]]]:
     """Those that have been through the longest soak. One that was built differently for the finals is another artifact
     than the one that the search has judged."""
     proven = proven_of_finals(finals)
@@ -156,13 +151,11 @@ def _finalists(finals: FinalsRecord) -> dict[str, _Candidate]:
         each.digest: each.number for each in finals.finalists if each.digest == each.searched and each.digest in proven
     }
     # Who is not proven counts all the same: how sure each is of its place depends on all.
-    ratios = confirmed_on_each(finals, finals.heats, numbers)
-    return {digest: _Candidate(number, ratios[digest]) for digest, number in numbers.items()}
+    return numbers, confirmed_on_each(finals, finals.heats, numbers)
 
 
 def _entries(studied: _Studied, loss: float) -> list[TableEntry]:
-    ratios = {digest: candidate.ratios for digest, candidate in studied.candidates.items()}
-    chosen = servers(ratios, studied.chosen, studied.record.objective, loss)
+    chosen = servers(studied.ratios, studied.chosen, studied.record.objective, loss)
     chosen = chosen or [Assigned(None, 0.0)] * len(studied.record.problems)
     return [_entry(studied, place, choice, loss) for place, choice in enumerate(chosen)]
 
@@ -175,7 +168,7 @@ def _entry(studied: _Studied, place: int, choice: Assigned, loss: float) -> Tabl
         why = f"a variant is faster by {100 * lost:.1f} %, less than the table may lose" if near else "no variant is"
         why = why if near else f"{why} shown to be faster than the baseline {baseline}"
         return TableEntry(problem=problem, use=None, why=why, loss=lost, baseline=baseline)
-    ratio = studied.candidates[choice.use].ratios[place]
+    ratio = studied.ratios[choice.use][place]
     assert ratio is not None
     why = "the problem's own best" if lost == 0 else f"within {100 * loss:g} % of the problem's own best"
     why = why if studied.confirmed else f"{why}, {UNCONFIRMED}"
@@ -226,11 +219,6 @@ class Shown(NamedTuple):
     """None: it was tuned."""
     place: int = 0
     """Of the problem among those of the record."""
-
-    @property
-    def is_faster(self) -> bool:
-        """Than the baseline."""
-        return self.ratio is not None and self.ratio.log_ratio.high < 0
 
 
 Last = Mapping[tuple[str, Problem], tuple[ValidationRecord, int]]
@@ -297,9 +285,8 @@ def _on_line(line: LengthSeries, known: Mapping[str, list[Shown]]) -> Iterator[R
 def _cost(shown: Sequence[Shown], low: int, high: int) -> float | None:
     """The mean log-ratio on the nearest known lengths around an interval; None where the variant is not to serve it."""
     ends = [each for each in shown if each.length <= low][-1:] + [each for each in shown if each.length >= high][:1]
-    if len(ends) < 2 or not all(each.is_faster for each in ends) or all(each.record is None for each in ends):
-        return None
-    return sum(each.ratio.log_ratio.mid for each in ends if each.ratio is not None) / 2
+    faster = [each.ratio.log_ratio.mid for each in ends if each.ratio is not None and each.ratio.log_ratio.high < 0]
+    return sum(faster) / 2 if len(faster) == 2 and any(each.record is not None for each in ends) else None
 
 
 def _range(line: LengthSeries, use: str, shown: Sequence[Shown], low: int, high: int) -> Range:

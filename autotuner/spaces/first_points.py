@@ -5,11 +5,11 @@ results (benchmarks/search/first_points.py). A new study begins with those of th
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo
 
 from autotuner.ops import op_of
 from autotuner.spaces.fields import Facts, ParameterValue
@@ -28,21 +28,17 @@ FADES = math.log(1 / 0.7)
 """What a speedup loses for each unit of distance: what is known of a near problem goes before more of a far one."""
 
 
-class _Row(Model):
-    problem: str = Field(description="as the op writes it")
+def _written(value: object, info: ValidationInfo) -> object:
+    return parsed_problem(value, (info.context or {})["op"]) if isinstance(value, str) else value
+
+
+class FirstPoint(Model):
+    """The fastest point of an implementation that was found for a problem on a device."""
+
+    problem: Annotated[Problem, BeforeValidator(_written)] = Field(description="in a file as the op writes it")
     device: str
     speedup: float = Field(gt=0, description="t_baseline / t_variant there")
     point: dict[str, ParameterValue] = Field(description="a value may be the name of a fact of the device")
-
-
-class FirstPoint(NamedTuple):
-    """The fastest point of an implementation that was found for a problem on a device."""
-
-    problem: Problem
-    device: str
-    speedup: float
-    """t_baseline / t_variant there."""
-    point: Mapping[str, Value]
 
     def on(self, facts: Facts) -> dict[str, Value]:
         """The point on another device: what is named by a fact is what the fact is there."""
@@ -75,10 +71,9 @@ def read_first_points(folder: Path, device: str, op: str) -> dict[str, tuple[Fir
 
 def _read(where: str, row: object, op: str) -> FirstPoint:
     try:
-        read = _Row.model_validate(row, strict=True)
-        return FirstPoint(parsed_problem(read.problem, op), read.device, read.speedup, read.point)
+        return FirstPoint.model_validate(row, strict=True, context={"op": op})
     except ValidationError as error:
-        raise KernelError(f"{where}: {explanation(error, _Row)}") from None
+        raise KernelError(f"{where}: {explanation(error, FirstPoint)}") from None
     except InputError as error:
         raise KernelError(f"{where}: {error}") from None
 

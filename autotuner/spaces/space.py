@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import PydanticCustomError
 
-from autotuner.spaces.branch_points import BranchPoints, nearest_row
-from autotuner.spaces.enumeration import NoPoints
+from autotuner.spaces.branch_points import BranchPoints, NoPoints, nearest_row
 from autotuner.spaces.fields import EXPECTED, Facts
 from autotuner.spaces.space_file import SpaceFile
 from autotuner.values.errors import SpaceError

@@ -7,8 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import ConfigDict, Field
 
 from autotuner.values import codes
-from autotuner.values.gate_policy import GatePolicy
-from autotuner.values.gate_report import CheckResult, GateReport, ReferenceCheck, ReportedIdentity
+from autotuner.values.gate_report import CheckResult, GatePolicy, GateReport, ReferenceCheck, ReportedIdentity
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Device, Measurement, Outcome
 from autotuner.values.problem import Problem

@@ -112,14 +112,24 @@ def load_space(
 
 
 def load_spaces(
-    name: str, threads: int | None = None, problems: Sequence[str] = (), problems_file: Path | None = None
+    name: str,
+    threads: int | None = None,
+    problems: Sequence[str] = (),
+    problems_file: Path | None = None,
+    each: bool = False,
 ) -> tuple[SpaceFile, ...]:
-    """As `load_space`; problems that no artifact serves together are the problems of several spaces."""
+    """As `load_space`; problems that no artifact serves together are the problems of several spaces. With `each` every
+    problem has a space: they need not have anything in common."""
     path = find_space_file(name)
     file = SpaceFile.load(path, find_limits)
     groups = asked(_problems(file, problems, problems_file))
-    files = [_for_all_lengths(SpaceFile.load(path, find_limits, each)) for each in groups] or [file]
-    return tuple(_with_threads(each, threads) for each in files)
+    if each:
+        groups = [Asked([one]) for group in groups for one in group.problems]
+    files = [_for_all_lengths(SpaceFile.load(path, find_limits, group)) for group in groups] or [file]
+    if each and not groups:
+        alone = "mean" if isinstance(file.objective, tuple) else file.objective
+        files = [file.model_copy(update={"problems": (one,), "objective": alone}) for one in file.problems]
+    return tuple(_with_threads(one, threads) for one in {one.problems: one for one in files}.values())
 
 
 def with_baselines(files: Sequence[SpaceFile], given: Sequence[str | Callable[..., Any]]) -> tuple[SpaceFile, ...]:
@@ -127,20 +137,6 @@ def with_baselines(files: Sequence[SpaceFile], given: Sequence[str | Callable[..
     InputError."""
     found = of_function.baselines(given, files[0].problems[0].op)
     return tuple(each.model_copy(update={"baselines": found}) for each in files)
-
-
-def load_each(
-    name: str, threads: int | None = None, problems: Sequence[str] = (), problems_file: Path | None = None
-) -> tuple[SpaceFile, ...]:
-    """As `load_space`, a space for each problem. They need not have anything in common."""
-    path = find_space_file(name)
-    file = SpaceFile.load(path, find_limits)
-    one_each = [Asked([one]) for group in asked(_problems(file, problems, problems_file)) for one in group.problems]
-    alone = "mean" if isinstance(file.objective, tuple) else file.objective
-    files = [SpaceFile.load(path, find_limits, one) for one in one_each] or [
-        file.model_copy(update={"problems": (problem,), "objective": alone}) for problem in file.problems
-    ]
-    return tuple(_with_threads(each, threads) for each in {each.problems: each for each in files}.values())
 
 
 def _for_all_lengths(file: SpaceFile) -> SpaceFile:

@@ -12,7 +12,7 @@ from autotuner.jobs import outlook, queue
 from autotuner.jobs.outlook import Outlook
 from autotuner.store import Store, device_health, notes, sweeps, whole_study
 from autotuner.store.records import SweepRecord
-from autotuner.tuning.workbench import load_each, load_space
+from autotuner.tuning.workbench import load_space, load_spaces
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.sweep import SweepChange
 from autotuner.values.validation import no_such
@@ -120,7 +120,7 @@ class Server:
         if like is not None and (like.endswith(".json") or like not in self.reader.names()):  # a file is for its owner
             raise InputError(no_such("study", like, sorted(self.reader.names())))
         said = str(files[asked.space]), asked.threads, asked.problems
-        spaces = load_each(*said) if asked.each else (load_space(*said),)
+        spaces = load_spaces(*said, each=True) if asked.each else (load_space(*said),)
         if asked.weights:
             if asked.each or len(asked.weights) != len(spaces[0].problems):
                 raise InputError("weights: give one for each problem, or leave them out, as with `each`")

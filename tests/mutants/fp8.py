@@ -20,7 +20,7 @@ from autotuner.ops.op import Relation
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
 from autotuner.ops.tensors import Tensors
 from autotuner.values import config
-from autotuner.values.gate_policy import Tolerance
+from autotuner.values.gate_report import Tolerance
 from autotuner.values.model import Model
 from autotuner.values.variant import Value
 from tests.emulator.emulator import EmulationError, emulate_fp8

@@ -8,7 +8,7 @@ import pytest
 from autotuner.ops import OPS, ahead
 
 pytest.importorskip("autotuner.ops.rmsnorm")
-from autotuner.ops.rmsnorm.problem import RmsNormProblem
+from autotuner.ops.rmsnorm import RmsNormProblem
 
 DTYPES = ("float32", "bfloat16", "float16")
 

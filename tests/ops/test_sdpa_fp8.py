@@ -17,7 +17,7 @@ from autotuner.ops.sdpa.tensors import reference as attention, sdpa
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
 from autotuner.ops.sdpa_fp8.quantising import LARGEST, of_heads, quantised, stored
 from autotuner.ops.sdpa_fp8.tensors import BASELINES, dequantised, hopper_product
-from autotuner.values.gate_policy import Tolerance
+from autotuner.values.gate_report import Tolerance
 from autotuner.values.problem import Problem
 
 OP = OPS["sdpa_fp8"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from autotuner.ops.sdpa.signature import arguments
-from autotuner.serve.runtime.before import Before
+from autotuner.serve.runtime.alike import Before
 from autotuner.serve.runtime.surroundings import unseen_by_guards
 from autotuner.values.outcome import Artifact
 from tests.helpers.calls import close, loaded, qkv

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import autotuner
-from autotuner.ops.sdpa import signature
-from autotuner.ops.sdpa.call import CALL
+from autotuner.ops.sdpa import CALL, signature
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.problem_files import share_of_model
 from autotuner.tuning.workbench import load_spaces

@@ -10,7 +10,7 @@ from torch.nn.functional import rms_norm
 
 import autotuner
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.ops.rmsnorm.problem import RmsNormProblem
+from autotuner.ops.rmsnorm import RmsNormProblem
 from autotuner.serve.c_source import write_c_folder
 from autotuner.serve.folder import Source
 from autotuner.tuning.workbench import Workbench, load_space

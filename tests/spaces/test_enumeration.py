@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from autotuner.spaces import enumeration
+from autotuner.spaces import branch_points
 from autotuner.spaces.expression import Expression
 from autotuner.spaces.space import Space
 from autotuner.values.errors import SpaceError
@@ -88,7 +88,7 @@ def test_enumeration_agrees_with_brute_force(
     document: tuple[dict[str, Any], list[str]], facts: dict[str, Any], chunk: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(enumeration, "_CHUNK", chunk)
+        patch.setattr(branch_points, "_CHUNK", chunk)
         brute, space = both(document, facts)
     if space is None:
         return

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.spaces import enumeration
+from autotuner.spaces import branch_points
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.tuning.workbench import find_space_file, load_space
 from autotuner.values.errors import SpaceError
@@ -173,7 +173,7 @@ def test_too_many_points_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     default: dict[str, Value] = {"IMPL": "x", **dict.fromkeys(wide, 0)}
     with pytest.raises(SpaceError, match="64 bits"):
         Space.enumerate(file_of({"IMPL": ["x"], **wide}, [], default), {})
-    monkeypatch.setattr(enumeration, "MAX_POINTS", 1000)
+    monkeypatch.setattr(branch_points, "MAX_POINTS", 1000)
     del wide["P6"], default["P6"]
     with pytest.raises(SpaceError, match="more than 1000 points with P1 bound"):
         Space.enumerate(file_of({"IMPL": ["x"], **wide}, [], default), {})

@@ -3,18 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, PositiveInt
 
 from autotuner.ops.op import Invariant, OpCall, OpCase, Relation
-from autotuner.ops.rmsnorm.problem import USUAL_EPS, RmsNormProblem
-from autotuner.ops.rows import INVARIANT, row_op, scaled_by
+from autotuner.ops.rows import INVARIANT, RowProblem, row_op, scaled_by
 from autotuner.values import config
-from autotuner.values.problem import Problem
+from autotuner.values.problem import Dtype, Problem
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from autotuner.ops.tensors import Tensors
+
+
+USUAL_EPS = 1e-6
+
+
+class RmsNormProblem(RowProblem):
+    """Y = X / sqrt(mean(X^2) + eps) * W, the mean over the last dimension: X, Y are (tokens, hidden_size), W is
+    (hidden_size,)."""
+
+    op: Literal["rmsnorm"] = "rmsnorm"
+    tokens: PositiveInt
+    hidden_size: PositiveInt
+    dtype: Dtype
+    eps: float = Field(default=USUAL_EPS, gt=0, le=1, description="added to the mean of squares")
+
+    DIMS: ClassVar[tuple[str, ...]] = ("tokens", "hidden_size")
+    LENGTHS: ClassVar[tuple[str, ...]] = ("hidden_size",)
+    SCALARS: ClassVar[tuple[str, ...]] = ("eps",)
+    TENSORS: ClassVar[Mapping[str, tuple[str, ...]]] = {"X": DIMS, "W": LENGTHS, "Y": DIMS}
+
+    FORM: ClassVar[str] = "(tokens,hidden_size) dtype [eps=NUMBER]"
+    NOT_SERVED: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("bias", "beta"), "there is a weight and no bias"),
+        **dict.fromkeys(("residual", "add"), "X alone is normalised"),
+        **dict.fromkeys(("elementwise_affine", "no_weight"), "there is always a weight"),
+        **dict.fromkeys(("layout", "strides"), "tensors are dense, (tokens, hidden_size)"),
+    }
+
+    @property
+    def flops(self) -> int:
+        """Four an element: the square and its sum, two products."""
+        return 4 * self.tokens * self.hidden_size
+
 
 DISTRIBUTIONS = {
     "randn": "standard normal",

@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import rms_norm
 
 from autotuner.ops.op import OpTensors
-from autotuner.ops.rmsnorm.problem import RmsNormProblem
+from autotuner.ops.rmsnorm import RmsNormProblem
 from autotuner.ops.row_tensors import RowTensors
 from autotuner.ops.tensors import DTYPES, Tensors, sums_in_order
 from autotuner.values.problem import Problem

@@ -10,11 +10,6 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.problem import Problem
 
 
-def takes(problem: Problem) -> bool:
-    """Whether it is made for such problems."""
-    return cast(SdpaProblem, problem).in_blocks
-
-
 class _Flex(torch.nn.Module):
     def __init__(self, problem: SdpaProblem, device: str) -> None:
         super().__init__()

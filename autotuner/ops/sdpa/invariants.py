@@ -9,7 +9,7 @@ from torch import Tensor
 
 from autotuner.ops import op_of
 from autotuner.ops.op import Relation
-from autotuner.ops.sdpa.layouts import overlapping
+from autotuner.ops.sdpa.distributions import overlapping
 from autotuner.ops.sdpa.masks import given, visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, first_outputs, where_lost

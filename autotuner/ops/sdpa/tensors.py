@@ -11,10 +11,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from autotuner.ops import compiled
 from autotuner.ops.op import Baseline
-from autotuner.ops.sdpa import flex, masks
-from autotuner.ops.sdpa.distributions import inputs as inputs
+from autotuner.ops.sdpa import masks
+from autotuner.ops.sdpa.distributions import inputs as inputs, output_like
 from autotuner.ops.sdpa.flex import module as module
-from autotuner.ops.sdpa.layouts import output_like
 from autotuner.ops.sdpa.masks import SdpaInputs, added, given, past, visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, plain_product, shifted, sums_in_order
@@ -184,7 +183,7 @@ BASELINES = {
         frozenset({"cpu", "cuda"}),
         settled,
         is_made=compiled.is_made,
-        takes=flex.takes,
+        takes=lambda problem: cast(SdpaProblem, problem).in_blocks,
         writes_code=True,
     ),
 }

@@ -1,13 +1,13 @@
 """The op sdpa_fp8: attention whose Q, K and V, or K and V alone, are FP8 (e4m3), each head with a float32 factor."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
-from autotuner.ops.op import Input, Invariant, Op, OpCase, imported_when_called
-from autotuner.ops.sdpa import DISTRIBUTIONS, INVARIANTS, WORDS as ATTENTION, cases, lengths, outputs, qkv, usual
+from autotuner.ops import sdpa as attention
+from autotuner.ops.op import Input, Invariant, Op, OpCall, OpCase, imported_when_called
+from autotuner.ops.sdpa import cases, lengths, outputs, qkv, usual
 from autotuner.ops.sdpa.problem import distance
-from autotuner.ops.sdpa_fp8.call import CALL
 from autotuner.ops.sdpa_fp8.problem import DESCALES, ELEMENT, SdpaFp8Problem
 from autotuner.values import config
 from autotuner.values.problem import Problem
@@ -23,7 +23,7 @@ def _inputs(problem: Problem) -> tuple[Input, ...]:
 
 DISTRIBUTIONS = {
     **{
-        name: DISTRIBUTIONS[name]
+        name: attention.DISTRIBUTIONS[name]
         for name in (
             *("randn", "large", "huge", "one_hot", "zero_q", "uniform01", "const_v", "slopes", "sink", "ragged"),
             *("gaps", "expanded", "one_head", "one_query", "gaps_in_v"),
@@ -38,7 +38,7 @@ DISTRIBUTIONS = {
     "far_below": "standard normal, every score 100 smaller: exp gives 0 unless the maximum is subtracted",
 }
 
-WORDS = ATTENTION._replace(
+WORDS = attention.WORDS._replace(
     distributions=DISTRIBUTIONS,
     every_row="something that they share: scale, a descale, the normaliser, a lost key, a wrong tensor",
 )
@@ -99,7 +99,7 @@ def full(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
 CASES = cases.CASES._replace(quick=quick, full=full, beyond=frozenset({"large", "huge", "slopes"}))
 
 _relations = partial(imported_when_called, f"{__name__}.invariants")
-OF_ATTENTION = {each.code: each for each in INVARIANTS}
+OF_ATTENTION = {each.code: each for each in attention.INVARIANTS}
 OWN_INVARIANTS = (
     Invariant(
         "G3.descales",
@@ -122,6 +122,45 @@ OWN_INVARIANTS = (
     OF_ATTENTION["G3.spread"]._replace(relations=_relations("spread")),
 )
 """In order of cost."""
+
+
+ELEMENTS = f"Q, K and V must be {ELEMENT}, or K and V beside Q in bfloat16 or float16"
+SIXTEEN_BITS = ("bfloat16", "float16")
+WANTED = "q_descale, k_descale and v_descale must be float32 of (batch, heads_kv), or expand to that"
+
+
+def problem_of(inputs: tuple[Any, ...], options: Mapping[str, Any]) -> SdpaFp8Problem:
+    """Of Q, K and V, the descale of each, and lengths of the keys where there are any; O is bfloat16, or of Q's
+    element type where that has 16 bits. Raises ValueError."""
+    qkv, descales, lengths = inputs[:3], (*inputs[3:6], None, None, None)[:3], inputs[6:]
+    of_q, *others = (str(each.dtype).removeprefix("torch.") for each in qkv)
+    cache = of_q in SIXTEEN_BITS
+    if not (cache or of_q == ELEMENT) or any(each != ELEMENT for each in others):
+        raise ValueError(ELEMENTS)
+    types = [name for name in options if name.endswith("_type")]
+    if types:
+        raise ValueError(f"{types[0]} is not 0: a descale is one for each head")
+    dtype = of_q if cache else "bfloat16"
+    found = attention.problem_of((*qkv, *lengths), {**options, "enable_gqa": True}, SdpaFp8Problem, dtype)
+    assert isinstance(found, SdpaFp8Problem)
+    if cache:  # K and V of one tensor are strided as others are
+        found = found.model_copy(update={"fp8_cache": True, "layout": found.layout.replace("packed qkv", "bshd")})
+    for name, each in zip(DESCALES, descales, strict=True):
+        fits = each is not None and tuple(each.shape) == (found.batch, found.heads_kv) and each.is_contiguous()
+        if not fits or str(each.dtype) != "torch.float32":
+            has = "None" if each is None else f"{tuple(each.shape)} of {str(each.dtype).removeprefix('torch.')}"
+            raise ValueError(f"{name} is {has}; {WANTED}")
+    return found
+
+
+def _options(problem: Problem) -> dict[str, Any]:
+    assert isinstance(problem, SdpaFp8Problem)
+    named: dict[str, Any] = {"is_causal": True} if problem.causal else {}
+    return named if problem.corner == "top_left" else {**named, "corner": problem.corner}
+
+
+CALL = OpCall(problem=problem_of, options=_options, reasons=(*attention.CALL.reasons, ELEMENTS, WANTED), strided=True)
+
 
 OP = Op(
     name="sdpa_fp8",

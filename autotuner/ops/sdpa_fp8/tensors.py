@@ -10,7 +10,7 @@ from torch import Tensor
 
 from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa import distributions, tensors as attention
-from autotuner.ops.sdpa.layouts import SHARED, laid_out
+from autotuner.ops.sdpa.distributions import SHARED, laid_out
 from autotuner.ops.sdpa.masks import past, visible
 from autotuner.ops.sdpa.tensors import SdpaSymmetry
 from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
@@ -331,8 +331,9 @@ def _stored(
         q[..., 0], k[:, :, [0, -1], 0] = 1.0, TAIL * q.shape[-1] ** 0.5
     if distribution == "ragged":  # of NaN nothing is the largest
         k, v = k.nan_to_num(0), v.nan_to_num(0)
-    pairs = [_of_batches(problem, *each) for each in quantised_as_asked(problem, q, k, v)]
-    return tuple(x for x, _ in pairs), tuple(descale for _, descale in pairs)
+    pairs = quantised_as_asked(problem, q, k, v)
+    # a descale for every batch and head, also where they share what is stored
+    return tuple(x for x, _ in pairs), tuple(descale.expand(sizes).contiguous() for _, descale in pairs)
 
 
 def as_asked(problem: SdpaFp8Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensors:
@@ -344,8 +345,3 @@ def quantised_as_asked(problem: SdpaFp8Problem, *qkv: Tensor) -> list[Quantised]
     """Q, K and V with their descales: 1 where Q is in 16 bits."""
     q, *kv = [quantised(x, problem.heads_kv if x.shape[1] > 1 else 1) for x in qkv]
     return [(qkv[0].to(DTYPES[problem.dtype]), torch.ones_like(q[1])) if problem.fp8_cache else q, *kv]
-
-
-def _of_batches(problem: SdpaFp8Problem, x: Tensor, descale: Tensor) -> Quantised:
-    """With a descale for every batch and head, also where they share what is stored."""
-    return x, descale.expand(problem.batch, problem.heads_kv).contiguous()

@@ -13,8 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .alike import Recent, never
-from .before import Before
+from .alike import Before, Recent, never
 from .library import FOREIGN, GRADIENT, NO_GRADIENT, REFUSED, Explanation, Library
 from .stated import COPIES, STRICT
 from .surroundings import answers_itself, must_see_an_op, needs_gradient, unseen_by_guards

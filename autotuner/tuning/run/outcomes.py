@@ -7,7 +7,6 @@ decisions need; a whole outcome is read from the store when it is wanted, but fo
 from collections import Counter
 from collections.abc import Callable
 from statistics import median
-from typing import NamedTuple
 
 from autotuner.forge.cache import is_there, keep
 from autotuner.values.outcome import Artifact, Outcome
@@ -18,16 +17,6 @@ RETRIES = 3
 """Times that a variant is tried again whose process was lost for reasons that are not its own."""
 
 
-class Known(NamedTuple):
-    """What is kept of a trial's outcome."""
-
-    variant: str
-    """Its digest."""
-    verdict: Verdict
-    recorded: int
-    """The number under which the outcome is in the store: a variant that was judged before is told another time."""
-
-
 class Outcomes:
     """The outcomes of a study, kept in mind by the one driver that adds to them."""
 
@@ -36,7 +25,9 @@ class Outcomes:
         self._read = read
         self.suspended: set[str] = set()
         """Digests of artifacts that nothing races against: one of them may have spoilt a race."""
-        self._by_number: dict[int, Known] = {}
+        self._recorded: dict[int, int] = {}
+        """By trial the number under which its outcome is in the store: a variant that was judged before is told another
+        time."""
         self._judged: dict[str, int] = {}
         """The recorded number of each variant by its digest; those that were lost are not among them."""
         self._losses: Counter[str] = Counter()
@@ -54,7 +45,7 @@ class Outcomes:
     def add(self, number: int, outcome: Outcome, recorded: int | None = None) -> None:
         """Takes in the outcome of a trial. `recorded`: under which number the store has it, if under another one."""
         digest, verdict, recorded = outcome.variant.digest, outcome.verdict, number if recorded is None else recorded
-        self._by_number[number] = Known(digest, verdict, recorded)
+        self._recorded[number] = recorded
         if verdict.judges:
             self._judged[digest] = recorded
         else:
@@ -109,8 +100,7 @@ class Outcomes:
 
     def of_trial(self, number: int) -> Outcome | None:
         """The outcome of the trial with that number."""
-        known = self._by_number.get(number)
-        return None if known is None else self._read(known.recorded)
+        return self._read(self._recorded[number]) if number in self._recorded else None
 
     def measured(self, program: str) -> Outcome | None:
         """The outcome whose measurement a variant with that program shares. One that was revoked meanwhile is none."""
