@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from autotuner.cli import cache, export, judge, serve, space, study, sweeps, tune
+from autotuner.cli import export, judge, machine, serve, study, sweeps, tune
 from autotuner.cli.output import err
 from autotuner.values import program
 from autotuner.values.errors import AutotunerError, InputError, SourceError, Stopped
@@ -64,7 +64,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     LOOK: (study.status, study.leaderboard, study.trials, study.show, study.explain, study.compare, serve.serve),
     USE: (export.export, export.validate, study.bundle),
     JUDGE: (judge.finals, judge.gate, judge.profile, judge.regress, study.verify),
-    HERE: (space.doctor,),
+    HERE: (machine.doctor,),
 }
 GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
     "sweep": (
@@ -82,8 +82,8 @@ GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
             **{"note": study.note, "delete": study.delete},
         },
     ),
-    "space": (HERE, "Search spaces.", {"list": space.space_list, "show": space.space_show}),
-    "cache": (HERE, "Builds and references.", {"show": cache.cache_show, "prune": cache.cache_prune}),
+    "space": (HERE, "Search spaces.", {"list": machine.space_list, "show": machine.space_show}),
+    "cache": (HERE, "Builds and references.", {"show": machine.cache_show, "prune": machine.cache_prune}),
 }
 for panel, commands in COMMANDS.items():
     for command in commands:

@@ -229,7 +229,7 @@ def worker(
 
     SIGTERM and SIGUSR1 hand back what it works on within ten seconds.
     """
-    from autotuner.cli.cache import size_in_bytes
+    from autotuner.cli.machine import size_in_bytes
     from autotuner.jobs.signals import Stopping, StopSignal
 
     def say(line: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from autotuner.cli import space
+from autotuner.cli import machine
 from autotuner.devices import DEVICES, cuda
 from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.devices.cuda.toolchain import CudaToolchain, require_driver
@@ -40,7 +40,7 @@ def test_the_doctor_says_what_the_cage_lacks_in_words_and_in_json(
 
     def said(as_json: bool) -> str:
         try:
-            space.doctor(str(tmp_path / "space.toml"), seed=0, as_json=as_json)
+            machine.doctor(str(tmp_path / "space.toml"), seed=0, as_json=as_json)
         except typer.Exit:
             pytest.fail("a parameter is dead")
         return capsys.readouterr().out
@@ -61,7 +61,7 @@ def found(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, 
     """The exit code, and each point by its name."""
     code = 0
     try:
-        space.doctor(None, as_json=True)
+        machine.doctor(None, as_json=True)
     except typer.Exit as ended:
         code = ended.exit_code
     return code, {each["what"]: each for each in json.loads(capsys.readouterr().out)}
