@@ -127,7 +127,6 @@ def show(of: OneTrial, as_json: JsonOption = False) -> None:
 
     Without a number it is the one to use: the finals' choice, before any finals the fastest of the search.
     """
-    from autotuner.ops import op_of
     from autotuner.store import queries
     from autotuner.tuning.finals import standings
     from autotuner.views.profile_table import profile_table
@@ -137,18 +136,14 @@ def show(of: OneTrial, as_json: JsonOption = False) -> None:
     with of as (opened, name, number):
         best = standings.required_best(opened, name) if number is None else None
         record = best.record if best is not None else queries.trial(opened, name, number or 0)
-        record_of = queries.study(opened, name)
-        document = trial_document(opened, name, record.number) if as_json else None
-        confirmed = standings.every_confirmed(opened, name).get(record.number)
-        outcome, profiled = standings.proven(opened, record), queries.profile(opened, name, record.number)
-    if document is not None:
-        print_json(document)
-    elif best is not None:
-        print_lines([f"{name}, trial {record.number}", *best_words(best)])
-    else:
-        print_lines([f"{name}, trial {record.number}, {record.recorded_at:%Y-%m-%d %H:%M:%S} UTC"])
-        print_lines(trial_words(record, outcome, confirmed, op_of(record_of.problems[0])))
-    if document is None and profiled is not None:
+        if as_json:
+            print_json(trial_document(opened, name, record.number))
+            return
+        at = "" if best is not None else f", {record.recorded_at:%Y-%m-%d %H:%M:%S} UTC"
+        said = trial_words(opened, record) if best is None else best_words(best)
+        profiled = queries.profile(opened, name, record.number)
+    print_lines([f"{name}, trial {record.number}{at}", *said])
+    if profiled is not None:
         print_table(profile_table(profiled), as_json=False)
 
 
@@ -209,10 +204,10 @@ def rename(study: Meant, name: str, store: StoreOption = None) -> None:
 
 def note(study: Meant, text: str, store: StoreOption = None) -> None:
     """Notes something of a study, which lists and pages show; an empty text takes the note away."""
-    from autotuner.store import notes
+    from autotuner.store import whole_study
 
     with one_study(study, store) as (opened, found):
-        notes.annotate(opened, found, text)
+        whole_study.annotate(opened, found, text)
     out.print(f"{found} has {'this note' if text else 'no note'} now")
 
 

@@ -10,12 +10,11 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, false, func, inspect, or_, select
+from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, column, false, func, inspect, or_, select, table
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from autotuner.store import lease, rows
 from autotuner.store.database import reads
-from autotuner.store.notes import note_in
 from autotuner.store.records import (
     FinalsRecord,
     JudgedTrial,
@@ -93,7 +92,7 @@ def revision(store: Store, session: Session, study: str) -> Revision:
         heats=session.scalar(select(func.count()).where(HeatRow.study_id == owner)) or 0,
         finals=session.scalar(ended) or 0,
         profiles=_last_profile(session, TrialRow.study_id == owner, ProfileRow.id) or 0,
-        note=zlib.crc32(note_in(session, study).encode()),
+        note=zlib.crc32(_note(session, study).encode()),
     )
 
 
@@ -347,6 +346,21 @@ def resolve_study(store: Store, session: Session, wanted: str | None = None) -> 
     raise StoreError(f"no study is named {wanted!r}; near it: {', '.join(near)}")
 
 
+NOTE = "note"
+"""What people note of a study: an attribute of Optuna's study of this name, where its own tools show it, too."""
+_STUDIES = table("studies", column("study_id"), column("study_name"))
+_NOTES = table("study_user_attributes", column("study_id"), column("key"), column("value_json"))
+
+
+def _note(session: Session, study: str) -> str:
+    """The note of a study; "" for none."""
+    if not inspect(session.connection()).has_table(_STUDIES.name):  # no driver has made Optuna's tables yet
+        return ""
+    mine = select(_NOTES.c.value_json).join(_STUDIES, _STUDIES.c.study_id == _NOTES.c.study_id)
+    found = session.scalar(mine.where(_STUDIES.c.study_name == study, _NOTES.c.key == NOTE))
+    return "" if found is None else str(json.loads(found))
+
+
 def _of_ops_here(session: Session) -> list[StudyRow]:
     found = session.scalars(select(StudyRow).order_by(StudyRow.id))
     return [row for row in found if rows.missing_op(row) is None]
@@ -415,7 +429,7 @@ def _progress(session: Session, row: StudyRow) -> StudyProgress:
         by_verdict={verdict: by_verdict[verdict] for verdict in Verdict if by_verdict[verdict]},
         by_fault=dict(sorted(by_fault.items(), key=lambda each: (-each[1], each[0]))),
         revoked=revoked,
-        note=note_in(session, row.name),
+        note=_note(session, row.name),
         disturbed=_disturbed(session, row.id),
     )
 

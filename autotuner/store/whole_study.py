@@ -1,9 +1,10 @@
-"""A study with all its rows, ours and Optuna's: as data for another store, renamed, and deleted.
+"""A study with all its rows, ours and Optuna's: as data for another store, renamed, annotated, and deleted.
 
 As data a row is a list of plain values. Keys are counted from 1 in each table, so that a study is the same data in
 whichever store it lies.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
@@ -15,6 +16,7 @@ from pydantic import JsonValue
 from sqlalchemy.orm import Session
 
 from autotuner.store.database import reads, writes
+from autotuner.store.queries import NOTE
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import Base, Document, StudyRow, SweepRow, UtcDateTime
 from autotuner.values.errors import InputError, StoreError
@@ -192,6 +194,23 @@ def _rename(store: Store, session: Session, name: str, new: str) -> None:
     studies = TABLES["studies"]
     if sa.inspect(session.connection()).has_table(studies.name):
         session.execute(sa.update(studies).where(studies.c.study_name == name).values(study_name=new))
+
+
+LONGEST = 1000
+"""Characters of a note."""
+
+
+@writes
+def annotate(store: Store, session: Session, study: str, text: str) -> None:
+    """Gives a study another note; "" takes it away. Raises StoreError: no such study, and InputError."""
+    if len(text) > LONGEST or not all(each.isprintable() or each == "\n" for each in text):
+        raise InputError(f"a note has {LONGEST} printable characters at most")
+    key, notes = _roots(store, session, study).get("studies", -1), TABLES["study_user_attributes"]
+    if key == -1:
+        raise StoreError(f"{store.label} has no study {study!r} that was begun: `autotuner study list` lists them")
+    session.execute(sa.delete(notes).where(notes.c.study_id == key, notes.c.key == NOTE))
+    if text:
+        session.execute(sa.insert(notes).values(study_id=key, key=NOTE, value_json=json.dumps(text)))
 
 
 # Keys -----------------------------------------------------------------------------------------------------------------

@@ -50,13 +50,15 @@ def report_of(store: Store, study: str, number: int) -> TrialReport:
     return trial_report(standings.proven(store, record), of.problems, device, record.session.calibration)
 
 
-def trial_words(record: TrialRecord, outcome: Outcome, confirmed: Speedup | None, op: Op) -> list[str]:
-    """A recorded trial for a person: that it was revoked, what finals confirmed, and its outcome."""
-    revoked = [f"REVOKED: {record.revoked_reason}"] if record.revoked_at is not None else []
+def trial_words(store: Store, record: TrialRecord) -> list[str]:
+    """A recorded trial for a person: that it was revoked, what finals confirmed, and its outcome. Raises StoreError."""
+    found = [f"REVOKED: {record.revoked_reason}"] if record.revoked_at is not None else []
+    confirmed = standings.every_confirmed(store, record.study).get(record.number)
     if confirmed is not None:
-        found = f"{confirmed.mid:.3f} times as fast as the baseline ({_ends(confirmed)})"
-        revoked.append(f"Confirmed by the last finals: {found}.")
-    return [*revoked, *outcome_words(outcome, op)]
+        said = f"{confirmed.mid:.3f} times as fast as the baseline ({_ends(confirmed)})"
+        found.append(f"Confirmed by the last finals: {said}.")
+    op = op_of(queries.study(store, record.study).problems[0])
+    return [*found, *outcome_words(standings.proven(store, record), op)]
 
 
 def best_words(best: Best) -> list[str]:

@@ -10,7 +10,7 @@ from fastapi import HTTPException, Request
 
 from autotuner.jobs import outlook, queue
 from autotuner.jobs.outlook import Outlook
-from autotuner.store import Store, device_health, notes, sweeps, whole_study
+from autotuner.store import Store, device_health, sweeps, whole_study
 from autotuner.store.records import SweepRecord
 from autotuner.tuning.workbench import load_space, load_spaces
 from autotuner.values.errors import AutotunerError, InputError
@@ -143,7 +143,7 @@ class Server:
     def change_study(self, name: str, note: str | None, new: str | None) -> str:
         """Notes something of a study, and gives it another name; its name. Raises StoreError, and InputError."""
         if note is not None:
-            notes.annotate(self.writing(), name, note)
+            whole_study.annotate(self.writing(), name, note)
         if new is not None and new != name:
             whole_study.rename(self.writing(), name, new)
         self._note(f"study {name} changed" + (f", now {new}" if new else ""))

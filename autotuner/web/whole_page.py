@@ -6,10 +6,10 @@ import hashlib
 from markupsafe import Markup
 
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.drawings import answer, rejects
+from autotuner.views.drawings import answer
 from autotuner.views.drawings.figure import Lead, Part
 from autotuner.views.drawings.links import SavedLinks
-from autotuner.views.drawings.sections import SECTIONS, TABS, believed as parts_of
+from autotuner.views.drawings.sections import SECTIONS, TABS, believed as parts_of, by_cause
 from autotuner.views.drawings.trial import trial_page
 from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates
@@ -36,7 +36,7 @@ POLICY = (
 def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str) -> str:
     """The file's text. It holds the trial to use and the last reject of each cause in full. `believed`: what the study
     has shown of its space, or why that was not found."""
-    best, causes = snapshot.best, rejects.by_cause(snapshot.trials)
+    best, causes = snapshot.best, by_cause(snapshot.trials)
     numbers = dict.fromkeys([*([] if best is None else [best.entry.number]), *causes.values()])
     links = SavedLinks(numbers, causes)
     said: tuple[Part, ...] = (

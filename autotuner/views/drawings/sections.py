@@ -6,19 +6,22 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from autotuner.store import ListedTrial
+from autotuner.store import ListedTrial, queries
 from autotuner.tuning.finals.standings import Entry
 from autotuner.values.ratio import UNCONFIRMED, Speedup, quoted, speedup_of
+from autotuner.values.verdict import Meaning
 from autotuner.views import beliefs_text
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.drawings import rejects
+from autotuner.views.causes import meanings
 from autotuner.views.drawings.figure import Figure, Lead, Panel, Part, Passage
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Plot, Scale, Svg, around
 from autotuner.views.figure_tables import costs_table, history_table, problems_table
 from autotuner.views.leaderboard import leaderboard as leaderboard_table
-from autotuner.views.snapshot import Snapshot
-from autotuner.views.words import compared, cut, kind, ratio
+from autotuner.views.snapshot import Snapshot, cause_of
+from autotuner.views.table import Column, Table
+from autotuner.views.trial_words import trial_words
+from autotuner.views.words import compared, cut, kind, percent, ratio
 
 # The best so far against the baseline, with the band in which nothing is told apart -----------------------------------
 
@@ -156,6 +159,45 @@ def _interval(svg: Svg, x: Scale, y: float, found: Speedup, look: tuple[str, str
     svg.add("circle", cx=x(found.mid), cy=y, r=look[2], class_=f"mark {look[1]}", title=title)
 
 
+# Why variants were rejected: the causes, and one trial in words -------------------------------------------------------
+
+
+def rejects(snapshot: Snapshot, links: Links, cause: str | None = None) -> tuple[Part, ...]:
+    """The causes and the last trial of one in words. `cause`: that is looked at, else the most frequent."""
+    rejected = sum(snapshot.causes.values())
+    lead = Lead(f"{rejected:,} of {snapshot.judged:,} judged variants were rejected.")
+    chosen = cause if cause in snapshot.causes else next(iter(snapshot.causes), None)
+    example: list[Passage] = []
+    if chosen is not None:
+        number, title = by_cause(snapshot.trials)[chosen], f"The last one of {chosen} in words: trial"
+        example.append(Passage("one-trial", title, in_words(snapshot, number), number))
+    return lead, Panel("Causes", _causes(snapshot, links)), *example
+
+
+def _causes(snapshot: Snapshot, links: Links) -> Table:
+    """The first check that failed, the most frequent first."""
+    known, judged, unknown = meanings(snapshot.op), max(1, snapshot.judged), Meaning("")
+    columns: list[Column[tuple[str, int]]] = [
+        Column("check", str, of=lambda e: e[0], href=lambda e: links.cause(snapshot.name, e[0])),
+        Column("rejects", int, of=lambda e: e[1]),
+        Column("share", float, of=lambda e: e[1] / judged, head="of all judged", reads=lambda share: percent(share, 1)),
+        Column("asserts", str, of=lambda e: known.get(e[0], unknown).asserts, head="it asserts"),
+        Column("usual", str, of=lambda e: known.get(e[0], unknown).cause or "", head="what usually breaks it"),
+    ]
+    return Table.of(columns, snapshot.causes.items(), ["The first check that failed. Choose one to see a trial."])
+
+
+def in_words(snapshot: Snapshot, number: int) -> tuple[str, ...]:
+    """A trial in words."""
+    store, name = snapshot.store, snapshot.name
+    return snapshot.once(f"words {number}", lambda: tuple(trial_words(store, queries.trial(store, name, number))))
+
+
+def by_cause(trials: tuple[ListedTrial, ...]) -> dict[str, int]:
+    """The last trial of each cause."""
+    return {cause: each.number for each in trials if (cause := cause_of(each)) is not None}
+
+
 # The pages ------------------------------------------------------------------------------------------------------------
 
 
@@ -168,7 +210,7 @@ class Section(NamedTuple):
 
 
 SECTIONS = (
-    Section("rejects", "Why rejected", rejects.rejects),
+    Section("rejects", "Why rejected", rejects),
     Section("best", "Best so far", lambda of, to, _: history(of, to) or (Lead("No trial was recorded yet."),)),
     Section("leaderboard", "Leaderboard", lambda of, to, _: (leaderboard(of, to),)),
     Section("problems", "Problems", lambda of, *_: (Panel("Problems by variants", problems_table(of)),)),
@@ -181,7 +223,7 @@ TABS = (("variants", "Variants"), *((each.key, each.title) for each in SECTIONS)
 def overview(snapshot: Snapshot, links: Links) -> tuple[Part, ...]:
     """What the first page has beside the answers: the best so far, the first of the leaderboard, why variants were
     rejected."""
-    return (*history(snapshot, links), leaderboard(snapshot, links, 8), *rejects.rejects(snapshot, links))
+    return (*history(snapshot, links), leaderboard(snapshot, links, 8), *rejects(snapshot, links))
 
 
 def believed(found: StudyBeliefs, newer: str = "") -> tuple[Part, ...]:

@@ -14,7 +14,7 @@ from autotuner.values.profile import Profile
 from autotuner.values.ratio import quoted
 from autotuner.views.drawings.answer import command
 from autotuner.views.drawings.figure import Figure
-from autotuner.views.drawings.rejects import words
+from autotuner.views.drawings.sections import in_words
 from autotuner.views.drawings.svg import Plot, around, number as figure_of
 from autotuner.views.gate_tables import cases_table, checks_table
 from autotuner.views.profile_table import lines, profile_table
@@ -37,7 +37,7 @@ def trial_page(snapshot: Snapshot, number: int, store: str) -> dict[str, Any]:
         "number": number,
         "verdict": "revoked" if record.revoked_at is not None else outcome.verdict.value.replace("_", " "),
         "kind": kind_of(outcome.verdict, record.revoked_at is not None),
-        "words": words(snapshot, number),
+        "words": in_words(snapshot, number),
         "facts": _facts(snapshot, record, outcome),
         "parameters": _parameters(snapshot, outcome),
         "built": _built(outcome),
