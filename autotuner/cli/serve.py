@@ -116,19 +116,14 @@ def _beside(workers: int, store: str) -> Iterator[None]:
 
 
 def _say(port: int, settings: Settings) -> None:
-    os.nice(GIVES_WAY)
-    for line in _lines(port, settings):
-        out.print(line)
-    sys.stdout.flush()
-
-
-def _lines(port: int, settings: Settings) -> Iterator[str]:
     """What is said once it serves."""
     from autotuner.store import Store
 
-    yield f"http://127.0.0.1:{port}/ serves {Store.label_of(settings.store)}; Ctrl-C ends it"
+    os.nice(GIVES_WAY)
+    out.print(f"http://127.0.0.1:{port}/ serves {Store.label_of(settings.store)}; Ctrl-C ends it")
     if not settings.writes:
-        yield f"Nothing can be changed: {'--read-only' if settings.read_only else 'no token is set'}"
+        out.print(f"Nothing can be changed: {'--read-only' if settings.read_only else 'no token is set'}")
+    sys.stdout.flush()
 
 
 def _token(path: Path | None) -> str | None:

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import fmean
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -55,9 +54,7 @@ class TwoLines:
             self._live.start(refresh=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
 

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from autotuner.store import sweeps
 from autotuner.values.errors import InputError
-from autotuner.values.sweep import State
+from autotuner.values.sweep import State, SweepChange
 from autotuner.values.variant import digest_of
 from autotuner.views.drawings import answer, scatter, sections
 from autotuner.views.drawings.figure import Lead, Panel
@@ -30,7 +30,7 @@ from autotuner.web.api import MOST, Number
 from autotuner.web.reader import tag_of
 from autotuner.web.server import VERBS, Server, server_of
 from autotuner.web.templates import render
-from autotuner.web.wire import ChangeRequest, NewSweep
+from autotuner.web.wire import NewSweep
 
 router = APIRouter(include_in_schema=False)
 FINDING = (
@@ -411,20 +411,15 @@ def change_sweep(
     server: Changed,
     number: SweepNumber,
     verb: str,
-    trials: Carried = "",
-    minutes: Carried = "",
-    priority: Carried = "",
+    trials: Annotated[int | None, Form(ge=1, le=MOST)] = None,
+    minutes: Annotated[float | None, Form(gt=0, le=1e6)] = None,
+    priority: Annotated[int | None, Form(ge=-1000, le=1000)] = None,
 ) -> Response:
     """Pauses, resumes, cancels, retries or changes a sweep."""
     server.sweep(number)
     if verb not in VERBS:
         raise HTTPException(404, f"a sweep knows {', '.join(VERBS)}")
-    said = {"trials": trials, "minutes": minutes, "priority": priority}
-    try:
-        wanted = ChangeRequest.model_validate({name: text for name, text in said.items() if text.strip()})
-    except ValidationError as error:
-        raise InputError(str(error.errors()[0]["msg"])) from None
-    server.change(number, verb, wanted)
+    server.change(number, verb, SweepChange(trials=trials, minutes=minutes, priority=priority))
     return RedirectResponse(f"/sweeps/{number}", 303)
 
 
