@@ -50,7 +50,32 @@ from autotuner.values.verdict import Verdict
 @reads
 def progress(store: Store, session: Session, study: str) -> StudyProgress:
     """How far a study is. Raises StoreError: no such study."""
-    return _progress(session, _study_row(session, store, study))
+    row = _study_row(session, store, study)
+    of, by_verdict, by_fault = rows.study_record(row), Counter[str](), Counter[str]()
+    judged = revoked = 0
+    kinds = TrialRow.verdict, TrialRow.fault_code, TrialRow.judged, TrialRow.revoked_at.is_not(None)
+    query = select(*kinds, func.count()).where(TrialRow.study_id == row.id).group_by(*kinds)
+    for verdict, fault, judges, is_revoked, count in session.execute(query):
+        judged += count if judges else 0
+        revoked += count if is_revoked else 0
+        by_verdict[verdict] += 0 if is_revoked else count
+        if judges and fault is not None and not is_revoked:
+            by_fault[fault] += count
+    return StudyProgress.taken_from(
+        row,
+        space=row.space_name,
+        device=of.device.name,
+        problems=of.problems,
+        started_at=row.created_at,
+        last_activity=_last_activity(session, row),
+        running=_running(session, study),
+        judged=judged,
+        by_verdict={verdict: by_verdict[verdict] for verdict in Verdict if by_verdict[verdict]},
+        by_fault=dict(sorted(by_fault.items(), key=lambda each: (-each[1], each[0]))),
+        revoked=revoked,
+        note=_note(session, study),
+        disturbed=_disturbed(session, row.id),
+    )
 
 
 @reads
@@ -79,21 +104,18 @@ def revision(store: Store, session: Session, study: str) -> Revision:
     owner = study_id(session, store, study)
     counts = func.max(TrialRow.id), func.count(), func.count(TrialRow.objective), func.count(TrialRow.revoked_at)
     last, trials, standing, revoked = session.execute(select(*counts).where(TrialRow.study_id == owner)).one()
-    sessions = select(func.count(), func.count(SessionRow.finished_at)).where(SessionRow.study_id == owner)
-    started, finished = session.execute(sessions).one()
-    ended = select(func.count(FinalsRow.finished_at)).where(FinalsRow.study_id == owner)
-    return Revision(
-        last=last or 0,
-        trials=trials,
-        standing=standing,
-        revoked=revoked,
-        sessions=started,
-        finished=finished,
-        heats=session.scalar(select(func.count()).where(HeatRow.study_id == owner)) or 0,
-        finals=session.scalar(ended) or 0,
-        profiles=_last_profile(session, TrialRow.study_id == owner, ProfileRow.id) or 0,
-        note=zlib.crc32(_note(session, study).encode()),
-    )
+    counted = [
+        select(func.count(column)).where(of.study_id == owner)
+        for of, column in (
+            (SessionRow, SessionRow.id),
+            (SessionRow, SessionRow.finished_at),
+            (HeatRow, HeatRow.id),
+            (FinalsRow, FinalsRow.finished_at),
+        )
+    ]
+    profiles = _last_profile(session, TrialRow.study_id == owner, ProfileRow.id) or 0
+    others = *(session.scalar(each) or 0 for each in counted), profiles, zlib.crc32(_note(session, study).encode())
+    return Revision(last=last or 0, trials=trials, standing=standing, revoked=revoked, others=others)
 
 
 @reads
@@ -139,7 +161,17 @@ def measured(
         query = query.where(or_(key.is_(None), key.not_in(without)))
     if fully:
         query = query.where(TrialRow.verdict == Verdict.MEASURED.value, TrialRow.censored.is_(False))
-    return tuple(_measured(row) for row in session.scalars(query.limit(limit)))
+    return tuple(
+        MeasuredTrial.taken_from(
+            row,
+            variant=row.outcome.variant,
+            artifact=row.original or row.artifact_digest,
+            log_ratio=LogRatio(low=_number(row.log_low), mid=_number(row.objective), high=_number(row.log_high)),
+            median_us=_number(row.median_us),
+            baseline_us=_number(row.baseline_us),
+        )
+        for row in session.scalars(query.limit(limit))
+    )
 
 
 @reads
@@ -183,7 +215,17 @@ def finals(store: Store, session: Session, study: str) -> FinalsRecord | None:
     mine = FinalsRow.study_id == study_id(session, store, study), FinalsRow.finished_at.is_not(None)
     last = select(FinalsRow).where(*mine).order_by(FinalsRow.finished_at.desc(), FinalsRow.id.desc()).limit(1)
     row = session.scalar(last)
-    return None if row is None else _finals(session, row, study)
+    if row is None:
+        return None
+    numbers = [finalist.number for finalist in row.document.finalists]
+    taken_back = TrialRow.study_id == row.study_id, TrialRow.number.in_(numbers), TrialRow.revoked_at.is_not(None)
+    return FinalsRecord.taken_from(
+        row,
+        **dict(row.document),
+        study=study,
+        heats=tuple(session.scalars(select(HeatRow.document).where(HeatRow.finals_id == row.id).order_by(HeatRow.id))),
+        revoked=tuple(session.scalars(select(TrialRow.number).where(*taken_back).order_by(TrialRow.number))),
+    )
 
 
 @reads
@@ -381,57 +423,6 @@ def _standing(owner: int) -> Select[TrialRow]:
 def _number(value: float | None) -> float:
     """A column that every row with an objective has filled."""
     return math.nan if value is None else value
-
-
-def _measured(row: TrialRow) -> MeasuredTrial:
-    return MeasuredTrial.taken_from(
-        row,
-        variant=row.outcome.variant,
-        artifact=row.original or row.artifact_digest,
-        log_ratio=LogRatio(low=_number(row.log_low), mid=_number(row.objective), high=_number(row.log_high)),
-        median_us=_number(row.median_us),
-        baseline_us=_number(row.baseline_us),
-    )
-
-
-def _finals(session: Session, row: FinalsRow, study: str) -> FinalsRecord:
-    numbers = [finalist.number for finalist in row.document.finalists]
-    mine = TrialRow.study_id == row.study_id, TrialRow.number.in_(numbers), TrialRow.revoked_at.is_not(None)
-    return FinalsRecord.taken_from(
-        row,
-        **dict(row.document),
-        study=study,
-        heats=tuple(session.scalars(select(HeatRow.document).where(HeatRow.finals_id == row.id).order_by(HeatRow.id))),
-        revoked=tuple(session.scalars(select(TrialRow.number).where(*mine).order_by(TrialRow.number))),
-    )
-
-
-def _progress(session: Session, row: StudyRow) -> StudyProgress:
-    study, by_verdict, by_fault = rows.study_record(row), Counter[str](), Counter[str]()
-    judged = revoked = 0
-    kinds = TrialRow.verdict, TrialRow.fault_code, TrialRow.judged, TrialRow.revoked_at.is_not(None)
-    query = select(*kinds, func.count()).where(TrialRow.study_id == row.id).group_by(*kinds)
-    for verdict, fault, judges, is_revoked, count in session.execute(query):
-        judged += count if judges else 0
-        revoked += count if is_revoked else 0
-        by_verdict[verdict] += 0 if is_revoked else count
-        if judges and fault is not None and not is_revoked:
-            by_fault[fault] += count
-    return StudyProgress.taken_from(
-        row,
-        space=row.space_name,
-        device=study.device.name,
-        problems=study.problems,
-        started_at=row.created_at,
-        last_activity=_last_activity(session, row),
-        running=_running(session, row.name),
-        judged=judged,
-        by_verdict={verdict: by_verdict[verdict] for verdict in Verdict if by_verdict[verdict]},
-        by_fault=dict(sorted(by_fault.items(), key=lambda each: (-each[1], each[0]))),
-        revoked=revoked,
-        note=_note(session, row.name),
-        disturbed=_disturbed(session, row.id),
-    )
 
 
 def _disturbed(session: Session, owner: int) -> tuple[int, ...]:

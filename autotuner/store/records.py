@@ -268,17 +268,14 @@ class Revision(Model):
     trials: int
     standing: int = Field(description="trials that have an objective")
     revoked: int
-    sessions: int
-    finished: int = Field(description="sessions that ended in good order")
-    heats: int
-    finals: int = Field(description="finals that came to an end")
-    profiles: int = Field(default=0, description="key of the profile recorded last; 0: none")
-    note: int = Field(default=0, description="a checksum of the note")
+    others: tuple[int, ...] = Field(
+        description="how many runs, heats, finals and profiles there are; of the note a sum"
+    )
 
     @property
     def tag(self) -> str:
         """The revision as a word."""
-        return "-".join(format(number, "x") for number in self.model_dump().values())
+        return "-".join(map("{:x}".format, (self.last, self.trials, self.standing, self.revoked, *self.others)))
 
 
 class StudyProgress(Model):

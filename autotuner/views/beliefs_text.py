@@ -1,11 +1,10 @@
 """What a study has shown: what is believed as tables, the rest in words."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from autotuner.values.ratio import UNCONFIRMED, quoted
 from autotuner.views.beliefs import BranchStanding, Room, StudyBeliefs
-from autotuner.views.surrogate_beliefs import Belief, Beliefs, ParameterEffect, Trust, ValueEffect
+from autotuner.views.surrogate_beliefs import Belief, Beliefs, PairEffect, ParameterEffect, Trust, ValueEffect
 from autotuner.views.table import Column, Table, points_column
 from autotuner.views.words import counts_words, micros, percent, point, ratio
 
@@ -19,22 +18,17 @@ WEAK = 0.3
 """Rank correlation below which the beliefs hardly put points in order."""
 
 
-class Share(NamedTuple):
-    """What a parameter explains alone, or two beyond each alone."""
-
-    name: str
-    share: float
-    fast_share: float
-    is_pair: bool
-
-    @property
-    def most(self) -> float:
-        """The larger of the two shares."""
-        return max(self.share, self.fast_share)
+def _named(effect: ParameterEffect | PairEffect) -> str:
+    return effect.parameter if isinstance(effect, ParameterEffect) else " and ".join(effect.parameters)
 
 
-SHARES: list[Column[Share]] = [
-    Column("parameter", str, of=lambda e: e.name),
+def _most(effect: ParameterEffect | PairEffect) -> float:
+    """The larger of its two shares."""
+    return max(effect.share, effect.fast_share)
+
+
+SHARES: list[Column[ParameterEffect | PairEffect]] = [
+    Column("parameter", str, of=_named),
     Column("share", float, head="of the variance", reads=lambda share: percent(share, 1)),
     Column("fast_share", float, head="in the fastest quarter", reads=lambda share: percent(share, 1)),
 ]
@@ -42,12 +36,11 @@ SHARES: list[Column[Share]] = [
 
 def shares_table(beliefs: Beliefs) -> Table:
     """The share of the believed speed's variance that each explains alone, and two together beyond each alone."""
-    every = [Share(each.parameter, each.share, each.fast_share, False) for each in beliefs.parameters]
-    every += [Share(" and ".join(each.parameters), each.share, each.fast_share, True) for each in beliefs.pairs]
-    found = sorted((each for each in every if each.most >= SHOWN), key=lambda each: -each.most)[:MOST]
-    hardly = [each.parameter for each in beliefs.parameters if max(each.share, each.fast_share) < SHOWN]
+    every: tuple[ParameterEffect | PairEffect, ...] = (*beliefs.parameters, *beliefs.pairs)
+    found = sorted((each for each in every if _most(each) >= SHOWN), key=lambda each: -_most(each))[:MOST]
+    hardly = [each.parameter for each in beliefs.parameters if _most(each) < SHOWN]
     notes = [f"Hardly: {', '.join(hardly)}."] if hardly else []
-    if not any(each.is_pair for each in found):
+    if not any(isinstance(each, PairEffect) for each in found):
         notes.append("No two parameters interact noticeably.")
     return Table.of(SHARES, found, notes, above=["What matters: the share of the variance of the believed speed"])
 
@@ -66,7 +59,7 @@ EFFECTS: list[Column[tuple[ParameterEffect, ValueEffect]]] = [
 
 def effects_table(beliefs: Beliefs) -> Table:
     """Every value of the parameters that matter, by the mean over all valid points with it, the best first."""
-    matter = [each for each in beliefs.parameters if max(each.share, each.fast_share) >= SHOWN][:MOST]
+    matter = [each for each in beliefs.parameters if _most(each) >= SHOWN][:MOST]
     found = [(parameter, value) for parameter in matter for value in parameter.values]
     return Table.of(EFFECTS, found, above=["What each value costs, by the mean over all valid points with it"])
 

@@ -23,7 +23,7 @@ from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.ratio import quoted, speedup_of
 from autotuner.values.verdict import Verdict
-from autotuner.views.words import counts_words, held_up_words
+from autotuner.views.words import counts_words, cut, held_up_words
 
 TICKS = 4
 """Times a second that the lines are drawn anew."""
@@ -65,12 +65,7 @@ class TwoLines:
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         width = options.max_width - 1  # a full line makes some terminals begin another
         for line in self.lines(width):
-            yield Text(fitted(line, width), no_wrap=True, end="\n")
-
-
-def fitted(line: str, width: int) -> str:
-    """The line, cut to the width where it is longer."""
-    return line if len(line) <= width else line[: width - 3].rstrip() + "..."
+            yield Text(cut(line, width), no_wrap=True, end="\n")
 
 
 def bar(share: float, width: int) -> str:
@@ -234,11 +229,11 @@ class Progress(TwoLines):
     def lines(self, width: int) -> list[str]:
         """What goes on and what was rejected; how far it is, the best, and the time left."""
         since = f"{time.monotonic() - self._since:.0f} s"
-        now = fitted(f"waiting {since}: {self._waits}" if self._waits else f"{self._doing}; {since}", width)
+        now = cut(f"waiting {since}: {self._waits}" if self._waits else f"{self._doing}; {since}", width)
         rejects = f"rejected: {_counts(self._rejected)}" if self._rejected else ""
         failed = f"not judged: {_counts(self._failed)}" if self._failed else ""
         room = width - len(now) - 3
-        causes = fitted("; ".join(filter(None, (failed, rejects))), room) if room > len("rejected: ...") else ""
+        causes = cut("; ".join(filter(None, (failed, rejects))), room) if room > len("rejected: ...") else ""
         best = f"{self._best_words()}; " if math.isfinite(self._best) else ""
         share = self.judged / self._trials if self._trials else 1.0
         return [
