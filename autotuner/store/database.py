@@ -142,10 +142,8 @@ class Database:
         # Questions are answered of a store that may only be read, as on a read-only mount.
         read_only = read_only or (url.get_backend_name() == "sqlite" and not create and _is_for_reading(self.label))
         self.url, self._read_only = url, read_only
-        if self.is_sqlite and read_only:
-            _check_readable(Path(self.label))
-        elif self.is_sqlite:
-            self._check_file(Path(self.label), create)
+        if self.is_sqlite:
+            _check_file(Path(self.label.removeprefix("file:")), create, read_only)
         self.patience = patience or Patience()
         self.wait_s = BUSY_SECONDS
         """Seconds that a transaction waits for another program's lock."""
@@ -286,50 +284,25 @@ class Database:
         except OSError as error:
             return error.errno == errno.ENOSPC
 
-    @staticmethod
-    def _check_file(path: Path, create: bool) -> None:
-        if str(path).startswith("file:"):
-            path = Path(str(path).removeprefix("file:"))
-        _require_regular(path)
-        if path.is_dir():
-            raise StoreError(f"{path} is a folder: give the path of a file in it, such as {path / 'studies.db'}")
-        if not path.parent.is_dir():
-            raise StoreError(f"{path.parent} is not a folder: create it, or give another path for the store")
-        if not path.exists():
-            if not create:
-                raise StoreError(f"{path} does not exist: `autotuner tune` makes one, --store names another")
-        elif not os.access(path, os.R_OK | os.W_OK):
-            raise StoreError(f"{path} cannot be read and written by this user: change its permissions")
-        kind = file_system_of(path.parent)
-        if kind in NETWORKS:
-            raise StoreError(
-                f"{path} lies on {kind}, where SQLite cannot keep hosts apart: give --store a path on a local disk, or"
-                " postgresql://..."
-            )
-        # Beside the file SQLite keeps a journal, so even reading needs a folder that can be written.
-        if not os.access(path.parent, os.W_OK | os.X_OK):
-            raise StoreError(f"{path.parent} cannot be written by this user: change its permissions")
-
     def _build_engine(self) -> Engine:
         arguments = connect_args(self.url)
-        if not self.is_sqlite:
-            options = {"execution_options": {"postgresql_readonly": True}} if self._read_only else {}
-            try:
-                return create_engine(self.url, pool_pre_ping=True, connect_args=arguments, **options)
-            except (exc.ArgumentError, TypeError, ValueError) as error:
-                raise StoreError(f"{self.label}: the URL cannot be used ({error}): mend it") from None
-            except (ImportError, exc.NoSuchModuleError) as error:
-                raise StoreError(f"{self.label}: no driver for it ({error}): pip install 'psycopg[binary]'") from None
-        # isolation_level None: the driver begins nothing by itself, we do, below.
-        if self._read_only:
+        if self.is_sqlite and self._read_only:
             path = Path(self.label)
             return create_engine("sqlite://", creator=lambda: _opened_to_read(path), poolclass=QueuePool)
+        options: dict[str, Any] = {} if self.is_sqlite else {"pool_pre_ping": True}
+        if self.is_sqlite:
+            arguments |= {"isolation_level": None}  # the driver begins nothing by itself, we do, below
+        elif self._read_only:
+            options["execution_options"] = {"postgresql_readonly": True}
         try:
-            engine = create_engine(self.url, connect_args=arguments | {"isolation_level": None})
+            engine = create_engine(self.url, connect_args=arguments, **options)
         except (exc.ArgumentError, TypeError, ValueError) as error:
-            raise StoreError(f"the store's URL cannot be used ({error}): give a file's path") from None
-        event.listen(engine, "begin", self._begin)
-        event.listen(engine, "connect", lambda made, _: made.execute(f"PRAGMA busy_timeout = {TURN_MS}"))
+            raise StoreError(f"{self.label}: the URL cannot be used ({error}): mend it") from None
+        except (ImportError, exc.NoSuchModuleError) as error:
+            raise StoreError(f"{self.label}: no driver for it ({error}): pip install 'psycopg[binary]'") from None
+        if self.is_sqlite:
+            event.listen(engine, "begin", self._begin)
+            event.listen(engine, "connect", lambda made, _: made.execute(f"PRAGMA busy_timeout = {TURN_MS}"))
         return engine
 
     def _begin(self, connection: Connection) -> None:
@@ -427,12 +400,26 @@ def writes(change: Callable[Concatenate[Owner, Session, P], T]) -> Callable[Conc
     return write
 
 
-def _check_readable(path: Path) -> None:
+def _check_file(path: Path, create: bool, read_only: bool) -> None:
     _require_regular(path)
-    if path.is_dir() or not path.exists():
-        raise StoreError(f"{path} does not exist, or is a folder: give the path of a store")
-    if not os.access(path, os.R_OK):
-        raise StoreError(f"{path} cannot be read by this user: change its permissions")
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder: give the path of a file in it, such as {path / 'studies.db'}")
+    if not path.parent.is_dir():
+        raise StoreError(f"{path.parent} is not a folder: create it, or give another path for the store")
+    if not path.exists() and not create:
+        raise StoreError(f"{path} does not exist: `autotuner tune` makes one, --store names another")
+    if path.exists() and not os.access(path, os.R_OK if read_only else os.R_OK | os.W_OK):
+        how = "read" if read_only else "read and written"
+        raise StoreError(f"{path} cannot be {how} by this user: change its permissions")
+    kind = file_system_of(path.parent)
+    if kind in NETWORKS and not read_only:
+        raise StoreError(
+            f"{path} lies on {kind}, where SQLite cannot keep hosts apart: give --store a path on a local disk, or"
+            " postgresql://..."
+        )
+    # Beside the file SQLite keeps a journal, so even reading needs a folder that can be written.
+    if not read_only and not os.access(path.parent, os.W_OK | os.X_OK):
+        raise StoreError(f"{path.parent} cannot be written by this user: change its permissions")
 
 
 def _size_of(label: str) -> int:

@@ -27,7 +27,7 @@ from autotuner.store.records import (
     TrialRecord,
     ValidationRecord,
 )
-from autotuner.store.store import Store, study_id
+from autotuner.store.store import Store, study_id, trial_row
 from autotuner.store.tables import (
     BlockRow,
     FinalsRow,
@@ -246,12 +246,7 @@ def aa_heats(store: Store, session: Session, study: str) -> tuple[Heat, ...]:
 @reads
 def trial(store: Store, session: Session, study: str, number: int) -> TrialRecord:
     """One trial with its whole outcome, a revoked one with the reason. Raises StoreError: no such study or trial."""
-    study_row = _study_row(session, store, study)
-    query = select(TrialRow).where(TrialRow.study_id == study_row.id, TrialRow.number == number)
-    row = session.scalar(query)
-    if row is None:
-        count = session.scalar(select(func.count()).where(TrialRow.study_id == study_row.id))
-        raise StoreError(f"{study} has no recorded trial {number}: give the number of one of its {count}")
+    row = trial_row(session, store, study, number)
     judged_in = SessionRecord.taken_from(session.get_one(SessionRow, row.session_id), study=study)
     return TrialRecord.taken_from(row, study=study, session=judged_in)
 

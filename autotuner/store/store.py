@@ -381,20 +381,13 @@ class Store:
     @reads
     def outcome(self, session: Session, study: str, number: int) -> Outcome:
         """What is recorded of one trial. A revoked one has no latency. Raises StoreError: no such study or trial."""
-        return rows.standing_outcome(self._row(session, study, number))
-
-    def _row(self, session: Session, study: str, number: int) -> TrialRow:
-        mine = TrialRow.study_id == study_id(session, self, study), TrialRow.number == number
-        row = session.scalar(select(TrialRow).where(*mine))
-        if row is None:
-            raise StoreError(f"{self.label}: {study} has no trial {number}: list its trials for their numbers")
-        return row
+        return rows.standing_outcome(trial_row(session, self, study, number))
 
     @writes
     def record_profile(self, session: Session, study: str, number: int, profile: Profile) -> None:
         """Keeps a profile beside its trial. Raises StoreError: no such study or trial."""
         Base.metadata.create_all(session.connection(), [Base.metadata.tables[ProfileRow.__tablename__]])
-        session.add(ProfileRow(trial_id=self._row(session, study, number).id, document=profile))
+        session.add(ProfileRow(trial_id=trial_row(session, self, study, number).id, document=profile))
 
     @writes
     def revoke(self, session: Session, study: str, number: int, reason: str) -> tuple[int, ...]:
@@ -402,7 +395,7 @@ class Store:
 
         A trial revoked before keeps its first reason. Raises StoreError: no such study or trial.
         """
-        row = self._row(session, study, number)
+        row = trial_row(session, self, study, number)
         query = select(TrialRow).where(_same_program(row), TrialRow.revoked_at.is_(None)).order_by(TrialRow.number)
         standing = session.scalars(query).all()
         for each in standing:
@@ -423,6 +416,15 @@ def study_id(session: Session | Connection, store: Store, name: str) -> int:
             raise StoreError(f"{store.label} has no study {name!r}: list the studies for their names")
         store.study_ids[name] = found
     return store.study_ids[name]
+
+
+def trial_row(session: Session, store: Store, study: str, number: int) -> TrialRow:
+    """The row of a trial. Raises StoreError: no such study or trial."""
+    mine = TrialRow.study_id == study_id(session, store, study), TrialRow.number == number
+    row = session.scalar(select(TrialRow).where(*mine))
+    if row is None:
+        raise StoreError(f"{study} has no recorded trial {number}: `autotuner trials` lists them")
+    return row
 
 
 def _same_program(row: TrialRow) -> ColumnElement[bool]:
