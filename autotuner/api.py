@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotuner.jobs import foreground, queue
-from autotuner.jobs.sweep_run import Listener
+from autotuner.jobs import queue
+from autotuner.jobs.sweep_run import Listener, run_here
 from autotuner.ops import DEFAULT_OP, OPS
 from autotuner.store import Store, TrialRecord, queries
 from autotuner.tuning import gate_one, of_function, workbench
@@ -243,7 +243,7 @@ def tune(
     found: list[Study] = []
     with _main_is_not_imported(), Store.open(url) as opened:  # opened last: a wrong wish makes no store
         for request, here in zip(requests, benches, strict=True):
-            found.append(Study(url, foreground.run_here(opened, request, here, Listener(hears=_told(callbacks)))))
+            found.append(Study(url, run_here(opened, request, here, Listener(hears=_told(callbacks)))))
     return replace(found[0], beside=tuple(found[1:]))
 
 

@@ -124,17 +124,17 @@ def _in_time(request: SweepRequest, began: float, place: int, of: int) -> SweepR
 def _swept(store: Store, request: SweepRequest, here: Workbench, cancels: bool) -> str:
     """The study of a sweep that ran here, or on the worker that has the device."""
     from autotuner.devices import device_names
-    from autotuner.jobs import foreground
-    from autotuner.jobs.sweep_run import Listener
+    from autotuner.jobs.outlook import server_of
+    from autotuner.jobs.sweep_run import Listener, run_here
 
-    server = foreground.server_of(store, request, device_names(here.device.backend, here.chosen))
+    server = server_of(store, request, device_names(here.device.backend, here.chosen))
     if server is not None:
         worker, devices = server
         return _attach(store, request.model_copy(update={"devices": devices}), str(worker), cancels)
     shown = _Shown(here, request, store)
     with _says_what_is_kept(store, shown.progress):
         listener = Listener(shown.hears, shown.begins, shown.confirms, shown.ends)
-        return foreground.run_here(store, request, here, listener)
+        return run_here(store, request, here, listener)
 
 
 @contextmanager

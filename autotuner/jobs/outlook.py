@@ -12,7 +12,7 @@ from autotuner.devices import DEVICES
 from autotuner.store import Store, device_health, queries, sweeps
 from autotuner.store.records import DeviceRecord, EventRecord, Holder, SweepRecord
 from autotuner.tuning.finals import standings
-from autotuner.values.errors import StoreError, StoreUnavailableError
+from autotuner.values.errors import InputError, StoreError, StoreUnavailableError
 from autotuner.values.sweep import Found, State, SweepRequest
 
 POLL_S = 0.5
@@ -228,3 +228,29 @@ def living(devices: Sequence[DeviceRecord]) -> list[LivingWorker]:
         if each.holder is not None:
             found.setdefault((each.holder.host, each.holder.pid), LivingWorker(each.holder, [])).devices.append(each)
     return list(found.values())
+
+
+REMEDY = "name devices that one worker serves, or that none does"
+
+
+def server_of(store: Store, request: SweepRequest, names: Sequence[str]) -> tuple[LivingWorker, str | None] | None:
+    """Which living worker serves devices of these names, in the store's words, and what `--devices` calls them in its
+    process, None where any of its devices will do; None where none serves any of them.
+
+    Raises InputError where some of them are served and no worker serves all, or where one is in quarantine.
+    """
+    known = [each for each in device_health.every(store) if each.name in names]
+    workers = living(known)
+    if not workers:
+        return None
+    served = workers[0].devices
+    if len(served) < len(names):
+        holders = {each.name: each.holder for each in known if each.holder is not None}
+        said = (f"process {holders[name].pid}" if name in holders else "nobody" for name in names)
+        who = ", ".join(f"{name} is served by {by}" for name, by in zip(names, said, strict=True))
+        raise InputError(f"--devices {request.devices}: {who}: {REMEDY}")
+    if workers[0].sick is not None:
+        sick = workers[0].sick
+        raise InputError(f"{sick.name} is in quarantine: {sick.reason}; {sick.remedy} {sick.name}")
+    own = [each.words[0] for each in served if each.words]
+    return workers[0], ",".join(own) if own and request.devices is not None else None

@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
 
+from autotuner.jobs import queue
 from autotuner.jobs.outlook import found_in
 from autotuner.jobs.schedule import ask_again
 from autotuner.ops import op_of
 from autotuner.run.executor import Executor
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, sweeps
+from autotuner.store.lease import Lease
 from autotuner.store.records import SweepRecord
-from autotuner.store.sweeps import Claim
+from autotuner.store.sweeps import WISHED, Claim
 from autotuner.store.tables import Data
 from autotuner.tuning import again
 from autotuner.tuning.finals.finals import Finals, due
@@ -26,12 +28,12 @@ from autotuner.tuning.run.driver import Budget, Converged, Driver, Event, Judged
 from autotuner.tuning.run.plan import Start
 from autotuner.tuning.run.waiting import Waited, Waiting
 from autotuner.tuning.workbench import Workbench
-from autotuner.values.errors import AutotunerError, InfrastructureError, LeaseLostError
+from autotuner.values.errors import AutotunerError, DiskFullError, InfrastructureError, LeaseLostError, StoreError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration
 from autotuner.values.problem import Problem
 from autotuner.values.ratio import speedup_of
-from autotuner.values.sweep import FINALS_MINUTES, Earlier, Found, State, Wish
+from autotuner.values.sweep import FINALS_MINUTES, Earlier, Found, State, SweepRequest, Wish
 from autotuner.values.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -304,6 +306,40 @@ class SweepRun:
         if self._suspicious is not None and self._lost >= self._suspicious:
             why = event.outcome.fault.detail if event.outcome.fault is not None else ""
             raise InfrastructureError(f"{self._lost} trials in a row could not be judged: {why}")
+
+
+# In the terminal or the program that asks for it ---------------------------------------------------------------------
+
+
+STOPPED = "stopped where it was begun; the same command goes on"
+
+
+def run_here(store: Store, request: SweepRequest, here: Workbench, listener: Listener) -> str:
+    """Runs a sweep of one space in this process; its study.
+
+    Raises Interrupted where somebody paused or cancelled it, and LeaseHeldError where another process has the study.
+    """
+    queue.settle_abandoned(store)
+    asked, _ = queue.submit(store, request, priority=queue.TOP, foreground=True)
+    claim = sweeps.claim(store, asked.id, f"a command, process {Lease.process()}")
+    assert claim is not None  # no worker takes what belongs to a command
+    run = SweepRun(store, claim, listener, suspicious=None)
+    state, detail = State.CANCELLED, STOPPED
+    try:
+        study = run.go(here)
+        state, detail = State.DONE, ""
+    except Interrupted as interrupted:
+        state, detail = WISHED[interrupted.wish], "by a user"
+        raise
+    except AutotunerError as error:
+        state, detail = State.FAILED, str(error)
+        raise
+    finally:
+        # A store that cannot be reached is told by the lease of a process that has gone.
+        with suppress(StoreError, DiskFullError):
+            run.end(state, detail)
+        claim.lease.release()
+    return study
 
 
 # What events say -----------------------------------------------------------------------------------------------------

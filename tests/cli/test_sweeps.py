@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autotuner.jobs import foreground, queue
+from autotuner.jobs import queue, sweep_run
 from autotuner.jobs.sweep_run import SweepRun
 from autotuner.store import Store, device_health, sweeps
 from autotuner.tuning.workbench import Workbench
@@ -114,7 +114,7 @@ def test_a_foreground_run_that_is_stopped_says_so_in_the_store(store: Store, mon
 
         monkeypatch.setattr(SweepRun, "go", fails)
         with pytest.raises(type(error)):
-            foreground.run_here(store, request, here, object())  # type: ignore[arg-type]
+            sweep_run.run_here(store, request, here, object())  # type: ignore[arg-type]
         found = queue.resolve(store, None)
         assert (found.state, found.holder) == (state, None)
     assert sweeps.due(store) == ()

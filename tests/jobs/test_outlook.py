@@ -10,8 +10,7 @@ import pytest
 from autotuner.devices import DEVICES, Chosen, Wishes
 from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.jobs import queue, worker
-from autotuner.jobs.foreground import server_of
-from autotuner.jobs.outlook import outlook
+from autotuner.jobs.outlook import outlook, server_of
 from autotuner.jobs.sweep_run import SweepRun
 from autotuner.jobs.worker import Worker, served
 from autotuner.store import Store, device_health, lease, sweeps
