@@ -60,7 +60,7 @@ def submit(
     files = workbench.with_baselines(loaded, wanted.baseline or ())
     requests = [wanted.request(file, share=len(files), name=name, every=every, regress=regress) for file in files]
     with Store.open(store or config.store_url()) as opened:
-        made, is_new = queue.submit_group(opened, requests, priority, key)
+        made, is_new = queue.submit(opened, *requests, priority=priority, key=key)
         found = [outlook.outlook(opened, sweep.id) for sweep in made]
     print_table(sweeps_table(found, whole=True), as_json, {**sweeps_document(found), "is_new": is_new}, in_full=True)
     if not (is_new or as_json):

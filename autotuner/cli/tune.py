@@ -156,7 +156,7 @@ def _attach(store: Store, request: SweepRequest, server: str, cancels: bool) -> 
     from autotuner.cli.sweeps import show_until_over
     from autotuner.jobs import queue
 
-    number = queue.submit(store, request, priority=queue.TOP)[0].id
+    number = queue.submit(store, request, priority=queue.TOP)[0][0].id
     on_stop = "cancels it" if cancels else "leaves it running; `autotuner sweep watch` shows it again"
     try:
         out.print(f"{server} has the device: this is its sweep {number} now, before all others. Ctrl-C {on_stop}.")

@@ -1,7 +1,5 @@
 """Asking for sweeps, and asking something of them: what every caller uses, commands and pages alike."""
 
-from collections.abc import Sequence
-
 from pydantic import ValidationError
 
 from autotuner.jobs.outlook import found_in
@@ -55,22 +53,14 @@ def _require_time(request: SweepRequest) -> None:
 
 
 def submit(
-    store: Store, request: SweepRequest, priority: int = 0, key: str | None = None, foreground: bool = False
-) -> tuple[SweepRecord, bool]:
-    """Puts a sweep into the queue, and says whether it is new: under a key that was used for the same before, the sweep
-    of then is the answer.
+    store: Store, *requests: SweepRequest, priority: int = 0, key: str | None = None, foreground: bool = False
+) -> tuple[tuple[SweepRecord, ...], bool]:
+    """Puts a sweep into the queue, or several that are a group, under the name that they have in common, and says
+    whether they are new: under a key that was used for the same before, the sweeps of then are the answer.
 
-    Raises StoreError where the key stands for a sweep that asks for something else, and InputError where the key or the
+    Raises StoreError where the key stands for sweeps that ask for something else, and InputError where the key or the
     name reads as a number.
     """
-    (found,), is_new = submit_group(store, [request], priority, key, foreground)
-    return found, is_new
-
-
-def submit_group(
-    store: Store, requests: Sequence[SweepRequest], priority: int = 0, key: str | None = None, foreground: bool = False
-) -> tuple[tuple[SweepRecord, ...], bool]:
-    """As `submit`: several sweeps that are a group, under one key and the name that they have in common."""
     for what, word in (("key", key), ("name", requests[0].name)):
         if word is not None and word.isdecimal():
             raise InputError(f"the {what} {word!r} would be taken for the number of a sweep: put a letter into it")

@@ -320,7 +320,7 @@ def run_here(store: Store, request: SweepRequest, here: Workbench, listener: Lis
     Raises Interrupted where somebody paused or cancelled it, and LeaseHeldError where another process has the study.
     """
     queue.settle_abandoned(store)
-    asked, _ = queue.submit(store, request, priority=queue.TOP, foreground=True)
+    (asked,), _ = queue.submit(store, request, priority=queue.TOP, foreground=True)
     claim = sweeps.claim(store, asked.id, f"a command, process {Lease.process()}")
     assert claim is not None  # no worker takes what belongs to a command
     run = SweepRun(store, claim, listener, suspicious=None)

@@ -127,7 +127,7 @@ class Server:
             spaces = (spaces[0].model_copy(update={"objective": asked.weights}),)
         wanted = asked.model_dump(exclude={"space", "problems", "weights", "priority", "each", "threads"})
         requests = [queue.request_for(each, share=len(spaces), **wanted) for each in spaces]
-        made, is_new = queue.submit_group(self.writing(), requests, asked.priority, key)
+        made, is_new = queue.submit(self.writing(), *requests, priority=asked.priority, key=key)
         if is_new:
             self._note("submitted", made[0].id)
         self.queue.forget()

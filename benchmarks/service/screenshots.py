@@ -82,7 +82,7 @@ def store_in(folder: Path, trials: int) -> Iterator[Shown]:
         several = [queue.request_for(file, trials=60, name="by problem") for file in files]
         claims = []
         for requests, study, spent_s in (([whole], running, 1200.0), (several, begun, 1500.0)):
-            number = queue.submit_group(store, requests)[0][0].id
+            number = queue.submit(store, *requests)[0][0].id
             claims.append(sweeps.claim(store, number, f"sweep {number}"))
             sweeps.work(store, number, spent_s, study)
             sweeps.note(store, number, "search", f"study {study}", {})

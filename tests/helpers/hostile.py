@@ -291,7 +291,7 @@ def stores() -> tuple[bytes, bytes]:
 def _queue(store: Store) -> None:
     """Sweeps of which none is due, and a device in quarantine."""
     for change in (queue.pause, queue.cancel):
-        change(store, queue.submit(store, queue.request_for(simulated.small_space().file))[0].id)
+        change(store, queue.submit(store, queue.request_for(simulated.small_space().file))[0][0].id)
     with device_health.serving(store, {"cpu": ["cpu"]}, "here", "cpu", "A CPU", "worker"):
         device_health.quarantine(store, ["cpu"], "it was sick", "heal it", 1)
 

@@ -25,7 +25,7 @@ from tests.helpers.stores import transaction
 
 def ask(store: Store, name: str, devices: str | None = None, backend: str = "cuda") -> int:
     request = queue.request_for(simulated.space().file, name=name, devices=devices, backend=backend, trials=10)
-    return queue.submit(store, request)[0].id
+    return queue.submit(store, request)[0][0].id
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def busy() -> Iterator[None]:
 def worked_on(store: Store) -> int:
     """A sweep, after a worker has had it once."""
     request = queue.request_for(load_space("sdpa_cpu"), trials=1, patience_minutes=0.0)
-    number = queue.submit(store, request)[0].id
+    number = queue.submit(store, request)[0][0].id
     Worker(store, served("cpu"), cache_bytes=None).run(idle_exit=True)
     return number
 

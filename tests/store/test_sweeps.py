@@ -31,7 +31,7 @@ from tests.helpers.stores import transaction
 def ask(store: Store, name: str = "one", priority: int = 0, key: str | None = None) -> int:
     """The number of a new sweep."""
     request = queue.request_for(simulated.space().file, name=name, trials=10)
-    return queue.submit(store, request, priority, key)[0].id
+    return queue.submit(store, request, priority=priority, key=key)[0][0].id
 
 
 def working(place: str, code: str) -> subprocess.Popen[str]:
@@ -69,7 +69,7 @@ def test_of_many_that_use_one_key_at_once_one_makes_the_sweep(place: str, opened
     def asks(key: str) -> tuple[int, bool]:
         with Store.open(place) as mine:
             barrier.wait()
-            asked, is_new = queue.submit(mine, request, key=key)
+            (asked,), is_new = queue.submit(mine, request, key=key)
             return asked.id, is_new
 
     with ThreadPoolExecutor(4) as pool:
@@ -126,12 +126,12 @@ def test_pause_resume_cancel_and_retry_of_what_nobody_works_on(opened: Store) ->
 
 def test_a_sweep_that_comes_every_day_asks_for_the_next(opened: Store) -> None:
     request = queue.request_for(simulated.space().file, name="nightly", trials=10, every="02:00")
-    ahead = queue.submit(opened, request)[0].id
+    ahead = queue.submit(opened, request)[0][0].id
     assert (sweeps.due(opened), "then every day" in str(outlook(opened, ahead).waits)) == ((), True)
     queue.cancel(opened, ahead)
     assert ask_again(opened, sweeps.one(opened, ahead)) is None
     late = request.every.model_copy(update={"due": request.every.due - timedelta(days=4)})
-    number = queue.submit(opened, request.model_copy(update={"every": late}))[0].id
+    number = queue.submit(opened, request.model_copy(update={"every": late}))[0][0].id
     sweeps.claim(opened, number, "me").lease.release()
     ended = sweeps.settle(opened, number, State.DONE, found=Found(judged=12))
     again = ask_again(opened, ended)
@@ -139,7 +139,7 @@ def test_a_sweep_that_comes_every_day_asks_for_the_next(opened: Store) -> None:
     assert sweeps.events(opened, again.id, last=1)[0].text.startswith("3 missed since")
     assert ask_again(opened, ended) is None, "it is there already"
     queue.cancel(opened, again.id)
-    group = queue.submit_group(opened, [request.model_copy(update={"every": late, "name": "both"})] * 2)[0]
+    group = queue.submit(opened, *[request.model_copy(update={"every": late, "name": "both"})] * 2)[0]
     for each, first_is_over in zip(group, (False, True), strict=True):
         sweeps.claim(opened, each.id, "me").lease.release()
         ended = sweeps.settle(opened, each.id, State.DONE, found=Found(judged=5))
@@ -176,7 +176,7 @@ def test_what_is_wished_while_a_worker_pauses_is_not_lost(
     opened: Store, ask_for: Callable[[Store, int], SweepRecord], state: State
 ) -> None:
     """It has heard of the pause, and has not said yet that it has paused."""
-    number = queue.submit(opened, queue.request_for(simulated.space().file), foreground=True)[0].id
+    number = queue.submit(opened, queue.request_for(simulated.space().file), foreground=True)[0][0].id
     claim = sweeps.claim(opened, number, "me")
     queue.pause(opened, number)
     assert sweeps.work(opened, number, 1.0, None).wish == Wish.PAUSE
@@ -342,7 +342,7 @@ def test_a_device_has_one_worker_and_may_be_in_quarantine(place: str, opened: St
 @pytest.mark.slow
 def test_a_foreground_sweep_whose_command_was_killed_is_over(place: str, opened: Store) -> None:
     request = queue.request_for(simulated.space().file)
-    number = queue.submit(opened, request, foreground=True)[0].id
+    number = queue.submit(opened, request, foreground=True)[0][0].id
     other = claimed(place, number)
     queue.settle_abandoned(opened)
     assert sweeps.one(opened, number).state == State.RUNNING
@@ -374,5 +374,5 @@ def test_neither_a_key_nor_a_name_reads_as_a_number(opened: Store) -> None:
         ask(opened, name="12")
     assert sweeps.every(opened) == ()
     named = simulated.space().file.model_copy(update={"path": "12.toml"})
-    found = queue.submit(opened, queue.request_for(named))[0]
+    found = queue.submit(opened, queue.request_for(named))[0][0]
     assert queue.resolve(opened, "12.toml").id == found.id

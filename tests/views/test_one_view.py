@@ -67,7 +67,7 @@ REFERENCES = Calibration(
 def asked_for(store: Store) -> list[int]:
     """A group of two sweeps, of which the first has begun."""
     file = simulated.space().file
-    made, _ = queue.submit_group(store, [queue.request_for(file, name="two", trials=10)] * 2)
+    made, _ = queue.submit(store, *[queue.request_for(file, name="two", trials=10)] * 2)
     first, *_ = made
     assert sweeps.claim(store, first.id, "sweep 1") is not None
     sweeps.work(store, first.id, 130.0, STUDY)

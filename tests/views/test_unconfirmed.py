@@ -60,7 +60,7 @@ class Known:
                 if trial.speedup is not None
             ]
             asked = queue.request_for(load_space(SPACE, problems=PROBLEMS[:1]), trials=100)
-            self.sweep = queue.submit_group(store, [asked])[0][0].id
+            self.sweep = queue.submit(store, asked)[0][0].id
             assert sweeps.claim(store, self.sweep, "sweep 1") is not None
             sweeps.work(store, self.sweep, 60.0, self.study)
         self.figures = {f"{each:.3f}" for each in estimates} - {"1.000"}

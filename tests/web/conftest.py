@@ -35,7 +35,7 @@ def queued(made: Path, study: str, tmp_path_factory: pytest.TempPathFactory) -> 
         whole = queue.request_for(load_space(SPACE, problems=PROBLEMS), trials=100)
         several = [queue.request_for(load_space(SPACE, problems=[each]), trials=30) for each in PROBLEMS[1:4]]
         for requests, of in (([whole], study), (several, begun)):
-            number = queue.submit_group(store, requests)[0][0].id
+            number = queue.submit(store, *requests)[0][0].id
             assert sweeps.claim(store, number, f"sweep {number}") is not None
             sweeps.work(store, number, 60.0, of)
             sweeps.note(store, number, "search", f"study {of}", {})

@@ -146,7 +146,7 @@ def _queue_of(store: Store, study: str) -> None:
     wanted = {"name": EVIL, "problems": (EVIL,)}
     plain = queue.request_for(load_space("sdpa_cpu"))
     titled = _titled(plain.space_document)
-    asked = queue.submit(store, plain.model_copy(update={**wanted, "space_document": titled}), key=EVIL)[0]
+    (asked,), _ = queue.submit(store, plain.model_copy(update={**wanted, "space_document": titled}), key=EVIL)
     assert sweeps.claim(store, asked.id, EVIL) is not None
     sweeps.work(store, asked.id, 60.0, study)
     sweeps.note(store, asked.id, EVIL, EVIL)
