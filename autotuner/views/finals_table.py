@@ -92,13 +92,8 @@ def _finals_head(record: FinalsRecord, standing: Standing) -> str:
 
 
 def _finals_notes(record: FinalsRecord, standing: Standing) -> list[str]:
-    if not record.aa_races:
-        source = "the least there is, for no A/A race was run"
-    elif standing.tie > LEAST_TIE:
-        source = f"2 standard deviations of {record.aa_races} A/A races"
-    else:
-        source = f"the least there is, and {record.aa_races} A/A races asked for no more"
-    notes = [f"Tie band: {standing.tie:.2%}, {source}."]
+    of_races = f"2 standard deviations of {record.aa_races} A/A races, and {LEAST_TIE:.2%} at least"
+    notes = [f"Tie band: {standing.tie:.2%}: {of_races}."]
     if standing.resolution is not None and len(standing.finalists) > 1:
         least = f"{standing.resolution:.1%}"
         notes.append(f"Two of the finalists that differ by less than about {least} are not told apart by these heats.")

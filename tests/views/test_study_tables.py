@@ -75,7 +75,7 @@ def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     assert "10." in rows[2]
     assert "Nobody is crowned." in text
     assert "Two of the finalists that differ by less than about 0." in text
-    assert "Tie band: 0.50%, the least there is, and 3 A/A races asked for no more." in text
+    assert "Tie band: 0.50%: 2 standard deviations of 3 A/A races, and 0.50% at least." in text
     status = line_of(
         printed_at(200, printed_in_full(studies_table([standings.summary(study, "scalar-abc")]))), "finals"
     )
