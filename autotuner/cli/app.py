@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from autotuner.cli import export, judge, machine, serve, study, sweeps, tune
+from autotuner.cli import best, machine, serve, study, sweeps, tune
 from autotuner.cli.output import err
 from autotuner.values import program
 from autotuner.values.errors import AutotunerError, InputError, SourceError, Stopped
@@ -62,8 +62,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     TUNE: (tune.tune,),
     QUEUE: (sweeps.submit, sweeps.worker),
     LOOK: (study.status, study.leaderboard, study.trials, study.show, study.explain, study.compare, serve.serve),
-    USE: (export.export, export.validate, study.bundle),
-    JUDGE: (judge.finals, judge.gate, judge.profile, judge.regress, study.verify),
+    USE: (best.export, best.validate, study.bundle),
+    JUDGE: (best.finals, best.gate, best.profile, best.regress, study.verify),
     HERE: (machine.doctor,),
 }
 GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from autotuner.cli.export import page_of
+from autotuner.cli.best import page_of
 from autotuner.cli.options import (
     FINALS_MINUTES,
     MOST,
