@@ -143,7 +143,7 @@ class Database:
         read_only = read_only or (url.get_backend_name() == "sqlite" and not create and _is_for_reading(self.label))
         self.url, self._read_only = url, read_only
         if self.is_sqlite:
-            _check_file(Path(self.label.removeprefix("file:")), create, read_only)
+            self._check_file(Path(self.label), create, read_only)
         self.patience = patience or Patience()
         self.wait_s = BUSY_SECONDS
         """Seconds that a transaction waits for another program's lock."""
@@ -284,6 +284,29 @@ class Database:
         except OSError as error:
             return error.errno == errno.ENOSPC
 
+    @staticmethod
+    def _check_file(path: Path, create: bool, read_only: bool) -> None:
+        path = Path(str(path).removeprefix("file:"))
+        _require_regular(path)
+        if path.is_dir():
+            raise StoreError(f"{path} is a folder: give the path of a file in it, such as {path / 'studies.db'}")
+        if not path.parent.is_dir():
+            raise StoreError(f"{path.parent} is not a folder: create it, or give another path for the store")
+        if not path.exists() and not create:
+            raise StoreError(f"{path} does not exist: `autotuner tune` makes one, --store names another")
+        if path.exists() and not os.access(path, os.R_OK if read_only else os.R_OK | os.W_OK):
+            how = "read" if read_only else "read and written"
+            raise StoreError(f"{path} cannot be {how} by this user: change its permissions")
+        kind = file_system_of(path.parent)
+        if kind in NETWORKS and not read_only:
+            raise StoreError(
+                f"{path} lies on {kind}, where SQLite cannot keep hosts apart: give --store a path on a local disk, or"
+                " postgresql://..."
+            )
+        # Beside the file SQLite keeps a journal, so even reading needs a folder that can be written.
+        if not read_only and not os.access(path.parent, os.W_OK | os.X_OK):
+            raise StoreError(f"{path.parent} cannot be written by this user: change its permissions")
+
     def _build_engine(self) -> Engine:
         arguments = connect_args(self.url)
         if self.is_sqlite and self._read_only:
@@ -398,28 +421,6 @@ def writes(change: Callable[Concatenate[Owner, Session, P], T]) -> Callable[Conc
         return owner.database.write(lambda session: change(owner, session, *args, **kwargs))
 
     return write
-
-
-def _check_file(path: Path, create: bool, read_only: bool) -> None:
-    _require_regular(path)
-    if path.is_dir():
-        raise StoreError(f"{path} is a folder: give the path of a file in it, such as {path / 'studies.db'}")
-    if not path.parent.is_dir():
-        raise StoreError(f"{path.parent} is not a folder: create it, or give another path for the store")
-    if not path.exists() and not create:
-        raise StoreError(f"{path} does not exist: `autotuner tune` makes one, --store names another")
-    if path.exists() and not os.access(path, os.R_OK if read_only else os.R_OK | os.W_OK):
-        how = "read" if read_only else "read and written"
-        raise StoreError(f"{path} cannot be {how} by this user: change its permissions")
-    kind = file_system_of(path.parent)
-    if kind in NETWORKS and not read_only:
-        raise StoreError(
-            f"{path} lies on {kind}, where SQLite cannot keep hosts apart: give --store a path on a local disk, or"
-            " postgresql://..."
-        )
-    # Beside the file SQLite keeps a journal, so even reading needs a folder that can be written.
-    if not read_only and not os.access(path.parent, os.W_OK | os.X_OK):
-        raise StoreError(f"{path.parent} cannot be written by this user: change its permissions")
 
 
 def _size_of(label: str) -> int:

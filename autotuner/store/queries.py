@@ -215,17 +215,7 @@ def finals(store: Store, session: Session, study: str) -> FinalsRecord | None:
     mine = FinalsRow.study_id == study_id(session, store, study), FinalsRow.finished_at.is_not(None)
     last = select(FinalsRow).where(*mine).order_by(FinalsRow.finished_at.desc(), FinalsRow.id.desc()).limit(1)
     row = session.scalar(last)
-    if row is None:
-        return None
-    numbers = [finalist.number for finalist in row.document.finalists]
-    taken_back = TrialRow.study_id == row.study_id, TrialRow.number.in_(numbers), TrialRow.revoked_at.is_not(None)
-    return FinalsRecord.taken_from(
-        row,
-        **dict(row.document),
-        study=study,
-        heats=tuple(session.scalars(select(HeatRow.document).where(HeatRow.finals_id == row.id).order_by(HeatRow.id))),
-        revoked=tuple(session.scalars(select(TrialRow.number).where(*taken_back).order_by(TrialRow.number))),
-    )
+    return None if row is None else _finals(session, row, study)
 
 
 @reads
@@ -418,6 +408,18 @@ def _standing(owner: int) -> Select[TrialRow]:
 def _number(value: float | None) -> float:
     """A column that every row with an objective has filled."""
     return math.nan if value is None else value
+
+
+def _finals(session: Session, row: FinalsRow, study: str) -> FinalsRecord:
+    numbers = [finalist.number for finalist in row.document.finalists]
+    mine = TrialRow.study_id == row.study_id, TrialRow.number.in_(numbers), TrialRow.revoked_at.is_not(None)
+    return FinalsRecord.taken_from(
+        row,
+        **dict(row.document),
+        study=study,
+        heats=tuple(session.scalars(select(HeatRow.document).where(HeatRow.finals_id == row.id).order_by(HeatRow.id))),
+        revoked=tuple(session.scalars(select(TrialRow.number).where(*mine).order_by(TrialRow.number))),
+    )
 
 
 def _disturbed(session: Session, owner: int) -> tuple[int, ...]:

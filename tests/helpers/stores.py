@@ -60,13 +60,15 @@ def write_empty(path: Path) -> None:
         store.optuna_storage()
 
 
-def copied_first(check: Callable[[Path, bool], None], empty: Callable[[], Path]) -> Callable[[Path, bool], None]:
+def copied_first(
+    check: Callable[[Path, bool, bool], None], empty: Callable[[], Path]
+) -> Callable[[Path, bool, bool], None]:
     """What a store asks of its file before it opens it; and a file that is not there yet becomes a copy of an empty
     store, whole at once, as another thread may open it too."""
 
-    def checked(path: Path, create: bool) -> None:
-        check(path, create)
-        if path.exists() or str(path).startswith("file:"):
+    def checked(path: Path, create: bool, read_only: bool) -> None:
+        check(path, create, read_only)
+        if read_only or path.exists() or str(path).startswith("file:"):
             return
         beside = shutil.copyfile(empty(), path.with_name(str(uuid.uuid4())))
         with contextlib.suppress(FileExistsError):
