@@ -4,14 +4,13 @@ None reads an outcome, so that each takes milliseconds on a study of ten thousan
 (benchmarks/throughput/figures.py).
 """
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Integer, and_, case, cast, func, select
+from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session, aliased
-from sqlalchemy.sql.functions import FunctionElement
 
 from autotuner.store.database import reads
 from autotuner.store.store import Store, study_id
@@ -67,42 +66,26 @@ def history(store: Store, session: Session, study: str) -> tuple[Improvement, ..
 
     What was raced out is none of them: its latency is an estimate from a few blocks, and the race has refuted it.
     """
-    order = TrialRow.recorded_at, TrialRow.number
     objective = case((TrialRow.censored.is_(False), TrialRow.objective))
-
-    def until(figure: FunctionElement[Any]) -> ColumnElement[Any]:
-        return figure.over(order_by=order, rows=(None, 0))
-
     mine = TrialRow.study_id == study_id(session, store, study), TrialRow.revoked_at.is_(None)
-    inner = select(
-        TrialRow.number,
-        TrialRow.recorded_at,
-        objective.label("objective"),
-        until(func.min(objective)).label("best"),
-        until(func.sum(cast(TrialRow.judged, Integer))).label("judged"),
-        until(func.sum(TrialRow.seconds)).label("seconds"),
-    ).where(*mine)
-    each = inner.subquery()
-    query = select(each).where(each.c.objective == each.c.best).order_by(each.c.recorded_at, each.c.number)
-    first = {row.objective: row for row in reversed(session.execute(query).all())}  # of equal ones the first
-    return tuple(
-        Improvement.taken_from(row, at=row.recorded_at, speedup=speedup_of(row.objective))
-        for row in reversed(first.values())
-    )
+    query = select(TrialRow.number, TrialRow.recorded_at, TrialRow.judged, TrialRow.seconds, objective).where(*mine)
+    found, best, judged, seconds = list[Improvement](), math.inf, 0, 0.0
+    for number, at, judges, took_s, log in session.execute(query.order_by(TrialRow.recorded_at, TrialRow.number)):
+        judged, seconds = judged + judges, seconds + took_s
+        if log is not None and log < best:
+            best, speedup = log, speedup_of(log)
+            found.append(Improvement(number=number, at=at, judged=judged, seconds=seconds, speedup=speedup))
+    return tuple(found)
 
 
 @reads
 def costs(store: Store, session: Session, study: str) -> StudyCosts:
     """What the trials of a study have cost, by verdict and stage, and how fast it is judged. Raises StoreError."""
     owner = study_id(session, store, study)
-    query = select(
-        TrialRow.verdict,
-        func.count(),
-        *map(func.sum, (TrialRow.seconds, TrialRow.build_s, TrialRow.check_s, TrialRow.measure_s)),
-    )
-    found = session.execute(query.where(TrialRow.study_id == owner).group_by(TrialRow.verdict)).all()
-    fields = ("verdict", "trials", "seconds", "build_s", "check_s", "measure_s")
-    split = [Cost.model_validate(dict(zip(fields, row, strict=True))) for row in found]
+    stages = (TrialRow.seconds, TrialRow.build_s, TrialRow.check_s, TrialRow.measure_s)
+    sums = (func.sum(each).label(each.key) for each in stages)
+    query = select(TrialRow.verdict, func.count().label("trials"), *sums).where(TrialRow.study_id == owner)
+    split = [Cost.taken_from(row) for row in session.execute(query.group_by(TrialRow.verdict))]
     last = select(TrialRow.recorded_at).where(TrialRow.study_id == owner).order_by(TrialRow.recorded_at.desc())
     times = session.scalars(last.limit(LAST)).all()
     ends = select(TrialRow.session_id, func.max(TrialRow.recorded_at)).where(TrialRow.study_id == owner)
