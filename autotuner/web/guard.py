@@ -6,12 +6,13 @@ that changes something must come from its own page or a program, and no answer m
 """
 
 import asyncio
-import json
 from collections.abc import Iterable
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LARGEST = 64 * 1024
@@ -47,10 +48,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        refused = self._refused(scope, headers)
+        refused = self._refused(scope, Headers(scope=scope))
         if refused is not None:
-            await _answer(send, *refused)
+            await _answer(*refused)(scope, receive, send)
             return
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}  # whoever sends the answer leaves its body out
@@ -61,9 +61,9 @@ class Guard:
             if refused is not None:
                 return  # the application's answer is about a body that it has not seen to its end
             if message["type"] == "http.response.start":
-                own = {name.lower() for name, _ in message.get("headers", [])}
-                more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in own]
-                message = {**message, "headers": [*message.get("headers", []), *more]}
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         async def guarded_receive() -> Message:
@@ -83,9 +83,9 @@ class Guard:
         with suppress(ClientDisconnect):
             await self._app(scope, guarded_receive, guarded_send)
         if refused is not None:
-            await _answer(send, *refused)
+            await _answer(*refused)(scope, receive, send)
 
-    def _refused(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
+    def _refused(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         """Status and reason where the request is none for this server."""
         if _name_of(headers.get("host", "")) not in self._hosts:
             return 421, "this server has another name: ask for it as localhost, or start it with --name"
@@ -109,7 +109,7 @@ def _name_of(host: str) -> str:
         return ""
 
 
-def _foreign(headers: dict[str, str]) -> bool:
+def _foreign(headers: Headers) -> bool:
     """Whether a browser says that a page of another origin has sent it. A program that is no browser says nothing."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
@@ -122,13 +122,5 @@ def _foreign(headers: dict[str, str]) -> bool:
         return True
 
 
-async def _answer(send: Send, status: int, reason: str) -> None:
-    body = json.dumps({"error": reason}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ]
-    headers += [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def _answer(status: int, reason: str) -> JSONResponse:
+    return JSONResponse({"error": reason}, status, {**HEADERS, "connection": "close"})
