@@ -34,7 +34,6 @@ from autotuner.values.versions import version_of
 
 if TYPE_CHECKING:
     from autotuner.store import Store
-    from autotuner.views.table import Table
 
 Meant = Annotated[str, typer.Argument(metavar="STUDY", help="a study, by name or unique prefix")]
 
@@ -73,33 +72,23 @@ def leaderboard(
 ) -> None:
     """The fastest variants that passed the gate, which checks that they are right."""
     with of as (store, study):
-        if as_json:
-            print_json(leaderboard_of(store, study, limit).json())
-        else:
-            print_leaderboard(store, study, limit)
+        print_leaderboard(store, study, limit, as_json)
 
 
-def leaderboard_of(store: Store, study: str, limit: int) -> Table:
-    """The first lines of a study's leaderboard."""
+def print_leaderboard(store: Store, study: str, limit: int, as_json: bool = False) -> None:
+    """The leaderboard, and what was not counted because the machine was disturbed."""
     from autotuner.store import queries
     from autotuner.tuning.finals import standings
     from autotuner.views import leaderboard
 
-    return leaderboard.leaderboard(standings.leaderboard(store, study, limit), queries.study(store, study))
-
-
-def print_leaderboard(store: Store, study: str, limit: int) -> None:
-    """The leaderboard, and what was not counted because the machine was disturbed."""
-    from autotuner.store import queries
-    from autotuner.views.leaderboard import disturbed_line
-
+    table = leaderboard.leaderboard(standings.leaderboard(store, study, limit), queries.study(store, study))
     empty = f"{study}: no variant was judged yet; `autotuner tune` goes on."
     if judged := queries.judged_count(store, study):
         why = "`autotuner status` counts why, `autotuner trials` lists them"
         empty = f"{study}: of {judged} judged variants none has passed the gate yet; {why}."
-    print_table(leaderboard_of(store, study, limit), as_json=False, empty=empty)
-    if disturbed := queries.disturbed(store, study):
-        out.print(disturbed_line(disturbed))
+    print_table(table, as_json, empty=empty)
+    if (disturbed := queries.disturbed(store, study)) and not as_json:
+        out.print(leaderboard.disturbed_line(disturbed))
 
 
 @takes(one_study)
