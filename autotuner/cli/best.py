@@ -252,7 +252,7 @@ def validate(
     from autotuner.store import queries
     from autotuner.tuning import workbench
     from autotuner.tuning.finals import validation
-    from autotuner.views.table_words import ranges_words
+    from autotuner.views.trial_words import ranges_words
 
     asked = None if lengths is None else validation.lengths_of(lengths)
     with of as (opened, name):
@@ -299,7 +299,7 @@ def export(
         return
     from autotuner.serve import best
     from autotuner.tuning.finals import standings
-    from autotuner.views.table_words import table_words
+    from autotuner.views.trial_words import table_words
 
     form = best.FORMATS.chosen(kind)
     target = output or Path(form.filename)

@@ -249,8 +249,7 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     from autotuner.serve.best import export
     from autotuner.store import queries
     from autotuner.tuning.finals import standings
-    from autotuner.views.table_words import table_words
-    from autotuner.views.trial_words import chosen_because
+    from autotuner.views.trial_words import chosen_because, table_words
 
     found = [(study, best) for study in studies if (best := standings.best(store, study)) is not None]
     for study in sorted({*studies} - {study for study, _ in found}):

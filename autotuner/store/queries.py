@@ -283,18 +283,10 @@ def judged(store: Store, session: Session, study: str) -> tuple[JudgedTrial, ...
 
 
 _STANDS = and_(TrialRow.revoked_at.is_(None), TrialRow.objective.is_not(None))
-_LATENCY = {
-    **{name: getattr(TrialRow, name) for name in ("objective", "median_us", "baseline_us")},
-    **{"low": TrialRow.log_low, "high": TrialRow.log_high},
-}
+_LATENCY = ("objective", "log_low", "log_high", "median_us", "baseline_us")
 _COLUMNS: dict[str, ColumnElement[Any] | InstrumentedAttribute[Any]] = {
-    **{name: getattr(TrialRow, name) for name in ListedTrial.model_fields if name in TrialRow.__table__.columns},
-    "session": TrialRow.session_id,
-    "variant": TrialRow.variant_digest,
-    "fault": TrialRow.fault_code,
-    "case": TrialRow.fault_case,
-    "detail": TrialRow.fault_detail,
-    **{name: case((_STANDS, column)) for name, column in _LATENCY.items()},
+    **{name: getattr(TrialRow, name) for name in ListedTrial.model_fields if name != "parameters"},
+    **{name: case((_STANDS, getattr(TrialRow, name))) for name in _LATENCY},
     "censored": case((_STANDS, TrialRow.censored), else_=false()),
 }
 """Where each field of a ListedTrial but its parameters is."""

@@ -222,19 +222,19 @@ class ListedTrial(Model):
     """
 
     number: int = Field(description="Optuna's trial number")
-    session: int = Field(description="the run that judged it")
-    variant: str = Field(description="digest of the variant")
+    session_id: int = Field(description="the run that judged it")
+    variant_digest: str
     verdict: Verdict
     judged: bool = Field(description="whether the verdict says something of the variant")
-    fault: str | None = Field(description="code of the check or the step that turned it down")
-    case: str | None = Field(description="in which case of the gate")
-    detail: str | None = Field(description="what was found there")
+    fault_code: str | None = Field(description="code of the check or the step that turned it down")
+    fault_case: str | None = Field(description="in which case of the gate")
+    fault_detail: str | None = Field(description="what was found there")
     original: str | None = Field(description="a duplicate's: digest of the artifact that was measured in its place")
     objective: float | None = Field(
         description="ln(t_variant / t_baseline), an estimate of the search; None: it has no latency that stands"
     )
-    low: float | None
-    high: float | None
+    log_low: float | None
+    log_high: float | None
     median_us: float | None = Field(description="microseconds of one forward")
     baseline_us: float | None = Field(description="of the baseline in the same blocks")
     censored: bool = Field(description="stopped early because it was clearly slower: an estimate")
@@ -256,9 +256,9 @@ class ListedTrial(Model):
     @property
     def speedup(self) -> Speedup | None:
         """t_baseline / t_variant, an estimate of the search; None: it has no latency that stands."""
-        if self.objective is None or self.low is None or self.high is None:
+        if self.objective is None or self.log_low is None or self.log_high is None:
             return None
-        return LogRatio(low=self.low, mid=self.objective, high=self.high).speedup
+        return LogRatio(low=self.log_low, mid=self.objective, high=self.log_high).speedup
 
 
 class Revision(Model):

@@ -54,10 +54,12 @@ def _in(states: Collection[State]) -> Select[SweepRow]:
 
 
 @reads
-def count_by_state(store: Store, session: Session) -> dict[State, int]:
-    """How many sweeps are in each state; states without any are left out."""
-    query = select(SweepRow.state, func.count()).group_by(SweepRow.state)
-    return {State(row[0]): row[1] for row in session.execute(query)}
+def counts(store: Store, session: Session) -> tuple[dict[str, int], dict[str, int]]:
+    """How many sweeps are in each state, and how many events of each kind there ever were, of all sweeps and devices;
+    states and kinds without any are left out."""
+    queries = (select(each, func.count()).group_by(each).order_by(each) for each in (SweepRow.state, EventRow.kind))
+    states, kinds = ({row[0]: row[1] for row in session.execute(query)} for query in queries)
+    return states, kinds
 
 
 def due(store: Store) -> tuple[SweepRecord, ...]:
@@ -117,13 +119,6 @@ def events(
     query = query.order_by(EventRow.id) if last is None else query.order_by(EventRow.id.desc()).limit(last)
     found = [EventRecord.taken_from(row, sweep=row.sweep_id) for row in session.scalars(query)]
     return tuple(found if last is None else reversed(found))
-
-
-@reads
-def events_by_kind(store: Store, session: Session) -> dict[str, int]:
-    """How many events of each kind there ever were, of all sweeps and devices."""
-    query = select(EventRow.kind, func.count()).group_by(EventRow.kind).order_by(EventRow.kind)
-    return {row[0]: row[1] for row in session.execute(query)}
 
 
 # Changing -------------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def describe(study: Study, record: StudyRecord) -> None:
 def _of_listed(trial: ListedTrial, confirmed: Mapping[int, Speedup]) -> dict[str, Any]:
     return {
         "verdict": trial.verdict.value,
-        "reason": None if trial.fault is None else _reason(trial.fault, trial.detail or ""),
+        "reason": None if trial.fault_code is None else _reason(trial.fault_code, trial.fault_detail or ""),
         "microseconds": trial.median_us if trial.verdict.has_latency else None,
         "revoked": trial.revoked_reason,
         "confirmed": confirmed[trial.number].mid if trial.number in confirmed else None,

@@ -4,7 +4,6 @@ or two versions of a compiler, and what each problem takes."""
 import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median_high
-from typing import NamedTuple
 
 from pydantic import Field
 
@@ -144,34 +143,33 @@ BESIDE = 16
 """Variants that the table of problems has, beside the baseline."""
 
 
-class TimesOn(NamedTuple):
-    """A problem, and the microseconds of each variant on it by its trial's number; None: of the baseline."""
-
-    problem: str
-    us: Mapping[int | None, float]
+TimesOn = tuple[str, Mapping[int | None, float]]
+"""A problem, and the microseconds of each variant on it by its trial's number; None: of the baseline."""
 
 
 def problems_table(of: Snapshot) -> Table:
     """What the fastest variants take on each problem, beside the baseline."""
     numbers = tuple(entry.number for entry in of.board[:BESIDE])
     found = [_times(str(each), place, of.times(numbers)) for place, each in enumerate(of.record.problems)]
-    shown = (None, *(number for number in numbers if any(number in each.us for each in found)))
-    return Table.of([Column("problem", str), *(_times_column(each, of.baseline) for each in shown)], found)
+    shown = (None, *(number for number in numbers if any(number in us for _, us in found)))
+    return Table.of(
+        [Column("problem", str, of=lambda e: e[0]), *(_times_column(each, of.baseline) for each in shown)], found
+    )
 
 
 def _times(problem: str, place: int, times: Mapping[tuple[int, int], tuple[float, float]]) -> TimesOn:
     """Each variant's time is taken as its ratio to the baseline of its own blocks: blocks of other hours differ."""
     of = {number: each for (at, number), each in times.items() if at == place}
     if not of:
-        return TimesOn(problem, {})
+        return problem, {}
     base = median_high(us for _, us in of.values())
-    return TimesOn(problem, {None: base, **{number: base * us / beside for number, (us, beside) in of.items()}})
+    return problem, {None: base, **{number: base * us / beside for number, (us, beside) in of.items()}}
 
 
 def _times_column(number: int | None, baseline: str) -> Column[TimesOn]:
     key = "baseline_us" if number is None else f"trial_{number}_us"
     head = f"{baseline} us" if number is None else f"#{number} us"
-    return Column(key, float, "of one forward", lambda e: e.us.get(number), head, micros, none="-")
+    return Column(key, float, "of one forward", lambda e: e[1].get(number), head, micros, none="-")
 
 
 FIGURES: Mapping[str, Callable[[Snapshot], Table]] = {

@@ -14,7 +14,7 @@ from autotuner.race.tie import tie_band
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import ListedTrial, Revision, Store, figures, queries
 from autotuner.tuning.finals import standings
-from autotuner.tuning.finals.standings import Entry, FinalsSummary
+from autotuner.tuning.finals.standings import FinalsSummary
 from autotuner.tuning.trial_report import GateSummary
 from autotuner.values.errors import InputError
 
@@ -103,10 +103,8 @@ class Snapshot:
         best = self.best
         return None if best is None or best.gate is None else GateSummary.of(best.gate)
 
-    @property
-    def board(self) -> tuple[Entry, ...]:
-        """The leaderboard's first lines."""
-        return self.once("board", lambda: standings.leaderboard(self.store, self.name, BOARD))
+    board = Read(lambda store, study: standings.leaderboard(store, study, BOARD))
+    """The leaderboard's first lines."""
 
     @property
     def finals_summary(self) -> FinalsSummary | None:
@@ -170,4 +168,4 @@ def cause_of(trial: ListedTrial) -> str | None:
         return "store.revoked"
     if not trial.judged or trial.verdict.has_latency:
         return None
-    return trial.fault or trial.verdict.value
+    return trial.fault_code or trial.verdict.value

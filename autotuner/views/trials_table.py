@@ -57,7 +57,7 @@ def trial_columns(
     return [
         field("number", head="trial", reads=str),
         field("verdict", type=str, head="came to", text=_came_to),
-        *field.data("fault", "case", "detail"),
+        *field.data(fault="fault_code", case="fault_case", detail="fault_detail"),
         Column("speedup", float, "t_baseline / t_variant, of the search", "speedup.mid", UNCONFIRMED, text=searched),
         data("speedup_low", float, "lower end of its 95 % interval", lambda e: e.speedup and _low(e.speedup)),
         data("speedup_high", float, of=lambda e: e.speedup and _high(e.speedup)),
@@ -69,7 +69,7 @@ def trial_columns(
         field("baseline_us", head=f"{baseline} us", reads="{:.1f}".format, where="wide"),
         *field.data("original"),
         field("seconds", reads="{:.1f}".format, where="wide"),
-        *field.data("session", "recorded_at", revoked="revoked_reason"),
+        *field.data(session="session_id", recorded_at="recorded_at", revoked="revoked_reason"),
         points_column("parameters"),
     ]
 
@@ -90,8 +90,8 @@ def _came_to(trial: ListedTrial) -> str:
         return f"{REJECT} revoked"
     sign = sign_of(trial)
     mark = f"{sign} " if sign in (REJECT, OURS) else ""
-    is_fault = trial.fault is not None and trial.verdict != Verdict.RACED_OUT
-    return f"{mark}{trial.fault if is_fault else trial.verdict.words}"
+    is_fault = trial.fault_code is not None and trial.verdict != Verdict.RACED_OUT
+    return f"{mark}{trial.fault_code if is_fault else trial.verdict.words}"
 
 
 def _low(found: Speedup) -> float | None:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from autotuner.jobs import queue
+from autotuner.jobs.outlook import outlooks
 from autotuner.serve import bundle
 from autotuner.serve.best import FORMATS, BestConfiguration, export_json
 from autotuner.store import device_health, sweeps
@@ -304,8 +305,9 @@ def list_sweeps(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """The queue."""
-    queue = server_of(request).queue
-    found = queue.every() if all else [each for each in queue.look().sweeps if not each.sweep.state.is_over]
+    server = server_of(request)
+    open_ones = (each for each in server.queue.look().sweeps if not each.sweep.state.is_over)
+    found = outlooks(server.reader.store, None) if all else (*open_ones,)
     return answer({"count": len(found), "sweeps": sweeps_table(found[skip : skip + limit]).json()})
 
 

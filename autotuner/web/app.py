@@ -107,7 +107,7 @@ class _Files(StaticFiles):
 def _metrics(request: Request) -> Response:
     """Metrics in Prometheus' form: how far each study is, the queue, and the events that there ever were."""
     reader = server_of(request).reader
-    studies, by_state = reader.studies(), sweeps.count_by_state(reader.store)
+    studies, (by_state, by_kind) = reader.studies(), sweeps.counts(reader.store)
     devices = device_health.every(reader.store)
     healths = [(health, str(count)) for health, count in Counter(each.health for each in devices).items()]
     served = str(sum(each.holder is not None for each in devices))
@@ -117,7 +117,7 @@ def _metrics(request: Request) -> Response:
     speedups = [(each.name, "finals" if each.best_confirmed else UNCONFIRMED, str(each.best_speedup)) for each in best]
     last = [(each.name, str(each.last_activity.timestamp())) for each in studies]
     events = CounterMetricFamily("autotuner_events", "What happened to sweeps and devices", labels=["kind"])
-    for kind, count in sweeps.events_by_kind(reader.store).items():
+    for kind, count in by_kind.items():
         events.add_metric([kind], count)
     found = (
         _gauge("study_running", "1 while a driver works on the study", running, "study"),

@@ -134,10 +134,6 @@ class QueueReader:
         with self._lock:
             self._look = None
 
-    def every(self) -> tuple[Outlook, ...]:
-        """All sweeps that there ever were."""
-        return outlook.outlooks(self._store, None)
-
     def revision(self, number: int) -> int:
         """The number of a sweep's last event."""
         return max((each.id for each in sweeps.events(self._store, number, last=1)), default=0)

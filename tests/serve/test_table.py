@@ -21,7 +21,7 @@ from autotuner.values.outcome import Heat
 from autotuner.values.problem import Problem
 from autotuner.values.table import DispatchTable, TableFile
 from autotuner.values.verdict import Fault
-from autotuner.views.table_words import table_words
+from autotuner.views.trial_words import table_words
 from tests.helpers.recorded import PROBLEM, artifact, hold_finals, passed_gate, study_record
 from tests.helpers.tables import answer
 from tests.helpers.tuned_studies import SCHEMA, of_two, record, tuned

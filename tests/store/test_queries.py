@@ -109,10 +109,10 @@ def test_a_trial_is_listed_with_its_parameters_and_what_came_of_it(either: Store
     assert good.parameters == {"IMPL": "scalar", "BLOCK_M": 16}
     assert list(other.parameters.items()) == [("IMPL", "scalar"), ("BIG", 2**63 - 1), ("LESS", -1), ("MODE", "a")]
     assert [good.median_us, good.baseline_us, good.seconds] == [pytest.approx(each) for each in (80.0, 100.0, 4.0)]
-    assert (wrong.fault, wrong.case, wrong.objective) == ("G2.T1", "Q3 2x3x509x509 randn", None)
+    assert (wrong.fault_code, wrong.fault_case, wrong.objective) == ("G2.T1", "Q3 2x3x509x509 randn", None)
     assert (slow.verdict, slow.censored) == ("raced_out", True)
     assert (good.build_s, good.check_s, good.measure_s) == pytest.approx((1.5, 2.0, 0.5))
-    assert other.variant == WORDS.digest
+    assert other.variant_digest == WORDS.digest
 
 
 def test_trials_are_listed_as_they_end_and_from_one_of_them_on(either: Store) -> None:
