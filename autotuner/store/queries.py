@@ -265,23 +265,6 @@ def revoked(store: Store, session: Session, study: str) -> tuple[int, ...]:
     return tuple(session.scalars(query.order_by(TrialRow.number)))
 
 
-@reads
-def judged(store: Store, session: Session, study: str) -> tuple[JudgedTrial, ...]:
-    """Every trial whose outcome says something of its variant, in the order of their ends. Raises StoreError."""
-    # the objective of a trial that was revoked later is still in its row
-    objective = case((TrialRow.revoked_at.is_(None), TrialRow.objective))
-    rejected = func.coalesce(TrialRow.fault_code, TrialRow.verdict)
-    code = case((TrialRow.revoked_at.is_not(None), rows.REVOKED), (TrialRow.objective.is_(None), rejected))
-    mine = TrialRow.study_id == study_id(session, store, study), TrialRow.judged.is_(True)
-    points = points_of(session, mine)
-    query = select(TrialRow.id, TrialRow.number, objective, code).where(*mine)
-    found = session.execute(query.order_by(TrialRow.recorded_at, TrialRow.number))
-    return tuple(
-        JudgedTrial(number=number, point=points.get(key, {}), objective=math.inf if log is None else log, code=why)
-        for key, number, log, why in found
-    )
-
-
 _STANDS = and_(TrialRow.revoked_at.is_(None), TrialRow.objective.is_not(None))
 _LATENCY = ("objective", "log_low", "log_high", "median_us", "baseline_us")
 _COLUMNS: dict[str, ColumnElement[Any] | InstrumentedAttribute[Any]] = {
@@ -302,6 +285,20 @@ def listed(store: Store, session: Session, study: str, after: int = 0) -> tuple[
     return tuple(
         ListedTrial(**dict(zip(_COLUMNS, values, strict=True)), parameters=points.get(key, {}))
         for key, *values in session.execute(query)
+    )
+
+
+def judged(store: Store, study: str) -> tuple[JudgedTrial, ...]:
+    """Every trial whose outcome says something of its variant, in the order of their ends. Raises StoreError."""
+    found = sorted((each for each in listed(store, study) if each.judged), key=lambda e: (e.recorded_at, e.number))
+    return tuple(
+        JudgedTrial(
+            number=each.number,
+            point=each.parameters,
+            objective=math.inf if each.objective is None else each.objective,
+            code=each.cause,
+        )
+        for each in found
     )
 
 

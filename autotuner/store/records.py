@@ -215,6 +215,10 @@ class MeasuredTrial(Model):
     censored: bool = Field(description="stopped early because it was clearly slower: an estimate")
 
 
+REVOKED = "store.revoked"
+"""Fault code of a trial that was revoked after it had been recorded."""
+
+
 class ListedTrial(Model):
     """A trial in a list: its parameters and what came of it, without the documents behind that.
 
@@ -252,6 +256,13 @@ class ListedTrial(Model):
     def revoked(self) -> bool:
         """Whether its latency was taken back after it had been recorded."""
         return self.revoked_at is not None
+
+    @property
+    def cause(self) -> str | None:
+        """The code for which it was rejected; None where it was not."""
+        if self.revoked:
+            return REVOKED
+        return (self.fault_code or self.verdict.value) if self.judged and not self.verdict.has_latency else None
 
     @property
     def speedup(self) -> Speedup | None:

@@ -8,16 +8,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from autotuner.store.records import StudyRecord
+from autotuner.store.records import REVOKED, StudyRecord
 from autotuner.store.tables import StudyRow, TrialRow
 from autotuner.values.errors import StoreError
 from autotuner.values.outcome import Outcome, Timing
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
-
-REVOKED = "store.revoked"
-"""Fault code of a trial that was revoked after it had been recorded."""
 
 STAGES = {"build": "build_s", "measure": "measure_s", "audit": "measure_s"}
 """Under which column the seconds of a stage count; those of every other one are the gate's."""

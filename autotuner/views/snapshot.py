@@ -140,7 +140,7 @@ class Snapshot:
     @property
     def causes(self) -> dict[str, int]:
         """Rejected trials by the code of the failure, the most frequent first."""
-        codes = Counter(cause for each in self.trials if (cause := cause_of(each)) is not None)
+        codes = Counter(cause for each in self.trials if (cause := each.cause) is not None)
         return dict(codes.most_common())
 
     disturbed = Read(queries.disturbed)
@@ -160,12 +160,3 @@ class Snapshot:
         the study's and the trial's number."""
         blocks = self.once(f"times {numbers}", lambda: queries.blocks(self.store, self.name, numbers))
         return {key: (median(us for us, _ in each), median(us for _, us in each)) for key, each in blocks.items()}
-
-
-def cause_of(trial: ListedTrial) -> str | None:
-    """The code for which a trial was rejected; None where it was not."""
-    if trial.revoked:
-        return "store.revoked"
-    if not trial.judged or trial.verdict.has_latency:
-        return None
-    return trial.fault_code or trial.verdict.value

@@ -9,7 +9,7 @@ from autotuner.store import ListedTrial
 from autotuner.values.ratio import UNCONFIRMED, speedup_of
 from autotuner.values.variant import Value
 from autotuner.views.drawings.links import Links
-from autotuner.views.snapshot import Snapshot, cause_of
+from autotuner.views.snapshot import Snapshot
 from autotuner.views.table import Column, Table, trial_column
 from autotuner.views.words import KINDS, kind, micros, point, ratio
 
@@ -88,7 +88,7 @@ def _data(snapshot: Snapshot) -> str:
         "kinds": [{"name": name, "label": label} for name, label in KINDS.items()],
         "kind": [kinds.index(kind(each)) for each in trials],
         "causes": causes,
-        "cause": [codes.get(cause_of(each) or "", -1) for each in trials],
+        "cause": [codes.get(each.cause or "", -1) for each in trials],
     }
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
