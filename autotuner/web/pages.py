@@ -15,10 +15,9 @@ from autotuner.store import sweeps
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State, SweepChange
 from autotuner.values.variant import digest_of
-from autotuner.views.drawings import answer, scatter, sections
-from autotuner.views.drawings.figure import Lead, Panel
+from autotuner.views.drawings import scatter, sections
 from autotuner.views.drawings.links import LINKS
-from autotuner.views.drawings.sections import SECTIONS, TABS
+from autotuner.views.drawings.sections import SECTIONS, TABS, Lead, Panel
 from autotuner.views.drawings.trial import trial_page
 from autotuner.views.figure_tables import comparison, comparison_table
 from autotuner.views.snapshot import Snapshot
@@ -104,7 +103,7 @@ def overview(request: Request, study: str) -> Response:
         "overview.html",
         "",
         lambda snapshot: {
-            "cards": answer.cards(snapshot, store),
+            "cards": sections.cards(snapshot, store),
             "copies": copies,
             "parts": sections.overview(snapshot, LINKS),
         },
@@ -317,7 +316,7 @@ def _queue(request: Request, refused: str | None) -> Response:
         "devices": devices,
         "sick": [each.name for each in look.devices if each.health != "healthy"],
         "spaces": spaces,
-        "worker": None if any(each.holder for each in look.devices) else answer.command("worker", store=server.label),
+        "worker": None if any(each.holder for each in look.devices) else sections.command("worker", store=server.label),
         "refused": refused,
         "key": KEY,
         "live": refused is None,
@@ -393,10 +392,10 @@ def sweep(request: Request, number: SweepNumber) -> Response:
             "state": state_words(found),
             "mood": MOODS.get(found.sweep.state, ""),
             "group": sweeps_table(group, whole=True) if group else None,
-            "watch": answer.command("sweep", "watch", str(number), store=server.label),
+            "watch": sections.command("sweep", "watch", str(number), store=server.label),
             "events": events_table(tuple(reversed(events))),
             "study": snapshot,
-            "cards": () if snapshot is None else answer.cards(snapshot, server.label),
+            "cards": () if snapshot is None else sections.cards(snapshot, server.label),
             "history": () if snapshot is None else sections.history(snapshot, LINKS),
             "verbs": () if state.is_over else ("resume" if state == State.PAUSED else "pause", "cancel"),
             "budget": "retry" if state.is_over else "set",

@@ -6,10 +6,8 @@ import hashlib
 from markupsafe import Markup
 
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.views.drawings import answer
-from autotuner.views.drawings.figure import Lead, Part
 from autotuner.views.drawings.links import SavedLinks
-from autotuner.views.drawings.sections import SECTIONS, TABS, believed as parts_of, by_cause
+from autotuner.views.drawings.sections import SECTIONS, TABS, Lead, Part, believed as parts_of, by_cause, cards
 from autotuner.views.drawings.trial import trial_page
 from autotuner.views.snapshot import Snapshot
 from autotuner.web import templates
@@ -50,7 +48,7 @@ def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str) -> str:
         style=Markup(templates.static_text(STYLE)),
         script=Markup(_script()),
         tabs=[each for each in TABS if each[0] != "variants"],
-        cards=answer.cards(snapshot, store),
+        cards=cards(snapshot, store),
         sections=[*((each.key, each.parts(snapshot, links, None)) for each in SECTIONS), ("beliefs", said)],
         trials=[trial_page(snapshot, number, store) for number in numbers],
     )

@@ -1,27 +1,149 @@
 """The pages of a study. A server shows one at a time, as its reader asks for it; a saved file has all of them."""
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from markupsafe import Markup
 
 from autotuner.store import ListedTrial, queries
 from autotuner.tuning.finals.standings import Entry
-from autotuner.values.ratio import UNCONFIRMED, Speedup, quoted, speedup_of
+from autotuner.values.ratio import BIASED, UNCONFIRMED, Speedup, quoted, speedup_of
 from autotuner.values.verdict import Meaning
 from autotuner.views import beliefs_text
 from autotuner.views.beliefs import StudyBeliefs
 from autotuner.views.causes import meanings
-from autotuner.views.drawings.figure import Figure, Lead, Panel, Part, Passage
 from autotuner.views.drawings.links import Links
 from autotuner.views.drawings.svg import Plot, Scale, Svg, around
 from autotuner.views.figure_tables import costs_table, history_table, problems_table
 from autotuner.views.leaderboard import leaderboard as leaderboard_table
-from autotuner.views.snapshot import Snapshot, cause_of
+from autotuner.views.snapshot import Snapshot
 from autotuner.views.table import Column, Table
-from autotuner.views.trial_words import trial_words
-from autotuner.views.words import compared, cut, kind, percent, ratio
+from autotuner.views.trial_words import gate_line, place_words, proof_words, trial_words
+from autotuner.views.words import LATER, compared, cut, ends, kind, percent, ratio
+
+# What a page shows: figures with their tables, which a person reads who does not see the drawing or wants the numbers;
+# tables on their own; and sentences -----------------------------------------------------------------------------------
+
+
+class Figure(NamedTuple):
+    """A drawing, what it shows, and its table."""
+
+    id: str
+    title: str
+    note: str
+    svg: Markup | None
+    table: Table
+    open: bool = False
+    """Whether the table is shown at once."""
+    narrow: Markup | None = None
+    """The drawing for narrow screens, where it is another one."""
+
+
+class Panel(NamedTuple):
+    """A table under a title."""
+
+    title: str
+    table: Table
+
+
+class Passage(NamedTuple):
+    """Lines for a person; one that begins with blanks belongs to the one above that does not."""
+
+    id: str
+    title: str
+    lines: tuple[str, ...]
+    number: int | None = None
+    """The trial that they are about, which has a page."""
+
+
+class Lead(NamedTuple):
+    """A sentence."""
+
+    text: str
+
+
+Part = Figure | Panel | Passage | Lead
+
+
+# The answers: is it done, is it faster, is it right, and was the machine calm -----------------------------------------
+
+
+Mood = Literal["good", "busy", "warn", "bad", "none"]
+"""How a card looks; its words say the same."""
+
+
+class Card(NamedTuple):
+    """One answer: a question, the answer in large letters, and what stands behind it."""
+
+    question: str
+    answer: str
+    mood: Mood
+    lines: tuple[str, ...]
+    command: str | None = None
+
+
+def cards(snapshot: Snapshot, store: str) -> tuple[Card, ...]:
+    """The four answers. `store`: how the command line names it."""
+    return _state(snapshot, store), _faster(snapshot), _right(snapshot), _calm(snapshot)
+
+
+def command(*words: str, store: str) -> str:
+    """A command line that can be pasted into a shell."""
+    return shlex.join(["autotuner", *words, "--store", store])
+
+
+def _state(snapshot: Snapshot, store: str) -> Card:
+    rejected, judged = sum(snapshot.causes.values()), snapshot.judged
+    head = (f"{judged:,} variants judged, {rejected:,} of them rejected",)
+    finals = snapshot.finals_summary
+    if snapshot.running:
+        return Card("Is it done?", "Running", "busy", (*head, "This page follows it."))
+    if finals is not None and not finals.judged_since:
+        return Card("Is it done?", "Done", "good", (*head, f"Finals in {finals.processes} fresh processes a finalist."))
+    remedy = command("finals", snapshot.name, store=store)
+    if finals is not None:
+        since = f"{finals.judged_since:,} variants were judged after the finals"
+        return Card("Is it done?", "Stopped", "warn", (*head, since), remedy)
+    if snapshot.best is None:
+        return Card("Is it done?", "Stopped", "warn", (*head, "Nothing was measured to its end."))
+    return Card("Is it done?", "Not confirmed", "warn", (*head, "The search has stopped before any finals."), remedy)
+
+
+def _faster(snapshot: Snapshot) -> Card:
+    question, best = f"Is it faster than {snapshot.baseline}?", snapshot.best
+    if best is None:
+        return Card(question, "No answer yet", "none", ("Nothing was measured to its end.",))
+    if best.confirmed is None:
+        found = best.entry.speedup
+        lines = f"Trial {best.entry.number}, by the search: {ends(found)}", BIASED
+        return Card(question, quoted(found.mid, False), "none", lines)
+    assert best.finals is not None  # they have confirmed it
+    interval = f"Trial {best.entry.number}, confirmed: 95 % interval {ends(best.confirmed)}"
+    mood: Mood = "good" if best.confirmed.low > 1 else "warn"
+    return Card(question, ratio(best.confirmed.mid), mood, (interval, place_words(best, best.finals)))
+
+
+def _right(snapshot: Snapshot) -> Card:
+    question, gate = "Can I believe it?", snapshot.gate
+    if gate is None or snapshot.best is None:
+        return Card(question, "Nothing to judge", "none", ("No variant was measured to its end.",))
+    lines = [gate_line(gate), *([proof_words(gate)] if gate.many_launches else [])]
+    return Card(question, "Gate passed", "warn" if gate.looser else "good", tuple(lines))
+
+
+def _calm(snapshot: Snapshot) -> Card:
+    question = "Was the machine calm?"
+    if not snapshot.sessions:
+        return Card(question, "Not known", "none", ("No run has begun.",))
+    doubtful = snapshot.disturbed
+    known = f"by {len(snapshot.heats):,} A/A races" if snapshot.heats else "as long as no A/A race was held"
+    races = f"Ratios within {percent(snapshot.tie, 2)} are ties, {known}"
+    lost = f"{len(doubtful):,} variants could not be measured: {LATER}."
+    lines = [races, *([lost] if doubtful else [])]
+    return Card(question, "Partly" if doubtful else "Calm", "warn" if doubtful else "good", tuple(lines))
+
 
 # The best so far against the baseline, with the band in which nothing is told apart -----------------------------------
 
@@ -123,10 +245,10 @@ def leaderboard(snapshot: Snapshot, links: Links, most: int = 30) -> Figure:
 
 def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], shape: Shape) -> Markup:
     found = [each for entry in entries for each in (entry.speedup, entry.confirmed) if each is not None]
-    ends = [end for each in found for end in (each.low, each.mid, each.high) if 0 < end < math.inf]
+    reach = [end for each in found for end in (each.low, each.mid, each.high) if 0 < end < math.inf]
     bottom = shape.row * len(entries) + 8
     svg = Svg(shape.width, bottom + 44, f"The {len(entries)} fastest variants")
-    x = Scale(*around([1.0, *ends]), shape.left, shape.width - 24)
+    x = Scale(*around([1.0, *reach]), shape.left, shape.width - 24)
     for row in (row for row, entry in enumerate(entries) if entry.tied or entry.crowned):
         svg.add("rect", x=0, y=6 + shape.row * row, width=shape.width, height=shape.row, class_="tied")
     for at in x.ticks(7 if shape is WIDE else 4):
@@ -195,7 +317,7 @@ def in_words(snapshot: Snapshot, number: int) -> tuple[str, ...]:
 
 def by_cause(trials: tuple[ListedTrial, ...]) -> dict[str, int]:
     """The last trial of each cause."""
-    return {cause: each.number for each in trials if (cause := cause_of(each)) is not None}
+    return {cause: each.number for each in trials if (cause := each.cause) is not None}
 
 
 # The pages ------------------------------------------------------------------------------------------------------------

@@ -12,9 +12,7 @@ from autotuner.tuning.finals import standings
 from autotuner.values.outcome import Outcome, Timing
 from autotuner.values.profile import Profile
 from autotuner.values.ratio import quoted
-from autotuner.views.drawings.answer import command
-from autotuner.views.drawings.figure import Figure
-from autotuner.views.drawings.sections import in_words
+from autotuner.views.drawings.sections import Figure, command, in_words
 from autotuner.views.drawings.svg import Plot, around, number as figure_of
 from autotuner.views.gate_tables import cases_table, checks_table
 from autotuner.views.profile_table import lines, profile_table
