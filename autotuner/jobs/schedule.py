@@ -10,8 +10,6 @@ from autotuner.tuning.again import best_now
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.sweep import Daily, State, SweepRequest
 
-OPEN = (State.QUEUED, State.RUNNING, State.PAUSED)
-
 
 def times(at: str, after: datetime) -> Iterator[datetime]:
     """The moments of that time of day after another one, in its time zone. Raises InputError."""
@@ -38,7 +36,7 @@ def ask_again(store: Store, ended: SweepRecord) -> SweepRecord | None:
     over = (ended,) if ended.group is None else sweeps.group(store, ended.group)
     if every is None or not all(each.state in (State.DONE, State.FAILED) for each in over):
         return None
-    ahead = (each.request.every for each in sweeps.every(store, OPEN) if each.name == ended.name)
+    ahead = (each.request.every for each in sweeps.every(store, over=0) if each.name == ended.name)
     if any(each is not None and each.at == every.at for each in ahead):
         return None
     now, missed = queries.now(store).astimezone(), []

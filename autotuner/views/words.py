@@ -97,30 +97,26 @@ def ending_words(crowned: int | None, tied: Sequence[int], beaten: bool, baselin
     return f"The first is not shown to be faster than {baseline} and all others by more than a tie. Nobody is crowned."
 
 
-KINDS: Mapping[str, str] = {
-    "measured": "measured",
-    "raced_out": "stopped early: clearly slower, an estimate",
-    "duplicate": "same program as another",
-    "wrong": "rejected: wrong, or not the same twice",
-    "build": "rejected: not built, or over a limit",
-    "died": "rejected: crashed, hung or not launched",
-    "doubtful": "not judged: a full or throttled device, or a fault of ours",
-}
+_KINDS = (
+    ("measured", "measured", (Verdict.MEASURED,)),
+    ("raced_out", "stopped early: clearly slower, an estimate", (Verdict.RACED_OUT,)),
+    ("duplicate", "same program as another", (Verdict.DEDUPLICATED,)),
+    ("wrong", "rejected: wrong, or not the same twice", ()),
+    (
+        "build",
+        "rejected: not built, or over a limit",
+        (Verdict.OVER_LIMITS, Verdict.BUILD_FAILED, Verdict.BUILD_TIMEOUT),
+    ),
+    ("died", "rejected: crashed, hung or not launched", (Verdict.LAUNCH_FAILED, Verdict.CRASHED, Verdict.HUNG)),
+    (
+        "doubtful",
+        "not judged: a full or throttled device, or a fault of ours",
+        (Verdict.DISTURBED, Verdict.INFRA_ERROR, Verdict.ORACLE_ERROR),
+    ),
+)
+KINDS = {name: says for name, says, _ in _KINDS}
 """The kinds of outcomes that a figure tells apart, and what each is."""
-_KIND = {
-    Verdict.MEASURED: "measured",
-    Verdict.RACED_OUT: "raced_out",
-    Verdict.DEDUPLICATED: "duplicate",
-    Verdict.OVER_LIMITS: "build",
-    Verdict.BUILD_FAILED: "build",
-    Verdict.BUILD_TIMEOUT: "build",
-    Verdict.LAUNCH_FAILED: "died",
-    Verdict.CRASHED: "died",
-    Verdict.HUNG: "died",
-    Verdict.DISTURBED: "doubtful",
-    Verdict.INFRA_ERROR: "doubtful",
-    Verdict.ORACLE_ERROR: "doubtful",
-}
+_KIND = {verdict: name for name, _, verdicts in _KINDS for verdict in verdicts}
 
 
 def kind_of(verdict: Verdict, revoked: bool = False) -> str:

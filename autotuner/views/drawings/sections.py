@@ -260,12 +260,9 @@ def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], shape: S
         top = 6 + shape.row * row
         y, at = top + shape.marks, top + shape.name
         svg.text(34, at, f"{entry.rank}{'=' if entry.tied else ''}", "label strong", "end")
-
-        def name(number: int = entry.number, point: str = point, at: float = at) -> None:
-            svg.text(44, at, f"#{number}", "label link")
+        with svg.link(links.trial(snapshot.name, entry.number)):
+            svg.text(44, at, f"#{entry.number}", "label link")
             svg.text(96, at, cut(point, shape.letters), "tick")
-
-        svg.link(links.trial(snapshot.name, entry.number), name)
         said = f"trial {entry.number}, by the search {quoted(entry.speedup.mid, False)}"
         _interval(svg, x, y + (6 if entry.confirmed else 0), entry.speedup, ("estimate", "estimate", 4.5), said)
         if entry.confirmed is not None:

@@ -1,7 +1,8 @@
 """An SVG drawing, its text escaped, and the scales of its axes."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
@@ -42,14 +43,12 @@ class Svg:
         inner += str(escape(plain(text))) if text is not None else ""
         self._parts.append(f"<{tag}{named}>{inner}</{tag}>" if inner else f"<{tag}{named}/>")
 
-    def link(self, href: str | None, draw: Callable[[], None]) -> None:
-        """What `draw` adds, as a link; its text is its name."""
-        if href is None:
-            draw()
-            return
-        self._parts.append(f'<a href="{escape(href)}">')
-        draw()
-        self._parts.append("</a>")
+    @contextmanager
+    def link(self, href: str | None) -> Iterator[None]:
+        """What is added meanwhile is a link; its text is its name."""
+        self._parts += [f'<a href="{escape(href)}">'] if href is not None else []
+        yield
+        self._parts += ["</a>"] if href is not None else []
 
     def line(self, x1: float, y1: float, x2: float, y2: float, class_: str = "rule") -> None:
         """A straight line."""
