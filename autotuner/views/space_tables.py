@@ -78,7 +78,7 @@ CONSTRAINTS: list[Column[Any]] = [
         str,
         of=lambda e: e[0].branch.constraints[e[1]].place,
         head="of",
-        reads=lambda place: place.rpartition(".constraints")[0] if ".constraints" in place else "space file",
+        reads=lambda place: place.partition(" of ")[0].rpartition(".")[0] or "space file",
     ),
     Column("expression", str, of=lambda e: e[0].branch.constraints[e[1]].expression, head="constraint"),
     Column("reason", str, of=lambda e: e[0].branch.constraints[e[1]].reason),

@@ -101,9 +101,11 @@ def test_what_is_wrong_with_the_file_comes_before_a_family_that_is_not_there() -
 
 
 def test_show_says_where_each_constraint_comes_from() -> None:
-    space = space_of()
+    served = {"wide": {"dtypes": rule('DTYPE in ["float32"]', "its sources have dtype float32")}}
+    space = space_of(limits=LIMITS.model_copy(update={"served": served}))
     found = space_document(space)["constraints"]
     assert {(each["impl"], each["place"]) for each in found if each["impl"] == "wide"} == {
+        ("wide", "cpu.wide.dtypes of tiles"),
         ("wide", "constraints[0]"),
         ("wide", "cpu.constraints[0] of tiles"),
         ("wide", "cpu.wide.constraints[0] of tiles"),
@@ -114,4 +116,5 @@ def test_show_says_where_each_constraint_comes_from() -> None:
     lines = printed.getvalue().splitlines()
     assert len([line for line in lines if "a choice of this search" in line and "space file" in line]) == 3
     assert [line.split()[2] for line in lines if "two rows at least" in line] == ["cpu.wide"]
+    assert [line.split()[2] for line in lines if "its sources have" in line] == ["cpu.wide"]
     assert any(line.split()[1:3] == ["TWICE", "2"] for line in lines)
