@@ -301,7 +301,7 @@ def export(
     from autotuner.tuning.finals import standings
     from autotuner.views.trial_words import table_words
 
-    form = best.FORMATS.chosen(kind)
+    form = best.FORMATS.chosen(kind, "html", "t4")
     target = output or Path(form.filename)
     to_screen = as_json or str(target) == "-"
     if form.folder is None and not to_screen:

@@ -71,8 +71,8 @@ class Plugs(Generic[T], MutableMapping[str, T]):
         """Whether there is one, without importing it. Other packages, which take 30 ms, are asked last."""
         return name in {*self._own, *self._loaded, *self._folder_names()} or name in list(iter(self))
 
-    def chosen(self, name: str) -> T:
-        """The part of that name. Raises InputError with the names there are."""
+    def chosen(self, name: str, *others: str) -> T:
+        """The part of that name. Raises InputError with the names there are; `others` are known to the caller alone."""
         if name not in self:
-            raise InputError(no_such(self._what, name, self))
+            raise InputError(no_such(self._what, name, [*self, *others]))
         return self[name]
