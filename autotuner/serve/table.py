@@ -132,7 +132,7 @@ def _studied(store: Store, name: str, estimates: bool) -> _Studied:
         return _Studied(record, *_finalists(finals), raced, True, finals.baselines, finals.environment)
     if not estimates:
         lacks = "no finals" if raced is None else "nothing that went through the longest soak"
-        raise InputError(f"{name} has {lacks}: run `autotuner finals {name}`, or take --estimates")
+        raise InputError(f"{name} has {lacks}: run `autotuner finals {name}`, or take `autotuner export --estimates`")
     if best is None or best.outcome.artifact is None or best.outcome.measurement is None:
         raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
     digest, timings = best.outcome.artifact.digest, best.outcome.measurement.timings

@@ -290,8 +290,8 @@ class FinalsProgress(TwoLines):
         self._left_s, self._now, self._at = seconds, "starting", self._began
 
     def __enter__(self) -> Self:
-        most = f"{self._left_s / 60:.2g} minutes at most" if self._left_s >= 60 else f"{self._left_s:.0f} s at most"
-        self.say(f"finals: the best are timed again, in fresh processes and on fresh inputs; {most}")
+        about = f"{self._left_s / 60:.2g} minutes" if self._left_s >= 60 else f"{self._left_s:.0f} s"
+        self.say(f"finals: the best are timed again, in fresh processes and on fresh inputs; about {about}")
         return super().__enter__()
 
     def hear(self, step: Step | Waiting | Waited) -> None:

@@ -95,3 +95,10 @@ def test_events_of_interest_stand_above_and_the_others_do_not(seen: Seen, sweep:
     first, _ = seen.foot(sweep)
     assert "not judged: 2 machine fault" in first
     assert "rejected: 2 " in first
+
+
+def test_finals_say_about_how_long_since_the_one_to_use_goes_to_its_proof(seen: Seen) -> None:
+    with FinalsProgress(seen.console, 90.0):
+        pass
+    assert "about 1.5 minutes" in seen.above
+    assert "at most" not in seen.above
