@@ -23,7 +23,7 @@ from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.ratio import quoted, speedup_of
 from autotuner.values.verdict import Verdict
-from autotuner.views.words import counts_words, cut, held_up_words
+from autotuner.views.words import counts_words, cut, held_up_words, span
 
 TICKS = 4
 """Times a second that the lines are drawn anew."""
@@ -290,8 +290,7 @@ class FinalsProgress(TwoLines):
         self._left_s, self._now, self._at = seconds, "starting", self._began
 
     def __enter__(self) -> Self:
-        about = f"{self._left_s / 60:.2g} minutes" if self._left_s >= 60 else f"{self._left_s:.0f} s"
-        self.say(f"finals: the best are timed again, in fresh processes and on fresh inputs; about {about}")
+        self.say(f"finals: the best are timed again, in fresh processes on fresh inputs; about {span(self._left_s)}")
         return super().__enter__()
 
     def hear(self, step: Step | Waiting | Waited) -> None:

@@ -133,7 +133,7 @@ def _cache_words(best: Best) -> list[str]:
     other, baseline = best.proof.other_cache if best.proof is not None else None, _over(best)
     if other is None:
         untried = next(each for each in _HELD if each != measured.cache)
-        return [f"It was timed {measured.cache} alone: {_HELD[untried]}, another may be faster (docs/my-shape.md)."]
+        return [f"Timed {measured.cache} alone: {untried}, {_HELD[untried]}, another may be faster (docs/my-shape.md)."]
     loses = f": {baseline} is faster there" if other.speedup.mid < 1 else ""
     found = f"{other.speedup.mid:.3f}x {baseline} ({_ends(other.speedup)}){loses}"
     return [f"Timed {other.cache}, {_HELD[other.cache]}, it is {found}; docs/my-shape.md says which holds for you."]

@@ -94,7 +94,8 @@ def ending_words(crowned: int | None, tied: Sequence[int], beaten: bool, baselin
         return "The finals cannot tell those apart that tie for the lead. Nobody is crowned."
     if beaten:
         return "What the finals do not tell from the first has lost to it in races of the search. Nobody is crowned."
-    return f"The first is not shown to be faster than {baseline} and all others by more than a tie. Nobody is crowned."
+    faster = f"shown to be faster than {baseline} and all others by more than a tie"
+    return f"The first is not {faster}, or has not been through the longest soak. Nobody is crowned."
 
 
 _KINDS = (

@@ -112,7 +112,7 @@ def test_what_loses_where_the_caches_have_the_tensors_is_not_chosen_without_a_wo
     study = driven.swept(store, by, 3)
     untried = standings.best(store, study)
     assert untried is not None
-    assert "timed cold alone" in reservations(untried)[0]
+    assert "Timed cold alone: warm, as where the caches" in reservations(untried)[0]
     confirmed(store, study, by)
     best = standings.best(store, study)
     assert best is not None

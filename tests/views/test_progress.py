@@ -100,5 +100,5 @@ def test_events_of_interest_stand_above_and_the_others_do_not(seen: Seen, sweep:
 def test_finals_say_about_how_long_since_the_one_to_use_goes_to_its_proof(seen: Seen) -> None:
     with FinalsProgress(seen.console, 90.0):
         pass
-    assert "about 1.5 minutes" in seen.above
+    assert "about 1 min 30 s" in seen.above
     assert "at most" not in seen.above

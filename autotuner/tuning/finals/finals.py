@@ -423,7 +423,7 @@ class Finals:
         costs, left_s = [right[number].heat_s for number in ranked], until - time.monotonic()
         found = plan.as_many_as_fit(ranked, costs, left_s - PROVING * self._trials.seconds)
         of = "" if len(found) == len(numbers) else f" of {len(numbers)} that deserve it, as many as there is time for"
-        self._trials.say(f"{len(found)} finalists{of}: building them")
+        self._trials.say(f"{len(found)} finalist{'s' * (len(found) > 1)}{of}: building them")
         return found
 
     def _built(self, numbers: Sequence[Number], trials: Retrials) -> list[Entrant]:
