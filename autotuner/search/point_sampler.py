@@ -33,9 +33,6 @@ class Seen:
         self.indices = self.completed = np.empty(0, dtype=np.int64)
         self.objectives = np.empty(0)
 
-    def __len__(self) -> int:
-        return len(self.indices)
-
     def read(self, trials: Sequence[FrozenTrial], besides: int) -> None:
         """Takes in what has changed: `trials` are all of the study, by number; `besides` is left out."""
         listed = [trial for trial in trials if trial.number != besides and self._knows(trial)]

@@ -65,9 +65,9 @@ def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates
         problems = each.record.problems
         used = dict.fromkeys(use for problem in problems if (use := entries[problem].use) is not None)
         ratios = {use: each.ratios[use] for use in used}
-        between = ranges_of(problems, ratios, queries.validations(store, each.record.name))
-        ranges += between.ranges
-        left_out += between.left_out
+        between, tried = ranges_of(problems, ratios, queries.validations(store, each.record.name))
+        ranges += between
+        left_out += tried
     first = found[0].record
     return DispatchTable(
         op=first.problems[0].op,
@@ -225,33 +225,27 @@ Last = Mapping[tuple[str, Problem], tuple[ValidationRecord, int]]
 """By artifact and problem the last validation, and the place of the problem in it."""
 
 
-class Ranges(NamedTuple):
-    """What the table says beside its entries."""
-
-    ranges: tuple[Range, ...]
-    left_out: tuple[LeftOut, ...]
-
-
 def ranges_of(
     problems: Sequence[Problem], finals: Mapping[str, Sequence[Confirmed | None]], records: Sequence[ValidationRecord]
-) -> Ranges:
-    """By what the finals showed of the variants of a table on each problem, and the last validation of each length."""
+) -> tuple[list[Range], list[LeftOut]]:
+    """What the table says beside its entries: by what the finals showed of its variants on each problem, and the last
+    validation of each length."""
     last: Last = {
         (record.digest, problem): (record, place)
         for record in records
         if record.digest in finals
         for place, problem in enumerate(record.problems)
     }
-    left_out = tuple(
+    left_out = [
         LeftOut(problem=problem, use=use, why=why)
         for (use, problem), (record, place) in last.items()
         if (why := _why_not(record, place)) is not None
-    )
+    ]
     ranges: list[Range] = []
     for line in dict.fromkeys(line for record in records for line in lines_of(problems, record.vary)):
         known = {use: _known(line, use, shown, last) for use, shown in finals.items()}
         ranges += _on_line(line, known)
-    return Ranges(tuple(ranges), left_out)
+    return ranges, left_out
 
 
 def _known(line: LengthSeries, use: str, finals: Sequence[Confirmed | None], last: Last) -> list[Shown]:

@@ -6,15 +6,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.devices import Chosen
 from autotuner.forge.build import build
-from autotuner.forge.family import Family
-from autotuner.forge.toolchain import Toolchain
 from autotuner.gate.checks import EFFECT, broken_effect
 from autotuner.run.executor import ask, calibration, sound_calibration
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.space import SpaceFile
-from autotuner.tuning.run.waiting import Waiting, held
+from autotuner.tuning.run.waiting import Waiting
 from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.tuning.workbench import Workbench, default_space, executor_for, load_space, point_of
 from autotuner.values import codes, config
@@ -22,7 +19,6 @@ from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InfrastructureError, InputError, SourceError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
-from autotuner.values.problem import Problem
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Fault, Verdict
 
@@ -32,13 +28,10 @@ NO_DEVICE = "built for an architecture: what needs such a device did not run; `a
 
 
 class Judgeable(NamedTuple):
-    """A built variant, and what it takes to judge it."""
+    """A built variant, and the workbench to judge it on."""
 
     artifact: Artifact
-    family: Family
-    problems: tuple[Problem, ...]
-    chosen: Chosen
-    toolchain: Toolchain
+    workbench: Workbench
 
 
 class GateResult(NamedTuple):
@@ -95,13 +88,11 @@ def judge(
     Raises DeviceBusyError when patience has ended, OracleError when no baseline is right on a case,
     InfrastructureError when the machinery fails.
     """
-    device = found.chosen.device
-    threads = int(device.facts.get("THREADS_ALLOWED", 1))
-    conditions = Conditions(
-        problems=found.problems, threads=threads, seeds=fresh_seeds(), min_blocks=BLOCKS, max_blocks=BLOCKS
-    )
-    free = held(found.chosen.locks, device.name, patience_s, listen)
-    with free, closing(executor_for(found.chosen, found.toolchain, found.family, found.problems)) as executor:
+    here, device, problems = found.workbench, found.workbench.device, found.workbench.conditions.problems
+    threads, blocks = here.conditions.threads, {"min_blocks": BLOCKS, "max_blocks": BLOCKS}
+    conditions = Conditions(problems=problems, threads=threads, seeds=fresh_seeds(), **blocks)
+    free = here.held(patience_s, listen)
+    with free, closing(executor_for(here.chosen, here.toolchain, here.family, problems)) as executor:
         say(f"judging the baselines and timing them on {device.name}")
         calibrated = sound_calibration(ask(executor, CalibrationJob(conditions=conditions)))
         pinned = conditions.model_copy(update={"baselines": calibrated.baselines})
@@ -113,7 +104,7 @@ def judge(
             outcome = ask(executor, job.model_copy(update={"rejected": outcome, "fresh": True}))
     if not isinstance(outcome, Outcome):
         raise InfrastructureError(f"the gate gave no outcome: {outcome}")
-    return GateResult(outcome, trial_report(outcome, found.problems, device, calibrated))
+    return GateResult(outcome, trial_report(outcome, problems, device, calibrated))
 
 
 def _is_unexplained(outcome: Outcome) -> bool:
@@ -125,10 +116,10 @@ def _is_unexplained(outcome: Outcome) -> bool:
 def without_device(found: Judgeable) -> GateResult:
     """What can be said of it where no such device is: that it was built within the limits of the architecture, and the
     check of its machine code. The verdict is never a pass: the rest of the gate did not run."""
-    artifact, like = found.artifact, found.problems[0]
-    claims = found.family.claims(artifact.variant, like)
+    artifact, here = found.artifact, found.workbench
+    claims = here.family.claims(artifact.variant, here.conditions.compiled_for)
     started = time.monotonic()
-    code = found.toolchain.disassembly(Path(artifact.path)) if claims.effects else ""
+    code = here.toolchain.disassembly(Path(artifact.path)) if claims.effects else ""
     broken = None if code is None else broken_effect(claims.effects, code)
     status = "unavailable" if code is None else "fail" if broken else "pass"
     check = CheckResult(code=EFFECT.code, status=status, seconds=time.monotonic() - started, note=broken)
@@ -138,7 +129,7 @@ def without_device(found: Judgeable) -> GateResult:
     report = GateReport(artifact=artifact.digest, required=(), policy=claims.policy, checks=(check,), fault=fault)
     outcome = Outcome(variant=artifact.variant, verdict=fault.verdict, artifact=artifact, gate=report, fault=fault)
     none = Calibration(baselines=(), timings=(), references=(), versions={})
-    return GateResult(outcome, trial_report(outcome, found.problems, found.chosen.device, none))
+    return GateResult(outcome, trial_report(outcome, here.conditions.problems, here.device, none))
 
 
 def calibrate(
@@ -161,11 +152,11 @@ def _made(workbench: Workbench, point: dict[str, Value], say: Say) -> Judgeable:
     if index is None:
         said = " ".join(f"{name}={value}" for name, value in point.items())
         raise InputError(f"{said}: not a valid point of {workbench.space.name} here; `autotuner space show` says why")
-    variant, problems = workbench.variant(index), workbench.conditions.problems
+    variant = workbench.variant(index)
     branch = next(each for each in workbench.space.branches if each.impl == variant.impl)
     for line in workbench.unread(branch):
         say(line)
-    made = build(workbench.family, variant, problems[0], workbench.toolchain)
+    made = build(workbench.family, variant, workbench.conditions.compiled_for, workbench.toolchain)
     if not isinstance(made, Artifact):
         raise SourceError(f"{variant} cannot be built ({made.code}): {made.detail}")
-    return Judgeable(made, workbench.family, problems, workbench.chosen, workbench.toolchain)
+    return Judgeable(made, workbench)

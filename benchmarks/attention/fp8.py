@@ -33,7 +33,7 @@ from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import sdpa
-from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
+from autotuner.ops.sdpa_fp8 import SdpaFp8Problem
 from autotuner.ops.sdpa_fp8.quantising import quantised
 from autotuner.ops.sdpa_fp8.tensors import BASELINES, dequantised, reference
 from autotuner.ops.tensors import Tensors

@@ -24,7 +24,7 @@ from autotuner.ops import OPS
 from autotuner.ops.sdpa import OP
 from autotuner.ops.sdpa.masks import given as given_inputs
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
+from autotuner.ops.sdpa_fp8 import SdpaFp8Problem
 from autotuner.ops.tensors import DTYPES, Tensors, far_apart, gaps_of, lying_in, same_bits, span
 from autotuner.values import config
 from autotuner.values.gate_report import CaseErrors

@@ -8,7 +8,7 @@ import pytest
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
-from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
+from autotuner.ops.sdpa_fp8 import SdpaFp8Problem
 from autotuner.values import config
 from autotuner.values.variant import Value, Variant
 from tests.helpers import needs

@@ -17,7 +17,7 @@ from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import broken, truth
 from autotuner.ops import OPS
 from autotuner.ops.op import Relation
-from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
+from autotuner.ops.sdpa_fp8 import SdpaFp8Problem
 from autotuner.ops.tensors import Tensors
 from autotuner.values import config
 from autotuner.values.gate_report import Tolerance

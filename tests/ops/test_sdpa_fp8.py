@@ -14,7 +14,7 @@ from autotuner.ops import OPS
 from autotuner.ops.op import shape_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import reference as attention, sdpa
-from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
+from autotuner.ops.sdpa_fp8 import SdpaFp8Problem
 from autotuner.ops.sdpa_fp8.quantising import LARGEST, of_heads, quantised, stored
 from autotuner.ops.sdpa_fp8.tensors import BASELINES, dequantised, hopper_product
 from autotuner.values.gate_report import Tolerance

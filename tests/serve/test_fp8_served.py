@@ -11,8 +11,7 @@ from torch import Tensor
 import autotuner
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.ops import OPS
-from autotuner.ops.sdpa_fp8 import WANTED
-from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
+from autotuner.ops.sdpa_fp8 import WANTED, SdpaFp8Problem
 from autotuner.ops.sdpa_fp8.quantising import quantised
 from autotuner.serve.c_source import write_c_folder
 from autotuner.serve.folder import Source

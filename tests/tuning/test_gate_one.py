@@ -59,9 +59,9 @@ def report(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def test_a_device_that_another_one_times_is_waited_for(folder: Path) -> None:
     name, heard = f"test-{uuid.uuid4()}", list[str]()
     subject = found("MUTANT=none", folder)
-    taken = subject._replace(chosen=subject.chosen._replace(locks=(name,)))
+    subject.workbench.chosen = subject.workbench.chosen._replace(locks=(name,))
     with held([name], "a device", 0, lambda _: None), pytest.raises(DeviceBusyError, match="is timed by"):
-        single.judge(taken, patience_s=0.1, listen=lambda event: heard.append(event.detail))
+        single.judge(subject, patience_s=0.1, listen=lambda event: heard.append(event.detail))
     assert heard
 
 
@@ -80,7 +80,7 @@ def test_what_is_not_there_is_told_in_one_line(folder: Path, target: str, words:
 
 
 def test_parameters_are_judged_on_the_problem_that_is_asked_for(folder: Path) -> None:
-    assert [str(each) for each in found("MUTANT=none", folder, "(1,3,40,64) float32").problems] == [
+    assert [str(each) for each in found("MUTANT=none", folder, "(1,3,40,64) float32").workbench.conditions.problems] == [
         "(1,3,40,64) float32 full"
     ]
     with refused(InputError, says="a trial has the space and the problems of its study"):

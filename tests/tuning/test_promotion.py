@@ -9,7 +9,7 @@ from autotuner.race.arms import Tracks
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob, Result
 from autotuner.store import Store, queries
 from autotuner.tuning.run.driver import Event, TieFound
-from autotuner.tuning.run.lanes import AA_EVERY
+from autotuner.tuning.run.flights import AA_EVERY
 from autotuner.values import codes
 from autotuner.values.conditions import TIE, Conditions
 from autotuner.values.gate_report import CheckResult, GateReport

@@ -10,7 +10,7 @@ from torch import Tensor
 from autotuner.ops.op import Relation
 from autotuner.ops.sdpa import invariants as attention, tensors as exactly
 from autotuner.ops.sdpa.distributions import laid_out
-from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
+from autotuner.ops.sdpa_fp8 import SdpaFp8Problem
 from autotuner.ops.sdpa_fp8.tensors import dequantised, quantised_as_asked
 from autotuner.ops.tensors import Tensors, first_outputs, moved
 from autotuner.values.problem import Problem

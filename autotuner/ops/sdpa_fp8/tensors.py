@@ -13,7 +13,7 @@ from autotuner.ops.sdpa import distributions, tensors as attention
 from autotuner.ops.sdpa.distributions import SHARED, laid_out
 from autotuner.ops.sdpa.masks import past, visible
 from autotuner.ops.sdpa.tensors import SdpaSymmetry
-from autotuner.ops.sdpa_fp8.problem import SdpaFp8Problem
+from autotuner.ops.sdpa_fp8 import SdpaFp8Problem
 from autotuner.ops.sdpa_fp8.quantising import LARGEST, of_heads, quantised, stored
 from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, shifted
 from autotuner.values.problem import Problem

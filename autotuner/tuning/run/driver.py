@@ -1,8 +1,8 @@
 """A run of a study: propose, find, submit, wait for any, record, tell.
 
-As many variants are in flight as keep the executor busy (`flights`), each device has a lane (`lanes`), and what
-the study has found so far is in mind (`outcomes`). An outcome is recorded in our tables first and told to Optuna
-second (`optuna_study`).
+As many variants are in flight as keep the executor busy, each device has a lane (`flights`), and what the study has
+found so far is in mind (`outcomes`). An outcome is recorded in our tables first and told to Optuna second
+(`optuna_study`).
 """
 
 import time
@@ -16,8 +16,7 @@ from autotuner.run.jobs import faults_in
 from autotuner.store import Store
 from autotuner.tuning import optuna_marks
 from autotuner.tuning.finals.retrials import leased
-from autotuner.tuning.run.flights import Flights, Landed, deadly
-from autotuner.tuning.run.lanes import DeviceLanes
+from autotuner.tuning.run.flights import DeviceLanes, Flights, Landed, deadly
 from autotuner.tuning.run.optuna_study import OptunaStudy
 from autotuner.tuning.run.outcomes import Outcomes
 from autotuner.tuning.run.plan import Plan
