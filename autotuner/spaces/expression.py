@@ -46,14 +46,6 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
 _REFUSED = {
     ast.Attribute: "an attribute (a dot)",
     ast.Subscript: "a subscript ([...])",
-    ast.Lambda: "a lambda",
-    ast.ListComp: "a comprehension",
-    ast.SetComp: "a comprehension",
-    ast.DictComp: "a comprehension",
-    ast.GeneratorExp: "a comprehension",
-    ast.JoinedStr: "an f-string",
-    ast.NamedExpr: "an assignment (:=)",
-    ast.Starred: "a starred value",
     ast.Tuple: "a tuple, except after `in`,",
     ast.List: "a list, except after `in`,",
     ast.Div: "/ (write // or ceil_div)",
@@ -274,7 +266,7 @@ class _Reader:
                 name = self.function(node)
                 return _Term.of([self.number(each, f"{name}()", depth) for each in node.args], partial(_call, name))
         culprit = node.op if isinstance(node, ast.BinOp | ast.UnaryOp) else node
-        raise self.refuse(_REFUSED.get(type(culprit), type(culprit).__name__), node)
+        raise self.refuse(_REFUSED.get(type(culprit), ast.unparse(node)), node)
 
     def named(self, node: ast.expr, name: str, given: _Given) -> _Values:
         """What a name stands for: an amount, or a column."""

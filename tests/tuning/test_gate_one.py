@@ -80,9 +80,9 @@ def test_what_is_not_there_is_told_in_one_line(folder: Path, target: str, words:
 
 
 def test_parameters_are_judged_on_the_problem_that_is_asked_for(folder: Path) -> None:
-    assert [str(each) for each in found("MUTANT=none", folder, "(1,3,40,64) float32").workbench.conditions.problems] == [
-        "(1,3,40,64) float32 full"
-    ]
+    assert [
+        str(each) for each in found("MUTANT=none", folder, "(1,3,40,64) float32").workbench.conditions.problems
+    ] == ["(1,3,40,64) float32 full"]
     with refused(InputError, says="a trial has the space and the problems of its study"):
         found("7", folder, "(1,3,40,64) float32")
 

@@ -11,13 +11,15 @@ from autotuner.ops.sdpa.problem import FEW, SdpaProblem
 from autotuner.values.problem import Problem, Shape
 from autotuner.values.variant import Value
 
+Some = tuple[OpCase, ...]
+
 QUICK = (
     OpCase((2, 2, 200, 200), "big_v", "Q1 "),
     OpCase((2, 3, 200, 200), "one_hot", "Q2 "),
     OpCase((2, 3, 509, 509), "randn", "Q3 "),
     OpCase((2, 3, 113, 203), "randn", "Q4 "),
 )
-FULL = (
+ANY = (
     OpCase((1, 8, 512, 512), "randn"),
     OpCase((2, 3, 203, 113), "randn"),
     OpCase((2, 2, 1, 130), "randn"),
@@ -25,6 +27,10 @@ FULL = (
     OpCase((1, 1, 1, 1), "randn"),
     OpCase((2, 3, 257, 257), "large"),
     OpCase((2, 2, 257, 257), "huge"),
+)
+"""Of whatever attention reads."""
+FULL = (
+    *ANY,
     OpCase((1, 2, 130, 203), "enormous"),
     OpCase((1, 2, 130, 203), "equal_enormous"),
     OpCase((2, 2, 113, 203), "negative"),
@@ -86,13 +92,13 @@ LONGEST_TILE_CASE = 520
 USUAL_TILE = 64
 
 
-def quick(problem: Problem) -> tuple[OpCase, ...]:
-    """The quick cases, and those of what the problem has beside."""
+def quick(problem: Problem, own: Some = QUICK, groups: Some = GROUPS, few: Some = FEW_QUERIES) -> Some:
+    """The op's own quick cases, and those of what the problem has beside."""
     of = cast(SdpaProblem, problem)
     return (
-        *QUICK,
+        *own,
         *(VIEWS if of.layout != "bhsd" else ()),
-        *(GROUPS if of.grouped else ()),
+        *(groups if of.grouped else ()),
         *(LENGTHS if of.key_lengths else ()),
         *(WINDOWS if of.windowed else ()),
         *(CAPPED if of.softcapped else ()),
@@ -100,17 +106,17 @@ def quick(problem: Problem) -> tuple[OpCase, ...]:
         *(ALIBI if of.bias == "alibi" else ()),
         *(BIAS if of.bias in ("heads", "full") else ()),
         *(BLIND if of.corner == "bottom_right" else ()),
-        *(FEW_QUERIES if of.seq_q <= FEW else ()),
+        *(few if of.seq_q <= FEW else ()),
     )
 
 
-def full(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
-    """The matrix beside the quick cases; a long one where there is a mask; and lengths around the tile."""
+def full(problem: Problem, tile: tuple[int, ...], own: Some = FULL, few: Some = MORE_FEW_QUERIES) -> Iterator[OpCase]:
+    """The op's own matrix beside the quick cases; a long one where there is a mask; and lengths around the tile."""
     of = cast(SdpaProblem, problem)
     # A cap makes 1 of what roundings leave of huge sums that cancel; beside a sink nothing is left of tiny weights.
     without = {"enormous"} if of.softcapped else set()
     without |= {"negative"} if of.sinks != "none" else set()
-    yield from (case for case in FULL if case.distribution not in without)
+    yield from (case for case in own if case.distribution not in without)
     if of.causal or of.windowed:
         yield OpCase(LONG_CAUSAL, "randn")
     yield from MORE_VIEWS if of.layout != "bhsd" else ()
@@ -120,7 +126,7 @@ def full(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
     yield from MORE_SINKS if of.sinks != "none" else ()
     yield from MORE_BIAS if of.bias in ("heads", "full") else ()
     yield from MORE_WINDOWS if of.windowed else ()
-    yield from MORE_FEW_QUERIES if of.seq_q <= FEW else ()
+    yield from few if of.seq_q <= FEW else ()
     for length in tile_lengths(tile):
         yield OpCase((1, 2, length, length), "randn", "tile ")
     for keys in {max(2, tile[1] + more) for more in (-1, 0, 1)} if of.windowed else ():

@@ -1,7 +1,7 @@
 """The op sdpa_fp8: attention whose Q, K and V, or K and V alone, are FP8 (e4m3), each head with a float32 factor."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -109,13 +109,7 @@ QUICK = (
     OpCase((1, 2, 40, 4097), "tail", "Q5 "),
 )
 FULL = (
-    OpCase((1, 8, 512, 512), "randn"),
-    OpCase((2, 3, 203, 113), "randn"),
-    OpCase((2, 2, 1, 130), "randn"),
-    OpCase((2, 2, 65, 1), "randn"),
-    OpCase((1, 1, 1, 1), "randn"),
-    OpCase((2, 3, 257, 257), "large"),
-    OpCase((2, 2, 257, 257), "huge"),
+    *cases.ANY,
     OpCase((2, 2, 130, 203), "full_range"),
     OpCase((2, 2, 130, 203), "huge_channel"),
     OpCase((2, 2, 113, 203), "far_below"),
@@ -129,32 +123,11 @@ FULL = (
 GROUPS = (OpCase((2, 8, 113, 203, 2), "descales", "Q8 "), OpCase((1, 7, 33, 130, 1), "one_hot", "Q9 "))
 
 
-def quick(problem: Problem) -> tuple[OpCase, ...]:
-    """The quick cases, and those of what the problem has beside."""
-    of = cast(SdpaFp8Problem, problem)
-    return (
-        *QUICK,
-        *(cases.VIEWS if of.layout != "bhsd" else ()),
-        *(GROUPS if of.grouped else ()),
-        *(cases.LENGTHS if of.key_lengths else ()),
-        *(cases.BLIND if of.corner == "bottom_right" else ()),
-    )
-
-
-def full(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
-    """The matrix beside the quick cases; a long one where there is a mask; and lengths around the tile."""
-    of = cast(SdpaFp8Problem, problem)
-    yield from FULL
-    if of.causal:
-        yield OpCase(cases.LONG_CAUSAL, "randn")
-    yield from cases.MORE_VIEWS if of.layout != "bhsd" else ()
-    yield from cases.MORE_GROUPS if of.grouped else ()
-    yield from cases.MORE_LENGTHS if of.key_lengths else ()
-    for length in cases.tile_lengths(tile):
-        yield OpCase((1, 2, length, length), "randn", "tile ")
-
-
-CASES = cases.CASES._replace(quick=quick, full=full, beyond=frozenset({"large", "huge", "slopes"}))
+CASES = cases.CASES._replace(
+    quick=partial(cases.quick, own=QUICK, groups=GROUPS, few=()),
+    full=partial(cases.full, own=FULL, few=()),
+    beyond=frozenset({"large", "huge", "slopes"}),
+)
 
 _relations = partial(imported_when_called, f"{__name__}.invariants")
 OF_ATTENTION = {each.code: each for each in attention.INVARIANTS}
