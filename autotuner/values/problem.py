@@ -119,7 +119,7 @@ class Problem(Model):
     @property
     def scalars(self) -> tuple[float, ...]:
         """What a variant is given beside the sizes, in the order of at_call.scalar."""
-        return ()
+        return tuple(float(getattr(self, name)) for name in self.SCALARS)
 
     @property
     def shape(self) -> Shape:
@@ -182,8 +182,10 @@ class Problem(Model):
         return {name.upper(): getattr(self, name) for name in self.LENGTHS}
 
     def facts(self) -> dict[str, Value | bool]:
-        """What constraints and domains may say about the problem: the fields but op, and COMPILED, in capitals."""
-        return {name.upper(): getattr(self, name) for name in self.fact_names()}
+        """What constraints and domains may say about the problem: the fields but op, and COMPILED, in capitals. They
+        are over whole numbers and words, and no kernel depends on another number."""
+        known = {name.upper(): getattr(self, name) for name in self.fact_names()}
+        return {name: value for name, value in known.items() if not isinstance(value, float)}
 
     @classmethod
     def fact_names(cls) -> tuple[str, ...]:

@@ -67,16 +67,11 @@ def usual(macros: Mapping[str, str], kind: type[SdpaProblem] = SdpaProblem) -> P
             "seq_k": int(macros.get("SEQ_K", USUAL_LENGTH)),
             "head_dim": int(macros["HEAD_DIM"]),
             "dtype": macros["DTYPE"],
-            "causal": macros["CAUSAL"] == "1",
-            "corner": macros.get("CORNER", "top_left"),
+            **{name: macros.get(name.upper()) == "1" for name in ("causal", "key_lengths", "lse")},
+            **{name: macros[name.upper()] for name in ("corner", "sinks", "bias", "layout") if name.upper() in macros},
             "window_left": USUAL_WINDOW * int(macros.get("WINDOWED", 0)),
             "window_right": USUAL_WINDOW * int(macros.get("WINDOWED", 0)) * (macros["CAUSAL"] == "0"),
             "softcap": USUAL_SOFTCAP * int(macros.get("SOFTCAPPED", 0)),
-            "sinks": macros.get("SINKS", "none"),
-            "bias": macros.get("BIAS", "none"),
-            "key_lengths": macros.get("KEY_LENGTHS") == "1",
-            "layout": macros.get("LAYOUT", "bhsd"),
-            "lse": macros.get("LSE") == "1",
         }
     )
 

@@ -9,27 +9,28 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from autotuner.values.problem import ITEM_BYTES, Dtype, Problem, Shape, doublings
 from autotuner.values.validation import refuse, show
-from autotuner.values.variant import Value
 
 SIZE = r"\s*(\d{1,9})\s*"
 SIZES = re.compile(rf"\({SIZE},{SIZE}(?::{SIZE})?,{SIZE}(?:x{SIZE})?,{SIZE}\)(.*)")
 WORDS: Mapping[str, tuple[str, object]] = {
     "full": ("causal", False),
     "causal": ("causal", True),
-    "bottom_right": ("corner", "bottom_right"),
-    "top_left": ("corner", "top_left"),
-    "lengths": ("key_lengths", True),
-    "lse": ("lse", True),
-    "bhsd": ("layout", "bhsd"),
-    "bshd": ("layout", "bshd"),
-    "packed": ("layout", "packed qkv"),
     "sinks": ("sinks", "own"),
     "sinks=float32": ("sinks", "float32"),
     "bias=alibi": ("bias", "alibi"),
     "bias=heads": ("bias", "heads"),
     "bias=full": ("bias", "full"),
+    "bottom_right": ("corner", "bottom_right"),
+    "top_left": ("corner", "top_left"),
+    "lengths": ("key_lengths", True),
+    "bhsd": ("layout", "bhsd"),
+    "bshd": ("layout", "bshd"),
+    "packed": ("layout", "packed qkv"),
+    "lse": ("lse", True),
 }
-"""What each word of the form says, but the element types: a field and its value."""
+"""What each word of the form says, but the element types: a field and its value. In the order in which they are
+written."""
+UNSAID = ("top_left", "bhsd")
 FEW = 16
 """Rows of Q up to which a problem is one of few queries, whose keys are divided among many blocks."""
 WINDOW = re.compile(r"([1-9]\d{0,8})(?:,(\d{1,9}))?")
@@ -219,12 +220,8 @@ class SdpaProblem(Problem):
 
     @property
     def scalars(self) -> tuple[float, ...]:
-        every = (self.scale, float(self.window_left), float(self.window_right), self.softcap)
+        every = super().scalars
         return every if any(every[1:]) else every[:1]
-
-    def facts(self) -> dict[str, Value | bool]:
-        """Without the cap itself: constraints are over whole numbers and words, and no kernel depends on it."""
-        return {name: value for name, value in super().facts().items() if name != "SOFTCAP"}
 
     @property
     def flops(self) -> int:
@@ -257,16 +254,12 @@ class SdpaProblem(Problem):
     def __str__(self) -> str:
         heads = f"{self.heads}:{self.heads_kv}" if self.grouped else f"{self.heads}"
         lengths = f"{self.seq_q}" if self.seq_q == self.seq_k else f"{self.seq_q}x{self.seq_k}"
-        words = [self.dtype, "causal" if self.causal else "full"]
+        mask, *rest = [word for word, (name, value) in WORDS.items() if getattr(self, name) == value]
         right = "" if self.causal or self.window_left == self.window_right else f",{self.window_right}"
+        words = [self.dtype, mask]
         words += [f"window={self.window_left}{right}"] if self.windowed else []
         words += [f"softcap={self.softcap:g}"] if self.softcapped else []
-        words += {"none": [], "own": ["sinks"], "float32": ["sinks=float32"]}[self.sinks]
-        words += [f"bias={self.bias}"] if self.bias != "none" else []
-        words += [self.corner] if self.corner != "top_left" else []
-        words += ["lengths"] if self.key_lengths else []
-        words += [self.layout.partition(" ")[0]] if self.layout != "bhsd" else []
-        words += ["lse"] if self.lse else []
+        words += [word for word in rest if word not in UNSAID]
         return f"({self.batch},{heads},{lengths},{self.head_dim}) {' '.join(words)}"
 
 
