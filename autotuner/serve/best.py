@@ -97,7 +97,12 @@ class ExportedFinals(Speedup):
         if found is None or finals is None or difference is None or best.raced is None:
             return None
         other = best.proof.other_cache if best.proof is not None else None
-        own = {"difference": difference, "artifact_digest": best.raced, "crowned": best.crowned, "other_cache": other}
+        own = {
+            "difference": difference,
+            "artifact_digest": best.raced,
+            "crowned": best.entry.crowned,
+            "other_cache": other,
+        }
         return cls.taken_from(finals, **dict(found), **own)
 
 

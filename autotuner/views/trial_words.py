@@ -88,7 +88,7 @@ def best_words(best: Best) -> list[str]:
 
 def place_words(best: Best, finals: FinalsSummary) -> str:
     """How the one to use stands to the other finalists."""
-    if best.crowned:
+    if best.entry.crowned:
         return "Crowned: faster than every other finalist and the baseline, by more than a tie."
     if others := _tied_with(best):
         return f"Tied with trial {others}: {_why(best, finals)}. Nobody is crowned."
@@ -110,7 +110,7 @@ def chosen_because(best: Best) -> str:
         found = quoted(speedup.mid, False, baseline) if is_told else f"not told apart from {baseline} here"
         return f"the fastest of the search, {found} ({_ends(speedup)})"
     found = f"{confirmed.mid:.3f}x {baseline} confirmed"
-    if best.crowned:
+    if best.entry.crowned:
         return f"crowned, {found}"
     if others := _tied_with(best):
         return f"{found}, tied with trial {others}; {_why(best, finals)}"

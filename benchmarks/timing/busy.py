@@ -94,7 +94,7 @@ def tuned(problem: str, minutes: float, seed: int, is_busy: bool, folder: Path) 
         return Run(is_busy, seconds, judged, said[-1], None, None, False, False)
     quoted = best.confirmed or best.entry.speedup
     number, confirmed = best.entry.number, best.confirmed is not None
-    return Run(is_busy, seconds, judged, said[-1], number, quoted, confirmed, best.crowned)
+    return Run(is_busy, seconds, judged, said[-1], number, quoted, confirmed, best.entry.crowned)
 
 
 def with_truth(run: Run, folder: Path) -> Run:

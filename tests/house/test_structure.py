@@ -109,7 +109,7 @@ def modules() -> list[Path]:
 
 def test_every_module_says_what_it_is_and_no_two_classes_have_one_name() -> None:
     trees = {str(path): ast.parse(path.read_text()) for path in modules()}
-    assert len(trees) > 300
+    assert len(trees) > 250
     assert [path for path, tree in trees.items() if not (ast.get_docstring(tree) or "").strip()] == []
     classes = Counter(each.name for tree in trees.values() for each in ast.walk(tree) if isinstance(each, ast.ClassDef))
     assert [name for name, count in classes.items() if count > 1] == []

@@ -78,7 +78,7 @@ def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: St
     ratios = {c.digest: c.log_ratio for c in found.standing.finalists}
     assert ratios[leader.digest].mid == pytest.approx(math.log(0.45), abs=0.01)  # 5 deviations between processes
     best = standings.best(store, study)
-    assert best.crowned
+    assert best.entry.crowned
     assert best.confirmed is not None
 
 
@@ -272,7 +272,7 @@ def test_processes_that_ended_before_the_time_was_over_count_and_crown_nobody(st
     study = swept(store, simulated.truth, 12)
     found = confirmed(store, study, InlineExecutor(Late(simulated.truth, deviations=DEVIATIONS)))
     best = standings.best(store, study)
-    assert (best.proof, best.crowned, found.standing.crowned) == (None, False, False)
+    assert (best.proof, best.entry.crowned, found.standing.crowned) == (None, False, False)
     assert best.confirmed.low > 1
     assert due(store, study, DEFAULT)
     proven = confirmed(store, study, executor(simulated.truth))

@@ -76,8 +76,6 @@ def usual(macros: Mapping[str, str], kind: type[SdpaProblem] = SdpaProblem) -> P
     )
 
 
-AXES = ("batch", "head", "row", "column")
-
 DISTRIBUTIONS = {
     "randn": "standard normal",
     "large": "normal, Q times 5, K and V times 3",
@@ -141,7 +139,7 @@ def tail(macros: Mapping[str, str], row: int) -> str | None:
 
 WORDS = Words(
     baseline="SDPA",
-    axes=AXES,
+    axes=("batch", "head", "row", "column"),
     distributions=DISTRIBUTIONS,
     case=case,
     nonfinite=(

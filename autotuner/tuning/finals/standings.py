@@ -106,11 +106,6 @@ class Best(Model):
         return () if self.finals is None else self.finals.tied
 
     @property
-    def crowned(self) -> bool:
-        """Whether it is faster than the other finalists and the baseline, beyond the tie band."""
-        return self.entry.crowned
-
-    @property
     def outcome(self) -> Outcome:
         """The whole outcome of the best trial."""
         return self.record.outcome
