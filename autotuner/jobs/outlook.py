@@ -96,7 +96,11 @@ class _Outlooks:
         for each in found:
             if each.state == State.RUNNING and each.holder is not None:
                 workers = list(enumerate(self._workers))
-                own = [at for at, worker in workers if worker.works_on(each.holder)]
+                own = [
+                    at
+                    for at, one in workers
+                    if (one.holder.host, one.holder.pid) == (each.holder.host, each.holder.pid)
+                ]
                 able = [at for at, one in workers if one.holder.host == each.holder.host and one.fits(each.request)]
                 self._busy.update((own or [at for at in able if at not in self._busy])[:1])
 
@@ -215,10 +219,6 @@ class LivingWorker(NamedTuple):
     def fits(self, request: SweepRequest) -> bool:
         """Whether it takes such a sweep."""
         return fits(request, self.backend, [word for each in self.devices for word in each.words])
-
-    def works_on(self, holder: Holder) -> bool:
-        """Whether that is this worker."""
-        return (holder.host, holder.pid) == (self.holder.host, self.holder.pid)
 
 
 def living(devices: Sequence[DeviceRecord]) -> list[LivingWorker]:

@@ -248,16 +248,15 @@ class Database:
                 return self._sqlite_in_words(error)
             if isinstance(error, UnicodeDecodeError) and self.is_sqlite:  # it quotes its own damaged schema
                 return StoreError(f"{self.label} is damaged ({error}): restore a copy, or try `sqlite3 FILE .recover`")
-            if isinstance(error, exc.DBAPIError) and not self.is_sqlite and _is_of_the_server(error):
-                return self._server_in_words(error)
+            # the server, or the way to it, has failed, and not the statement
+            lost = isinstance(error, exc.OperationalError | exc.InterfaceError)
+            if isinstance(error, exc.DBAPIError) and not self.is_sqlite and (lost or error.connection_invalidated):
+                first = next(iter(str(error.orig).strip().splitlines()), type(error.orig).__name__)
+                if getattr(error.orig, "sqlstate", None) == "53100":
+                    return DiskFullError(f"{self.label}: the server's disk is full ({first}): free space there")
+                return StoreUnavailableError(f"{self.label}: {first}: check the server and the URL")
             error = error.__cause__
         return None
-
-    def _server_in_words(self, error: exc.DBAPIError) -> StoreError | DiskFullError:
-        first = next(iter(str(error.orig).strip().splitlines()), type(error.orig).__name__)
-        if getattr(error.orig, "sqlstate", None) == "53100":
-            return DiskFullError(f"{self.label}: the server's disk is full ({first}): free space there")
-        return StoreUnavailableError(f"{self.label}: {first}: check the server and the URL")
 
     def _sqlite_in_words(self, error: sqlite3.Error) -> StoreError | DiskFullError | None:
         where = self.label
@@ -441,11 +440,6 @@ def _require_regular(path: Path) -> None:
             raise StoreError(f"{path}: {why(error)}; give another path for the store") from None
         if not stat.S_ISREG(mode) and not (stat.S_ISDIR(mode) and not suffix):
             raise StoreError(f"{beside} is no regular file: give another path for the store")
-
-
-def _is_of_the_server(error: exc.DBAPIError) -> bool:
-    """Whether the server, or the way to it, has failed, and not the statement."""
-    return error.connection_invalidated or isinstance(error, exc.OperationalError | exc.InterfaceError)
 
 
 def _schema_version(connection: Connection) -> str | None:

@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +178,10 @@ def stopping(server: Server, call: int) -> Callable[[Database, Callable[[], Any]
     return struck
 
 
-def test_a_server_that_is_not_there_yet_is_waited_for(server: Server) -> None:
-    url, patient, said = server.url(), patience.Patience(), []
+@contextlib.contextmanager
+def waited_for(server: Server, patient: patience.Patience) -> Iterator[None]:
+    """The server starts once it is said to be gone. A line is said when it goes, and one when it is back."""
+    said: list[str] = []
 
     def hear(line: str) -> None:
         said.append(line)
@@ -187,12 +189,17 @@ def test_a_server_that_is_not_there_yet_is_waited_for(server: Server) -> None:
             server.start()
 
     patient.seconds, patient.say = float("inf"), hear
-    server.stop()
-    with Store.open(url, patience=patient) as store:
-        assert queries.names(store) == ()
+    yield
     gone, back = said
     assert gone.startswith("keeps what it has and waits for the store: ")
     assert back.startswith("the store is back after ")
+
+
+def test_a_server_that_is_not_there_yet_is_waited_for(server: Server) -> None:
+    url, patient = server.url(), patience.Patience()
+    server.stop()
+    with waited_for(server, patient), Store.open(url, patience=patient) as store:
+        assert queries.names(store) == ()
 
 
 def test_a_signal_ends_the_wait_for_a_server_that_is_not_there(server: Server) -> None:
@@ -215,20 +222,9 @@ def test_a_signal_ends_the_wait_for_a_server_that_is_not_there(server: Server) -
 def test_a_server_that_is_restarted_before_any_call_is_waited_for(
     server: Server, undisturbed: list[tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, call: int
 ) -> None:
-    """Of Optuna's storage, too, and on a new database. A line is said when it goes, and one when it is back."""
-    with Store.open(server.url()) as store:
-        said: list[str] = []
-
-        def hear(line: str) -> None:
-            said.append(line)
-            if len(said) == 1:
-                server.start()
-
-        store.database.patience.seconds, store.database.patience.say = float("inf"), hear
+    """Of Optuna's storage, too, and on a new database."""
+    with Store.open(server.url()) as store, waited_for(server, store.database.patience):
         monkeypatch.setattr(Database, "attempt", stopping(server, call))
         sweep = driver(store, simulated.backend())
         sweep.run(Budget(trials=TRIALS))
         assert judged(store, sweep.name) == undisturbed
-    gone, back = said
-    assert gone.startswith("keeps what it has and waits for the store: ")
-    assert back.startswith("the store is back after ")
