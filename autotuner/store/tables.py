@@ -95,10 +95,8 @@ class VersionRow(Base):
 class StudyRow(Base):
     """A study; `name` is the name of the Optuna study too."""
 
-    __table_args__ = (sa.UniqueConstraint("name"),)
-
     id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str]
+    name: Mapped[str] = mapped_column(unique=True)
     space_name: Mapped[str]
     space_digest: Mapped[str] = mapped_column(sa.String(64))
     space_document: Mapped[str]
@@ -113,10 +111,8 @@ class StudyRow(Base):
 class SessionRow(Base):
     """A run of the driver on a study."""
 
-    __table_args__ = (sa.Index(None, "study_id"),)
-
     id: Mapped[int] = mapped_column(primary_key=True)
-    study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"))
+    study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"), index=True)
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     calibration: Mapped[Calibration]
@@ -144,7 +140,6 @@ class TrialRow(Base):
         sa.Index(None, "study_id", "objective", "number"),
         sa.Index(None, "study_id", "program_hash"),
         sa.Index(None, "study_id", "recorded_at"),
-        sa.Index(None, "session_id"),
         # All that figures are made of, and from which studies are compared, so that no outcome is read for them.
         sa.Index(
             "ix_at_trial_figures",
@@ -160,7 +155,7 @@ class TrialRow(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"))
-    session_id: Mapped[int] = mapped_column(sa.ForeignKey("at_session.id"))
+    session_id: Mapped[int] = mapped_column(sa.ForeignKey("at_session.id"), index=True)
     number: Mapped[int]
     judged: Mapped[bool]
     variant_digest: Mapped[str] = mapped_column(sa.String(64))
@@ -217,13 +212,10 @@ class BlockRow(Base):
 class FinalsRow(Base):
     """Finals of a study; `standing` is their result once they are over."""
 
-    __table_args__ = (
-        sa.Index(None, "study_id"),
-        sa.CheckConstraint("(finished_at IS NULL) = (standing IS NULL)", name="finished"),
-    )
+    __table_args__ = (sa.CheckConstraint("(finished_at IS NULL) = (standing IS NULL)", name="finished"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"))
+    study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"), index=True)
     session_id: Mapped[int | None] = mapped_column(sa.ForeignKey("at_session.id"))
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
@@ -238,7 +230,6 @@ class HeatRow(Base):
 
     __table_args__ = (
         sa.Index(None, "study_id", "kind"),
-        sa.Index(None, "finals_id"),
         sa.CheckConstraint(
             "(kind = 'aa' AND finals_id IS NULL) OR (kind = 'finals' AND finals_id IS NOT NULL)", name="kind"
         ),
@@ -248,7 +239,7 @@ class HeatRow(Base):
     study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"))
     kind: Mapped[str] = mapped_column(sa.String(16))
     session_id: Mapped[int | None] = mapped_column(sa.ForeignKey("at_session.id"))
-    finals_id: Mapped[int | None] = mapped_column(sa.ForeignKey("at_finals.id"))
+    finals_id: Mapped[int | None] = mapped_column(sa.ForeignKey("at_finals.id"), index=True)
     recorded_at: Mapped[datetime]
     document: Mapped[Heat]
 
@@ -256,10 +247,8 @@ class HeatRow(Base):
 class ValidationRow(Base):
     """A variant on problems that were not tuned; with its raw times."""
 
-    __table_args__ = (sa.Index(None, "study_id"),)
-
     id: Mapped[int] = mapped_column(primary_key=True)
-    study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"))
+    study_id: Mapped[int] = mapped_column(sa.ForeignKey("at_study.id"), index=True)
     recorded_at: Mapped[datetime]
     host: Mapped[str]
     environment: Mapped[Words]
@@ -270,10 +259,8 @@ class ProfileRow(Base):
     """What hardware counters said of a trial; the last of a trial counts. A store that was made before this table gets
     it with its first profile."""
 
-    __table_args__ = (sa.Index(None, "trial_id"),)
-
     id: Mapped[int] = mapped_column(primary_key=True)
-    trial_id: Mapped[int] = mapped_column(sa.ForeignKey("at_trial.id"))
+    trial_id: Mapped[int] = mapped_column(sa.ForeignKey("at_trial.id"), index=True)
     document: Mapped[Profile]
 
 
@@ -300,14 +287,13 @@ class SweepRow(Base):
     __table_args__ = (
         sa.UniqueConstraint("key"),
         sa.Index(None, "state", "priority", "id"),
-        sa.Index(None, "group_id"),
         sa.CheckConstraint("state IN ('queued', 'running', 'paused', 'done', 'cancelled', 'failed')", name="state"),
         sa.CheckConstraint("(finished_at IS NULL) = (state IN ('queued', 'running', 'paused'))", name="finished"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     key: Mapped[str | None]
-    group_id: Mapped[int | None]
+    group_id: Mapped[int | None] = mapped_column(index=True)
     name: Mapped[str]
     state: Mapped[str] = mapped_column(sa.String(16), default="queued")
     wish: Mapped[str | None] = mapped_column(sa.String(16))
