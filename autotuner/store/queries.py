@@ -104,15 +104,8 @@ def revision(store: Store, session: Session, study: str) -> Revision:
     owner = study_id(session, store, study)
     counts = func.max(TrialRow.id), func.count(), func.count(TrialRow.objective), func.count(TrialRow.revoked_at)
     last, trials, standing, revoked = session.execute(select(*counts).where(TrialRow.study_id == owner)).one()
-    counted = [
-        select(func.count(column)).where(of.study_id == owner)
-        for of, column in (
-            (SessionRow, SessionRow.id),
-            (SessionRow, SessionRow.finished_at),
-            (HeatRow, HeatRow.id),
-            (FinalsRow, FinalsRow.finished_at),
-        )
-    ]
+    columns = (SessionRow.id, SessionRow.finished_at, HeatRow.id, FinalsRow.finished_at)
+    counted = (select(func.count(each)).where(each.class_.study_id == owner) for each in columns)
     profiles = _last_profile(session, TrialRow.study_id == owner, ProfileRow.id) or 0
     others = *(session.scalar(each) or 0 for each in counted), profiles, zlib.crc32(_note(session, study).encode())
     return Revision(last=last or 0, trials=trials, standing=standing, revoked=revoked, others=others)
@@ -420,17 +413,16 @@ def _disturbed(session: Session, owner: int) -> tuple[int, ...]:
 
 
 def _last_activity(session: Session, row: StudyRow) -> datetime:
-    times = [
-        session.scalar(select(func.max(column)).where(owner == row.id))
-        for owner, columns in (
-            (SessionRow.study_id, (SessionRow.started_at, SessionRow.finished_at)),
-            (TrialRow.study_id, (TrialRow.recorded_at,)),
-            (HeatRow.study_id, (HeatRow.recorded_at,)),
-            (FinalsRow.study_id, (FinalsRow.started_at, FinalsRow.finished_at)),
-        )
-        for column in columns
-    ]
-    return max([row.created_at, *(time for time in times if time is not None)])
+    moments = (
+        SessionRow.started_at,
+        SessionRow.finished_at,
+        TrialRow.recorded_at,
+        HeatRow.recorded_at,
+        FinalsRow.started_at,
+        FinalsRow.finished_at,
+    )
+    times = (session.scalar(select(func.max(each)).where(each.class_.study_id == row.id)) for each in moments)
+    return max(filter(None, (row.created_at, *times)))
 
 
 def _running(session: Session, study: str) -> bool:
