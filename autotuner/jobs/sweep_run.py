@@ -338,7 +338,7 @@ def run_here(store: Store, request: SweepRequest, here: Workbench, listener: Lis
         # A store that cannot be reached is told by the lease of a process that has gone.
         with suppress(StoreError, DiskFullError):
             run.end(state, detail)
-        claim.lease.release()
+        claim.lease.close()
     return study
 
 

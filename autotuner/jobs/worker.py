@@ -324,7 +324,7 @@ class Worker:
             self._say(traceback.format_exc())
             self._settle(run, State.FAILED, f"{type(error).__name__}: {error}")
         finally:
-            claim.lease.release()
+            claim.lease.close()
         for lease in self._leases:
             lease.beat(self.name)
 

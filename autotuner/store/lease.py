@@ -5,8 +5,8 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, Self
@@ -134,7 +134,7 @@ class Lease:
 
         self.database.write_plainly(renew)
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Gives it back, if it is this process's still. Where the store cannot be reached others see who is gone."""
         if os.getpid() != self._holder.pid:
             return  # a forked child that unwinds: the lease is its parent's
@@ -157,15 +157,10 @@ def require(connection: Connection, database: Database) -> None:
             raise LeaseLostError(f"the lease of {name} {by}: stop this driver")
 
 
-@contextmanager
-def hold(database: Database, name: str, doing: str = "") -> Iterator[Lease]:
-    """Holds the lease while the block runs. Raises LeaseHeldError naming the living process that has it."""
+def hold(database: Database, name: str, doing: str = "") -> AbstractContextManager[Lease]:
+    """Takes the lease, for a block that holds it. Raises LeaseHeldError naming the living process that has it."""
     token = secrets.token_hex(16)
-    lease = database.write(lambda session: take(session, database, name, doing, token))
-    try:
-        yield lease
-    finally:
-        lease.release()
+    return closing(database.write(lambda session: take(session, database, name, doing, token)))
 
 
 def lock(session: Session, database: Database) -> None:

@@ -70,7 +70,7 @@ def works(url: str, place: int) -> list[list[float]]:
             driver.run(Budget(trials=request.trials), claim.lease.beat)
             sweeps.work(store, number, at[-1] - at[0], driver.name)
             sweeps.settle(store, number, State.DONE)
-            claim.lease.release()
+            claim.lease.close()
             found.append(at)
 
 

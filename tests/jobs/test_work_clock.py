@@ -116,7 +116,7 @@ def run(store: Store, heard: list[object], request: pytest.FixtureRequest) -> It
     claim = sweeps.claim(store, 1, "me")
     assert claim is not None
     yield SweepRun(store, claim, Listener(hears=heard.append, confirms=heard.append))
-    claim.lease.release()
+    claim.lease.close()
 
 
 @pytest.mark.parametrize("job_s", [0.5, 3.0, 25.0, 70.0], ids=["quick", "usual", "hardly", "nothing judged"])

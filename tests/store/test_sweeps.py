@@ -117,7 +117,7 @@ def test_pause_resume_cancel_and_retry_of_what_nobody_works_on(opened: Store) ->
     assert queue.change(opened, number, SweepChange(priority=2)).priority == 2
     kinds = [event.kind for event in sweeps.events(opened, number)]
     assert kinds == ["submitted", "pause_asked", "resumed", "cancel_asked", "changed", "retried", "changed"]
-    sweeps.claim(opened, number, "me").lease.release()
+    sweeps.claim(opened, number, "me").lease.close()
     sweeps.settle(opened, number, State.DONE, spent_s=540.0)
     assert queue.retry(opened, number).detail.startswith("no budget is left, its 9 minutes are spent")
     queue.cancel(opened, number)
@@ -132,7 +132,7 @@ def test_a_sweep_that_comes_every_day_asks_for_the_next(opened: Store) -> None:
     assert ask_again(opened, sweeps.one(opened, ahead)) is None
     late = request.every.model_copy(update={"due": request.every.due - timedelta(days=4)})
     number = queue.submit(opened, request.model_copy(update={"every": late}))[0][0].id
-    sweeps.claim(opened, number, "me").lease.release()
+    sweeps.claim(opened, number, "me").lease.close()
     ended = sweeps.settle(opened, number, State.DONE, found=Found(judged=12))
     again = ask_again(opened, ended)
     assert (again.request.trials, again.not_before) == (22, request.every.due)
@@ -141,7 +141,7 @@ def test_a_sweep_that_comes_every_day_asks_for_the_next(opened: Store) -> None:
     queue.cancel(opened, again.id)
     group = queue.submit(opened, *[request.model_copy(update={"every": late, "name": "both"})] * 2)[0]
     for each, first_is_over in zip(group, (False, True), strict=True):
-        sweeps.claim(opened, each.id, "me").lease.release()
+        sweeps.claim(opened, each.id, "me").lease.close()
         ended = sweeps.settle(opened, each.id, State.DONE, found=Found(judged=5))
         if first_is_over:  # as a worker that was killed before it could
             go_on(opened)
@@ -166,7 +166,7 @@ def test_who_works_on_a_sweep_hears_what_is_wished(opened: Store) -> None:
     queue.cancel(opened, number)
     # handed back before it heard: what was wished counts
     assert sweeps.settle(opened, number, State.QUEUED).state == State.CANCELLED
-    claim.lease.release()
+    claim.lease.close()
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_what_is_wished_while_a_worker_pauses_is_not_lost(
     assert sweeps.work(opened, number, 1.0, None).wish == Wish.PAUSE
     ask_for(opened, number)
     assert sweeps.settle(opened, number, State.PAUSED, "by a user").state == state
-    claim.lease.release()
+    claim.lease.close()
     queue.settle_abandoned(opened)
     assert sweeps.one(opened, number).state == state
     assert [each.id for each in sweeps.due(opened)] == ([number] if state == State.QUEUED else [])
@@ -195,7 +195,7 @@ def test_a_cancellation_is_not_withdrawn_by_resume(opened: Store) -> None:
     with pytest.raises(StoreError, match="it is to be cancelled; retry it then"):
         queue.resume(opened, number)
     assert sweeps.work(opened, number, 1.0, None).wish == Wish.CANCEL
-    claim.lease.release()
+    claim.lease.close()
 
 
 @pytest.mark.slow
@@ -317,7 +317,7 @@ def test_a_lease_keeps_the_time_of_the_database(opened: Store, monkeypatch: pyte
         assert sweeps.one(opened, number).holder is not None
         make_old(opened, lease.of("sweep", number))
         assert sweeps.one(opened, number).holder is None
-        claim.lease.release()
+        claim.lease.close()
         monkeypatch.undo()
 
 
