@@ -196,9 +196,9 @@ class Blocks:
         """Of these seconds those that something else had."""
         return [self.waited[arm][problem][block] for block in self.kept]
 
-    def log_ratios(self, arm: int, problem: int) -> Bounded:
-        """ln(t_arm / t_baseline), a block each that counts."""
-        one, base = (self._ends(each, problem) for each in (arm, 0))
+    def log_ratios(self, arm: int, problem: int, over: int = 0) -> Bounded:
+        """ln(t_arm / t_over), of the baseline unless it says another, a block each that counts."""
+        one, base = (self._ends(each, problem) for each in (arm, over))
         pairs = ((one[0], base[1]), (one[1], base[1]), (one[1], base[0]))
         low, mid, high = ([math.log(a / b) for a, b in zip(*pair, strict=True)] for pair in pairs)
         return Bounded(low, mid, high)
@@ -217,10 +217,17 @@ class Blocks:
         whole, waited = self.seconds_kept(arm, problem), self.waited_kept(arm, problem)
         return [without(each, lost) for each, lost in zip(whole, waited, strict=True)], whole
 
-    def objectives(self, arm: int, objective: Objective) -> Bounded:
+    def objectives(self, arm: int, objective: Objective, over: int = 0) -> Bounded:
         """The objective over the problems, a block each that counts."""
-        ratios = [self.log_ratios(arm, problem) for problem in range(len(self._tracks))]
+        ratios = [self.log_ratios(arm, problem, over) for problem in range(len(self._tracks))]
         return Bounded(*(combined([list(each) for each in ends], objective) for ends in zip(*ratios, strict=True)))
+
+    def gains(self, arm: int, other: int, objective: Objective) -> Bounded:
+        """By how much the objective of one arm is larger than another's, a block each that counts: of a mean the
+        baseline cancels, however long it waited, and of the largest it does not."""
+        if objective != "max":
+            return self.objectives(arm, objective, other)
+        return self.objectives(arm, objective).less(self.objectives(other, objective))
 
 
 def without(seconds: float, waited: float) -> float:

@@ -89,10 +89,7 @@ class _Race:
 
     def _gains(self, blocks: Blocks) -> Bounded | None:
         """ln(t_variant / t_incumbent), a block each; over several problems the difference of the objectives."""
-        if self._incumbent is None:
-            return None
-        variant, incumbent = (blocks.objectives(arm, self._conditions.objective) for arm in (VARIANT, INCUMBENT))
-        return variant.less(incumbent)
+        return blocks.gains(VARIANT, INCUMBENT, self._conditions.objective) if self._incumbent is not None else None
 
     def _rechecked(self) -> Fault | None:
         """G7 on every problem."""
@@ -163,8 +160,7 @@ class _Race:
         assert self._stopped is not None
         found = blocks.estimate(VARIANT, problem)
         if self._stopped.gives_up and self._incumbent is not None and self._incumbent.ratios:
-            behind = blocks.log_ratios(VARIANT, problem).less(blocks.log_ratios(INCUMBENT, problem))
-            found = behind.interval.moved(self._incumbent.ratios[problem])
+            found = blocks.log_ratios(VARIANT, problem, INCUMBENT).interval.moved(self._incumbent.ratios[problem])
         return found.model_copy(update={"low": found.low - blocks.unseen, "high": found.high + blocks.unseen})
 
 

@@ -11,7 +11,7 @@ from autotuner.values.outcome import Stop
 HALF_WIDTH = 0.005
 """A race is precise when the 95 % interval of every problem's median log-ratio is at most this far to either side."""
 
-CLEARLY_SLOWER = math.log(1.5)
+CLEARLY_SLOWER, FAR_SLOWER = math.log(1.5), math.log(4)
 FIRST_LOOK = 6
 """Elimination is tried from this block on, after each block."""
 
@@ -31,8 +31,8 @@ STEADY = 0.05
 
 
 def hopeless(gains: Sequence[float]) -> bool:
-    """Both of the first two blocks are 1.5 times slower than the incumbent."""
-    return len(gains) == 2 and min(gains) > CLEARLY_SLOWER
+    """Both of the first two blocks are 1.5 times slower than the incumbent, or the first one 4 times."""
+    return (len(gains) == 1 and gains[0] > FAR_SLOWER) or (len(gains) == 2 and min(gains) > CLEARLY_SLOWER)
 
 
 def slower(gains: Sequence[float]) -> bool:

@@ -224,7 +224,9 @@ def test_a_slow_race_promotes_too(us: float, stop: Stop) -> None:
     assert 3 <= len(found.timings[0].variant_us) <= rules.FIRST_LOOK
 
 
-@pytest.mark.parametrize(("us", "stop", "blocks"), [(200, Stop.HOPELESS, 2), (90, Stop.SLOWER, rules.FIRST_LOOK)])
+@pytest.mark.parametrize(
+    ("us", "stop", "blocks"), [(400, Stop.HOPELESS, 1), (200, Stop.HOPELESS, 2), (90, Stop.SLOWER, rules.FIRST_LOOK)]
+)
 def test_a_slow_variant_is_given_up(us: float, stop: Stop, blocks: int) -> None:
     found = measured(race(us))
     assert (found.stopped, len(found.timings[0].variant_us)) == (stop, blocks)
@@ -370,10 +372,20 @@ def test_nobody_is_promoted_or_given_up_by_what_the_other_one_waited() -> None:
         shares = [0.0, 0.0]
         shares[slow] = 1.0
         arms = [preempted(100, draw, 0.0), preempted(80, draw, shares[0]), preempted(80, draw, shares[1])]
-        blocks = raced(arms, rules.PROMOTION_BLOCKS)
-        gains = blocks.log_ratios(1, 0).less(blocks.log_ratios(2, 0))
+        gains = raced(arms, rules.PROMOTION_BLOCKS).gains(1, 2, "mean")
         assert not rules.slower(gains.low)
         assert not rules.promoted(gains.high, TIE)
+
+
+def test_how_long_the_baseline_waited_tells_nothing_of_two_variants_unless_the_largest_ratio_counts() -> None:
+    draw = random.Random(1)
+    blocks = raced([preempted(100, draw, 1.0), preempted(90, draw, 0.0), preempted(80, draw, 0.0)], rules.FIRST_LOOK)
+    for objective in ("mean", (3.0,)):
+        gains = blocks.gains(1, 2, objective)
+        assert gains.low == gains.mid == gains.high
+        assert rules.slower(gains.low)
+    of_largest = blocks.gains(1, 2, "max")
+    assert not rules.slower(of_largest.low)
 
 
 def test_a_shared_device_is_timed_after_some_tries_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
