@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 from autotuner.values.versions import version_of
 
 if TYPE_CHECKING:
-    from autotuner.api import Study, StudyStore, gate, open_store, tune, tune_like
+    from autotuner.api import Study, StudyStore, judge, open_store, tune, tune_like
     from autotuner.ops.derived import op
     from autotuner.serve.hook import use
     from autotuner.serve.load import load
     from autotuner.serve.record import function, record
 
 __version__ = version_of("kernel-autotuner")
-__all__ = ["Study", "StudyStore", "function", "gate", "load", "op", "open_store", "record", "tune", "tune_like", "use"]
+__all__ = ["Study", "StudyStore", "function", "judge", "load", "op", "open_store", "record", "tune", "tune_like", "use"]
 
 _RECORD = "autotuner.serve.record"
 _SERVE = {"load": "autotuner.serve.load", "record": _RECORD, "function": _RECORD, "use": "autotuner.serve.hook"}

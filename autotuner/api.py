@@ -272,7 +272,7 @@ def tune_like(op: str, *inputs: Any, **options: Any) -> Study:
     return tune(problem_of(OPS[op], inputs, own), **options)
 
 
-def gate(
+def judge(
     variant: str | Mapping[str, int | str],
     space: str | Path | None = None,
     *,

@@ -13,14 +13,14 @@ def lines(found: Sequence[Foresight], baseline: str, attention_of: float | None,
     and how long a search takes."""
     said = [line for each in found for line in _of_problem(each, baseline)]
     low, high = _whole(found, least=True), _whole(found, least=False)
+    unknown = "" if all(each.near for each in found) else ", with 1 for what nothing near is known of"
     if len(found) > 1:
-        said.append(f"All together: {_span(low, high)} of {baseline}'s speed.")
+        said.append(f"All together: {_span(low, high)} of {baseline}'s speed{unknown}.")
     if attention_of is not None:
         model = [1 / (1 - attention_of + attention_of / each) for each in (low, high)]
-        said.append(
-            f"They are {percent(attention_of)} of the model's time as it was recorded: it could become"
-            f" {_span(*model)} as fast, and at most {ratio(1 / (1 - attention_of))} were they free."
-        )
+        share, most = percent(attention_of), ratio(1 / (1 - attention_of))
+        could = f"it could become {_span(*model)} as fast{unknown}, and at most {most} were they free"
+        said.append(f"They are {share} of the model's time as it was recorded: {could}.")
     said.append(f"A search takes about {about(search_s)}, finals included; --minutes ends it earlier.")
     return said
 

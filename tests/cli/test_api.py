@@ -1,6 +1,7 @@
 """The Python interface, as a script uses it."""
 
 import json
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -116,3 +117,9 @@ def test_a_call_that_cannot_be_is_refused_in_one_line(
 ) -> None:
     with refused(InputError, f"^{said}"):
         autotuner.tune_like("sdpa", *inputs, **options)
+
+
+def test_no_room_takes_the_place_of_a_name_of_the_interface() -> None:
+    """A package that is imported becomes an attribute of the one it lies in."""
+    rooms = {each.name for each in pkgutil.iter_modules(autotuner.__path__)}
+    assert not rooms & set(autotuner.__all__)
