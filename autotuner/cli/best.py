@@ -201,6 +201,7 @@ def gate(
     if target is None:
         named = space or workbench.default_space(problem or ())
         here = workbench.Workbench(workbench.load_space(named, threads, problem or ()))
+        say_doing(f"judging the baselines and timing them on {here.device.name}")
         found = gate_one.calibrate(here, listen=say_waiting)
         document = {"device": json_of(here.device), **json_of(found)}
         print_table(gate_tables.reference_table(found, here.device), as_json, document)

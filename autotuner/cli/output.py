@@ -91,12 +91,12 @@ def say_remark(line: str) -> None:
     err.print(line, style="yellow", markup=False)
 
 
-def say_reservations(best: Best) -> None:
-    """Prints where it may not be the fastest, and what the family's kernel.toml takes away from the proof."""
+def say_reservations(*bests: Best) -> None:
+    """Prints where these may not be the fastest, and what the family's kernel.toml takes away from the proof."""
     from autotuner.views.trial_words import reservations
 
-    for line in reservations(best):
+    lines = [line for best in bests for line in reservations(best)]
+    reasons = [reason for best in bests if (gate := best.outcome.gate) is not None for reason in gate.policy.looser]
+    lines += [f"The family's kernel.toml loosens the gate: {reason}" for reason in reasons]
+    for line in dict.fromkeys(lines):
         out.print(line, style="yellow")
-    gate = best.outcome.gate
-    for reason in gate.policy.looser if gate is not None else ():
-        out.print(f"The family's kernel.toml loosens the gate: {reason}", style="yellow")

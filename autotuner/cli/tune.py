@@ -272,5 +272,4 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
         out.print(f"{how}; `autotuner show` says more of it.")
     if made.table is not None and len(made.table.entries) > 1:
         out.print(table_words(made.table))
-    for _, each in found:
-        say_reservations(each)
+    say_reservations(*(each for _, each in found))

@@ -212,7 +212,7 @@ class Progress(TwoLines):
             held_up = "" if outcome.measurement is None else held_up_words(outcome.measurement)
             line = f"[{event.judged}/{self._trials}] trial {event.number}: {outcome.line(self._baseline, held_up)}"
             self.say(line, style)
-        if not self.is_live and (event.judged % 10 == 0 or event.judged in EARLY):
+        if not self.is_live and (event.judged % 10 == 0 or event.judged in EARLY) and event.judged < self._trials:
             self.say(self._summary())
 
     def _is_news(self, outcome: Outcome) -> bool:

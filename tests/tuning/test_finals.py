@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from autotuner.cli.output import say_reservations
 from autotuner.gate.recheck import AUDIT
 from autotuner.race.arms import Tracks
 from autotuner.race.blocks import HELD_UP
@@ -107,12 +108,16 @@ class SlowWhenWarm(FakeLine):
         return FakeLine(lambda variant: Truth(us=times * self._truth(variant).us)).tracks(conditions)
 
 
-def test_what_loses_where_the_caches_have_the_tensors_is_not_chosen_without_a_word(store: Store) -> None:
+def test_what_loses_where_the_caches_have_the_tensors_is_not_chosen_without_a_word(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
     by = InlineExecutor(SlowWhenWarm(lambda _: Truth(us=50.0)), fresh=lambda: SlowWhenWarm(lambda _: Truth(us=50.0)))
     study = driven.swept(store, by, 3)
     untried = standings.best(store, study)
     assert untried is not None
     assert "Timed cold alone: warm, as where the caches" in reservations(untried)[0]
+    say_reservations(untried, untried)
+    assert capsys.readouterr().out.count("Timed cold alone") == 1
     confirmed(store, study, by)
     best = standings.best(store, study)
     assert best is not None

@@ -97,6 +97,19 @@ def test_events_of_interest_stand_above_and_the_others_do_not(seen: Seen, sweep:
     assert "rejected: 2 " in first
 
 
+def test_after_the_last_variant_no_time_is_left_to_say_anything_of() -> None:
+    written = io.StringIO()
+    shown = Progress(
+        Console(file=written, width=200), simulated.space(), simulated.DEVICE, simulated.conditions(), trials=3
+    )
+    calibration = CALIBRATION.model_copy(update={"baselines": ("fake",)})
+    shown.hear(Started(study="s", judged=0, calibration=calibration))
+    for number in range(3):
+        shown.hear(judged(number, rejected(64)))
+    assert "1/3 judged" in written.getvalue()
+    assert "3/3 judged" not in written.getvalue()
+
+
 def test_finals_say_about_how_long_since_the_one_to_use_goes_to_its_proof(seen: Seen) -> None:
     with FinalsProgress(seen.console, 90.0):
         pass
