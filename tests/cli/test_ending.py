@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from autotuner.cli.best import gate
 from autotuner.cli.tune import _conclude, _say_that_nothing_wins
 from autotuner.store import Store, queries
+from autotuner.tuning import gate_one
+from autotuner.values.errors import InputError
 from tests.helpers import command_line, hostile
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 from tests.helpers.hostile import LIMITS, Case, Ended, faults, run
@@ -191,3 +194,15 @@ def test_what_a_compiler_says_keeps_its_lines(tmp_path: Path) -> None:
     assert first.endswith("was not declared in this scope")
     assert any(line.strip().endswith("int wrong = not_there;") for line in rest)
     assert rest[-1].strip(" |^~") == ""
+
+
+def test_baselines_are_judged_with_a_word_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ends(*_: object, **__: object) -> None:
+        raise InputError("this far")
+
+    monkeypatch.setattr(gate_one, "calibrate", ends)
+    with pytest.raises(InputError, match="this far"):
+        gate(reference=True, space="sdpa_cpu")
+    assert capsys.readouterr().err.startswith("judging the baselines and timing them on ")
