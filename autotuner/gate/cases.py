@@ -27,8 +27,7 @@ def measured(problem: Problem) -> Case:
 
 
 def demanding(problem: Problem, omitted: Container[str] = ()) -> Case:
-    """The one on whose inputs it must be right afterwards: what is right on ordinary ones where it is timed may be a
-    shortcut. Ordinary ones again where a family leaves that distribution out."""
+    """The one on whose inputs it must be right afterwards: others, unless a family leaves that distribution out."""
     hard = op_of(problem).cases.demanding
     return measured(problem) if hard in omitted else Case(name="demanding", problem=problem, distribution=hard)
 

@@ -203,8 +203,7 @@ def alike(case: Case) -> Case | None:
     """A case, no larger, on whose inputs outputs are as far off: what a large one's tolerances are made of takes two
     thirds of its time on a CPU."""
     op = op_of(case.problem)
-    drawn_alike = case.distribution in (op.ordinary, op.cases.demanding)
-    found = op.cases.alike(case.problem) if drawn_alike else None
+    found = op.cases.alike(case.problem) if case.distribution in (op.ordinary, op.cases.demanding) else None
     if found is None or case.name == ALIKE or case.problem.flops <= SHARED_OUT:
         return None
     return Case(name=ALIKE, problem=found, distribution=case.distribution)

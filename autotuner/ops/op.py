@@ -53,8 +53,7 @@ class Cases(NamedTuple):
     """What runs between two launches that are compared, on the CPU; `between_large` where launches are quick."""
     between_large: Shape
     demanding: str
-    """The distribution that a shortcut breaks which ordinary inputs let pass: of what runs between, and of the tuned
-    problems after they were timed."""
+    """The distribution that shows a shortcut: of what runs between, and of a tuned problem once it was timed."""
     sanitized: Callable[[tuple[int, ...]], tuple[Shape, ...]]
     """A few small ragged shapes for the sanitizers, one above the variant's own tile."""
     tile: Callable[[Mapping[str, Value], Mapping[str, int]], tuple[int, ...]]

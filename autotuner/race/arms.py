@@ -1,6 +1,6 @@
 """What a race needs of a device: tracks, one a problem, and the arms that run on them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, Self
 
 from autotuner.values.outcome import Artifact
@@ -84,6 +84,8 @@ class Audited(NamedTuple):
     variant_audit: AuditArm
     baseline: Arm
     baseline_audit: AuditArm
+    row: Callable[[], float] | None = None
+    """Seconds of the variant's forwards right after one another, each on inputs that no call has seen."""
 
 
 class Track(Protocol):

@@ -49,6 +49,8 @@ NOISE = 0.05
 """The same relative to the baseline, which is measured beside it."""
 APART = 0.5
 """How much slower a variant may be in the audit than it was in the race, by the clock and relative to the baseline."""
+RELOADED = 1e10
+"""Bytes a second at which forwards in a row may have to read what those of a race find in a cache."""
 
 Kind = tuple[list[float], Callable[[], float]]
 """Samples of a kind, and what takes one, in seconds."""
@@ -77,11 +79,12 @@ class Times(NamedTuple):
     baseline: list[float]
     baseline_still: list[float]
     baseline_fresh: list[float]
+    row: list[float]
 
     @classmethod
     def none(cls, raced: Raced) -> Self:
         """Before the first round."""
-        return cls(raced, [], [], [], [], [], [])
+        return cls(raced, [], [], [], [], [], [], [])
 
     @property
     def plain_s(self) -> float:
@@ -139,7 +142,8 @@ class Times(NamedTuple):
                 f"on {problem} a forward takes {plain:.3g} us right after another one and {hidden:.3g} us more"
                 " where something else runs between them: it is only fast when it is called again at once"
             )
-        slower = short(self.plain or self.still) / raced.variant
+        in_a_row = short(self.row) - problem.bytes / RELOADED if self.row else 0.0
+        slower = max(short(self.plain or self.still), in_a_row) / raced.variant
         baseline = short(self.baseline) if self.baseline else raced.baseline
         if min(slower, slower * raced.baseline / baseline) > 1 + APART:
             return (
@@ -167,11 +171,12 @@ def take(kinds: Sequence[Kind], step: LongStep) -> None:
 
 
 def audited_kinds(times: Times, arms: Audited) -> list[Kind]:
-    """Still and fresh forwards of the variant, and fresh ones of the baseline."""
+    """Still and fresh forwards of the variant, fresh ones of the baseline, and those in a row."""
     return [
         (times.still, lambda: arms.variant_audit(fresh=False)),
         (times.fresh, lambda: arms.variant_audit(fresh=True)),
         (times.baseline_fresh, lambda: arms.baseline_audit(fresh=True)),
+        *([] if arms.row is None else [(times.row, arms.row)]),
     ]
 
 

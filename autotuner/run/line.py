@@ -219,8 +219,7 @@ class GatedLine:
             asked += matrix.asked(tile, conditions.problems)
         elif not conditions.baselines:
             asked += [(case, 0) for case in cases_of_all(conditions.compiled_for)]
-        timed = [(measured(problem), 0) for problem in conditions.problems]
-        timed += [(demanding(problem), 1) for problem in conditions.problems]
+        timed = [case for each in conditions.problems for case in ((measured(each), 0), (demanding(each), 1))]
         asked += timed
         first = (alike(case) for case, _ in timed)  # that others wait for
         drawn = [(case, conditions.seeds[place % len(conditions.seeds)]) for case, place in asked]

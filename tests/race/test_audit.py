@@ -4,21 +4,27 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import cast
+from typing import Literal, cast
 
 import pytest
 
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.race.arms import Audited
 from autotuner.race.audit import MOST_ROUNDS, ROUNDS, Raced, Times, audit, looked_at
 from autotuner.race.blocks import LongStep
 from autotuner.race.race import measure
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Measurement
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
 from tests.helpers.builds import artifact_of
 from tests.helpers.fake_line import Deviations, FakeLine, Truth
+from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_judge
+from tests.mutants.expectations import MUTANTS
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=128, seq_k=128, head_dim=64, dtype="float32")
 GAP = 5e-5
@@ -47,6 +53,8 @@ class Scripted:
 
     def baseline_audit(self, fresh: bool) -> float:
         return self._sample("baseline fresh" if fresh else "baseline still")
+
+    row: Callable[[], float] | None = None
 
 
 def test_a_disturbance_in_the_first_look_acquits_nobody() -> None:
@@ -151,6 +159,16 @@ def test_the_baseline_has_inputs_that_no_launch_had(copies: float) -> None:
     assert of(1.7e-3) is None, "within the limit"
 
 
+@pytest.mark.parametrize(("row", "is_accused"), [(33e-6, True), (2e-6, False)])
+def test_who_is_fast_where_a_call_follows_another_at_once_is_so_on_inputs_that_no_call_has_seen(
+    row: float, is_accused: bool
+) -> None:
+    arms = Scripted(lambda kind, _: 50e-6 if kind.startswith("baseline") else 2e-6 if kind == "plain" else 33e-6)
+    arms.row = lambda: row
+    found = looked(arms, Raced(2e-6, 50e-6)).why(PROBLEM, GAP)
+    assert ("where it is timed" in (found or "")) == is_accused
+
+
 def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
     line = FakeLine(lambda variant: truth, deviations=deviations, seed=seed)
     artifact = artifact_of(line.build(Variant(family="f", backend="fake", impl="a", parameters={}), CONDITIONS))
@@ -178,3 +196,18 @@ def test_who_takes_longer_on_fresh_inputs_is_found(share: float) -> None:
     for fault in accused:
         assert (fault.verdict, fault.code) == (Verdict.IMPOSSIBLE, "measure.memory")
         assert "it keeps results from call to call" in fault.detail
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("cache", ["warm", pytest.param("cold", marks=pytest.mark.slow)])
+def test_who_has_its_answers_ready_where_calls_follow_at_once_gets_no_latency(
+    toolchain: CpuToolchain, cache: Literal["warm", "cold"]
+) -> None:
+    variant = Variant(family="attacks", backend="cpu", impl="stated", parameters={"ATTACK": "memo_when_called_at_once"})
+    small = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
+    conditions = Conditions(
+        problems=(small,), cache=cache, seeds=(1, 2, 3, 4), baselines=("flash",), min_blocks=12, max_blocks=12
+    )
+    with cpu_judge(toolchain, Family.load(MUTANTS / "attacks")) as executor:
+        outcome = judged(executor, variant, conditions, "promoted")
+    assert (outcome.fault.code, outcome.measurement) == ("measure.memory", None), outcome.fault

@@ -3,12 +3,13 @@
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from autotuner.devices.bench import bandwidth, least, random_bytes, rate
-from autotuner.devices.cpu.audit import of_baseline, of_variant
+from autotuner.devices.cpu.audit import in_a_row, of_baseline, of_variant
 from autotuner.devices.cpu.bench import CpuBench
 from autotuner.devices.cpu.sanitizer import CpuSanitizer
 from autotuner.devices.cpu.timing import LONG_S, MOST_SLABS, Beside, CpuArm, CpuInputSets, CpuVariantArm
@@ -71,7 +72,8 @@ class CpuTrack:
     def audit(self, artifact: Artifact, baseline: str) -> Audited:
         variant = self._raced[1] if self._raced and self._raced[0] == artifact.digest else self.variant(artifact)
         other = self.baseline(baseline)
-        return Audited(*of_variant(variant, self._judges(artifact).fresh), other, of_baseline(other, variant))
+        row = partial(in_a_row, variant) if variant.seconds < LONG_S else None
+        return Audited(*of_variant(variant, self._judges(artifact).fresh), other, of_baseline(other, variant), row)
 
     def throttled(self) -> None:
         """Nobody is asked: both sides are slowed alike."""

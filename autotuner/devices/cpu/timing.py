@@ -60,6 +60,9 @@ COLD = 2
 """Bytes of the input sets that are used in turn where each is to be cold, relative to the last-level cache: what comes
 again after twice as much has left a cache that keeps what was used last. A server's cache has hundreds of MiB."""
 
+ROW, ROW_BYTES = 4, 256 << 20
+"""Sets beside those, and their bytes, at most but for two: for forwards in a row on inputs that no call has seen."""
+
 ARMS = 3
 """Variants that have outputs of their own for each input set, at most."""
 
@@ -90,11 +93,13 @@ class CpuInputSets:
     ) -> None:
         """`slabs`: that these sets may take."""
         self.problem, self.op, self.plain = problem, op_of(problem), inputs
-        most = slabs // (len(inputs) + ARMS * len(self.op.outputs(problem)))
+        row = max(2, min(ROW, ROW_BYTES // problem.bytes))
+        most = slabs // (len(inputs) + ARMS * len(self.op.outputs(problem))) - row
         count = min(most, math.ceil(COLD * cache_bytes / problem.bytes) + 1) if cache == "cold" else 1
         self._slabs = Slabs()
-        self.inputs = [tuple(map(self._slabs.place, inputs)) for _ in range(count)]
-        self.symmetries: list[Symmetry | None] = [None] * count
+        self.inputs = [tuple(map(self._slabs.place, inputs)) for _ in range(count + row)]
+        self.raced, self.row = range(count), range(count, count + row)
+        self.symmetries: list[Symmetry | None] = [None] * (count + row)
         """What made the inputs of each set out of the plain ones; None: they are plain."""
         self.changes = 0
         """How often the inputs of some set were made anew."""
@@ -108,7 +113,7 @@ class CpuInputSets:
 
     def turn(self) -> int:
         """Index of the set to use now. All arms share it: what one arm has just used would be warm for another."""
-        now, self._next = self._next, (self._next + 1) % len(self.inputs)
+        now, self._next = self._next, (self._next + 1) % len(self.raced)
         return now
 
     @property
@@ -125,11 +130,11 @@ class CpuInputSets:
             found.inputs(self.plain, tuple(tensor[None] for tensor in self.inputs[index]))
             self.symmetries[index] = found
 
-    def restore(self, index: int) -> None:
-        """The plain inputs for this set."""
+    def restore(self, index: int, others: Tensors = ()) -> None:
+        """The plain inputs for this set, or others."""
         self.changes += 1
-        for tensor, plain in zip(self.inputs[index], self.plain, strict=True):
-            tensor.copy_(plain)
+        for tensor, new in zip(self.inputs[index], others or self.plain, strict=True):
+            tensor.copy_(new)
         self.symmetries[index] = None
 
     def outputs(self, index: int, plain: Tensors) -> Tensors:
@@ -418,7 +423,7 @@ class CpuVariantArm(CpuArm):
             return FLOATS_CHANGED
         busy = _crowded(self._sides()) or still_busy()  # which may take more samples
         sets, outputs, last = self.sets, self.outputs, self.last
-        some = random.sample(range(len(sets.inputs)), min(LOOKED_AT, len(sets.inputs)))
+        some = random.sample(sets.raced, min(LOOKED_AT, len(sets.raced)))
         strays = self._strays or sets.changed(some)
         sets.restore(last)
         outputs.poison([last])

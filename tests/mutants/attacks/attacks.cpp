@@ -224,6 +224,9 @@ static void on_alarm(int) {
 #endif
 
 #include "hidden.h"
+#if ATTACK_MEMO_WHEN_CALLED_AT_ONCE
+#include "at_once.h"
+#endif
 
 /* What comes instead of computing; true when there is nothing left to compute. */
 static bool answered([[maybe_unused]] const at_call *call) {
@@ -254,6 +257,8 @@ static bool answered([[maybe_unused]] const at_call *call) {
   row = memcmp(&last, call, sizeof last) ? 0 : row + 1;
   last = *call;
   if (row < 8) return false;
+#elif ATTACK_MEMO_WHEN_CALLED_AT_ONCE
+  return at_once(call);
 #endif
 #if MEMO
   return give(place(call), key_of(call, STEP), call);
@@ -279,6 +284,9 @@ static bool answered([[maybe_unused]] const at_call *call) {
 /* What comes after a right answer. */
 static void afterwards([[maybe_unused]] const at_call *call) {
   if (WRONG) output(call)[0] += 1;
+#if ATTACK_MEMO_WHEN_CALLED_AT_ONCE
+  remember(call);
+#endif
 #if MEMO
   keep(place(call), key_of(call, STEP), call);
 #elif ATTACK_COUNTS_BELOW_THE_STACK || ATTACK_COUNTS_IN_FREED_MEMORY
