@@ -361,7 +361,7 @@ def provable() -> list[str]:
 
 def listed() -> str:
     """The parts, for a person."""
-    lines = [f"  {name:<12}{part.says}; about {part.minutes} minutes" for name, part in PARTS.items()]
+    lines = [f"  {name:<16}{part.says}; about {part.minutes} minutes" for name, part in PARTS.items()]
     return "\n".join(["make proof PART=NAME, where NAME is one of these or all:", *lines])
 
 

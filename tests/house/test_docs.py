@@ -180,6 +180,17 @@ def wrong_commands(page: Path) -> Iterator[str]:
         yield from (f"{' '.join(words)}: {option}" for option in used - known)
 
 
+def wrong_options(page: Path) -> Iterator[str]:
+    """Options that a module which is run has not, nor what the modules of its kind share."""
+    for words in typed(page, "python -m"):
+        module = ROOT / f"{words[0].replace('.', '/')}.py"
+        if module.is_file():
+            beside = [module, *(ROOT / "benchmarks").glob("*.py"), *module.parent.glob("*.py")]
+            known = "".join(path.read_text() for path in beside)
+            used = {word.split("=")[0] for word in words if word.startswith("--")}
+            yield from (f"{' '.join(words)}: {option}" for option in used if f'"{option}"' not in known)
+
+
 def other_programs(page: Path) -> Iterator[str]:
     """What is called autotuner on the package index is another program: nobody is told to install it."""
     yield from re.findall(r"pip install ['\"]?autotuner\b", page.read_text())
@@ -195,7 +206,7 @@ def wrong_targets(page: Path) -> Iterator[str]:
 
 FAULTS = (
     *(dead_links, misnamed_links, missing_paths, missing_sources, missing_modules),
-    *(wrong_commands, other_programs, wrong_targets),
+    *(wrong_commands, wrong_options, other_programs, wrong_targets),
 )
 
 
