@@ -122,7 +122,7 @@ THREADS = r"at_pool_run|pthread_(create|join|detach|(attr|mutex|cond|barrier|spi
 FORBIDDEN = re.compile(
     r":\t(?:[\w.]+ +)*(syscall|sysenter|int|rdtscp?|rdp(?:mc|id|ru)|rdrand|rdseed|(?:rd|wr)(?:[fg]sbase|pkru)|"
     r"lsl(?= *%)|lar|s[gil]dt|smsw|str(?= *[%(])|ver[rw]|x(?:begin|test)|std|u?m(?:onitor|wait)x?|tpause|cpuid|xgetbv|"
-    r"popfw?|u?iret[wq]?|fn?stenv|f?n?x?save\w*|svc|mrs\s+\w+, cnt[vp]ct\w*)\b|"
+    r"popfw?|u?iret[wq]?|fn?stenv|fldenv|f?n?x?(?:save|rstor)\w*|svc|mrs\s+\w+, cnt[vp]ct\w*)\b|"
     r"(%mm[0-7]\b|%(?:[de]s\b(?!:)|[fg]s\b)|DW\.ref\.\w+)"
 )
 """After prefixes: of the system, a clock, chance, the direction of copies, and what keeps a number. DW.ref is of stacks
