@@ -113,7 +113,7 @@ class SpaceDocument(_Common):
         for index, problem in enumerate(self.problems):
             if problem.op != limits.op:
                 message = f"expected {show(limits.op)}, which the family {limits.family} computes"
-                raise refuse(f"found {show(problem.op)}, {message}", f"problems[{index}].op")
+                raise refuse(f"found {show(problem.op)}, {message}; another op needs a space", f"problems[{index}].op")
 
     def _implementations(self, limits: Limits | None) -> list[str]:
         named = self.parameters.get("IMPL")
