@@ -212,7 +212,7 @@ class Progress(TwoLines):
             held_up = "" if outcome.measurement is None else held_up_words(outcome.measurement)
             line = f"[{event.judged}/{self._trials}] trial {event.number}: {outcome.line(self._baseline, held_up)}"
             self.say(line, style)
-        if not self.is_live and (event.judged % 10 == 0 or event.judged in EARLY) and event.judged < self._trials:
+        if not self.is_live and (event.judged % 10 == 0 or event.judged in EARLY):
             self.say(self._summary())
 
     def _is_news(self, outcome: Outcome) -> bool:
@@ -245,8 +245,7 @@ class Progress(TwoLines):
         best = self._best_words() if math.isfinite(self._best) else "no right variant was measured yet"
         rejected = _counts(self._rejected) if self._rejected else "none"
         failed = f"; not judged: {_counts(self._failed)}" if self._failed else ""
-        counts = f"{self.judged}/{self._trials} judged; {best}; rejected: {rejected}{failed}"
-        return f"{counts}; {self._left()}"
+        return f"{self.judged}/{self._trials} judged; {best}; rejected: {rejected}{failed}; {self._left()}"
 
     def _best_words(self) -> str:
         return f"best {quoted(speedup_of(self._best), False, self._baseline)}"
@@ -254,8 +253,9 @@ class Progress(TwoLines):
     def _left(self) -> str:
         """Time left, by what was judged so far and by the budget, finals included."""
         now, finals = time.monotonic(), " with finals" if self._finals_s else ""
-        if now >= self._until:
-            return "the time of the search is up" + (": finals next" if finals else "")
+        if now >= self._until or self.judged >= self._trials:
+            why = "all are judged" if self.judged >= self._trials else "the time of the search is up"
+            return why + (": finals next" if finals else "")
         of_trials = self._time_left.left_s(now) if self._time_left is not None else math.inf
         return left(min(of_trials, self._until - now) + self._finals_s) + finals
 
