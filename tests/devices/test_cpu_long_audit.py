@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+import torch
 
 from autotuner.devices.cpu.audit import LongAuditArm, of_variant
 from autotuner.devices.cpu.timing import LONG_S, CpuArm, CpuInputSets, CpuVariantArm
@@ -69,9 +70,9 @@ def judge(given: Tensors, written: Tensors) -> Fault | None:
     return None if bool((written[0] - right).abs().max() < 1e-4) else WRONG
 
 
-def audited(compute: Compute) -> tuple[Any, LongAuditArm, CpuInputSets]:
+def audited(compute: Compute, threads: int = 1) -> tuple[Any, LongAuditArm, CpuInputSets]:
     sets = CpuInputSets(PROBLEM, inputs(PROBLEM, "randn", 1), "warm", 0)
-    arm = CpuVariantArm(cast(LoadedVariant, Loaded(compute)), sets, 1, lambda timed: None)
+    arm = CpuVariantArm(cast(LoadedVariant, Loaded(compute)), sets, threads, lambda timed: None)
     plain, audit = of_variant(arm, judge)
     assert isinstance(audit, LongAuditArm)
     return plain, audit, sets
@@ -125,3 +126,18 @@ def test_a_wrong_answer_to_fresh_inputs_and_a_changed_input_are_faults() -> None
     audit.recheck()
     found = plain.recheck()
     assert found.code == "G7.inputs"
+
+
+def test_every_forward_of_an_audit_that_is_timed_has_the_threads_of_the_race() -> None:
+    seen: list[int] = []
+
+    def on_torchs_threads(given: Tensors, written: Tensors) -> None:
+        seen.append(torch.get_num_threads())
+        honest(given, written)
+
+    plain, audit, _ = audited(on_torchs_threads, threads=3)
+    seen.clear()
+    audit(fresh=True)
+    audit(fresh=False)
+    plain()
+    assert seen == [3, 3, 3]

@@ -43,18 +43,11 @@ class CpuAuditArm:
         stay_awake(arm.sets, arm.threads)
         for call in range(refills.calls):
             refills.put(call)
-            taken.append(self._timed())
+            taken.append(_timed(arm))
             refills.keep(call)
         arm.sets.restore(0)
         arm.sets.rest()
         return min(taken)
-
-    def _timed(self) -> float:
-        """Seconds of one forward."""
-        with on_threads(self._arm.threads):
-            started = perf_counter_ns()
-            self._forward()
-            return (perf_counter_ns() - started) / 1e9
 
     def recheck(self) -> Fault | None:
         self(fresh=True)
@@ -121,9 +114,7 @@ class LongAuditArm:
         return self._timed()
 
     def _timed(self) -> float:
-        started = perf_counter_ns()
-        self._forward()
-        seconds = (perf_counter_ns() - started) / 1e9
+        seconds = _timed(self._arm)
         self._changes = self._arm.sets.changes
         self._arm.sets.rest()
         return seconds
@@ -168,9 +159,15 @@ def _seconds_anew(arm: CpuVariantArm) -> float:
     """What a forward takes on other inputs and outputs than the one before, which may have left its answer."""
     arm.sets.renew([0])
     arm.outputs.poison([0])
-    started = perf_counter_ns()
-    arm.forward(0)
-    return (perf_counter_ns() - started) / 1e9
+    return _timed(arm)
+
+
+def _timed(arm: CpuArm) -> float:
+    """Seconds of one forward on the arm's threads, which are torch's perhaps: with fewer it takes longer."""
+    with on_threads(arm.threads):
+        started = perf_counter_ns()
+        arm.forward(0)
+        return (perf_counter_ns() - started) / 1e9
 
 
 def _of_variant(arm: CpuVariantArm) -> Buffers:
