@@ -106,6 +106,7 @@ def _race(
     from autotuner.tuning import again
     from autotuner.views.finals_table import race_table
 
+    say_doing("building it and timing it in a fresh process")
     made = again.race(store, study, itself, blocks, trial, lambda here: here.held(60 * patience, say_waiting))
     table = race_table(made)
     print_table(table, as_json, table.json()[0], in_full=True)
@@ -130,6 +131,7 @@ def regress(
 
     earlier = earlier_of(last)
     with of as (store, study):
+        say_doing(f"building the best of {last.name} and of {study}, and racing both in fresh processes")
         found = again.regress(store, study, earlier, blocks, lambda here: here.held(60 * patience, say_waiting))
     print_table(regression_table(found), as_json, json_of(found))
     raise typer.Exit(1 if found.found else 0)

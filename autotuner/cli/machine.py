@@ -17,7 +17,7 @@ from autotuner.cli.options import (
     SpaceName,
     ThreadsOption,
 )
-from autotuner.cli.output import json_of, out, print_json, print_lines, print_table
+from autotuner.cli.output import json_of, out, print_json, print_lines, print_table, say_doing
 from autotuner.values import config
 from autotuner.values.errors import InputError
 
@@ -88,6 +88,7 @@ def doctor(
     from autotuner.views import space_tables
 
     here = workbench.Workbench(workbench.load_space(space, threads), arch)
+    say_doing(f"building points of {here.space.name}")
     knobs = diagnose(here.space, here.build_all, seed)
     table, walls = space_tables.knobs_table(knobs), workbench.kind_of(here.space.file).cage
     lacks = list(cage.missing(walls))

@@ -26,7 +26,7 @@ from autotuner.cli.options import (
     stored,
     takes,
 )
-from autotuner.cli.output import err, json_of, out, print_json, print_lines, print_table, say_waiting
+from autotuner.cli.output import err, json_of, out, print_json, print_lines, print_table, say_doing, say_waiting
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, why
@@ -281,6 +281,7 @@ def verify(
     if python is not None:
         raise typer.Exit(_verified_by(python, path, minutes, patience, as_json))
     heard = err if as_json else out
+    say_doing(f"building the best of {path.name} and judging it again")
     with tempfile.TemporaryDirectory() as folder, Store.open(f"{folder}/studies.db") as store:
         name, _ = bundles.bring(store, found, builds=False)
         try:

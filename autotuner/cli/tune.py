@@ -74,6 +74,8 @@ def tune(
             here.begin()
             for line in here.remarks:
                 say_remark(line)
+            if request.start:
+                here.start(opened, request)  # refuses what is no point, before the sweep is asked for
             studies.append(_swept(opened, _in_time(request, began, place, len(files)), here, cancels))
             print_leaderboard(opened, studies[-1], 10)
         _conclude(opened, studies, output)

@@ -65,10 +65,12 @@ LEARNS = "evolution"
 def find_space_file(name: str) -> Path:
     """A space file by path, or by name among those that are shipped. Raises SpaceError with the names there are."""
     path, shipped = Path(name), config.spaces_dir() / f"{name}.toml"
-    if path.suffix == ".toml" or path.exists():
+    if path.suffix == ".toml" or (path.exists() and not path.is_dir()):
         return path
     if shipped.is_file():
         return shipped
+    if path.is_dir():
+        raise SpaceError(f"{name} is a folder; name the space file in it, as {path / 'space.toml'}")
     known = sorted(file.stem for file in config.spaces_dir().glob("*.toml"))
     more = "a problem is said by --problem" if name.startswith("(") else "or give a .toml file"
     raise SpaceError(f"{no_such('space', name, known)}, {more}")
