@@ -3,7 +3,8 @@ on any variant."""
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,6 +49,7 @@ from autotuner.values.ratio import BIASED
 
 if TYPE_CHECKING:
     from autotuner.store import Store
+    from autotuner.tuning.workbench import Workbench
     from autotuner.views.beliefs import StudyBeliefs
 
 
@@ -106,10 +108,19 @@ def _race(
     from autotuner.tuning import again
     from autotuner.views.finals_table import race_table
 
-    say_doing("building it and timing it in a fresh process")
-    made = again.race(store, study, itself, blocks, trial, lambda here: here.held(60 * patience, say_waiting))
+    made = again.race(store, study, itself, blocks, trial, _held(patience))
     table = race_table(made)
     print_table(table, as_json, table.json()[0], in_full=True)
+
+
+def _held(patience: float) -> Callable[[Workbench], AbstractContextManager[None]]:
+    """How the device is taken: with a line for those who wait for what is built and timed then."""
+
+    def held(here: Workbench) -> AbstractContextManager[None]:
+        say_doing("building it, and looking at it in fresh processes")
+        return here.held(60 * patience, say_waiting)
+
+    return held
 
 
 @takes(one_study)
@@ -131,8 +142,7 @@ def regress(
 
     earlier = earlier_of(last)
     with of as (store, study):
-        say_doing(f"building the best of {last.name} and of {study}, and racing both in fresh processes")
-        found = again.regress(store, study, earlier, blocks, lambda here: here.held(60 * patience, say_waiting))
+        found = again.regress(store, study, earlier, blocks, _held(patience))
     print_table(regression_table(found), as_json, json_of(found))
     raise typer.Exit(1 if found.found else 0)
 
@@ -159,7 +169,7 @@ def profile(
         best = standings.required_best(opened, name).record if number is None else None
         record = best or queries.trial(opened, name, number or 0)
         acts = acting(opened, name, record.outcome.variant)
-        found = again.profile(opened, record, beside, acts, report, lambda here: here.held(60 * patience, say_waiting))
+        found = again.profile(opened, record, beside, acts, report, _held(patience))
     print_table(profile_table(found), as_json, json_of(found))
 
 

@@ -281,7 +281,6 @@ def verify(
     if python is not None:
         raise typer.Exit(_verified_by(python, path, minutes, patience, as_json))
     heard = err if as_json else out
-    say_doing(f"building the best of {path.name} and judging it again")
     with tempfile.TemporaryDirectory() as folder, Store.open(f"{folder}/studies.db") as store:
         name, _ = bundles.bring(store, found, builds=False)
         try:
@@ -289,6 +288,7 @@ def verify(
         except InputError as error:
             levels = reproduced.without_device(f"{folder}/studies.db", store, name, str(error))
         else:
+            say_doing(f"building the best of {path.name} and judging it again")
             with here.held(60 * patience, say_waiting), closing(here.executor()) as executor:
                 trials = here.retrials(store, name, executor, lambda step: heard.print(step.text), 60 * minutes)
                 levels = reproduced.reproduce(trials, here.default_digest)
