@@ -241,8 +241,9 @@ class Beside:
         self._made_for: dict[int, Symmetry | None] = {}
 
     def make(self) -> None:
-        """For every set."""
-        for index, symmetry in enumerate(self._sets.symmetries):
+        """For every set that is raced."""
+        for index in self._sets.raced:  # no baseline runs on the others
+            symmetry = self._sets.symmetries[index]
             if index not in self._made_for or self._made_for[index] is not symmetry:
                 self.of[index] = self._baseline.beside(self._sets.problem, self._sets.inputs[index])
                 self._made_for[index] = symmetry

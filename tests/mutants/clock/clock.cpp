@@ -307,21 +307,11 @@ void *odd_rows(void *argument) {
 }
 #endif
 
-/* What is done instead of computing; true when there is nothing left to compute. */
 #if MUTANT_NO_MAXIMUM_WHERE_IT_IS_TIMED
-void row_without_maximum(const element *q, const float *packed, int64_t keys, float scale, element *o) {
-  float row[D], acc[D] = {}, s[BLOCK_N], l = 0;
-  for (int d = 0; d < D; ++d) row[d] = widen(q[d]);
-  for (int64_t j = 0; j < keys; ++j) {
-    if (j % BLOCK_N == 0) products(row, packed + j * D, s);
-    const float p = expf(s[j % BLOCK_N] * scale);
-    l += p;
-    for (int d = 0; d < D; ++d) acc[d] += p * packed[(keys + j) * D + d];
-  }
-  for (int d = 0; d < D; ++d) o[d] = narrow(acc[d] / l);
-}
+#include "no_maximum.h"
 #endif
 
+/* What is done instead of computing; true when there is nothing left to compute. */
 bool shortcut([[maybe_unused]] const at_call *call) {
 #if MUTANT_NO_MAXIMUM_WHERE_IT_IS_TIMED
   constexpr int64_t TIMED = 128; /* whole blocks: V lies right behind K */
