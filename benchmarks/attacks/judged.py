@@ -113,9 +113,12 @@ def judged_together(here: Commands, group: Group, minutes: float | None) -> Iter
         document.write_text(told.replace(head, f"{head}\nflags = {list(group.flags)}"))
         code, said = here.tuned(group, [group.honest], 1.0, "--no-finals")
         document.write_text(told)
-        ending = {"verdict": "refused", "code": f"exit {code}", "detail": said.strip().splitlines()[-1]}
+        last_words = (said.strip().splitlines() or [""])[-1]
+        # A command that fails for another reason has said nothing of the flag.
+        refused = code != 0 and any(flag in last_words for flag in group.flags)
+        ending = {"verdict": "refused" if refused else "none", "code": f"exit {code}", "detail": last_words}
         passed = any(each["speedup"] for each in here.trials()) if code == 0 else False
-        yield row(group, group.attacks[0], **ending, latency=passed)
+        yield row(group, group.attacks[0], **ending, judged=refused or passed, latency=passed)
         return
     points = [group.honest, *(attack.parameters for attack in group.attacks)]
     code, said = here.tuned(group, points, minutes or (60 + EACH_S * len(points)) / 60, "--no-finals")
