@@ -174,6 +174,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
 #pragma unroll
   for (int m = 0; m < ROW_TILES; m++) find_bias(queries[m], at, at.row + m * TILE_ROWS);
   Partial partial[ROW_TILES];
+  find_sinks(partial, at, args);
   work(at, ring, queries, partial, scale_log2(args, at));
 #if FP8_CACHE
 #pragma unroll

@@ -108,15 +108,25 @@ AT_DEVICE float log_sum_exp(float max, float sum) {
   return MAY_BE_BLIND && sum == 0 ? -INFINITY : (max + __log2f(sum)) * 0.693147181f;
 }
 
+// The sink of a row's head. Nothing hides the way to it at the end: it is looked for earlier.
+AT_DEVICE float sink_of([[maybe_unused]] const Place &at, [[maybe_unused]] const sdpa_args &args,
+                        [[maybe_unused]] int row) {
+#if HAS_SINKS
+  return sink_of(args.more[SDPA_SINKS - SDPA_MORE], at.head_of(row));
+#else
+  return 0.0f;
+#endif
+}
+
 // What the output of a row is multiplied by; with a sink maximum and sum take that in. Where the maximum is still wanted it
 // becomes one of powers of two.
-AT_DEVICE float closed([[maybe_unused]] const Place &at, [[maybe_unused]] const sdpa_args &args, [[maybe_unused]] int row,
-                       [[maybe_unused]] float &max, float &sum) {
+AT_DEVICE float closed([[maybe_unused]] const Place &at, [[maybe_unused]] const sdpa_args &args,
+                       [[maybe_unused]] float sink, [[maybe_unused]] float &max, float &sum) {
 #if HAS_SINKS || LSE
   max *= scale_log2(args, at);
 #endif
 #if HAS_SINKS
-  const float decay = take_in(sink_of(args.more[SDPA_SINKS - SDPA_MORE], at.head_of(row)), max, sum);
+  const float decay = take_in(sink, max, sum);
   return decay * reciprocal(sum);
 #elif FP8_CACHE
   return reciprocal(sum) * descale(args, SDPA_V, at);
@@ -129,13 +139,13 @@ AT_DEVICE float closed([[maybe_unused]] const Place &at, [[maybe_unused]] const 
 // so that each writes 8 bytes of one fragment instead of 4 bytes of two.
 template <int COUNT>
 AT_DEVICE void store(const Place &at, const sdpa_args &args, int first_row, int first, const float (&output)[COUNT][4],
-                     const float (&sum)[2], const float (&max)[2]) {
+                     const float (&sum)[2], const float (&max)[2], const float (&sink)[2]) {
   const int pair = at.lane % 2;
 #pragma unroll
   for (int half = 0; half < HALVES; half++) {
     const int row = first_row + at.lane / 4 + half * 8;
     float row_max = max[half], row_sum = sum[half];
-    const float factor = closed(at, args, row, row_max, row_sum);
+    const float factor = closed(at, args, sink[half], row_max, row_sum);
     element *to = (element *)args.o + at.place(row, args.o_stride);
     uint32_t *words = pair_of((uint32_t *)to, first, at.lane % 4);
     const bool valid = (FIXED && AT_SEQ_Q(at) % CLUSTER_ROWS == 0) || row < at.rows;
@@ -185,7 +195,7 @@ AT_DEVICE void prepare_arrivals(const sdpa_args &args, unsigned long long found)
 // As store(), but what the block has found goes to its workspace as it is.
 template <int COUNT>
 AT_DEVICE void hand_in(const Place &at, const sdpa_args &args, int first_row, int first, const float (&output)[COUNT][4],
-                       const float (&sum)[2], const float (&max)[2]) {
+                       const float (&sum)[2], const float (&max)[2], const float (&)[2]) {
   unsigned char *workspace = block_workspace(args, blockIdx.x);
 #pragma unroll
   for (int half = 0; half < HALVES; half++) {
@@ -203,6 +213,7 @@ AT_DEVICE void hand_in(const Place &at, const sdpa_args &args, int first_row, in
 struct Merged {
   float4 total = {};
   float max = -INFINITY, sum = 0;
+  float sink;
 };
 
 // Blocks whose results are read at once, and for how many places at once: to read one after the other would wait for each.
@@ -253,7 +264,7 @@ AT_DEVICE void merge_blocks(const sdpa_args &args, unsigned block, int splits, c
 AT_DEVICE void store_merged(const Place &at, const sdpa_args &args, int first_row, int place, const Merged &found) {
   const int row = first_row + place / (HEAD_DIM / 4), column = place % (HEAD_DIM / 4);
   float max = found.max, sum = found.sum;
-  const float factor = closed(at, args, row, max, sum);
+  const float factor = closed(at, args, found.sink, max, sum);
   const float4 total = found.total;
   element *to = (element *)args.o + at.place(row, args.o_stride) + column * 4;
   *(uint2 *)to = make_uint2(pack(total.x * factor, total.y * factor), pack(total.z * factor, total.w * factor));
@@ -279,7 +290,10 @@ AT_DEVICE void merge_on_device(const Place &at, const sdpa_args &args, unsigned 
     int places[PLACES_AT_ONCE];
     Merged found[PLACES_AT_ONCE];
 #pragma unroll
-    for (int i = 0; i < PLACES_AT_ONCE; i++) places[i] = least(first + i * THREADS, count - 1);
+    for (int i = 0; i < PLACES_AT_ONCE; i++) {
+      places[i] = least(first + i * THREADS, count - 1);
+      found[i].sink = sink_of(at, args, first_row + places[i] / (HEAD_DIM / 4));
+    }
     merge_blocks(args, blockIdx.x / SPLIT * SPLIT, at.splits, places, found, scale_log2(args, at));
 #pragma unroll
     for (int i = 0; i < PLACES_AT_ONCE; i++)
@@ -291,8 +305,8 @@ AT_DEVICE void merge_on_device(const Place &at, const sdpa_args &args, unsigned 
 
 template <int COUNT>
 AT_DEVICE void hand_in(const Place &at, const sdpa_args &args, int first_row, int first, const float (&output)[COUNT][4],
-                       const float (&sum)[2], const float (&max)[2]) {
-  store(at, args, first_row, first, output, sum, max);
+                       const float (&sum)[2], const float (&max)[2], const float (&sink)[2]) {
+  store(at, args, first_row, first, output, sum, max, sink);
 }
 
 AT_DEVICE unsigned long long look_at_arrivals(const sdpa_args &) { return 0; }
@@ -309,7 +323,8 @@ AT_DEVICE void merge_parts(const Place &at, const sdpa_args &args, Partial (&par
     partial[m].sum[0] = quad_sum(partial[m].sum[0]);
     partial[m].sum[1] = quad_sum(partial[m].sum[1]);
     if constexpr (MERGED == 1)
-      hand_in(at, args, at.row + m * TILE_ROWS, 0, partial[m].output, partial[m].sum, partial[m].max);
+      hand_in(at, args, at.row + m * TILE_ROWS, 0, partial[m].output, partial[m].sum, partial[m].max,
+              partial[m].sink);
     else
       send(shared, at, partial[m], m);
   }
@@ -323,8 +338,17 @@ AT_DEVICE void merge_parts(const Place &at, const sdpa_args &args, Partial (&par
   for (int m = 0; m < ROW_TILES; m++) {
     float output[SHARE][4] = {}, sum[2] = {}, max[2] = {-INFINITY, -INFINITY};
     receive(output, sum, max, inbox(shared, at, at.warp_n, m), scale_log2(args, at));
-    hand_in(at, args, at.row + m * TILE_ROWS, at.merging() * SHARE, output, sum, max);
+    hand_in(at, args, at.row + m * TILE_ROWS, at.merging() * SHARE, output, sum, max,
+            partial[m].sink);
   }
+}
+
+AT_DEVICE void find_sinks(Partial (&partial)[ROW_TILES], const Place &at, const sdpa_args &args) {
+#pragma unroll
+  for (int m = 0; m < ROW_TILES; m++)
+#pragma unroll
+    for (int half = 0; half < HALVES; half++)
+      partial[m].sink[half] = sink_of(at, args, at.row + m * TILE_ROWS + at.lane / 4 + half * 8);
 }
 
 // Merges what all parts have found and writes it.

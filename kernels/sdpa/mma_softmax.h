@@ -43,6 +43,7 @@ struct Partial {
   float output[FRAGMENTS][4] = {};
   float max[2] = {-INFINITY, -INFINITY};
   float sum[2] = {};
+  float sink[2];  // of the rows' heads
 };
 
 // A row that has seen no key yet has the maximum -inf; what is subtracted from -inf must be a number.
