@@ -18,7 +18,7 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
 from autotuner.tuning.finals.finals import Finals, due
-from autotuner.tuning.finals.plan import by_merit, contenders, searched
+from autotuner.tuning.finals.plan import as_many_as_fit, by_merit, contenders, searched
 from autotuner.tuning.finals.retrials import Retrials
 from autotuner.tuning.run.driver import Event, Judged
 from autotuner.values.conditions import Conditions
@@ -56,6 +56,14 @@ def test_the_best_eight_those_that_overlap_and_the_default_are_in(store: Store) 
     assert by_merit(numbers, known, {}) == numbers
     lucky = {known[numbers[0]].artifact or "": [found[numbers[1]].objective + 1.0] * 3}
     assert by_merit(numbers, known, lucky)[0] == numbers[1]  # others' races have shown the first one slower
+
+
+@pytest.mark.parametrize(("seconds", "lost", "stay"), [(1000, True, 3), (3, False, 2), (3, True, 1)])
+def test_a_short_time_is_the_firsts_alone_where_the_search_has_told_it_from_the_next(
+    seconds: float, lost: bool, stay: int
+) -> None:
+    slower = {number: frozenset({4} if lost and number != 4 else ()) for number in (4, 7, 9)}
+    assert as_many_as_fit((4, 7, 9), (2.0, 2.0, 2.0), seconds, slower) == (4, 7, 9)[:stay]
 
 
 def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: Store) -> None:

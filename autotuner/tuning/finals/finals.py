@@ -421,7 +421,7 @@ class Finals:
         """As many of those who deserve it as there is time for. `beside`: as `plan.by_merit` has it."""
         ranked = plan.by_merit(numbers, right, beside)
         costs, left_s = [right[number].heat_s for number in ranked], until - time.monotonic()
-        found = plan.as_many_as_fit(ranked, costs, left_s - PROVING * self._trials.seconds)
+        found = plan.as_many_as_fit(ranked, costs, left_s - PROVING * self._trials.seconds, plan.slower_than(right))
         of = "" if len(found) == len(numbers) else f" of {len(numbers)} that deserve it, as many as there is time for"
         self._trials.say(f"{len(found)} finalist{'s' * (len(found) > 1)}{of}: building them")
         return found

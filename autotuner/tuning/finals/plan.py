@@ -21,8 +21,6 @@ AUDIT_SAMPLES = 30
 """Samples that an audit takes about as long as."""
 STAYING = 3
 """Finalists that usually stay in the running after the first look."""
-LEAST = 2
-"""Finalists that there is always time for."""
 START_S = 1.0
 """Seconds until a fresh process has its first inputs, about."""
 FRESH = 2.0
@@ -145,11 +143,14 @@ def heat_s(outcome: Outcome) -> float:
     return heat + race_s * AUDIT_SAMPLES / sum(map(len, (first.variant_us, first.baseline_us, first.incumbent_us)))
 
 
-def as_many_as_fit(numbers: Sequence[Number], heats_s: Sequence[float], seconds: float) -> tuple[Number, ...]:
-    """The first of `numbers`, the most deserving ones, for whom there is time; LEAST of them in any case. `heats_s`:
-    of a heat of each."""
+def as_many_as_fit(
+    numbers: Sequence[Number], heats_s: Sequence[float], seconds: float, slower: Mapping[Number, frozenset[Number]]
+) -> tuple[Number, ...]:
+    """The first of `numbers`, the most deserving ones, for whom there is time. The second needs none unless it is known
+    to be slower: more of the first shows more. `heats_s`: of a heat of each; `slower`: as `slower_than` has it."""
     count = len(numbers)
-    while count > LEAST and needed_s(heats_s[:count]) > seconds:
+    least = 2 if count > 1 and numbers[0] not in slower[numbers[1]] else 1
+    while count > least and needed_s(heats_s[:count]) > seconds:
         count -= 1
     return tuple(numbers[:count])
 
