@@ -122,7 +122,8 @@ class Study:
 
     def export(self, path: str | Path = "best.json", format: str = "json") -> Path:
         """Writes the best configuration with its proof, and the table over this study's problems and those of the
-        studies beside it. Raises InputError when there is none."""
+        studies beside it; as on the command line without the table where finals have proven nothing. Raises
+        InputError where there is no best."""
         from autotuner.serve import best
 
         target, form = Path(path), best.FORMATS.chosen(format)
@@ -131,7 +132,7 @@ class Study:
         with _opened(self.store) as opened:
             names = [self.name, *(each.name for each in self.beside)]
             confirmed = [name for name in names if standings.finals(opened, name) is not None]
-            best.export(opened, self.name, confirmed, target, form, required=True)
+            best.export(opened, self.name, confirmed, target, form)
         return target
 
 

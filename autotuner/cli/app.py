@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from autotuner.cli import best, machine, serve, study, sweeps, tune
 from autotuner.cli.output import err
 from autotuner.values import program
-from autotuner.values.errors import AutotunerError, InputError, SourceError, Stopped
+from autotuner.values.errors import AutotunerError, InputError, OutOfTimeError, SourceError, Stopped
 from autotuner.values.files import FULL, why
 from autotuner.values.versions import version_of
 
@@ -133,7 +133,7 @@ def run() -> None:
     except InputError as error:
         _fail(str(error), 2, folded=not isinstance(error, SourceError))
     except AutotunerError as error:
-        _fail(str(error), 3)
+        _fail(str(error), 1 if isinstance(error, OutOfTimeError) else 3)
     except BrokenPipeError:  # the reader of our output, `head` for one, has gone
         _mute()
         sys.exit(141)

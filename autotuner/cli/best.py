@@ -3,6 +3,8 @@ on any variant."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
@@ -11,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotuner.cli.options import (
-    FINALS_MINUTES,
     MOST,
     ArchOption,
     JsonOption,
@@ -56,7 +57,9 @@ if TYPE_CHECKING:
 @takes(one_study)
 def finals(
     of: OneStudy,
-    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help=FINALS_MINUTES)] = 2.0,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", min=0.01, help="after which they end; if left out some 2")
+    ] = None,
     trial: Annotated[
         int | None,
         typer.Option(
@@ -83,6 +86,7 @@ def finals(
     from autotuner.tuning import workbench
     from autotuner.tuning.finals.finals import Finals
     from autotuner.tuning.run.waiting import wait_until_quiet
+    from autotuner.values.sweep import FINALS_MINUTES
     from autotuner.views.finals_table import finals_table
     from autotuner.views.progress import FinalsProgress
 
@@ -91,14 +95,16 @@ def finals(
             _race(store, study, trial, itself, blocks, patience, as_json)
             return
         record = queries.study(store, study)
-        here = workbench.of_study(record)
+        here, seconds = workbench.of_study(record), 60 * (minutes or FINALS_MINUTES)
         with (
             here.held(60 * patience, say_waiting),
             closing(here.executor()) as executor,
-            FinalsProgress(err if as_json else out, 60 * minutes) as shown,
+            FinalsProgress(err if as_json else out, seconds) as shown,
         ):
             wait_until_quiet(here.who_disturbs, 60 * quiet, shown.hear, lambda: None)
-            found = Finals(here.retrials(store, study, executor, shown.hear, 60 * minutes), here.default_digest).run()
+            until = math.inf if minutes is None else time.monotonic() + seconds
+            trials = here.retrials(store, study, executor, shown.hear, seconds, until=until)
+            found = Finals(trials, here.default_digest).run()
     print_table(finals_table(found, record.problems[0]), as_json)
 
 

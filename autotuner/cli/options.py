@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
+from autotuner.cli.output import looks_at
 from autotuner.values import config
 from autotuner.values.errors import InputError
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 SpaceName = Annotated[str, typer.Argument(help="a space file, or the name of one that is shipped")]
 AnySpaceName = Annotated[str | None, typer.Argument(help="a space file or name; this machine's default if left out")]
 StudyName = Annotated[str | None, typer.Argument(help="a study, by name or unique prefix; the latest when left out")]
-StoreOption = Annotated[str | None, typer.Option("--store", help=f"path or URL of the study store [${config.STORE}]")]
+StoreOption = Annotated[
+    str | None, typer.Option("--store", help=f"path or URL of the study store [${config.STORE}]", callback=looks_at)
+]
 MOST = 2**31 - 1
 """Of any number that is given: what every database keeps."""
 ThreadsOption = Annotated[
@@ -42,7 +45,6 @@ ProblemsOption = Annotated[
 ]
 PatienceOption = Annotated[float, typer.Option(min=0, help="minutes to wait for a device that another run times")]
 SeedOption = Annotated[int, typer.Option(min=0, max=MOST, help="seed of what is drawn")]
-FINALS_MINUTES = "minutes that finals should take"
 QuietOption = Annotated[
     float, typer.Option("--quiet-within", min=0, metavar="MINUTES", help="wait so long for a quiet machine, at most")
 ]

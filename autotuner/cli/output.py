@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from autotuner.tuning.run.waiting import Waiting
     from autotuner.views.table import Table
 
+OF_STORES = re.compile("`autotuner (?!space|cache|doctor|verify|[^`]*--(help|store))[^`]+(?=`)")
+"""Command lines, in what is said, that take --store."""
+PASSWORD = re.compile("(?<=:)[^/:@]*(?=@)")
+"""Of the URL of a store."""
 WIDE = 180
 """Columns of what is no terminal, where nobody says how many it has."""
 
@@ -31,9 +37,17 @@ class PlainConsole(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, soft_wrap=True, **options)
 
+    store: str | None = None
+    """What the command was given as --store: commands that it names, in backticks, are to look there too."""
+
     def render(self, renderable: Any, options: Any = None) -> Any:
         for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(shown(segment.text), segment.style)
+            text = segment.text if self.store is None else OF_STORES.sub(self._with_store, segment.text)
+            yield segment if segment.control else Segment(shown(text), segment.style)
+
+    def _with_store(self, command: re.Match[str]) -> str:
+        named = PASSWORD.sub("***", shlex.quote(self.store or ""))
+        return f"{command[0]} --store {named}"
 
 
 def shown(text: str) -> str:
@@ -45,6 +59,12 @@ def shown(text: str) -> str:
 
 out = PlainConsole(width=None if sys.stdout.isatty() else config.columns() or WIDE)
 err = PlainConsole(stderr=True)
+
+
+def looks_at(store: str | None) -> str | None:
+    """Notes the --store of the command; the same."""
+    out.store = err.store = store
+    return store
 
 
 def print_lines(lines: Sequence[str]) -> None:

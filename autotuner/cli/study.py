@@ -12,7 +12,6 @@ import typer
 
 from autotuner.cli.best import page_of
 from autotuner.cli.options import (
-    FINALS_MINUTES,
     MOST,
     JsonOption,
     OneStudy,
@@ -260,7 +259,7 @@ def bundle(
 
 def verify(
     path: Annotated[Path, typer.Argument(metavar="BUNDLE", help="a file of `bundle`")],
-    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help=FINALS_MINUTES)] = 2.0,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="minutes that finals should take")] = 2.0,
     python: Annotated[
         Path | None, typer.Option("--python", help="do it in this Python, such as one with another torch")
     ] = None,

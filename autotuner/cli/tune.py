@@ -259,7 +259,7 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
         why = f"of {judged} judged variants none was measured to the end; `autotuner status` counts why"
         out.print(f"{output} is not written for {study}: {why if judged else NOTHING_JUDGED}.")
     if not found:
-        return
+        raise typer.Exit(1)
     study, best = found[0]
     made = export(store, study, [study for study, each in found if each.finals is not None], output)
     if made.without is not None:  # the best configuration is worth its file all the same

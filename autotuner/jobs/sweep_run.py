@@ -43,9 +43,6 @@ BLOCKS = 60
 """Of a race against the night before, as of `regress`."""
 LEAST_S = 5.0
 """Seconds without which no finals are begun."""
-PROOF_S = 11.0
-"""Seconds over the time that finals may take to end what they have begun: the judging of the variant to use comes last,
-and without it the races before it confirm nothing."""
 SUSPICIOUS = 4
 """Trials in a row that the machinery could not judge, after which a worker has its device probed."""
 
@@ -237,7 +234,7 @@ class SweepRun:
         seconds = min(60 * (request.finals_minutes or FINALS_MINUTES), max(0.0, self._left_s))
         self._listener.confirms(seconds)
         try:
-            until = time.monotonic() + self._left_s + PROOF_S
+            until = time.monotonic() + self._left_s
             hear, known = self._hear, self._calibration
             trials = here.retrials(self._store, study, executor, hear, seconds, self.beat, until, known)
             Finals(trials, here.default_digest).run()

@@ -70,7 +70,7 @@ class Heartbeat:
     def __call__(self) -> None:
         """Raises OutOfTimeError."""
         if time.monotonic() >= self._until():
-            raise OutOfTimeError("the time is over")
+            raise OutOfTimeError("the time is over before there is a result: it needs more --minutes")
         self.renew()
 
     def renew(self) -> None:
@@ -102,14 +102,16 @@ def _longest_s(beat: Beat | None) -> float | None:
 
 
 def ask(executor: Executor, job: AnyJob, beat: Beat | None = None) -> Result:
-    """The result of one job on the first device, where no other job is under way. Raises as `next_answer` does."""
+    """The result of one job on the first device, where nobody waits for another. Raises as `next_answer` does."""
     return ask_all(executor, [(job, 0)], beat)[0]
 
 
 def ask_all(executor: Executor, jobs: Sequence[tuple[AnyJob, int]], beat: Beat | None = None) -> list[Result]:
-    """The results of jobs, each on the device of its lane, side by side; no other job is under way."""
+    """The results of jobs, each on the device of its lane, side by side; what was given up before may come first."""
     numbers = [executor.submit(job, lane) for job, lane in jobs]
-    answers = dict(next_answer(executor, beat) for _ in numbers)
+    answers = dict[int, Result]()
+    while not answers.keys() >= set(numbers):
+        answers.update([next_answer(executor, beat)])
     return [answers[number] for number in numbers]
 
 

@@ -12,8 +12,10 @@ import psutil
 from autotuner.devices import DEVICES
 from autotuner.devices.environment import builders, cpu_quota, environment, memory_limit, usable_cpus
 from autotuner.devices.kind import Finding
+from autotuner.ops import OPS
 from autotuner.run import cage
 from autotuner.values import config
+from autotuner.values.errors import InputError
 from autotuner.values.files import NETWORKS, file_system_of
 
 
@@ -21,6 +23,9 @@ def findings(store: str) -> Iterator[Finding]:
     """Of the machine, the store of that path or URL, and each kind of device with its cage."""
     yield from _around()
     yield _store(store)
+    for name, part in (*OPS.tried(), *DEVICES.tried()):
+        if isinstance(part, InputError):
+            yield Finding.refused(name, part, blocks=False)
     for kind in sorted(DEVICES.values(), key=lambda kind: kind.preference):
         yield from kind.findings()
     for name, kind in DEVICES.items():

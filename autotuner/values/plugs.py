@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
 from importlib import metadata
 from types import MappingProxyType, ModuleType
 from typing import Any, Generic, TypeVar
@@ -63,6 +63,22 @@ class Plugs(Generic[T], MutableMapping[str, T]):
     def __iter__(self) -> Iterator[str]:
         others = {*self._folder_names(), *metadata.entry_points(group=self.group).names} - self._own.keys()
         return iter([*self._own, *sorted(others)])
+
+    def tried(self) -> Iterator[tuple[str, T | InputError]]:
+        """Each part by name, or why it cannot be loaded."""
+        for name in self:
+            try:
+                yield name, self[name]
+            except InputError as error:
+                yield name, error
+
+    def items(self) -> ItemsView[str, T]:
+        """Those that can be loaded: a broken package is the concern of who names it."""
+        return {name: part for name, part in self.tried() if not isinstance(part, InputError)}.items()
+
+    def values(self) -> ValuesView[T]:
+        """The same without their names."""
+        return dict(self.items()).values()
 
     def __len__(self) -> int:
         return len(list(iter(self)))

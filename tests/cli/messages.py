@@ -60,10 +60,10 @@ def lay_out(folder: Path) -> None:
     (folder / "empty.db").write_text("")
     sample_store(folder / "studies.db")
     sample_store(folder / "unmeasured.db")
-    _forget_trials(folder / "unmeasured.db")
+    forget_trials(folder / "unmeasured.db")
 
 
-def _forget_trials(path: Path) -> None:
+def forget_trials(path: Path) -> None:
     import sqlite3
 
     with contextlib.closing(sqlite3.connect(path)) as raw, raw:

@@ -10,12 +10,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import typer
 
+from autotuner.api import Study
 from autotuner.cli.best import gate
 from autotuner.cli.tune import _conclude, _say_that_nothing_wins
 from autotuner.store import Store, queries
 from autotuner.tuning import gate_one
 from autotuner.values.errors import InputError
+from tests.cli.messages import forget_trials
 from tests.helpers import command_line, hostile
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 from tests.helpers.hostile import LIMITS, Case, Ended, faults, run
@@ -177,9 +180,15 @@ def test_where_nothing_wins_the_end_says_what_serves_and_what_was_tried(
         problem = queries.study(store, name).problems[0]
         _say_that_nothing_wins(store, name, Path("best.json"), serves=True)
         _conclude(store, [name], tmp_path / "best.json")  # 0.773x confirmed, and no table
+    assert Study(str(tmp_path / "studies.db"), name).export(tmp_path / "mine.json").exists()  # as `tune` writes it
+    forget_trials(tmp_path / "studies.db")
+    with closing(Store.open(str(tmp_path / "studies.db"))) as store, pytest.raises(typer.Exit) as end:
+        _conclude(store, [name], tmp_path / "none.json")
+    assert end.value.exit_code == 1
     said = " ".join(capsys.readouterr().out.split())
     assert f"Nothing here is shown to beat fake at {problem}; best.json serves fake." in said
     assert f"tried so far is shown to be faster than fake at {problem}; {tmp_path}/best.json has the fastest" in said
+    assert f"{tmp_path}/none.json is not written for {name}: no variant was judged in its time; the same " in said
     assert "plain: 3 of 3 points judged, best 0.314x, 19 times its bound; left after 3 draws" in said
     assert f"More than 5.96x is not to be had at {problem}: fake took" in said
 

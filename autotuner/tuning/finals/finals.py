@@ -133,7 +133,13 @@ class FinalRounds:
         for entrant in self._entrants.values():
             entrant.heat_s = max(entrant.heat_s, time.monotonic() - started)
         while True:
-            self._race()
+            try:
+                self._race()
+            except OutOfTimeError:
+                self._is_over = True
+                if (chosen := self._chosen()) is None or chosen.heats < FIRST:
+                    raise
+                self._trials.say(f"the time is over; the proof of trial {chosen.number} is the last thing")
             chosen = self._chosen()
             if chosen is None:
                 raise InputError(f"no finalist of {self._trials.study} passed here; `autotuner status` says why")
@@ -325,7 +331,8 @@ class FinalRounds:
 
     def _passes(self, entrant: Entrant, is_chosen: bool = False) -> Outcome | None:
         """The outcome of one that passes the gate on fresh seeds; None of one that does not, and is out."""
-        outcome = self._trials.judged(entrant.number, entrant.built, is_chosen)
+        trials = self._trials.at_last() if is_chosen else self._trials
+        outcome = trials.judged(entrant.number, entrant.built, is_chosen)
         if outcome.verdict.has_latency:
             return outcome
         assert outcome.fault is not None  # whatever has no latency has one

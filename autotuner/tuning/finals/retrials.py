@@ -18,6 +18,7 @@ from autotuner.race.tie import logs
 from autotuner.run.executor import Beat, Executor, Heartbeat, ask, sound_calibration
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
 from autotuner.store import OtherCache, Store, TrialRecord
+from autotuner.tuning.finals.plan import PROVING
 from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
@@ -30,6 +31,8 @@ SECONDS = 120.0
 MANY = 1 / 12
 """The share of these in which the chosen one is launched as often as fits, 0..1: ten seconds, unless the user says
 otherwise."""
+OVER_S = 11.0
+"""Seconds over the time in which what has begun may end; the proof has as long again, or a quarter of the time."""
 TRIES = 5
 """Tries of a process that is lost for reasons that are nobody's, or beside which the device throttles."""
 GATE_BLOCKS = 2
@@ -76,7 +79,7 @@ class Retrials:
     beat: Beat = lambda: None
     """Is called again and again; what it raises ends all."""
     until: float = math.inf
-    """When all ends, done or not, on the monotonic clock."""
+    """When all should be over, on the monotonic clock: OVER_S later it ends, done or not."""
     known: Calibration | None = None
     """Of the same run, minutes ago."""
 
@@ -87,8 +90,14 @@ class Retrials:
     @contextmanager
     def leased(self) -> Iterator[Self]:
         """The same while the study's lease is held. Raises as `leased`."""
-        with leased(self.store, self.study, self.beat, lambda: self.until) as beat:
+        with leased(self.store, self.study, self.beat, lambda: self.until + OVER_S) as beat:
             yield replace(self, beat=beat)
+
+    def at_last(self) -> Self:
+        """The same with time for the proof, which comes last: without it the races before it confirm nothing."""
+        assert isinstance(self.beat, Heartbeat)  # it is leased
+        until = self.until + OVER_S + max(OVER_S, PROVING * self.seconds)
+        return replace(self, beat=Heartbeat(self.beat.renew, lambda: until))
 
     def calibrated(self, **others: object) -> Self:
         """The same with the baselines, and with seeds that the search has not seen. `others`: further conditions that
