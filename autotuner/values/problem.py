@@ -92,7 +92,7 @@ class Problem(Model):
         the fields that another word says, none for one that it does not know; `names` are those that it knows. Raises
         ValueError."""
         fields, told = dict(sizes), dict[str, object]()
-        for word in re.findall(r"[^\s,]+(?:,\d+)?", words):
+        for word in re.findall(r"[^\s,]+(?:,\d+|,$)?", words):
             name, dtype = word.partition("=")[0], SHORT.get(word.lower(), word.lower())
             cls.refuse_not_served([name.lower()])
             if dtype not in ITEM_BYTES and not (found := read(word)):

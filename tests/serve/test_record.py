@@ -4,11 +4,13 @@ import re
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import autotuner
 from autotuner.ops.sdpa import CALL, signature
@@ -89,6 +91,18 @@ def test_a_mask_of_numbers_is_a_bias() -> None:
     with autotuner.record() as calls:
         attend(16, attn_mask=torch.zeros(16, 16))
     assert [str(each) for each in calls.problems] == ["(1,2,16,64) float32 full bias=heads"]
+
+
+def test_a_mask_beside_is_causal_is_as_torch_has_it() -> None:
+    """It applies both or refuses them, by its kernel; what it has no arguments for stands beside one of them."""
+    attention, mask, q = autotuner.function("sdpa"), torch.zeros(16, 16), torch.randn(1, 2, 16, 64)
+    both: dict[str, Any] = {"attn_mask": mask, "is_causal": True}
+    expected = functional.scaled_dot_product_attention(q, q, q, **both)
+    torch.testing.assert_close(attention(q, q, q, **both), expected)
+    with sdpa_kernel(SDPBackend.MATH), pytest.raises(RuntimeError, match="should not be set when is_causal"):
+        attention(q, q, q, **both)
+    with pytest.raises(ValueError, match="attn_mask stands beside is_causal"):
+        attention(q, q, q, attn_mask=mask.bool(), is_causal=True, softcap=30.0)
 
 
 def test_slopes_and_numbers_of_another_type_are_not_rounded_by_torch() -> None:

@@ -65,7 +65,8 @@ def arguments(
     but a causal mask leaves none after it. With `softcap` C a scaled score s becomes C tanh(s / C); 0 leaves it.
     `sinks`, (heads,), has one more score for each row of a head, which has no value. `alibi_slopes`, (heads,) of
     float32, adds the slope times the way from the row's place to the key. `bias`, which expands to (batch, heads,
-    seq_q, seq_k), is added to scores after these are capped; an `attn_mask` of numbers alone is that.
+    seq_q, seq_k), is added to scores after these are capped; an `attn_mask` of numbers is that, alone: where `is_causal`
+    stands beside it the call is torch's, which refuses most of these.
 
     A model may say what is so anyway: the usual scale, or groups where there are none. Raises ValueError for a corner,
     a window or a cap that there is not and for what lies elsewhere, and TypeError for what is no tensor, or no number,
@@ -82,7 +83,7 @@ def arguments(
     options: dict[str, Any] = {}
     beside: dict[str, Any] = {}
     named = bias is not None
-    is_alone = not named and key_lengths is None and window is None
+    is_alone = not (named or is_causal) and key_lengths is None and window is None
     if attn_mask is not None and is_alone and _is_added(attn_mask, query):
         attn_mask, bias = None, attn_mask
     if attn_mask is not None:
@@ -121,6 +122,9 @@ def arguments(
         elif named:
             raise ValueError(f"bias is {tuple(bias.shape)}, expected what expands to {whole}")
     more = (key_lengths, sinks, alibi_slopes, bias)
+    both = is_causal and "attn_mask" in options and not getattr(attn_mask, _MADE, False)
+    if both and (softcap or any(each is not None for each in more)):
+        raise ValueError("attn_mask stands beside is_causal, and torch takes one of them: hide the keys in the mask")
     if beside and not _agrees(attn_mask, query, key, key_lengths, options):
         warnings.warn(CONTRADICTS, stacklevel=3)
         left = {name: said for name, said in options.items() if name not in ("is_causal", "corner", *_SIDES)}
