@@ -28,7 +28,6 @@ from autotuner.tuning.finals.standings import Best, Entry, StudySummary
 from autotuner.tuning.gate_one import GateResult
 from autotuner.values import config
 from autotuner.values.errors import InputError
-from autotuner.values.files import regular_target
 from autotuner.values.problem import Problem
 from autotuner.values.table import Range
 from autotuner.values.validation import no_such, show
@@ -127,8 +126,6 @@ class Study:
         from autotuner.serve import best
 
         target, form = Path(path), best.FORMATS.chosen(format)
-        if form.folder is None:
-            regular_target(target, "path")
         with _opened(self.store) as opened:
             names = [self.name, *(each.name for each in self.beside)]
             confirmed = [name for name in names if standings.finals(opened, name) is not None]

@@ -83,16 +83,17 @@ def finals(
     a library races itself.
     """
     from autotuner.store import queries
-    from autotuner.tuning import workbench
+    from autotuner.tuning import again, workbench
     from autotuner.tuning.finals.finals import Finals
     from autotuner.tuning.run.waiting import wait_until_quiet
     from autotuner.values.sweep import FINALS_MINUTES
-    from autotuner.views.finals_table import finals_table
+    from autotuner.views.finals_table import finals_table, race_table
     from autotuner.views.progress import FinalsProgress
 
     with of as (store, study):
         if trial is not None or itself:
-            _race(store, study, trial, itself, blocks, patience, as_json)
+            table = race_table(again.race(store, study, itself, blocks, trial, _held(patience)))
+            print_table(table, as_json, table.json()[0], in_full=True)
             return
         record = queries.study(store, study)
         here, seconds = workbench.of_study(record), 60 * (minutes or FINALS_MINUTES)
@@ -106,17 +107,6 @@ def finals(
             trials = here.retrials(store, study, executor, shown.hear, seconds, until=until)
             found = Finals(trials, here.default_digest).run()
     print_table(finals_table(found, record.problems[0]), as_json)
-
-
-def _race(
-    store: Store, study: str, trial: int | None, itself: bool, blocks: int, patience: float, as_json: bool
-) -> None:
-    from autotuner.tuning import again
-    from autotuner.views.finals_table import race_table
-
-    made = again.race(store, study, itself, blocks, trial, _held(patience))
-    table = race_table(made)
-    print_table(table, as_json, table.json()[0], in_full=True)
 
 
 def _held(patience: float) -> Callable[[Workbench], AbstractContextManager[None]]:
@@ -206,6 +196,8 @@ def gate(
     when one of them is out of its tolerance. With --arch only what needs no device is checked.
     """
     from autotuner.ops import op_of
+    from autotuner.run.executor import ask, calibration
+    from autotuner.run.jobs import CalibrationJob
     from autotuner.tuning import gate_one, workbench
     from autotuner.views import gate_tables
     from autotuner.views.trial_words import gate_words
@@ -220,7 +212,8 @@ def gate(
         named = space or workbench.default_space(problem or ())
         here = workbench.Workbench(workbench.load_space(named, threads, problem or ()))
         say_doing(f"judging the baselines and timing them on {here.device.name}")
-        found = gate_one.calibrate(here, listen=say_waiting)
+        with here.held(60 * config.PATIENCE_MINUTES, say_waiting), closing(here.executor()) as executor:
+            found = calibration(ask(executor, CalibrationJob(conditions=here.conditions)))
         document = {"device": json_of(here.device), **json_of(found)}
         print_table(gate_tables.reference_table(found, here.device), as_json, document)
         raise typer.Exit(1 if found.broken else 0)
@@ -361,7 +354,7 @@ def _whole(kind: str, study: str | None, output: Path | None, store: str | None)
             text, what = page_of(opened, name, opened.label), ""
         else:
             made = t4.document(opened, name)
-            text, what = f"{json_text(made)}\n", f"{len(made['results'])} trials "
+            text, what = f"{json_text(made)}\n", f"{(count := len(made['results']))} trial{'s' * (count != 1)} "
     if str(target) == "-":
         typer.echo(text, nl=False)
     else:

@@ -143,7 +143,7 @@ def cache_prune(
     if as_json:
         print_json(json_of(done))
         return
-    out.print(f"Removed {done.removed:,} entries, {_size(done.bytes)}.", markup=False)
+    out.print(f"Removed {done.removed:,} entr{'y' if done.removed == 1 else 'ies'}, {_size(done.bytes)}.", markup=False)
     _print(done.left)
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 OF_STORES = re.compile("`autotuner (?!space|cache|doctor|verify|[^`]*--(help|store))[^`]+(?=`)")
 """Command lines, in what is said, that take --store."""
-PASSWORD = re.compile("(?<=:)[^/:@]*(?=@)")
-"""Of the URL of a store."""
 WIDE = 180
 """Columns of what is no terminal, where nobody says how many it has."""
 
@@ -37,17 +35,13 @@ class PlainConsole(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, soft_wrap=True, **options)
 
-    store: str | None = None
-    """What the command was given as --store: commands that it names, in backticks, are to look there too."""
+    there = ""
+    """The --store of the command: those that it names, in backticks, are to look there too."""
 
     def render(self, renderable: Any, options: Any = None) -> Any:
         for segment in super().render(renderable, options):
-            text = segment.text if self.store is None else OF_STORES.sub(self._with_store, segment.text)
+            text = OF_STORES.sub(lambda found: found[0] + self.there, segment.text)
             yield segment if segment.control else Segment(shown(text), segment.style)
-
-    def _with_store(self, command: re.Match[str]) -> str:
-        named = PASSWORD.sub("***", shlex.quote(self.store or ""))
-        return f"{command[0]} --store {named}"
 
 
 def shown(text: str) -> str:
@@ -62,8 +56,9 @@ err = PlainConsole(stderr=True)
 
 
 def looks_at(store: str | None) -> str | None:
-    """Notes the --store of the command; the same."""
-    out.store = err.store = store
+    """Notes the --store of the command, without its password; the same."""
+    named = "" if store is None else re.sub("(?<=:)[^/:@]*(?=@)", "***", shlex.quote(store))
+    out.there = err.there = f" --store {named}" if named else ""
     return store
 
 

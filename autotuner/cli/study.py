@@ -79,6 +79,7 @@ def print_leaderboard(store: Store, study: str, limit: int, as_json: bool = Fals
     from autotuner.store import queries
     from autotuner.tuning.finals import standings
     from autotuner.views import leaderboard
+    from autotuner.views.words import LATER, numbers_words
 
     table = leaderboard.leaderboard(standings.leaderboard(store, study, limit), queries.study(store, study))
     empty = f"{study}: no variant was judged yet; `autotuner tune` goes on."
@@ -87,7 +88,7 @@ def print_leaderboard(store: Store, study: str, limit: int, as_json: bool = Fals
         empty = f"{study}: of {judged} judged variants none has passed the gate yet; {why}."
     print_table(table, as_json, empty=empty)
     if (disturbed := queries.disturbed(store, study)) and not as_json:
-        out.print(leaderboard.disturbed_line(disturbed))
+        out.print(f"Not measured: trial {numbers_words(disturbed)}; {LATER}.")
 
 
 @takes(one_study)
@@ -208,11 +209,11 @@ def delete(
     from autotuner.store import queries, whole_study
 
     with one_study(study, store) as (opened, found):
-        count = queries.revision(opened, found).trials
+        count = f"{(judged := queries.revision(opened, found).trials)} trial{'s' * (judged != 1)}"
         if not yes:
-            raise InputError(f"{found} has {count} trials, which nothing brings back: `--yes` deletes it")
+            raise InputError(f"{found} has {count}, which nothing brings back: `--yes` deletes it")
         whole_study.remove(opened, found)
-    out.print(f"{found} is deleted, with {count} trials")
+    out.print(f"{found} is deleted, with {count}")
 
 
 def copy(
@@ -227,7 +228,7 @@ def copy(
     from autotuner.serve import bundle
     from autotuner.store import Store, whole_study
 
-    if bundle.is_bundle(what):
+    if what.endswith(".tar.gz") or Path(what).is_file():
         read = bundle.read(Path(what))
         with Store.open(to or store or config.store_url()) as target:
             name, count = bundle.bring(target, read, builds)

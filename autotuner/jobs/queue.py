@@ -119,7 +119,7 @@ def retry(store: Store, number: int, wanted: SweepChange | None = None) -> Sweep
     _require_time(request)
     none_left = ""
     if judged >= request.trials:
-        none_left = f"{judged} of {request.trials} trials are judged"
+        none_left = f"{judged} of {request.trials} trial{'s' * (request.trials > 1)} are judged"
     elif request.minutes is not None and found.spent_s >= 60 * request.minutes:
         none_left = f"its {request.minutes:g} minutes are spent"
     if none_left:

@@ -235,8 +235,8 @@ class SweepRun:
         self._listener.confirms(seconds)
         try:
             until = time.monotonic() + self._left_s
-            hear, known = self._hear, self._calibration
-            trials = here.retrials(self._store, study, executor, hear, seconds, self.beat, until, known)
+            more = {"beat": self.beat, "until": until, "known": self._calibration}
+            trials = here.retrials(self._store, study, executor, self._hear, seconds, **more)
             Finals(trials, here.default_digest).run()
         except LeaseLostError:
             raise

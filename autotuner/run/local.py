@@ -72,10 +72,6 @@ class Deadlines(Model):
         """The deadline of a step in that stage."""
         return float(getattr(self, stage, self.check))
 
-    def with_more(self, seconds: float) -> Deadlines:
-        """As many seconds more for every step but a build."""
-        return Deadlines(**{name: each + seconds * (name != "build") for name, each in self})
-
 
 def fork_server(preload: Sequence[str]) -> ForkServer:
     """What forks all processes: it begins to import these modules now, if it does not run yet."""

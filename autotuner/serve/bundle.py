@@ -189,8 +189,3 @@ def bring(store: Store, bundle: Bundle, builds: bool) -> tuple[str, int]:
         except OSError as error:
             raise InputError(f"{name} is copied, its build {each.digest[:12]} is not: {why(error)}") from None
     return name, len(missing)
-
-
-def is_bundle(name: str) -> bool:
-    """Whether a person means a file of a bundle, and no study."""
-    return name.endswith(".tar.gz") or Path(name).is_file()

@@ -78,13 +78,10 @@ def race(
     found = standings.required_best(store, name).record if trial is None else _timed(store, name, trial)
     workbench = Workbench(SpaceFile.stored(queries.study(store, name).space_document))
     conditions = workbench.conditions.model_copy(update={"baselines": found.session.calibration.baselines})
+    who = (f"trial {found.number} of {name}",) * (2 if itself else 1)
     with held(workbench), closing(workbench.executor()) as executor:
-        artifacts = (rebuilt(executor, found, conditions).artifact,) * (2 if itself else 1)
-        heat = ask(executor, RaceJob(artifacts=artifacts, conditions=conditions, blocks=blocks, fresh=True))
-    if isinstance(heat, Fault):
-        raise InputError(f"trial {found.number} of {name} cannot be timed again: {heat.detail}")
-    if not isinstance(heat, Heat):
-        raise InfrastructureError(f"the race gave no result: {heat}")
+        artifacts = (rebuilt(executor, found, conditions).artifact,) * len(who)
+        heat = _raced(executor, artifacts, who, conditions, blocks)
     ratios = (
         ratios_between(heat, 0, 1, conditions.objective) if itself else combined(logs(heat, 0), conditions.objective)
     )
@@ -116,6 +113,7 @@ def _timed(store: Store, study: str, number: int) -> TrialRecord:
 # An export beside the best of today -----------------------------------------------------------------------------------
 
 
+EXPORTED_AND_BEST = ("the exported variant", "today's best")
 PROCESSES = 2
 """Fresh processes that must show a difference before it counts."""
 
@@ -206,7 +204,7 @@ def regress(
         conditions = here.conditions.model_copy(update=pinned)
         artifacts = _exported(earlier, executor, conditions), rebuilt(executor, best.record, conditions).artifact
         for _ in range(PROCESSES):
-            heat = _raced(executor, artifacts, conditions, blocks, beat)
+            heat = _raced(executor, artifacts, EXPORTED_AND_BEST, conditions, blocks, beat)
             speedup = median_interval(ratios_between(heat, 1, 0, conditions.objective)).speedup
             result = Regression(
                 study=study,
@@ -252,17 +250,22 @@ def _exported(earlier: Earlier, executor: Executor, conditions: Conditions) -> A
 
 
 def _raced(
-    executor: Executor, artifacts: tuple[Artifact, ...], conditions: Conditions, blocks: int, beat: Beat | None
+    executor: Executor,
+    artifacts: tuple[Artifact, ...],
+    who: tuple[str, ...],
+    conditions: Conditions,
+    blocks: int,
+    beat: Beat | None = None,
 ) -> Heat:
+    """A race on fresh inputs; `who` the artifacts are, in words."""
     drawn = conditions.model_copy(update={"seeds": fresh_seeds()})
     heat = ask(executor, RaceJob(artifacts=artifacts, conditions=drawn, blocks=blocks, fresh=True), beat)
     if isinstance(heat, Fault):
-        raise InputError(f"the race of the exported variant and today's has failed: {heat.code}, {heat.detail}")
+        raise InputError(f"{' and '.join(dict.fromkeys(who))} cannot be timed again: {heat.code}, {heat.detail}")
     if not isinstance(heat, Heat):
         raise InfrastructureError(f"the race gave no result: {heat}")
     for place, fault in heat.faults.items():
-        who = ("the exported variant", "today's best")[place]
-        raise InputError(f"{who} fails while it is timed: {fault.code}, {fault.detail}")
+        raise InputError(f"{who[place]} fails while it is timed: {fault.code}, {fault.detail}")
     return heat
 
 

@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 from autotuner.forge.build import build
 from autotuner.gate.checks import EFFECT, broken_effect
-from autotuner.run.executor import ask, calibration, sound_calibration
+from autotuner.run.executor import ask, sound_calibration
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.tuning.run.waiting import Waiting
 from autotuner.tuning.trial_report import TrialReport, trial_report
-from autotuner.tuning.workbench import Workbench, default_space, executor_for, load_space, point_of
+from autotuner.tuning.workbench import Workbench, default_space, load_space, point_of
 from autotuner.values import codes, config
-from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InfrastructureError, InputError, SourceError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
@@ -70,7 +69,10 @@ def subject(
         name = queries.resolve_study(opened, study)
         record = queries.trial(opened, name, int(target))
         workbench = Workbench(SpaceFile.stored(queries.study(opened, name).space_document), arch)
-    return _made(workbench, record.outcome.variant.point, say)
+    made, then = _made(workbench, record.outcome.variant.point, say), record.outcome.artifact
+    if then is not None and then.digest != made.artifact.digest:
+        say(f"sources, compiler or architecture are others than when trial {target} was judged: so is the binary")
+    return made
 
 
 def judge(
@@ -88,14 +90,12 @@ def judge(
     Raises DeviceBusyError when patience has ended, OracleError when no baseline is right on a case,
     InfrastructureError when the machinery fails.
     """
-    here, device, problems = found.workbench, found.workbench.device, found.workbench.conditions.problems
-    threads, blocks = here.conditions.threads, {"min_blocks": BLOCKS, "max_blocks": BLOCKS}
-    conditions = Conditions(problems=problems, threads=threads, seeds=fresh_seeds(), **blocks)
-    free = here.held(patience_s, listen)
-    with free, closing(executor_for(here.chosen, here.toolchain, here.family, problems)) as executor:
-        say(f"judging the baselines and timing them on {device.name}")
-        calibrated = sound_calibration(ask(executor, CalibrationJob(conditions=conditions)))
-        pinned = conditions.model_copy(update={"baselines": calibrated.baselines})
+    here = found.workbench
+    with here.held(patience_s, listen), closing(here.executor()) as executor:
+        say(f"judging the baselines and timing them on {here.device.name}")
+        calibrated = sound_calibration(ask(executor, CalibrationJob(conditions=here.conditions)))
+        few = {"min_blocks": BLOCKS, "max_blocks": BLOCKS}
+        pinned = here.conditions.model_copy(update={**calibrated.pinned, **few})
         job = JudgeJob(built=Built(artifact=found.artifact, seconds=0.0), conditions=pinned, sanitize=sanitize)
         say(f"putting {found.artifact.variant} through the gate and {BLOCKS} timed blocks")
         outcome = ask(executor, job)
@@ -104,7 +104,7 @@ def judge(
             outcome = ask(executor, job.model_copy(update={"rejected": outcome, "fresh": True}))
     if not isinstance(outcome, Outcome):
         raise InfrastructureError(f"the gate gave no outcome: {outcome}")
-    return GateResult(outcome, trial_report(outcome, problems, device, calibrated))
+    return GateResult(outcome, trial_report(outcome, here.conditions.problems, here.device, calibrated))
 
 
 def _is_unexplained(outcome: Outcome) -> bool:
@@ -130,20 +130,6 @@ def without_device(found: Judgeable) -> GateResult:
     outcome = Outcome(variant=artifact.variant, verdict=fault.verdict, artifact=artifact, gate=report, fault=fault)
     none = Calibration(baselines=(), timings=(), references=(), versions={})
     return GateResult(outcome, trial_report(outcome, here.conditions.problems, here.device, none))
-
-
-def calibrate(
-    workbench: Workbench,
-    patience_s: float = 60 * config.PATIENCE_MINUTES,
-    listen: Callable[[Waiting], None] = lambda _: None,
-) -> Calibration:
-    """The op's baselines against the reference and the clock, for the space's problems. A device that another autotuner
-    times is waited for, as by `judge`.
-
-    Raises DeviceBusyError and InfrastructureError.
-    """
-    with workbench.held(patience_s, listen), closing(workbench.executor()) as executor:
-        return calibration(ask(executor, CalibrationJob(conditions=workbench.conditions)))
 
 
 def _made(workbench: Workbench, point: dict[str, Value], say: Say) -> Judgeable:

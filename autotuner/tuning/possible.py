@@ -58,7 +58,8 @@ def slow_words(problems: Sequence[Problem], kind: DeviceKind) -> list[str]:
 
 def deadlines(problems: Sequence[Problem], kind: DeviceKind) -> Deadlines:
     """Those of steps on these problems: what is large takes long, and hangs no more for that."""
-    return Deadlines().with_more(SLOW * max(reference_s(problem, kind) for problem in problems))
+    more_s = SLOW * max(reference_s(problem, kind) for problem in problems)
+    return Deadlines(**{name: each + more_s * (name != "build") for name, each in Deadlines()})
 
 
 def bound_us(branch: BranchPoints, problem: Problem, ceilings: Ceilings, cold: bool) -> float:

@@ -6,7 +6,6 @@ longer than all else they import.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -26,7 +25,7 @@ from autotuner.forge.unread import unread
 from autotuner.ops import DEFAULT_OP, OPS, Op, ahead
 from autotuner.run import cage
 from autotuner.run.cage import CageParts
-from autotuner.run.executor import Beat, Executor
+from autotuner.run.executor import Executor
 from autotuner.run.line import LineFactory
 from autotuner.run.local import LocalExecutor, fork_server
 from autotuner.spaces.branch import Branch
@@ -37,7 +36,7 @@ from autotuner.tuning.possible import deadlines, require_all, slow_words
 from autotuner.values import config, program
 from autotuner.values.conditions import Conditions, fresh_seeds
 from autotuner.values.errors import InputError, SpaceError, ToolchainError
-from autotuner.values.outcome import Artifact, Calibration, Device, NamedFunction
+from autotuner.values.outcome import Artifact, Device, NamedFunction
 from autotuner.values.problem import Problem
 from autotuner.values.validation import no_such
 from autotuner.values.variant import Value, Variant, digest_of
@@ -318,7 +317,7 @@ class Workbench:
         )
 
     def build_all(self, points: Sequence[int]) -> list[Artifact | Fault]:
-        """The variants at these points, built side by side on all CPUs. Raises as `executor_for`."""
+        """The variants at these points, built side by side on all CPUs. Raises as `executor`."""
         require_cache()
         require_compilers(self.toolchain)
 
@@ -363,22 +362,12 @@ class Workbench:
         return held(self.chosen.locks, self.device.name, patience_s, listen)
 
     def retrials(
-        self,
-        store: Store,
-        study: str,
-        executor: Executor,
-        listen: Callable[[Step], None],
-        seconds: float,
-        beat: Beat = lambda: None,
-        until: float = math.inf,
-        known: Calibration | None = None,
+        self, store: Store, study: str, executor: Executor, listen: Callable[[Step], None], seconds: float, **more: Any
     ) -> Retrials:
-        """A study of this space whose trials are judged again, which should take so long; done or not, it ends at
-        `until`, on the monotonic clock. `known`: what its search has found of the baselines minutes ago."""
+        """A study of this space whose trials are judged again, which should take so long; `more` of its fields."""
         from autotuner.tuning.finals.retrials import Retrials
 
-        where = (store, study, self.conditions, executor, self.device.environment)
-        return Retrials(*where, listen, seconds, beat, until, known)
+        return Retrials(store, study, self.conditions, executor, self.device.environment, listen, seconds, **more)
 
     def who_disturbs(self) -> str:
         """Who uses the devices beside us now, in words; "" where nobody can be seen."""
@@ -396,12 +385,36 @@ class Workbench:
             pool.shutdown(wait=False)
 
     def executor(self) -> Executor:
-        """Processes that judge variants for this space, on this machine or on the nodes of the cluster."""
+        """Processes that judge variants for this space, on this machine, with a lane for each chosen device, or on the
+        nodes of the cluster. Raises InputError when nothing can be kept, and ToolchainError where the compilers refuse
+        what is nearly nothing."""
         if self._cluster is not None:
             require_cache()
             return on_nodes.executor(self._cluster, partial(Workbench, self.space.file), self)
-        problems, baselines = self.conditions.problems, self.space.file.baselines
-        return executor_for(self.chosen, self.toolchain, self.family, problems, baselines, self._tried)
+        kind, family, problems = DEVICES[self.device.backend], self.family, self.conditions.problems
+        baselines = self.space.file.baselines
+        require_cache()
+        executor = LocalExecutor(
+            LineFactory(self.device, self.toolchain, family, baselines=baselines),
+            preload=_imports(kind, family, problems, baselines),
+            deadlines=deadlines(problems, kind),
+            builders=kind.builders(len(self.chosen.lanes)),
+            overlap=kind.overlap,
+            jobs_per_process=kind.jobs_per_process,
+            devices=self.chosen.lanes,
+            cage=CageParts.of(kind.cage, reads=(family.folder, *family.include_dirs, *_sources(family, kind.name))),
+            who_disturbs=self.who_disturbs,
+            before_calibration=lambda conditions: ahead.begin(kind.name, conditions.problems, conditions.seconds),
+        )
+        try:
+            if self._tried is None:
+                require_compilers(self.toolchain)  # while the executor's server imports torch
+            else:
+                self._tried.result()
+        except ToolchainError:
+            executor.close()
+            raise
+        return executor
 
 
 def _try_compilers(toolchain: Toolchain) -> None:
@@ -412,42 +425,6 @@ def _try_compilers(toolchain: Toolchain) -> None:
 def toolchain_for(device: Device) -> Toolchain:
     """The compilers for a device. Raises ToolchainError with the remedy."""
     return DEVICES[device.backend].toolchain(device)
-
-
-def executor_for(
-    chosen: Chosen,
-    toolchain: Toolchain,
-    family: Family,
-    problems: Sequence[Problem],
-    baselines: tuple[NamedFunction, ...] = (),
-    tried: Future[None] | None = None,
-) -> LocalExecutor:
-    """Processes on this machine: a lane for each chosen device. `baselines`: the user's. `tried`: a trial of the
-    compilers that has begun. Raises InputError when nothing can be kept, and ToolchainError where the compilers refuse
-    what is nearly nothing."""
-    require_cache()
-    kind = DEVICES[chosen.device.backend]
-    executor = LocalExecutor(
-        LineFactory(chosen.device, toolchain, family, baselines=baselines),
-        preload=_imports(kind, family, problems, baselines),
-        deadlines=deadlines(problems, kind),
-        builders=kind.builders(len(chosen.lanes)),
-        overlap=kind.overlap,
-        jobs_per_process=kind.jobs_per_process,
-        devices=chosen.lanes,
-        cage=CageParts.of(kind.cage, reads=(family.folder, *family.include_dirs, *_sources(family, kind.name))),
-        who_disturbs=lambda: kind.who_disturbs(chosen),
-        before_calibration=lambda conditions: ahead.begin(kind.name, conditions.problems, conditions.seconds),
-    )
-    try:
-        if tried is None:
-            require_compilers(toolchain)  # while the executor's server imports torch
-        else:
-            tried.result()
-    except ToolchainError:
-        executor.close()
-        raise
-    return executor
 
 
 def begin_imports(file: SpaceFile) -> None:

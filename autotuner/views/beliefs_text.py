@@ -6,7 +6,7 @@ from autotuner.values.ratio import UNCONFIRMED, quoted
 from autotuner.views.beliefs import BranchStanding, Room, StudyBeliefs
 from autotuner.views.surrogate_beliefs import Belief, Beliefs, PairEffect, ParameterEffect, Trust, ValueEffect
 from autotuner.views.table import Column, Table, points_column
-from autotuner.views.words import counts_words, micros, percent, point, ratio
+from autotuner.views.words import counted, counts_words, micros, percent, point, ratio
 
 SHOWN = 0.01
 """Smallest share of the variance that is worth a line, 0..1."""
@@ -121,7 +121,7 @@ def branch_lines(branches: Sequence[BranchStanding]) -> list[str]:
         if (times := each.behind_bound) is not None:
             best += f", {round(times, 1 if times < 10 else None)} times its bound"
         found.append(
-            f"  {each.impl}: {each.judged} of {each.points:,} points judged, {best}"
+            f"  {each.impl}: {each.judged} of {counted(each.points, 'point')} judged, {best}"
             + f"; {each.left}" * bool(each.left)
         )
     return ["Branches:", *found]
@@ -152,7 +152,7 @@ def _rejects(study: StudyBeliefs) -> list[str]:
 def _left(study: StudyBeliefs, beliefs: Beliefs) -> list[str]:
     if not beliefs.promising:
         return ["Every valid point was judged: nothing is left."]
-    found = f"Not judged: {study.left:,} points."
+    found = f"Not judged: {counted(study.left, 'point')}."
     if beliefs.looked_at != study.points:
         found += f" What is believed is of {beliefs.looked_at:,} by lot and of the best ones' neighbours."
     if all(each.gain is None or each.gain < TELLING for each in beliefs.promising):

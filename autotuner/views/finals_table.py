@@ -87,7 +87,7 @@ def _finals_head(record: FinalsRecord, standing: Standing) -> str:
     assert record.finished_at is not None  # they came to an end
     return (
         f"{record.study}: finals {record.id}, {moment(record.finished_at)}, on {record.host}:"
-        f" {standing.processes} fresh processes x {record.blocks} blocks, fewer of those that were far behind"
+        f" up to {standing.processes} fresh processes x {record.blocks} blocks a finalist"
     )
 
 

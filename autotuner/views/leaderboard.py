@@ -10,11 +10,6 @@ from autotuner.views.drawings.links import LINKS, Links
 from autotuner.views.table import Column, Fields, Table, Where, points_column, trial_column
 
 
-def disturbed_line(trials: Sequence[int]) -> str:
-    """Under a leaderboard: what is not on it because the machine was disturbed."""
-    return f"Not measured: trial {words.numbers_words(trials)}; {words.LATER}."
-
-
 def leaderboard(entries: Sequence[Entry], of: StudyRecord, links: Links = LINKS) -> Table:
     """The fastest variants; a speedup is t_baseline / t_variant, both from the same blocks.
 

@@ -23,7 +23,7 @@ from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.ratio import quoted, speedup_of
 from autotuner.values.verdict import Verdict
-from autotuner.views.words import counts_words, cut, held_up_words, span
+from autotuner.views.words import counted, counts_words, cut, held_up_words, span
 
 TICKS = 4
 """Times a second that the lines are drawn anew."""
@@ -68,19 +68,13 @@ class TwoLines:
             yield Text(cut(line, width), no_wrap=True, end="\n")
 
 
-def bar(share: float, width: int) -> str:
-    """A bar of which so much is full, 0..1; "" where there is too little room for one."""
-    width = min(width, LONGEST)
-    if width < SHORTEST:
-        return ""
-    full = round(min(max(share, 0.0), 1.0) * width)
-    return "━" * full + "─" * (width - full)
-
-
 def with_bar(before: str, share: float, after: str, width: int) -> str:
-    """A line with a bar in it, as long as there is room for."""
-    found = bar(share, width - len(before) - len(after) - 2)
-    return f"{before} {found} {after}" if found else f"{before} {after}"
+    """A line with a bar in it of which so much is full, 0..1, where there is room for one."""
+    room = min(width - len(before) - len(after) - 2, LONGEST)
+    if room < SHORTEST:
+        return f"{before} {after}"
+    full = round(min(max(share, 0.0), 1.0) * room)
+    return f"{before} {'━' * full}{'─' * (room - full)} {after}"
 
 
 def left(seconds: float) -> str:
@@ -135,8 +129,8 @@ class Progress(TwoLines):
     def __enter__(self) -> Self:
         problems = "; ".join(str(problem) for problem in self._protocol.problems)
         self.say(f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}")
-        count = self._protocol.threads
-        threads = f"{count} thread{'s' * (count > 1)}, " if "THREADS_ALLOWED" in self._device.facts else ""
+        threads = counted(self._protocol.threads or 0, "thread") + ", "
+        threads *= "THREADS_ALLOWED" in self._device.facts
         self.say(f"{self._device.name}, {threads}{self._protocol.cache} cache")
         self.say(
             f"first the baselines are timed, which is what {self._baseline} takes here: up to a minute or two; then"
@@ -147,13 +141,12 @@ class Progress(TwoLines):
     def starts_from(self, start: Start) -> None:
         """Shows what a new study starts from."""
         if start.first:
-            count = len(start.first)
-            self.say(f"starts with {count} point{'s' * (count > 1)} that {'were' if count > 1 else 'was'} asked for")
+            self.say(f"starts with the {counted(len(start.first), 'point')} asked for")
         if start.hints:
             self.say("each implementation starts with points that were fast at similar problems (--first-points)")
         if start.known_points is not None:
-            count, study = len(start.known_points.points), start.known_points.study
-            self.say(f"learns from {count} points of the related study {study} (--cold starts without)")
+            points, study = counted(len(start.known_points.points), "point"), start.known_points.study
+            self.say(f"learns from {points} of the related study {study} (--cold starts without)")
 
     def hear(self, event: Event) -> None:
         """Shows what the driver did."""

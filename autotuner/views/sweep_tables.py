@@ -10,7 +10,7 @@ from autotuner.jobs.queue import TOP
 from autotuner.store.records import DeviceRecord, EventRecord, Holder
 from autotuner.values.sweep import State
 from autotuner.views.table import Column, Fields, Table, model_of
-from autotuner.views.words import about, best_quoted, moment
+from autotuner.views.words import about, best_quoted, counted, moment
 
 MOODS = {State.RUNNING: "busy", State.DONE: "good", State.FAILED: "bad", State.PAUSED: "warn"}
 """How the chips of states look."""
@@ -45,7 +45,7 @@ def _name(each: Outlook) -> str:
 
 def _budget(each: Outlook) -> str:
     request = each.sweep.request
-    return f"{request.trials} trials" + ("" if request.minutes is None else f" or {request.minutes:g} minutes")
+    return counted(request.trials, "trial") + ("" if request.minutes is None else f" or {request.minutes:g} minutes")
 
 
 def _mood(each: Outlook) -> str:

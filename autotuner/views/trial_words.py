@@ -18,7 +18,7 @@ from autotuner.values.ratio import BIASED, UNCONFIRMED, Speedup, quoted
 from autotuner.values.table import DispatchTable
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.causes import likely_cause, meanings
-from autotuner.views.words import numbers_words
+from autotuner.views.words import counted, numbers_words
 
 _SHAPE = re.compile(r"\b(\d+(?:x\d+)*)(?: (\w+))?$")
 """Sizes and distribution at the end of the name of a case."""
@@ -308,8 +308,8 @@ def table_words(table: DispatchTable) -> str:
     """One line for each problem."""
     trials = {each.artifact: f"trial {each.trial} of {each.study}" for each in table.variants}
     count = len(table.variants)
-    problems = "a problem" if len(table.entries) == 1 else f"{len(table.entries)} problems"
-    served = f"serves {problems} with {count} variant{'' if count == 1 else 's'}"
+    problems = counted(len(table.entries), "problem")
+    served = f"serves {problems} with {counted(count, 'variant')}"
     lines = [f"The table {served if count else f'leaves {problems} to the baseline'}:"]
     for entry in table.entries:
         if entry.use is None or entry.speedup is None:
@@ -332,6 +332,6 @@ def _ranges(table: DispatchTable) -> list[str]:
     for each in table.ranges:
         low, high = (each.like.sized(shape) for shape in (each.low, each.high))
         worst = min(one.speedup.mid for one in each.validated)
-        timed = f"{worst:.3f}x at least on {len(each.validated)} lengths that were not tuned"
+        timed = f"{worst:.3f}x at least on {counted(len(each.validated), 'length')} not tuned"
         found.append(f"  {low} to {high}: {trials[each.use]}, {timed}")
     return found

@@ -72,6 +72,11 @@ def counts_words(found: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in found.items())
 
 
+def counted(count: int, noun: str) -> str:
+    """Such as "1 trial" and "1,200 trials"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def over_words(problems: int, objective: Objective) -> str:
     """What figures over several problems are; "" for one problem."""
     if problems == 1:

@@ -61,7 +61,7 @@ from autotuner.spaces.space import Space
 from autotuner.store import Store
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan
-from autotuner.tuning.workbench import Workbench, executor_for, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device
@@ -266,9 +266,8 @@ def devices(options: argparse.Namespace) -> Document:
         for count in dict.fromkeys((1, *(2**i for i in range(1, 8) if 2**i < len(lanes)), len(lanes))):
             place = folder / str(count)
             place.mkdir()
-            chosen, problems = here.chosen._replace(lanes=lanes[:count]), here.conditions.problems
-            executor = executor_for(chosen, here.toolchain, here.family, problems)
-            rates[str(count)] = session_sweep(here, place, options.trials, options.seed, "random", executor)
+            here.chosen = here.chosen._replace(lanes=lanes[:count])
+            rates[str(count)] = session_sweep(here, place, options.trials, options.seed, "random", here.executor())
     ratios = {count: rate["a_minute"] / rates["1"]["a_minute"] for count, rate in rates.items()}
     return {**_machine(here), "devices": len(lanes), "ratios": ratios, "by_devices": rates}
 

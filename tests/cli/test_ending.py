@@ -16,7 +16,7 @@ from autotuner.api import Study
 from autotuner.cli.best import gate
 from autotuner.cli.tune import _conclude, _say_that_nothing_wins
 from autotuner.store import Store, queries
-from autotuner.tuning import gate_one
+from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InputError
 from tests.cli.messages import forget_trials
 from tests.helpers import command_line, hostile
@@ -211,7 +211,7 @@ def test_baselines_are_judged_with_a_word_before(
     def ends(*_: object, **__: object) -> None:
         raise InputError("this far")
 
-    monkeypatch.setattr(gate_one, "calibrate", ends)
+    monkeypatch.setattr(Workbench, "executor", ends)
     with pytest.raises(InputError, match="this far"):
         gate(reference=True, space="sdpa_cpu")
     assert capsys.readouterr().err.startswith("judging the baselines and timing them on ")

@@ -102,8 +102,8 @@ class Here:
     def plan(self, *_: object) -> Plan:
         return Plan(simulated.space(), self.device, self.conditions)
 
-    def retrials(self, store: Store, study: str, executor: Slow, *rest: Any) -> Retrials:
-        return Retrials(store, study, self.conditions, executor, {"os": "none"}, *rest)
+    def retrials(self, store: Store, study: str, executor: Slow, *rest: Any, **more: Any) -> Retrials:
+        return Retrials(store, study, self.conditions, executor, {"os": "none"}, *rest, **more)
 
 
 @pytest.fixture

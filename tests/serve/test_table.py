@@ -215,7 +215,7 @@ def test_a_range_reaches_from_a_tuned_length_to_the_next(store: Store) -> None:
     assert uses(store, 513, 700, 2047, 2049, 511) == [artifact(16).digest] * 3 + [None] * 2
     assert answer(found, at(600, 700))[0] is None
     assert answer(found, at(600).model_copy(update={"batch": 3}))[0] is None
-    assert "2 lengths that were not tuned" in table_words(found)
+    assert "2 lengths not tuned" in table_words(found)
     exported(store, found)
 
 

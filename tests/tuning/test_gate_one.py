@@ -11,11 +11,13 @@ import jsonschema
 import pytest
 
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.jobs import CalibrationJob, JudgeJob
 from autotuner.store import Store
 from autotuner.tuning import gate_one as single
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run.driver import Budget
 from autotuner.tuning.run.waiting import held
+from autotuner.tuning.workbench import Workbench
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import DeviceBusyError, InputError, OracleError
 from autotuner.values.gate_report import ReferenceCheck
@@ -23,7 +25,7 @@ from autotuner.values.outcome import Calibration, Say
 from tests.helpers import needs, simulated
 from tests.helpers.command_line import MUTANTS, SPACE, autotuner, lay_out, one_line
 from tests.helpers.driven import driver
-from tests.helpers.fake_line import FakeLine
+from tests.helpers.fake_line import FakeLine, Truth
 from tests.helpers.inline_executor import InlineExecutor
 from tests.helpers.recorded import case_errors
 from tests.helpers.refusing import refused
@@ -85,6 +87,18 @@ def test_parameters_are_judged_on_the_problem_that_is_asked_for(folder: Path) ->
     ] == ["(1,3,40,64) float32 full"]
     with refused(InputError, says="a trial has the space and the problems of its study"):
         found("7", folder, "(1,3,40,64) float32")
+
+
+def test_it_is_judged_as_a_sweep_of_the_space_judges(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state of the caches, what the calibration found, and the executor, which has the user's baselines."""
+    executor = InlineExecutor(FakeLine(lambda _: Truth(us=50.0)))
+    monkeypatch.setattr(Workbench, "executor", lambda _: executor)
+    single.judge(found("MUTANT=none", folder))
+    calibrated, judged = executor.jobs
+    assert isinstance(calibrated, CalibrationJob)
+    assert isinstance(judged, JudgeJob)
+    assert (calibrated.conditions.cache, judged.conditions.cache) == ("warm", "warm")
+    assert (judged.conditions.baselines, judged.conditions.baselines_us) == (("fake",), (100.0,))
 
 
 # What the gate says -------------------------------------------------------------------------------------------------

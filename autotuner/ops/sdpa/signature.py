@@ -65,8 +65,8 @@ def arguments(
     but a causal mask leaves none after it. With `softcap` C a scaled score s becomes C tanh(s / C); 0 leaves it.
     `sinks`, (heads,), has one more score for each row of a head, which has no value. `alibi_slopes`, (heads,) of
     float32, adds the slope times the way from the row's place to the key. `bias`, which expands to (batch, heads,
-    seq_q, seq_k), is added to scores after these are capped; an `attn_mask` of numbers is that, alone: where `is_causal`
-    stands beside it the call is torch's, which refuses most of these.
+    seq_q, seq_k), is added to scores after these are capped; an `attn_mask` of numbers is that,
+    alone: where `is_causal` stands beside it the call is torch's.
 
     A model may say what is so anyway: the usual scale, or groups where there are none. Raises ValueError for a corner,
     a window or a cap that there is not and for what lies elsewhere, and TypeError for what is no tensor, or no number,

@@ -331,8 +331,7 @@ class FinalRounds:
 
     def _passes(self, entrant: Entrant, is_chosen: bool = False) -> Outcome | None:
         """The outcome of one that passes the gate on fresh seeds; None of one that does not, and is out."""
-        trials = self._trials.at_last() if is_chosen else self._trials
-        outcome = trials.judged(entrant.number, entrant.built, is_chosen)
+        outcome = self._trials.judged(entrant.number, entrant.built, is_chosen)
         if outcome.verdict.has_latency:
             return outcome
         assert outcome.fault is not None  # whatever has no latency has one
@@ -430,7 +429,7 @@ class Finals:
         costs, left_s = [right[number].heat_s for number in ranked], until - time.monotonic()
         found = plan.as_many_as_fit(ranked, costs, left_s - PROVING * self._trials.seconds, plan.slower_than(right))
         of = "" if len(found) == len(numbers) else f" of {len(numbers)} that deserve it, as many as there is time for"
-        self._trials.say(f"{len(found)} finalist{'s' * (len(found) > 1)}{of}: building them")
+        self._trials.say(f"{len(found)} finalist{'s' * (len(found) > 1)}{of}: building")
         return found
 
     def _built(self, numbers: Sequence[Number], trials: Retrials) -> list[Entrant]:

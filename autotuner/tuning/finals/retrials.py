@@ -93,12 +93,6 @@ class Retrials:
         with leased(self.store, self.study, self.beat, lambda: self.until + OVER_S) as beat:
             yield replace(self, beat=beat)
 
-    def at_last(self) -> Self:
-        """The same with time for the proof, which comes last: without it the races before it confirm nothing."""
-        assert isinstance(self.beat, Heartbeat)  # it is leased
-        until = self.until + OVER_S + max(OVER_S, PROVING * self.seconds)
-        return replace(self, beat=Heartbeat(self.beat.renew, lambda: until))
-
     def calibrated(self, **others: object) -> Self:
         """The same with the baselines, and with seeds that the search has not seen. `others`: further conditions that
         are not the study's.
@@ -128,9 +122,12 @@ class Retrials:
             many_s=MANY * self.seconds,
             fresh=is_chosen,
         )
-        why: object = None
+        beat, why = self.beat, None
+        if is_chosen and isinstance(beat, Heartbeat):  # without its proof the races before it confirm nothing
+            until = self.until + OVER_S + max(OVER_S, PROVING * self.seconds)
+            beat = Heartbeat(beat.renew, lambda: until)
         for _ in range(TRIES):
-            outcome = ask(self.executor, job, self.beat)
+            outcome = ask(self.executor, job, beat)
             if not isinstance(outcome, Outcome):
                 raise InfrastructureError(f"judging trial {number} gave no outcome: {outcome}")
             if outcome.verdict.judges:

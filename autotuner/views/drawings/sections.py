@@ -21,7 +21,7 @@ from autotuner.views.leaderboard import leaderboard as leaderboard_table
 from autotuner.views.snapshot import Snapshot
 from autotuner.views.table import Column, Table
 from autotuner.views.trial_words import gate_line, place_words, proof_words, trial_words
-from autotuner.views.words import LATER, compared, cut, ends, kind, percent, ratio
+from autotuner.views.words import LATER, compared, counted, cut, ends, kind, percent, ratio
 
 # What a page shows: figures with their tables, which a person reads who does not see the drawing or wants the numbers;
 # tables on their own; and sentences -----------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def command(*words: str, store: str) -> str:
 
 def _state(snapshot: Snapshot, store: str) -> Card:
     rejected, judged = sum(snapshot.causes.values()), snapshot.judged
-    head = (f"{judged:,} variants judged, {rejected:,} of them rejected",)
+    head = (f"{counted(judged, 'variant')} judged, {rejected:,} of them rejected",)
     finals = snapshot.finals_summary
     if snapshot.running:
         return Card("Is it done?", "Running", "busy", (*head, "This page follows it."))
@@ -104,7 +104,7 @@ def _state(snapshot: Snapshot, store: str) -> Card:
         return Card("Is it done?", "Done", "good", (*head, f"Finals in {finals.processes} fresh processes a finalist."))
     remedy = command("finals", snapshot.name, store=store)
     if finals is not None:
-        since = f"{finals.judged_since:,} variants were judged after the finals"
+        since = f"{counted(finals.judged_since, 'variant')} judged after the finals"
         return Card("Is it done?", "Stopped", "warn", (*head, since), remedy)
     if snapshot.best is None:
         return Card("Is it done?", "Stopped", "warn", (*head, "Nothing was measured to its end."))
@@ -140,7 +140,7 @@ def _calm(snapshot: Snapshot) -> Card:
     doubtful = snapshot.disturbed
     known = f"by {len(snapshot.heats):,} A/A races" if snapshot.heats else "as long as no A/A race was held"
     races = f"Ratios within {percent(snapshot.tie, 2)} are ties, {known}"
-    lost = f"{len(doubtful):,} variants could not be measured: {LATER}."
+    lost = f"{counted(len(doubtful), 'variant')} could not be measured: {LATER}."
     lines = [races, *([lost] if doubtful else [])]
     return Card(question, "Partly" if doubtful else "Calm", "warn" if doubtful else "good", tuple(lines))
 
