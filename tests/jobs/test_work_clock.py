@@ -158,7 +158,7 @@ class Busy(Slow):
         raced = [each.digest for each in job.artifacts] if isinstance(job, RaceJob) else []
         self._heats.update(raced)
         is_third, is_proof = 3 in map(self._heats.get, raced), isinstance(job, JudgeJob) and job.fresh
-        self._job_s = 33.0 if is_third else 8.0 if is_proof else 0.1
+        self._job_s = 31.0 if is_third else 4.0 if is_proof else 0.1
         if not self._waiting:
             self._left_s = self._job_s
         return super().submit(job, lane)
