@@ -27,7 +27,7 @@ from autotuner.forge.compiler_files import needs_more
 from autotuner.forge.compiling import UNREAD, NotCompiled, run_compiler
 from autotuner.forge.family import ABI_VERSION, Family
 from autotuner.forge.linkable import require_apart
-from autotuner.forge.toolchain import HOST, NO_DISASSEMBLER, Toolchain
+from autotuner.forge.toolchain import EXPORTS, HOST, NO_DISASSEMBLER, Toolchain
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, InputError, KernelError, ToolchainError
 from autotuner.values.files import FULL, text_of, why
@@ -169,6 +169,7 @@ def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
             shutil.copy(shared_object(toolchain, inputs.host, inputs.include_dirs), private / HOST)
         for name, text in inputs.language.texts(inputs).items():
             (private / name).write_text(text)
+        (private / EXPORTS).write_text(f"{{ global: PyInit_{inputs.name}; local: *; }};\n")
         try:
             steps, reads = toolchain.steps(inputs, linked), (*inputs.files, linked, *toolchain.reads)
             printed = "".join(run_compiler(command, private, reads) for command in steps)

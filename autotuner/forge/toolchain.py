@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LISTING = "variant.s"
 """Beside a library: its machine code as text."""
+EXPORTS = "exports.map"
+"""In a build's folder what others see of the library."""
 HOST = "host.o"
 """The host side in a build's folder, where a variant has one."""
 IDENTITY = ("at_build_id", "at_macros")
@@ -110,8 +112,9 @@ class Toolchain(Model):
         compiled once a toolchain, and so is the host side, which lies in the folder."""
 
     def linked(self, inputs: BuildInputs, *parts: str | Path) -> list[str]:
-        """The link of a library whose Python module carries the artifact's name."""
-        named = f"-Wl,--defsym=PyInit_{inputs.name}=PyInit_variant"
+        """The link of a library whose Python module carries the artifact's name, the only one that others see: what it
+        calls by another name of its own is its own, whatever the process has under that name."""
+        named = f"-Wl,--defsym=PyInit_{inputs.name}=PyInit_variant,--version-script={EXPORTS}"
         return [self.compiler, "-shared", "-pthread", named, *map(str, parts), "-o", inputs.library]
 
     @abstractmethod

@@ -90,7 +90,7 @@ def copy_families(into: Path) -> None:
     """All families with attacks, as they lie beside each other in a checkout: a sweep may not write beside them."""
     skipped = shutil.ignore_patterns("__pycache__", "*.py")
     shutil.copytree(MUTANTS, into / "tests" / "mutants", ignore=skipped)
-    shutil.copytree(KERNELS, into / "tests" / "kernels", ignore=skipped)
+    shutil.copytree(KERNELS, into / "tests" / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "kernels", into / "kernels")
 
 
@@ -112,6 +112,7 @@ def groups(device: Backend) -> list[Group]:
         *_flags(beside),
         _mutants("clock"),
         Group("conduct", KERNELS / "conduct", "act", {"ACT": "none"}, _acts()),
+        Group("functions", KERNELS / "of_python", "rows", _function("nothing"), tuple(_functions())),
         *_rare(device),
         _mutants("systemic"),
     ]
@@ -141,6 +142,15 @@ def _mutants(table: str, device: Backend = "cpu") -> Group:
         if each["name"] != "none"
     ]
     return Group(table, MUTANTS / table, "mutant", {"MUTANT": "none", **more}, tuple(found), (), device)
+
+
+def _functions() -> Iterator[Attack]:
+    for name in ("remembers", "computes_when_read"):
+        yield Attack(f"function_{name}", "functions", f"a function of Python that {name}", _function(name))
+
+
+def _function(wrong: str) -> dict[str, str | int]:
+    return {"ROWS": 16, "WRONG": wrong}
 
 
 def _acts() -> tuple[Attack, ...]:

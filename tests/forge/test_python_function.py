@@ -69,6 +69,7 @@ def test_a_right_one_is_measured_and_what_no_tool_can_look_at_is_said(judges: Lo
         ("is_float64", "G1.status", "the function returned a tensor of dtype torch.float64, expected torch.float32"),
         ("ignores_the_mask", "G2.T1", ""),
         ("remembers", "G3.", ""),
+        ("computes_when_read", "G7.strays", "when the last call of a timed sample returned, its output was not there"),
     ],
 )
 def test_a_wrong_one_is_rejected_with_what_it_did(judges: LocalExecutor, wrong: str, code: str, said: str) -> None:

@@ -125,6 +125,20 @@ def test_no_launch_finds_in_a_register_what_another_has_left(
         launched(variant, PROBLEM, tuple(inputs), (output,))
 
 
+def test_what_a_variant_defines_is_its_own(tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain) -> None:
+    """Not what the process has under that name: this is a constant here, and can be written to in the library of C++,
+    which has one of that name too and for the whole process."""
+    name = "_ZGVNSt11__timepunctIcE2idE"
+    unique = f'".pushsection .rodata; .globl {name}; .type {name}, @gnu_unique_object; .size {name}, 8; {name}: .quad 7'
+    own = f'asm({unique}; .popsection"); extern "C" __attribute__((visibility("default"))) const volatile long {name};'
+    family = planted(tmp_path, kernel_root, f"{own} static bool wrong() {{ return {name} != 7; }}")
+    assert found(family, toolchain) is None
+    variant = LoadedVariant(artifact_of(build(family, tiny(), PROBLEM, toolchain)))
+    lengths = (PROBLEM.seq_q, PROBLEM.seq_k, PROBLEM.seq_k, PROBLEM.seq_q)
+    *inputs, output = (torch.ones(PROBLEM.batch, PROBLEM.heads, each, PROBLEM.head_dim) for each in lengths)
+    launched(variant, PROBLEM, tuple(inputs), (output,))
+
+
 def test_the_gate_refuses_it_before_it_is_loaded(tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain) -> None:
     attack = "__attribute__((constructor)) static void early() { __builtin_trap(); } static int wrong() { return 0; }"
     family = planted(tmp_path, kernel_root, attack)

@@ -200,14 +200,22 @@ def test_who_takes_longer_on_fresh_inputs_is_found(share: float) -> None:
 
 @pytest.mark.timed
 @pytest.mark.parametrize("cache", ["warm", pytest.param("cold", marks=pytest.mark.slow)])
-def test_who_has_its_answers_ready_where_calls_follow_at_once_gets_no_latency(
-    toolchain: CpuToolchain, cache: Literal["warm", "cold"]
+@pytest.mark.parametrize(
+    ("attack", "code"),
+    [
+        ("memo_when_called_at_once", "measure.memory"),
+        ("computes_when_read", "G7.strays"),
+        pytest.param("computes_when_read_in_a_row", "G7.strays", marks=pytest.mark.slow),
+    ],
+)
+def test_who_has_its_answers_ready_or_not_yet_where_calls_follow_at_once_gets_no_latency(
+    toolchain: CpuToolchain, cache: Literal["warm", "cold"], attack: str, code: str
 ) -> None:
-    variant = Variant(family="attacks", backend="cpu", impl="stated", parameters={"ATTACK": "memo_when_called_at_once"})
+    variant = Variant(family="attacks", backend="cpu", impl="stated", parameters={"ATTACK": attack})
     small = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
     conditions = Conditions(
         problems=(small,), cache=cache, seeds=(1, 2, 3, 4), baselines=("flash",), min_blocks=12, max_blocks=12
     )
     with cpu_judge(toolchain, Family.load(MUTANTS / "attacks")) as executor:
         outcome = judged(executor, variant, conditions, "promoted")
-    assert (outcome.fault.code, outcome.measurement) == ("measure.memory", None), outcome.fault
+    assert (outcome.fault.code, outcome.measurement) == (code, None), outcome.fault

@@ -13,7 +13,8 @@ from time import perf_counter_ns
 
 import torch
 
-from autotuner.devices.cpu.timing import LONG_S, SAMPLE_S, CpuArm, CpuVariantArm, stay_awake, still_busy
+from autotuner.devices.cpu.timing import LONG_S, SAMPLE_S, CpuArm, CpuVariantArm, stay_awake
+from autotuner.devices.cpu.witness import still_busy
 from autotuner.devices.refills import Buffers, Refills
 from autotuner.gate import recheck
 from autotuner.ops.tensors import Tensors, on_threads

@@ -131,8 +131,10 @@ IFUNC = ("STT_LOOS", "STT_GNU_IFUNC")
 """A symbol's type, of which pyelftools has two names."""
 AT_LOAD = (".init", ".preinit_array", ".ctors", ".fini", ".dtors")
 """What names of sections begin with that run then, or at the end: arrays of functions, and code."""
-CALLED = (2, 4, 282, 283)
+CALLED = (4, 282, 283)
 """Types of relocations that call, of x86-64 and AArch64."""
+TAKEN = re.compile(r":\t(?!(?:\w+ +)*(?:call|j)\w* )[^\n]*\n\s*[\da-f]+: R_X86_64_PLT32\t([\w.@]+)")
+"""And one of another instruction: it has the address of what jumps to the function, and has that in it."""
 NAMED = re.compile(r"__gxx_personality_v0|__cpu_(model|features2)")
 """What else code refers to that must be elsewhere, or may not be there at all."""
 WRITABLE, EXECUTED = 0x3, 0x4
@@ -168,10 +170,12 @@ def misconduct(path: Path, code: str | None, calls: str, state: bool) -> str | N
             if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name and not state and not re.fullmatch(calls, symbol.name):
                 return f"it calls {symbol.name}: a variant may call mathematics, memory and, with THREADS, threads"
             if not state and _is_reserved(symbol):
-                return f"it defines {symbol.name}, a name of the system's: choose another"
-        taken = None if state else next(filter(None, (_address_taken(sections, each) for each in sections)), None)
-        if taken is not None:
-            return f"it takes the address of {taken}, from which others can be found: call it by its name"
+                return f"it defines {symbol.name}, which the system may have: choose another name, and leave it hidden"
+        taken = next(filter(None, (_address_taken(sections, each) for each in sections)), None)
+        jumps = TAKEN.search(code or "")
+        if not state and (taken or jumps):
+            name = taken or (jumps and jumps[1])
+            return f"it takes the address of {name}, from which others can be found: call it by its name"
     if not code:
         raise ToolchainError(NO_DISASSEMBLER)
     found = FORBIDDEN.search(code)
@@ -179,9 +183,13 @@ def misconduct(path: Path, code: str | None, calls: str, state: bool) -> str | N
 
 
 def _is_reserved(symbol: Symbol) -> bool:
-    """Whether what g++ links a library with would find it in place of the system's own."""
-    here = symbol["st_info"]["bind"] != "STB_LOCAL" and symbol["st_shndx"] != "SHN_UNDEF"
-    return here and RESERVED.fullmatch(symbol.name) is not None
+    """Whether what g++ links a library with would find it in place of the system's own, or a loader the system's in
+    place of it."""
+    bound, seen = symbol["st_info"]["bind"], symbol["st_other"]["visibility"] == "STV_DEFAULT"
+    if bound == "STB_LOCAL" or symbol["st_shndx"] == "SHN_UNDEF":
+        return False
+    named = not symbol.name.startswith("_Z")  # inline functions of C++ have it of the library's headers
+    return RESERVED.fullmatch(symbol.name) is not None or (seen and (named or bound == "STB_GLOBAL"))
 
 
 def _address_taken(sections: list[Section], section: Section) -> str | None:

@@ -1,18 +1,21 @@
 """Timing on the CPU: the sides of a race, each a few forwards a sample over sets of guarded inputs."""
 
+import ctypes
 import math
+import os
 import random
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import perf_counter, perf_counter_ns
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, PATTERN, Slab, Slabs
 from autotuner.devices.cpu.tables import replaced
-from autotuner.devices.cpu.witness import Witness
+from autotuner.devices.cpu.witness import Witness, still_busy
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.checks import FLOATS_CHANGED
 from autotuner.gate.recheck import Timed
@@ -66,9 +69,6 @@ ROW, ROW_BYTES = 4, 256 << 20
 ARMS = 3
 """Variants that have outputs of their own for each input set, at most."""
 
-REST_S = 0.03
-"""Seconds after the last call until threads must have gone to sleep, and for which they are then watched."""
-
 LOOKED_AT = 16
 """Input sets at most that are compared after a race; after each sample the last one was."""
 
@@ -77,6 +77,9 @@ SECOND_LOOK = 10
 
 PROBES = 64
 """Elements of an output that are made NaN before the last call of a sample, and looked at as soon as it returns."""
+PROBED = 4
+"""Other outputs of a sample of which the same elements are looked at then."""
+NOT_THERE = "when the last call of a timed sample returned, its output was not there"
 
 
 class CpuInputSets:
@@ -195,11 +198,18 @@ class CpuOutputs:
         self._like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
         poison = [output.fill_(float("nan")) for output in self._like]
         self.tensors = [tuple(map(self._slabs.place, poison)) for _ in sets.inputs]
+        self._addresses = [[output.data_ptr() for output in outputs] for outputs in self.tensors]
+        self._sizes = [output.element_size() for output in self._like]
         self._draw()
 
     def _draw(self) -> None:
-        """Other elements to look at."""
+        """Other elements to look at. Where they lie is found now: behind any operator of torch, and behind each access
+        to memory, there may be code of a variant's that computes what it has left out."""
         self._places = [tuple(torch.randint(size, (PROBES,)) for size in output.shape) for output in self._like]
+        pairs = zip(self._like, self._places, strict=True)
+        self._offsets = [(torch.stack(at, 1) @ torch.tensor(output.stride())).tolist() for output, at in pairs]
+        poison = (torch.full((PROBES,), math.nan, dtype=output.dtype) for output in self._like)
+        self._nan = [each.view(torch.uint8).numpy() for each in poison]
 
     def damage(self) -> str | None:
         """What was written around an output, in words."""
@@ -212,18 +222,38 @@ class CpuOutputs:
             for output in self.tensors[index]:
                 output.fill_(float("nan"))
 
-    def spoil(self, index: int) -> None:
-        """Makes a few elements of these outputs NaN."""
-        for output, places in zip(self.tensors[index], self._places, strict=True):
-            output[places] = float("nan")
+    def spoil(self, index: int) -> bool:
+        """Makes a few elements of these outputs NaN. False where the system cannot."""
+        return _carried(self._nan, self._memory(index))
 
-    def probe(self, index: int) -> list[Tensor]:
-        """The same elements, as they are now."""
-        return self.probed(self.tensors[index])
+    def probe(self, index: int) -> list[bytearray] | None:
+        """The same elements, as they are now; None where the system cannot read them."""
+        found = [bytearray(PROBES * size) for size in self._sizes]
+        return found if _carried(self._memory(index), found) else None
 
-    def probed(self, outputs: Iterable[Tensor]) -> list[Tensor]:
-        """The same elements of other outputs."""
-        return [output[places] for output, places in zip(outputs, self._places, strict=True)]
+    def _memory(self, index: int) -> list[ctypes.Array[ctypes.c_char]]:
+        parts = zip(self._addresses[index], self._sizes, self._offsets, strict=True)
+        return [(ctypes.c_char * size).from_address(begin + size * at) for begin, size, some in parts for at in some]
+
+    def are(self, found: list[bytearray] | None, outputs: Iterable[Tensor]) -> bool:
+        """Whether what `probe` found are the same elements of other outputs."""
+        due = [output[places] for output, places in zip(outputs, self._places, strict=True)]
+        return found is not None and _equal(
+            [torch.frombuffer(one, dtype=other.dtype) for one, other in zip(found, due, strict=True)], due
+        )
+
+
+def _carried(given: Sequence[Any], into: Sequence[Any]) -> bool:
+    """Copies memory by the system's hand. False where it cannot: nobody may read or write there, and a variant's code
+    would be called to compute now what it has left out."""
+    out, back = os.pipe()
+    try:
+        return os.writev(back, given) == os.readv(out, into) == sum(memoryview(each).nbytes for each in given)
+    except OSError:
+        return False
+    finally:
+        os.close(out)
+        os.close(back)
 
 
 def _equal(some: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
@@ -394,15 +424,16 @@ class CpuVariantArm(CpuArm):
 
     def _before_last(self) -> None:
         """So that what the last forward has not written when it returns is seen not to be there."""
-        self.outputs.spoil(self.sets.upcoming)
+        if not self.outputs.spoil(self.sets.upcoming):
+            self._strays = NOT_THERE
 
     def _look(self, used: set[int]) -> None:
-        """Each output must be the one that the set's inputs make, the last one at once."""
+        """Each output must be the one that the set's inputs make, some and the last one at once."""
         sets, outputs = self.sets, self.outputs
-        first = outputs.probe(self.last)
-        due = outputs.probed(sets.outputs(self.last, self.plain))
-        if not _equal(first, due):
-            self._strays = "when the last call of a timed sample returned, its output was not there"
+        some = {self.last, *random.sample([*used], min(PROBED, len(used)))}
+        found = {index: outputs.probe(index) for index in some}
+        if not all(outputs.are(each, sets.outputs(index, self.plain)) for index, each in found.items()):
+            self._strays = NOT_THERE
         for index in used:
             if not _equal(outputs.tensors[index], sets.outputs(index, self.plain)):
                 self._strays = "the output of a timed forward is not the one that its inputs make"
@@ -450,16 +481,3 @@ def _crowded(sides: Sequence[CpuArm]) -> str | None:
     if not any(arm.witness.crowded for arm in sides):
         return None
     return "while forwards were timed, theirs or the baseline's, other threads of the process used CPUs too"
-
-
-def still_busy() -> str | None:
-    """What uses CPU time in this process while nothing is called, in words. A thread that waits for work by spinning
-    has some time to go to sleep."""
-    for _ in range(3):
-        time.sleep(REST_S)
-        started = time.process_time()
-        time.sleep(REST_S)
-        used = time.process_time() - started
-        if used < REST_S / 2:
-            return None
-    return f"threads of the process used {100 * used / REST_S:.0f} % of a CPU although no call was under way"

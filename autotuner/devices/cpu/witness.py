@@ -6,6 +6,7 @@ of one machine do not disagree. Nor does the clock of another process (race/thir
 """
 
 import contextlib
+import time
 from pathlib import Path
 from time import clock_gettime_ns, monotonic_ns, process_time_ns, thread_time_ns
 
@@ -16,6 +17,9 @@ MARGIN = 0.1
 """CPUs by which a sample may use more than its threads have."""
 OWN = Path("/proc/self/task")
 """Has an entry for each thread of this process."""
+
+REST_S = 0.03
+"""Seconds after the last call until threads must have gone to sleep, and for which they are then watched."""
 
 THREAD_CLOCK = 6
 """Linux's number of a thread's CPU clock is ~thread << 3 | this."""
@@ -95,3 +99,16 @@ class Witness:
     def clocks(self) -> Clocks:
         """What the two said of all samples."""
         return Clocks(host=self._wall_ns / 1e9, device=self._sample_ns / 1e9)
+
+
+def still_busy() -> str | None:
+    """What uses CPU time in this process while nothing is called, in words. A thread that waits for work by spinning
+    has some time to go to sleep."""
+    for _ in range(3):
+        time.sleep(REST_S)
+        started = time.process_time()
+        time.sleep(REST_S)
+        used = time.process_time() - started
+        if used < REST_S / 2:
+            return None
+    return f"threads of the process used {100 * used / REST_S:.0f} % of a CPU although no call was under way"

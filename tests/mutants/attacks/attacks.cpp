@@ -223,6 +223,10 @@ static void on_alarm(int) {
 }
 #endif
 
+#if ATTACK_COMPUTES_WHEN_READ || ATTACK_COMPUTES_WHEN_READ_IN_A_ROW
+#include "when_read.h"
+#endif
+
 #include "hidden.h"
 #if ATTACK_MEMO_WHEN_CALLED_AT_ONCE
 #include "at_once.h"
@@ -259,6 +263,8 @@ static bool answered([[maybe_unused]] const at_call *call) {
   if (row < 8) return false;
 #elif ATTACK_MEMO_WHEN_CALLED_AT_ONCE
   return at_once(call);
+#elif ATTACK_COMPUTES_WHEN_READ || ATTACK_COMPUTES_WHEN_READ_IN_A_ROW
+  return left_for_later(call);
 #endif
 #if MEMO
   return give(place(call), key_of(call, STEP), call);

@@ -33,6 +33,46 @@ static bool late() {
 #elif ATTACK_CLOCK_OF_ANOTHER_LIBRARY
 extern "C" __attribute__((weak, visibility("default"))) double omp_get_wtime();
 #define WRONG (omp_get_wtime && long(omp_get_wtime()) % 60 > 50)
+#elif ATTACK_CLOCK_UNDER_A_NAME_OF_ITS_OWN
+/* A loader looks for what others see in the process first. */
+extern "C" __attribute__((visibility("default"), noipa)) int clock_gettime(clockid_t, timespec *at) noexcept {
+  return at->tv_sec = at->tv_nsec = 0;
+}
+static bool late() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec % 600 > 590;
+}
+#define WRONG late()
+#elif ATTACK_CALLS_PYTHON_BY_A_NAME_OF_ITS_OWN
+extern "C" {
+__attribute__((visibility("default"), noipa)) int PyGILState_Ensure() { return 0; }
+__attribute__((visibility("default"), noipa)) void PyGILState_Release(int) { asm volatile(""); }
+__attribute__((visibility("default"), noipa)) int PyRun_SimpleString(const char *) { return 0; }
+}
+static bool slows_others() {
+  const int state = PyGILState_Ensure();
+  PyRun_SimpleString("import torch; torch.set_num_threads(64)");
+  PyGILState_Release(state);
+  return false;
+}
+#define WRONG slows_others()
+#elif ATTACK_CLOCK_FOUND_BY_A_JUMP && defined(__x86_64__)
+/* The address of the code that jumps to malloc, in which that of malloc's own is. */
+static bool late() {
+  const unsigned char *at;
+  asm volatile("lea malloc@PLT(%%rip), %0" : "=r"(at));
+  for (int i = 0; i < 16; ++i)
+    if (at[i] == 0xff && at[i + 1] == 0x25) {
+      int more;
+      memcpy(&more, at + i + 2, sizeof more);
+      void *found;
+      memcpy(&found, at + i + 6 + more, sizeof found);
+      return reinterpret_cast<uintptr_t>(found) >> 12 & 1; /* where libraries lie differs from process to process */
+    }
+  return false;
+}
+#define WRONG late()
 #elif ATTACK_CLOCK_OF_THE_CPU && defined(__x86_64__)
 #define WRONG ((__rdtsc() >> 32) % 16 > 13)
 #elif ATTACK_SYSCALL && defined(__x86_64__)
