@@ -41,7 +41,7 @@ print(len(heard), "events")
 """
 
 
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.slow
 @pytest.mark.timed
 def test_a_script_without_a_main_guard_tunes(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ assert study.export("mine.json").exists()
 """
 
 
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.slow
 @pytest.mark.timed
 def test_problems_that_no_variant_serves_together_are_a_study_each(tmp_path: Path) -> None:

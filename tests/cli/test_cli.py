@@ -62,7 +62,7 @@ def test_the_same_command_again_judges_nothing_twice(tuned: subprocess.Completed
 
 
 @pytest.mark.timed
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.slow
 def test_a_sweep_may_begin_with_the_best_of_another(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     """Its own default is wrong, so that the right one can only come from there."""

@@ -179,7 +179,7 @@ def attend(lengths: tuple[int, ...]) -> None:
 
 
 @pytest.mark.timed
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.slow
 def test_recorded_tuned_exported_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(tmp_path)

@@ -18,7 +18,7 @@ from tests.helpers import simulated
 from tests.helpers.command_line import autotuner, lay_out, one_line
 
 
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.slow
 def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
     lay_out(tmp_path)
@@ -50,7 +50,7 @@ def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
         one_line(autotuner(tmp_path, "worker", "--ray", "auto"), said)
 
 
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.slow
 def test_a_worker_and_its_devices_speak_json(tmp_path: Path) -> None:
     said = json_lines(tmp_path, "worker", "--devices", "cpu", "--idle-exit", "--json")
@@ -78,7 +78,7 @@ def json_lines(folder: Path, *words: str, code: int = 0) -> list[dict[str, Any]]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.slow
 def test_each_problem_is_a_sweep_of_a_group(tmp_path: Path) -> None:
     """Full and causal ones side by side, which no one study can have."""

@@ -16,7 +16,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 def test_a_sweep_shows_what_it_does_and_says_what_it_wrote(folder: Path) -> None:
     terminal = Terminal(folder, "tune", "space.toml", "--trials", "4", "--finals-minutes", "0.1", *PATIENCE)
     assert terminal.end() == 0, terminal.text[-2000:]
@@ -31,7 +31,7 @@ def test_a_sweep_shows_what_it_does_and_says_what_it_wrote(folder: Path) -> None
     assert last.endswith(".")
 
 
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 def test_ctrl_c_says_what_is_kept_and_how_to_go_on(folder: Path) -> None:
     more = ', "batches_swapped", "columns_swapped", "dims_dropped", "drop_tail_key", "k_shifted", "head_zero_for_all"]'
     text = (folder / "space.toml").read_text()

@@ -34,7 +34,7 @@ def tune(trials: int) -> tuple[str, ...]:
     return "tune", "space.toml", "--trials", str(trials), "--no-finals", "--calm", "--patience", "0.1"
 
 
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 def test_a_command_shows_the_sweep_of_a_worker_and_ctrl_c_does_what_it_says(tmp_path: Path, worker: Chaos) -> None:
     with Store.open(str(tmp_path / "studies.db")) as store:
         wait_for(lambda: any(each.holder is not None for each in device_health.every(store)))

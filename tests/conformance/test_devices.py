@@ -2,9 +2,10 @@
 not cheat the clock; each right implementation passes; a stale library is found. Through real compilers and processes.
 
 tests/mutants/expected.toml and expected_cuda.toml say what the gate must say of each. On the CPU one dtype and mask of
-every fourth systemic and tenth numeric mutant is judged in the fast tests, and some of each kind in the slow ones: of
-those that the same checks reject. Of those that cheat the clock, and of the right implementations, some are in each. On
-a GPU every systemic mutant is judged in one setting, and of the other tables a part: `make proof PART=gate` judges all.
+every fourth systemic and tenth numeric mutant is judged in the fast tests, and of each other kind, those that the same
+checks reject, one in the slow ones. Of those that cheat the clock, and of the right implementations, some are in each.
+On a GPU every systemic mutant is judged in one setting, and of the other tables a part: `make proof PART=gate` judges
+all.
 """
 
 import functools
@@ -29,8 +30,6 @@ pytestmark = pytest.mark.timed
 
 HUNG_AFTER_S = 2
 """What hangs is known to hang: no test on the CPU waits longer for it. Others have as long as they have in a sweep."""
-OF_A_KIND = 2
-"""Settings that run of the other entries which the same checks reject."""
 SECOND = 1
 """Settings that run of entries of which another setting is judged in every run."""
 STALE_OF: dict[Backend, str] = {"cpu": "prints", "cuda": "returns_status_7"}
@@ -41,19 +40,23 @@ each_backend = pytest.mark.parametrize("backend", ["cpu", pytest.param("cuda", m
 
 def settings(backend: Backend, table: str, every: int = 1, together: int | None = None) -> list[object]:
     """All settings of all entries. Of one in `every` entries one is fast, and of the others of all of these entries
-    SECOND are drawn; of all that the same checks reject, OF_A_KIND are. With `together` that number of all others are.
+    SECOND are drawn. Those that the same checks reject are of a kind: of one without a fast setting one is drawn. With
+    `together` that number of all others are.
 
     benchmarks/gate/mutants.py judges all settings.
     """
     found: list[object] = []
-    for index, group in enumerate(expectations(backend, table)):
+    groups = expectations(backend, table)
+    in_every_run = {group[0].codes for group in groups[::every]}
+    for index, group in enumerate(groups):
         fast = (index // every) % len(group) if index % every == 0 else None
         if together is not None:
             sampled = pytest.mark.sampled(together, backend)
         elif fast is not None:  # judged in every run already
             sampled = pytest.mark.sampled(SECOND, f"{backend} second settings")
         else:
-            sampled = pytest.mark.sampled(OF_A_KIND, f"{backend} {group[0].codes}")
+            codes = group[0].codes
+            sampled = pytest.mark.sampled(0 if codes in in_every_run else 1, f"{backend} {codes}")
         for place, each in enumerate(group):
             marks = [pytest.mark.gpu] if backend == "cuda" else []
             marks += [] if place == fast else [pytest.mark.slow, sampled]

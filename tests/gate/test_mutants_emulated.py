@@ -20,9 +20,12 @@ def all_of(table: str) -> list[Expectation]:
     return [each for group in expectations("cuda", table) for each in group]
 
 
+WRONG = [each for each in all_of("numeric") if seen(each) and each.codes != ("pass",)]
+
+
 @pytest.mark.slow
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("expectation", [each for each in all_of("numeric") if seen(each)], ids=str)
+@pytest.mark.parametrize("expectation", WRONG, ids=str)
 def test_a_numeric_mutant_breaks_the_rule_that_is_expected(expectation: Expectation) -> None:
     assert first_failure(expectation) in expectation.codes
 

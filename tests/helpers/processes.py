@@ -69,11 +69,15 @@ def gone(folder: Path, within: float = 5.0) -> bool:
 
 
 def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
-    """Until it is so. Raises AssertionError."""
-    until = time.monotonic() + seconds
+    """Until it is so. Raises AssertionError. A look that takes long, such as one into a store, is taken less often, or
+    those that are waited for would have half a CPU less."""
+    began = time.monotonic()
+    until = began + seconds
     while not what():
-        assert time.monotonic() < until, "it never was so"
-        time.sleep(0.02)
+        looked = time.monotonic()
+        assert looked < until, "it never was so"
+        time.sleep(max(0.02, 3 * (looked - began)))
+        began = time.monotonic()
 
 
 def child(code: str) -> subprocess.Popen[str]:

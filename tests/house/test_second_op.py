@@ -66,7 +66,7 @@ def run(folder: Path, *command: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 def test_the_copy_is_what_is_imported_and_the_op_is_gone(without: Path) -> None:
     said = run(without, sys.executable, "-c", "import autotuner.ops as ops; print(ops.__file__, [*ops.OPS])")
     assert said.split()[0].startswith(str(without))
@@ -75,14 +75,14 @@ def test_the_copy_is_what_is_imported_and_the_op_is_gone(without: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 def test_contracts_hold_and_programs_are_made(without: Path) -> None:
     run(without, str(Path(sys.executable).parent / "lint-imports"), "--no-cache")
     run(without, sys.executable, "-c", IMPORT_ALL)
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 def test_the_first_to_break_pass(without: Path) -> None:
     files = [f"tests/{name}" for name in FIRST_TO_BREAK]
     named = f"not ({' or '.join(NAMING)})"

@@ -20,7 +20,6 @@ from autotuner.store import Store, device_health, queries, sweeps
 from autotuner.values import config
 from autotuner.values.sweep import State
 from tests.helpers.chaos import AROUND, DRAWN, PLUGINS, Chaos, events_of, lay_out_drawn, recorded, require_whole
-from tests.helpers.command_line import SPACE, lay_out
 from tests.helpers.processes import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
@@ -117,22 +116,25 @@ def test_a_worker_that_stood_still_for_longer_than_its_lease_judges_nothing_twic
 
 @pytest.mark.sampled(1, of="struck workers")
 def test_two_workers_on_one_file_do_two_sweeps_at_once(tmp_path: Path) -> None:
-    lay_out(tmp_path)
     lay_out_drawn(tmp_path)
-    (tmp_path / "mutants.toml").write_text(SPACE)
-    with at_work(tmp_path) as one, at_work(tmp_path, "cpu") as two, Store.open(str(tmp_path / "studies.db")) as store:
+    places = f"{DRAWN}:0", f"{DRAWN}:1"
+    space = (tmp_path / "space.toml").read_text()
+    (tmp_path / "other.toml").write_text(space.replace("STREAM = [0, 1]", "STREAM = [0]"))
+    with (
+        at_work(tmp_path, places[0]) as one,
+        at_work(tmp_path, places[1]) as two,
+        Store.open(str(tmp_path / "studies.db")) as store,
+    ):
         for chaos in (one, two):
             chaos.see_to_the_worker()
         wait_for(lambda: sum(each.holder is not None for each in device_health.every(store)) == 2)
-        quick = "--minutes", "1.9"  # in less than two no baseline is compiled
-        drawn, timed = ask(one, 4, "space.toml", *quick), ask(two, 4, "mutants.toml", *quick)
-        wait_for(lambda: all(sweeps.one(store, number).holder is not None for number in (drawn, timed)))
-        first, second = (sweeps.one(store, number).holder for number in (drawn, timed))
+        numbers = [ask(one, 4, f"{name}.toml", "--devices", places[name == "other"]) for name in ("space", "other")]
+        wait_for(lambda: all(sweeps.one(store, number).holder is not None for number in numbers))
+        first, second = (sweeps.one(store, number).holder for number in numbers)
         assert first.pid != second.pid
-        wait_for(lambda: is_over(store, drawn) and is_over(store, timed))
-        assert require_whole(store, sweeps.one(store, drawn), []) == 4
-        require_whole(store, sweeps.one(store, timed), [])  # how many are judged is up to what else the machine does
-        for number in (drawn, timed):
+        wait_for(lambda: all(is_over(store, number) for number in numbers))
+        for number in numbers:
+            assert require_whole(store, sweeps.one(store, number), []) == 4
             assert events_of(store, number, "begun") == 1
 
 

@@ -25,7 +25,7 @@ ASKED = ("--no-finals", "--calm", "--patience", "0.1", "--json")
 
 @pytest.mark.slow
 @pytest.mark.timed
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 def test_a_sweep_outlives_its_workers(tmp_path: Path) -> None:
     """One is killed, the next one is told to go and hands back, the third one ends it; the file of the space was
     edited meanwhile."""
@@ -72,7 +72,7 @@ def test_a_second_worker_of_a_device_stands_by(store: Store, monkeypatch: pytest
 
 @pytest.mark.slow
 @pytest.mark.timed
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 def test_a_sick_device_is_put_into_quarantine_and_cleared(tmp_path: Path) -> None:
     """Its process cannot open it: a probe finds that of a known-good variant as well, and no sweep is lost to it."""
     kernels = PLUGINS / "rowsum" / "kernels"

@@ -31,7 +31,7 @@ def run(folder: Path, *arguments: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timed
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 def test_a_sweep_ends_in_an_export_and_its_results_can_be_asked_for(tmp_path: Path) -> None:
     (tmp_path / "short.toml").write_text(SPACE)
     run(tmp_path, "tune", "short.toml", "--trials", "2", "--finals-minutes", "0.5", "--out", "best.json")

@@ -154,7 +154,7 @@ def test_a_fork_server_that_imports_does_not_hear_ctrl_c() -> None:
 
 
 @pytest.mark.timed
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.slow
 def test_a_start_has_a_deadline(executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is stopped at the very moment at which it is asked."""

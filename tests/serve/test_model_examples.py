@@ -11,7 +11,7 @@ from tests.helpers.tables import of_defaults
 pytestmark = [
     pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers"),  # it takes a second to import
     pytest.mark.slow,
-    pytest.mark.sampled(2, of="whole sweeps"),
+    pytest.mark.sampled(1, of="whole sweeps"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's compiler imports what torch calls deprecated
 ]
 

@@ -173,7 +173,7 @@ assert module.attention.served == 1.0 and sum(module.attention.counters.values()
     )
 
 
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.slow
 @pytest.mark.timed
 def test_what_was_tuned_is_exported_installed_and_called(tmp_path: Path) -> None:

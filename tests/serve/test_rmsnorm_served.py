@@ -124,7 +124,7 @@ def test_a_program_without_python_and_torch_computes_it(tuned: DispatchTable, tm
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports what torch calls deprecated
 def test_the_norms_of_a_decoder_are_recorded_and_served(tmp_path: Path) -> None:
     pytest.importorskip("transformers")

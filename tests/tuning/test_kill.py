@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timed
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.timeout(400)
 def test_kills_lose_nothing(tmp_path: Path) -> None:
     """Two; benchmarks/driver/kills.py has twenty in a longer sweep."""
@@ -28,7 +28,7 @@ def test_kills_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.timeout(400)
 def test_kills_amid_the_finals_lose_nothing(tmp_path: Path) -> None:
     lay_out(tmp_path)

@@ -10,7 +10,7 @@ from autotuner.values.verdict import Verdict
 from tests.helpers.chaos import AROUND, PLUGINS
 from tests.helpers.command_line import autotuner, in_vain
 
-pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.sampled(2, of="whole sweeps")]
+pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.sampled(1, of="whole sweeps")]
 
 KERNELS = PLUGINS / "rowsum" / "kernels"
 

@@ -232,7 +232,7 @@ def test_many_tabs_at_once_all_follow(chromium: Any, server: Served) -> None:
     context.close()
 
 
-@pytest.mark.sampled(2, of="whole sweeps")
+@pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.timed
 def test_a_sweep_is_asked_for_and_watched_to_its_end(chromium: Any, server: Served) -> None:
     context = chromium.new_context()
