@@ -75,7 +75,8 @@ def points_of(workbench: Workbench, multiprocessors: int, most: int) -> list[int
     found = []
     for index in range(len(workbench.space)):
         point = workbench.space.point(index)
-        fits = alike.items() <= point.items() and point["L2_FETCH"] in (256, 1)
+        fits = all(point.get(name, value) == value for name, value in alike.items())
+        fits = fits and point.get("L2_FETCH", 1) in (256, 1)
         if fits and point["SPLIT"] in splits and point["BLOCK_N"] in (32, 64):
             found.append(index)
     return random.Random(1).sample(found, min(most, len(found)))
@@ -83,8 +84,8 @@ def points_of(workbench: Workbench, multiprocessors: int, most: int) -> list[int
 
 def label_of(point: dict[str, int | str]) -> str:
     """What sets the points that are tried apart."""
-    names = ("WARPS_N", "BLOCK_N", "STAGES", "SPLIT", "MERGE", "L2_FETCH")
-    return " ".join(f"{name}={point[name]}" for name in names)
+    names = ("TILE_ROWS", "WARPS_N", "BLOCK_N", "STAGES", "SPLIT", "MERGE", "L2_FETCH")
+    return " ".join(f"{name}={point[name]}" for name in names if name in point)
 
 
 def right(outputs: tuple[torch.Tensor, ...], truth: Truth) -> bool:
