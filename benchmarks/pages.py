@@ -246,7 +246,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "workers": lambda: sweep_pages.workers(if_kept("workers")),
     "arguments": arguments_pages.drawn,
     "decode": lambda: decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
-    "fp8": lambda: fp8_pages.measured(if_kept("fp8_attention")),
+    "fp8": lambda: fp8_pages.measured(if_kept("fp8_attention"), if_kept("fp8_decode")),
     "fp8_llama": lambda: fp8_llama.table(if_kept("fp8_llama")),
     "peers": lambda: peers_pages.beside(if_kept("peers"), "docs/results/peers.svg"),
     "floors": lambda: peers_pages.floors(if_kept("floors")),

@@ -44,7 +44,7 @@ from benchmarks.provenance import provenance
 
 SHAPES = ("(32,32:8,1x4096,128)", "(8,32:8,1x16384,128)", "(64,64:8,1x2048,128)")
 FP8, BFLOAT16 = "decode on FP8", "decode on bfloat16"
-FA3_FP8, FA3, CUDNN = "FlashAttention 3 on FP8", "FlashAttention 3 on bfloat16", "cuDNN on bfloat16"
+FA3_FP8, FA3, CUDNN = "FlashAttention 3 in FP8", "FlashAttention 3 on bfloat16", "cuDNN on bfloat16"
 
 
 def fastest(space: str, problem: SdpaProblem, most: int) -> tuple[str, Forward, Tensors]:

@@ -24,9 +24,9 @@ def on_grid(document: dict[str, Any]) -> float:
     return geometric_mean(ratios) if ratios else 0.0
 
 
-def measured(document: dict[str, Any] | None) -> str:
+def measured(document: dict[str, Any] | None, decode: dict[str, Any] | None = None) -> str:
     """Of each problem the fastest point within WORST, of all where none is, beside FlashAttention 3's FP8 and cuDNN in
-    bfloat16, and its largest error."""
+    bfloat16, and its largest error; of `decode` what the others take."""
     if document is None:
         return "Not measured yet."
     rows = []
@@ -48,4 +48,16 @@ def measured(document: dict[str, Any] | None) -> str:
     if on_grid(document):
         note += f" Over the {len(document['grid'])} problems of its grid, {on_grid(document):.2f} times as long."
     made = f"Made by `{document['command']}` on {document['when'][:10]}."
-    return f"{table(head, rows)}\n\n{note} {document['device']}, torch {document['torch']}. {made}"
+    found = f"{table(head, rows)}\n\n{note} {document['device']}, torch {document['torch']}. {made}"
+    return found if decode is None else f"{found}\n\n{decoded(decode)}"
+
+
+def decoded(document: dict[str, Any]) -> str:
+    """Of each shape the microseconds on a cache in FP8, and how many times as long the others take."""
+    lines = []
+    for row in document["rows"]:
+        ours = next(us["median"] for name, us in row["us"].items() if name not in row["speedup"])
+        others = ", ".join(f"{name} {each['median']:.2f}x" for name, each in row["speedup"].items())
+        lines.append(f"- {row['problem']}: {ours:.0f} us; {others}")
+    made = f"{document['device']}, torch {document['torch']}. Made by `{document['command']}`."
+    return "\n".join(["`decode` on a cache in FP8, and how many times as long:", "", *lines, "", made])
