@@ -12,7 +12,7 @@ from torch import Tensor
 from autotuner.devices.bench import FILLS
 from autotuner.gate.recheck import AUDIT
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, all_same_bits
+from autotuner.ops.tensors import Tensors, all_same_bits, overwrite
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
 
@@ -84,7 +84,7 @@ class Refills:
             stack.copy_(drawn if fresh else still)
         for source in self._workspaces:
             poison = self._poison()
-            _copy(source, poison if fresh else self._still[len(self._stacks) :])
+            overwrite(source, poison if fresh else self._still[len(self._stacks) :])
 
     def _other(self, inputs: Tensors) -> Tensors:
         return op_of(self._problem).tensors().fresh(self._problem, inputs, self._draw.getrandbits(60))
@@ -95,11 +95,11 @@ class Refills:
 
     def leave(self) -> None:
         """After a forward: from now on what the buffers hold is what they hold anyway."""
-        _copy(self._still, self._buffers.all)
+        overwrite(self._still, self._buffers.all)
 
     def put_still(self) -> None:
         """What the buffers hold anyway."""
-        _copy(self._buffers.all, self._still)
+        overwrite(self._buffers.all, self._still)
 
     def fresh_inputs(self, call: int) -> Tensors:
         """Those that were drawn for the forward of that number."""
@@ -108,11 +108,11 @@ class Refills:
     def put(self, call: int) -> None:
         """Before the forward of that number."""
         workspace = self._workspaces[call % len(self._workspaces)]
-        _copy(self._buffers.all, (*self._sources[call], *workspace))
+        overwrite(self._buffers.all, (*self._sources[call], *workspace))
 
     def keep(self, call: int) -> None:
         """After the forward of that number: what it wrote."""
-        _copy(self._kept[call], self._buffers.outputs)
+        overwrite(self._kept[call], self._buffers.outputs)
 
     def fault(self, forward: Callable[[], object], judge: Callable[[Tensors, Tensors], Fault | None]) -> Fault | None:
         """Whether the last sample with fresh inputs was right: one forward by the reference, and every forward by the
@@ -145,8 +145,3 @@ def _stacked(tensor: Tensor, count: int) -> Tensor:
     strides = torch.empty_like(tensor).stride()
     shape, dense = (count, *tensor.shape), (tensor.numel(), *strides)
     return torch.empty_strided(shape, dense, dtype=tensor.dtype, device=tensor.device)
-
-
-def _copy(into: Tensors, what: Tensors) -> None:
-    for tensor, value in zip(into, what, strict=True):
-        tensor.copy_(value)

@@ -108,6 +108,8 @@ def judge_fresh(
 def recheck(problem: Problem, timed: Timed, expected: Truth, fresh: Truth, tolerance: Tolerance) -> Fault | None:
     """Guards and inputs are what they were, the last outputs are right, and new inputs in place, with the outputs
     poisoned, give the new right outputs when the timed forward runs once more. The inputs are restored."""
+    from autotuner.ops.tensors import overwrite, poison
+
     fault = harm(problem, timed.damage, expected.inputs, timed.inputs, timed.busy)
     if fault is not None:
         return fault
@@ -116,12 +118,11 @@ def recheck(problem: Problem, timed: Timed, expected: Truth, fresh: Truth, toler
         return fault
     if timed.strays is not None:
         return Fault(verdict=Verdict.NONDETERMINISTIC, code="G7.strays", detail=timed.strays)
-    _overwrite(timed.inputs, fresh)
-    for output in timed.outputs:
-        output.fill_(float("nan"))
+    overwrite(timed.inputs, fresh.inputs)
+    poison(timed.outputs)
     timed.again()
     fault = _output_fault(problem, timed, fresh, tolerance, "with new inputs in the timed buffers, the output")
-    _overwrite(timed.inputs, expected)
+    overwrite(timed.inputs, expected.inputs)
     return fault
 
 
@@ -141,11 +142,6 @@ def harm(problem: Problem, damage: str | None, before: Tensors, after: Tensors, 
 def restless(what: str) -> Fault:
     """Something goes on beside or after the timed calls: `what`, in words."""
     return Fault(verdict=Verdict.IMPOSSIBLE, code="G7.rest", detail=what)
-
-
-def _overwrite(inputs: Tensors, values: Truth) -> None:
-    for tensor, new in zip(inputs, values.inputs, strict=True):
-        tensor.copy_(new)
 
 
 def _output_fault(problem: Problem, timed: Timed, expected: Truth, tolerance: Tolerance, what: str) -> Fault | None:

@@ -139,6 +139,18 @@ def moved(tensors: Tensors, device: str | torch.device) -> Tensors:
     return tuple(found)
 
 
+def overwrite(tensors: Tensors, values: Tensors) -> None:
+    """Each of the tensors gets the numbers of the other one."""
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.copy_(value)
+
+
+def poison(tensors: Tensors) -> None:
+    """Makes all numbers of the tensors NaN."""
+    for tensor in tensors:
+        tensor.fill_(torch.nan)
+
+
 def same_bits(a: Tensor, b: Tensor) -> bool:
     """True when the tensors hold the same bits."""
     a, b = a.contiguous(), b.contiguous()

@@ -17,7 +17,7 @@ from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slabs, seal, untouch
 from autotuner.forge.loaded_variant import DeviceErrors, LoadedVariant
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, all_same_bits, same_bits, span
+from autotuner.ops.tensors import Tensors, all_same_bits, poison, same_bits, span
 from autotuner.values.problem import Problem
 
 MAX_WORKSPACE = 1 << 30
@@ -83,8 +83,7 @@ class CpuBench:
         workspace = self._workspace(problem)
         with self._surroundings():
             for launch in range(count):
-                for output in outputs:
-                    output.fill_(torch.nan)
+                poison(outputs)
                 status = self._variant.run(problem, inputs, outputs, *workspace)
                 if status:
                     return Repeats(status, launch + 1, None)

@@ -21,7 +21,7 @@ from autotuner.gate.checks import FLOATS_CHANGED
 from autotuner.gate.recheck import Timed
 from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
-from autotuner.ops.tensors import Symmetry, Tensors, on_threads, same_bits
+from autotuner.ops.tensors import Symmetry, Tensors, on_threads, overwrite, poison, same_bits
 from autotuner.race.arms import Clocks
 from autotuner.race.blocks import HELD_UP
 from autotuner.values.problem import Problem
@@ -136,8 +136,7 @@ class CpuInputSets:
     def restore(self, index: int, others: Tensors = ()) -> None:
         """The plain inputs for this set, or others."""
         self.changes += 1
-        for tensor, new in zip(self.inputs[index], others or self.plain, strict=True):
-            tensor.copy_(new)
+        overwrite(self.inputs[index], others or self.plain)
         self.symmetries[index] = None
 
     def outputs(self, index: int, plain: Tensors) -> Tensors:
@@ -219,8 +218,7 @@ class CpuOutputs:
         """Makes these outputs NaN. From now on other elements are looked at."""
         self._draw()
         for index in used:
-            for output in self.tensors[index]:
-                output.fill_(float("nan"))
+            poison(self.tensors[index])
 
     def spoil(self, index: int) -> bool:
         """Makes a few elements of these outputs NaN. False where the system cannot."""

@@ -18,7 +18,7 @@ from autotuner.devices.cuda.reserved_memory import between_nothing
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.bench import DEVICE_BYTES, Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, far_apart, full_is_no_refusal, lying_in, span
+from autotuner.ops.tensors import Tensors, far_apart, full_is_no_refusal, lying_in, overwrite, poison, span
 from autotuner.values.errors import first_line
 from autotuner.values.problem import Problem
 
@@ -76,8 +76,7 @@ class CudaBench:
         unlike = torch.zeros(count, dtype=torch.bool, device="cuda")
         words = [(_words(output), _words(expected)) for output, expected in zip(outputs, right, strict=True)]
         for launch in range(count):
-            for output in outputs:
-                output.fill_(torch.nan)
+            poison(outputs)
             status = self._forward(problem, inputs, outputs, *workspace)
             if status:
                 return Repeats(status, launch + 1, None)
@@ -170,8 +169,7 @@ class CudaBench:
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):
             self._instruments.spin(DELAY_NS, side.cuda_stream)
-            for tensor, real in zip(placed, inputs, strict=True):
-                tensor.copy_(real)
+            overwrite(placed, inputs)
             status = self._forward(problem, placed, outputs, *workspace)
             seen = tuple(output.clone() for output in outputs)
         status = status or self._finished(side.cuda_stream)
@@ -191,12 +189,10 @@ class CudaBench:
             raise ValueError(f"the launch cannot be captured: {first_line(error)}") from None
         if status:
             raise ValueError(f"the launch cannot be captured: {CUDA_ERRORS.text(status)}")
-        for tensor, new in zip(placed, later, strict=True):
-            tensor.copy_(new)
+        overwrite(placed, later)
         seen: list[Tensors] = []
         for _ in range(REPLAYS):
-            for output in outputs:
-                output.fill_(torch.nan)
+            poison(outputs)
             graph.replay()
             status = self._finished(torch.cuda.current_stream().cuda_stream)
             if status:

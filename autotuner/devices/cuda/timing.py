@@ -22,7 +22,16 @@ from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import Timed
 from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
-from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits, full_is_no_refusal, lying_in, span
+from autotuner.ops.tensors import (
+    Symmetry,
+    Tensors,
+    all_same_bits,
+    full_is_no_refusal,
+    lying_in,
+    overwrite,
+    poison,
+    span,
+)
 from autotuner.race.arms import ArmError, Clocks
 from autotuner.race.third_clock import Stamp
 from autotuner.values import codes
@@ -197,8 +206,7 @@ class CudaOutputs:
 
     def poison(self) -> None:
         """Makes all outputs NaN."""
-        for stacked in self.rows.stacked:
-            stacked.fill_(torch.nan)
+        poison(self.rows.stacked)
 
     def unlike(self, plain: Tensors, used: slice) -> Tensor:
         """Whether an output of these sets is not the one that the set's inputs make, where the plain ones give `plain`:
@@ -342,8 +350,7 @@ class BaselineArm:
 
     def __call__(self) -> float:
         with device_faults():
-            for held, now in zip(self._beside, self._made(), strict=True):
-                held.copy_(now)  # where the graph looks for it
+            overwrite(self._beside, self._made())  # where the graph looks for it
             seconds = self._arm()
             self._sets.after_baseline.ask(own_work_s)
             self._shortest = min(self._shortest, seconds)
