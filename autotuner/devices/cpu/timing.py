@@ -16,12 +16,13 @@ from torch import Tensor
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, PATTERN, Slab, Slabs
 from autotuner.devices.cpu.tables import replaced
 from autotuner.devices.cpu.witness import Witness, still_busy
+from autotuner.devices.renewed import RenewedSets
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.checks import FLOATS_CHANGED
 from autotuner.gate.recheck import Timed
 from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
-from autotuner.ops.tensors import Symmetry, Tensors, on_threads, overwrite, poison, same_bits
+from autotuner.ops.tensors import Symmetry, Tensors, on_threads, poison
 from autotuner.race.arms import Clocks
 from autotuner.race.blocks import HELD_UP
 from autotuner.values.problem import Problem
@@ -87,8 +88,7 @@ class CpuInputSets:
     last-level cache holds, so that a set has left the cache when its turn comes again; `warm`: one set. Of a problem of
     some KiB there are only as many as the process may map, and some of each set may still be in the cache.
 
-    After every sample the sets that it used get other inputs, by a symmetry of the op: what an earlier call has
-    computed is of no use to a later one.
+    After every sample the sets that it used get other inputs.
     """
 
     def __init__(
@@ -102,13 +102,14 @@ class CpuInputSets:
         self._slabs = Slabs()
         self.inputs = [tuple(map(self._slabs.place, inputs)) for _ in range(count + row)]
         self.raced, self.row = range(count), range(count, count + row)
-        self.symmetries: list[Symmetry | None] = [None] * (count + row)
-        """What made the inputs of each set out of the plain ones; None: they are plain."""
+        draw, alone = random.Random(), ([tensor[None] for tensor in own] for own in self.inputs)
+        self.each = [RenewedSets(problem, inputs, tuple(own), draw) for own in alone]
+        """The sets, which get other inputs one by one."""
         self.changes = 0
         """How often the inputs of some set were made anew."""
         self.baseline: CpuArm | None = None
         """The baseline's arm that was made last."""
-        self._draw, self._next = random.Random(), 0
+        self._next = 0
         self.short_for = 0
         """Samples that are still to be short."""
         self._idle_since = 0.0
@@ -127,25 +128,20 @@ class CpuInputSets:
     def renew(self, used: Iterable[int]) -> None:
         """Other inputs for these sets."""
         self.changes += 1
-        tensors, device = self.op.tensors(), self.plain[0].device
         for index in used:
-            found = tensors.symmetry(self.problem, self._draw.getrandbits(60), 1, device)
-            found.inputs(self.plain, tuple(tensor[None] for tensor in self.inputs[index]))
-            self.symmetries[index] = found
+            self.each[index].renew()
 
     def restore(self, index: int, others: Tensors = ()) -> None:
         """The plain inputs for this set, or others."""
         self.changes += 1
-        overwrite(self.inputs[index], others or self.plain)
-        self.symmetries[index] = None
+        self.each[index].restore(others)
 
     def outputs(self, index: int, plain: Tensors) -> Tensors:
         """What the inputs of this set give, where the plain ones give `plain`."""
-        symmetry = self.symmetries[index]
-        if symmetry is None:
+        if self.each[index].symmetry is None:
             return plain
         found = tuple(torch.empty_like(tensor)[None] for tensor in plain)
-        symmetry.outputs(plain, found)
+        self.each[index].outputs(plain, found)
         return tuple(tensor[0] for tensor in found)
 
     @property
@@ -163,16 +159,7 @@ class CpuInputSets:
 
     def changed(self, indices: Iterable[int]) -> str | None:
         """Which input of these sets is not what it must be, in words."""
-        for index in indices:
-            symmetry, right = self.symmetries[index], self.plain
-            if symmetry is not None:
-                made = tuple(torch.empty_like(tensor)[None] for tensor in self.plain)
-                symmetry.inputs(self.plain, made)
-                right = tuple(tensor[0] for tensor in made)
-            for given, now, then in zip(self.op.inputs(self.problem), self.inputs[index], right, strict=True):
-                if not same_bits(now, then):
-                    return f"{given.name} of a timed set changed while it was timed"
-        return None
+        return next((said for index in indices if (said := self.each[index].changed())), None)
 
 
 def stay_awake(sets: CpuInputSets, threads: int) -> None:
@@ -271,7 +258,7 @@ class Beside:
     def make(self) -> None:
         """For every set that is raced."""
         for index in self._sets.raced:  # no baseline runs on the others
-            symmetry = self._sets.symmetries[index]
+            symmetry = self._sets.each[index].symmetry
             if index not in self._made_for or self._made_for[index] is not symmetry:
                 self.of[index] = self._baseline.beside(self._sets.problem, self._sets.inputs[index])
                 self._made_for[index] = symmetry

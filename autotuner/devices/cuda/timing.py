@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
@@ -18,20 +18,11 @@ from autotuner.devices.cuda.full import device_bytes, unless_full
 from autotuner.devices.cuda.guarded_memory import PATTERN, Band, Slot, damage
 from autotuner.devices.cuda.overlap import CapturedForwards
 from autotuner.devices.cuda.rest import AfterBaseline, made_at_rest, own_work_s, still_busy
+from autotuner.devices.renewed import RenewedSets
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import Timed
-from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
-from autotuner.ops.tensors import (
-    Symmetry,
-    Tensors,
-    all_same_bits,
-    full_is_no_refusal,
-    lying_in,
-    overwrite,
-    poison,
-    span,
-)
+from autotuner.ops.tensors import Tensors, all_same_bits, full_is_no_refusal, lying_in, overwrite, poison, span
 from autotuner.race.arms import ArmError, Clocks
 from autotuner.race.third_clock import Stamp
 from autotuner.values import codes
@@ -118,13 +109,10 @@ def _spans(sizes: list[int]) -> list[tuple[int, int]]:
     return spans
 
 
-class CudaInputSets:
+class CudaInputSets(RenewedSets):
     """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
     second-level cache holds, so that a set has left it when its turn comes again; of a small problem there are
     MOST_SETS, and something else fills the cache before each replay. `warm`: one set.
-
-    After every sample all sets get other inputs, by symmetries of the op: what an earlier call has computed is of no
-    use to a later one.
     """
 
     def __init__(self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int) -> None:
@@ -132,12 +120,10 @@ class CudaInputSets:
         wanted = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
         count = min(wanted, MOST_SETS)
         self._stay = count < wanted  # all of them in the cache, unless something else fills it
-        self.problem, self.op, self.plain = problem, op_of(problem), inputs
         self.rows = Rows(count, inputs)
+        super().__init__(problem, inputs, self.rows.stacked, random.Random())
         self.inputs = list(zip(*(self.rows.tensors(place) for place in range(len(inputs))), strict=True))
         self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=inputs[0].device)
-        self._draw = random.Random()
-        self._symmetry: Symmetry | None = None
         self.after_baseline = AfterBaseline()
         """What worked on behind the baselines' samples since the last variant's arm was made."""
         self.restore()
@@ -159,38 +145,10 @@ class CudaInputSets:
         if self._stay:
             self.flush.view(torch.int64).sum()
 
-    def renew(self) -> None:
-        """Other inputs for every set."""
-        seed, device = self._draw.getrandbits(60), self.plain[0].device
-        self._symmetry = self.op.tensors().symmetry(self.problem, seed, len(self), device)
-        self._symmetry.inputs(self.plain, self.rows.stacked)
-
-    def restore(self) -> None:
-        """The plain inputs for every set."""
-        for stacked, plain in zip(self.rows.stacked, self.plain, strict=True):
-            stacked.copy_(plain.expand_as(stacked))
-        self._symmetry = None
-
-    def outputs(self, plain: Tensors, into: Tensors) -> None:
-        """What the inputs of the sets give, where the plain ones give `plain`."""
-        if self._symmetry is None:
-            for stacked, tensor in zip(into, plain, strict=True):
-                stacked.copy_(tensor.expand_as(stacked))
-        else:
-            self._symmetry.outputs(plain, into)
-
-    def changed(self) -> str | None:
-        """Which input is not what it must be, in words."""
-        right = tuple(torch.empty_like(stacked) for stacked in self.rows.stacked)
-        if self._symmetry is None:
-            right = tuple(plain.expand_as(stacked) for plain, stacked in zip(self.plain, right, strict=True))
-        else:
-            self._symmetry.inputs(self.plain, right)
-        pairs = zip(self.rows.stacked, right, strict=True)
+    def _differ(self, right: Tensors) -> Iterable[bool]:
+        pairs = zip(self.stacked, right, strict=True)
         flags = torch.stack([(now.view(torch.int16) != then.view(torch.int16)).any() for now, then in pairs])
-        given = self.op.inputs(self.problem)
-        names = [each.name for each, flag in zip(given, flags.tolist(), strict=True) if flag]
-        return f"{names[0]} of a timed set changed while it was timed" if names else None
+        return map(bool, flags.tolist())  # in one transfer
 
 
 class CudaOutputs:
