@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from autotuner.devices.bench import FILLS
-from autotuner.gate.recheck import AUDIT
+from autotuner.gate.recheck import AUDIT, JudgeFresh
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, all_same_bits, overwrite
 from autotuner.values.problem import Problem
@@ -19,6 +19,8 @@ from autotuner.values.verdict import Fault, Verdict
 MOST_BYTES = 256 << 20
 """Bytes at most of the copies of inputs and outputs that a sample of the variant and one of the baseline are refilled
 with, and as many once more of the workspace; but for what two calls and one workspace take."""
+
+T = TypeVar("T")
 
 
 class Buffers(NamedTuple):
@@ -114,7 +116,16 @@ class Refills:
         """After the forward of that number: what it wrote."""
         overwrite(self._kept[call], self._buffers.outputs)
 
-    def fault(self, forward: Callable[[], object], judge: Callable[[Tensors, Tensors], Fault | None]) -> Fault | None:
+    def around(self, forward: Callable[[], T]) -> list[T]:
+        """What each forward of a sample gives; before it its buffers are refilled, and after it its outputs kept."""
+        given: list[T] = []
+        for call in range(self.calls):
+            self.put(call)
+            given.append(forward())
+            self.keep(call)
+        return given
+
+    def fault(self, forward: Callable[[], object], judge: JudgeFresh) -> Fault | None:
         """Whether the last sample with fresh inputs was right: one forward by the reference, and every forward by the
         bits that the same inputs give once more, where the outputs hold numbers as plausible as wrong."""
         if not self._is_fresh:

@@ -65,13 +65,17 @@ class Timed(NamedTuple):
     """What goes on although all calls have returned, in words."""
 
 
+JudgeTimed = Callable[[Timed], Fault | None]
+"""G7, of what a race left behind."""
+JudgeFresh = Callable[["Tensors", "Tensors"], Fault | None]
+"""Whether for these inputs, which are like the ordinary ones, these outputs are right."""
+
+
 class Judges(NamedTuple):
     """What a track asks when it has timed a variant."""
 
-    timed: Callable[[Timed], Fault | None]
-    """G7, of what a race left behind."""
-    fresh: Callable[[Tensors, Tensors], Fault | None]
-    """Whether these outputs are right for these inputs, which are like the ordinary ones."""
+    timed: JudgeTimed
+    fresh: JudgeFresh
 
 
 JudgesOf = Callable[[Artifact], Judges]

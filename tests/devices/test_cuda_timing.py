@@ -141,7 +141,7 @@ def test_an_audit_hands_out_fresh_inputs_and_checks_the_outputs() -> None:
         asked.append(torch.equal(reference(PROBLEM, given)[0].half(), outputs[0]))
 
     arm = arm_of(Kernel(), sets)
-    made = audit.of_variant(arm, sets, judge)
+    made = audit.of_variant(arm, judge)
     assert made(fresh=False) > 0
     assert all(torch.equal(now, then) for now, then in zip(sets.inputs[0], PLAIN, strict=True))
     assert made(fresh=True) > 0
@@ -158,7 +158,7 @@ def test_an_audit_sees_who_computes_less_often_on_what_is_there() -> None:
         return computed[-1]
 
     sets = sets_of("warm")
-    made = audit.of_variant(arm_of(Kernel(conduct), sets), sets, lambda given, outputs: None)
+    made = audit.of_variant(arm_of(Kernel(conduct), sets), lambda given, outputs: None)
     computed.clear()
     made(fresh=False)
     assert not any(computed)
@@ -184,9 +184,9 @@ def test_refills_are_timed_around_a_variant_and_its_baseline_or_around_neither(
     sets = sets_of("warm")
     arm, baseline = arm_of(Kernel(), sets), BaselineArm(sets.op.tensors().BASELINES["math"], sets)
     monkeypatch.setattr(audit, "elapsed", lambda work, behind: seconds[0])
-    made = audit.of_variant(arm, sets, lambda given, outputs: None)
+    made = audit.of_variant(arm, lambda given, outputs: None)
     monkeypatch.setattr(audit, "elapsed", lambda work, behind: seconds[1])
-    audit.of_baseline(baseline, arm, made, sets)
+    audit.of_baseline(baseline, arm, made)
     assert len(graphs) in (0, 2)
 
 
@@ -289,7 +289,7 @@ def test_a_track_says_that_its_device_is_shared_and_looks_now_and_then(monkeypat
     clock = [100.0]
     monkeypatch.setattr(device, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(device, "BaselineArm", lambda *of: arm)
-    found = CudaTrack(arm._sets, cast("Any", None), cast("Any", None))
+    found = CudaTrack(arm.sets, cast("Any", None), cast("Any", None))
     assert found.shared() is None  # no baseline was asked for
     found.baseline(next(iter(op_of(PROBLEM).tensors().BASELINES)))
     assert "took 2.0 times as long" in str(found.shared())

@@ -6,7 +6,6 @@ forward, and what comes before it is the forward of the sample before.
 
 import math
 import random
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from time import perf_counter_ns
@@ -17,7 +16,8 @@ from autotuner.devices.cpu.timing import LONG_S, SAMPLE_S, CpuArm, CpuVariantArm
 from autotuner.devices.cpu.witness import still_busy
 from autotuner.devices.refills import Buffers, Refills
 from autotuner.gate import recheck
-from autotuner.ops.tensors import Tensors, on_threads
+from autotuner.gate.recheck import JudgeFresh
+from autotuner.ops.tensors import on_threads
 from autotuner.race.arms import PlainArm
 from autotuner.values.verdict import Fault
 
@@ -26,9 +26,7 @@ class CpuAuditArm:
     """Samples of an arm with refills between the forwards; the refills are not timed. A sample is its shortest forward:
     what disturbs the others makes them longer, and nothing makes an honest one shorter."""
 
-    def __init__(
-        self, arm: CpuArm, buffers: Buffers, judge: Callable[[Tensors, Tensors], Fault | None], seconds: float
-    ) -> None:
+    def __init__(self, arm: CpuArm, buffers: Buffers, judge: JudgeFresh, seconds: float) -> None:
         """`seconds`: of a forward that finds no answer of another one, about."""
         sets = arm.sets
         sets.restore(0)
@@ -39,13 +37,9 @@ class CpuAuditArm:
 
     def __call__(self, fresh: bool) -> float:
         arm, refills = self._arm, self._refills
-        taken: list[float] = []
         refills.load(fresh)
         stay_awake(arm.sets, arm.threads)
-        for call in range(refills.calls):
-            refills.put(call)
-            taken.append(_timed(arm))
-            refills.keep(call)
+        taken = refills.around(partial(_timed, arm))
         arm.sets.restore(0)
         arm.sets.rest()
         return min(taken)
@@ -82,7 +76,7 @@ class LongAuditArm:
     still one with what the buffers held after the last fresh forward; a plain one with nothing. So each but the fresh
     ones computes once more what the forward before it has computed."""
 
-    def __init__(self, arm: CpuVariantArm, judge: Callable[[Tensors, Tensors], Fault | None]) -> None:
+    def __init__(self, arm: CpuVariantArm, judge: JudgeFresh) -> None:
         self._arm, self._judge, self._buffers = arm, judge, _of_variant(arm)
         self._forward = partial(arm.forward, 0)
         arm.sets.restore(0)
@@ -145,9 +139,7 @@ class LongPlainArm:
         return self._audit.harm()
 
 
-def of_variant(
-    arm: CpuVariantArm, judge: Callable[[Tensors, Tensors], Fault | None]
-) -> tuple[PlainArm, CpuAuditArm | LongAuditArm]:
+def of_variant(arm: CpuVariantArm, judge: JudgeFresh) -> tuple[PlainArm, CpuAuditArm | LongAuditArm]:
     """The audit of a variant's arm: its plain samples, and the others."""
     seconds = arm.seconds if arm.seconds >= LONG_S else max(arm.seconds, _seconds_anew(arm))
     if seconds < LONG_S:

@@ -19,7 +19,7 @@ from autotuner.devices.cpu.witness import Witness, still_busy
 from autotuner.devices.renewed import RenewedSets
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.checks import FLOATS_CHANGED
-from autotuner.gate.recheck import Timed
+from autotuner.gate.recheck import JudgeTimed, Timed
 from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
 from autotuner.ops.tensors import Symmetry, Tensors, on_threads, poison
@@ -375,10 +375,7 @@ class CpuVariantArm(CpuArm):
 
     is_variant = True
 
-    def __init__(
-        self, variant: LoadedVariant, sets: CpuInputSets, threads: int, judge: Callable[[Timed], Fault | None]
-    ) -> None:
-        """`judge` is G7."""
+    def __init__(self, variant: LoadedVariant, sets: CpuInputSets, threads: int, judge: JudgeTimed) -> None:
         problem, self._judge, self._variant = sets.problem, judge, variant
         wanted = variant.workspace_bytes(problem)
         self.workspace = Slab(max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT))

@@ -82,19 +82,19 @@ class CudaTrack:
 
     def variant(self, artifact: Artifact, again: bool = False) -> CudaVariantArm:
         if not again:
-            return CudaVariantArm(LoadedVariant(artifact), self._sets, self._judges(artifact).timed)
+            return self._arm(artifact, LoadedVariant(artifact))
         if self._again is None or self._again[0] != artifact.digest:
             self._again = None  # frees the memory first
-            self._again = (
-                artifact.digest,
-                CudaVariantArm(LoadedVariant.second(artifact), self._sets, self._judges(artifact).timed),
-            )
+            self._again = artifact.digest, self._arm(artifact, LoadedVariant.second(artifact))
         return self._again[1]
+
+    def _arm(self, artifact: Artifact, loaded: LoadedVariant) -> CudaVariantArm:
+        return CudaVariantArm(loaded, self._sets, self._judges(artifact).timed)
 
     def audit(self, artifact: Artifact, baseline: str) -> Audited:
         variant, other = self.variant(artifact), self.baseline(baseline)
-        audited = of_variant(variant, self._sets, self._judges(artifact).fresh)
-        return Audited(variant, audited, other, of_baseline(other, variant, audited, self._sets))
+        audited = of_variant(variant, self._judges(artifact).fresh)
+        return Audited(variant, audited, other, of_baseline(other, variant, audited))
 
     def throttled(self) -> str | None:
         return self._monitor.throttled()

@@ -20,7 +20,7 @@ from autotuner.devices.cuda.overlap import CapturedForwards
 from autotuner.devices.cuda.rest import AfterBaseline, made_at_rest, own_work_s, still_busy
 from autotuner.devices.renewed import RenewedSets
 from autotuner.forge.loaded_variant import LoadedVariant
-from autotuner.gate.recheck import Timed
+from autotuner.gate.recheck import JudgeTimed, Timed
 from autotuner.ops.op import Baseline
 from autotuner.ops.tensors import Tensors, all_same_bits, full_is_no_refusal, lying_in, overwrite, poison, span
 from autotuner.race.arms import ArmError, Clocks
@@ -78,10 +78,10 @@ class Rows:
         start, stop = self._spans[place]
         return self._memory[:, start // 2 : stop // 2]
 
-    def tensors(self, place: int) -> list[Tensor]:
-        """The tensor of that place, a set each."""
-        like, words = self._like[place], self.words(place)
-        return [lying_in(words[row], like) for row in range(self.count)]
+    def sets(self) -> list[Tensors]:
+        """The tensors of each set."""
+        like = [(self.words(place), like) for place, like in enumerate(self._like)]
+        return [tuple(lying_in(words[row], each) for words, each in like) for row in range(self.count)]
 
     @cached_property
     def stacked(self) -> Tensors:
@@ -122,7 +122,7 @@ class CudaInputSets(RenewedSets):
         self._stay = count < wanted  # all of them in the cache, unless something else fills it
         self.rows = Rows(count, inputs)
         super().__init__(problem, inputs, self.rows.stacked, random.Random())
-        self.inputs = list(zip(*(self.rows.tensors(place) for place in range(len(inputs))), strict=True))
+        self.inputs = self.rows.sets()
         self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=inputs[0].device)
         self.after_baseline = AfterBaseline()
         """What worked on behind the baselines' samples since the last variant's arm was made."""
@@ -157,7 +157,7 @@ class CudaOutputs:
     def __init__(self, sets: CudaInputSets) -> None:
         like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
         self._sets, self.rows = sets, Rows(len(sets), like)
-        self.tensors = list(zip(*(self.rows.tensors(place) for place in range(len(like))), strict=True))
+        self.tensors = self.rows.sets()
         self._due = tuple(
             torch.empty(stacked.shape, dtype=stacked.dtype, device=stacked.device) for stacked in self.rows.stacked
         )
@@ -292,7 +292,7 @@ class BaselineArm:
     def __init__(self, baseline: Baseline, sets: CudaInputSets) -> None:
         """Raises RuntimeError when the baseline does not take the problem, and DeviceFullError when the device has no
         memory left for it."""
-        self._baseline, self._sets, results = baseline, sets, dict[int, object]()
+        self._baseline, self.sets, results = baseline, sets, dict[int, object]()
         with full_is_no_refusal():
             self._beside = beside = self._made()
             pinned = baseline.forward(sets.problem)
@@ -310,9 +310,9 @@ class BaselineArm:
         with device_faults():
             overwrite(self._beside, self._made())  # where the graph looks for it
             seconds = self._arm()
-            self._sets.after_baseline.ask(own_work_s)
+            self.sets.after_baseline.ask(own_work_s)
             self._shortest = min(self._shortest, seconds)
-            self._sets.renew()
+            self.sets.renew()
             return seconds
 
     def stretched(self) -> float:
@@ -332,7 +332,7 @@ class BaselineArm:
 
     def _made(self) -> Tensors:
         """What the baseline is given beside the inputs of any set."""
-        return self._baseline.beside(self._sets.problem, self._sets.inputs[0])
+        return self._baseline.beside(self.sets.problem, self.sets.inputs[0])
 
 
 class CudaVariantArm:
@@ -340,10 +340,10 @@ class CudaVariantArm:
 
     waited, retaken = 0.0, False
 
-    def __init__(self, variant: LoadedVariant, sets: CudaInputSets, judge: Callable[[Timed], Fault | None]) -> None:
-        """`judge` is G7. Raises ArmError when the variant cannot be launched or captured, and DeviceFullError when the
-        device has no memory left."""
-        self._sets, self.outputs, self._judge = sets, CudaOutputs(sets), judge
+    def __init__(self, variant: LoadedVariant, sets: CudaInputSets, judge: JudgeTimed) -> None:
+        """Raises ArmError when the variant cannot be launched or captured, and DeviceFullError when the device has no
+        memory left."""
+        self.sets, self.outputs, self._judge = sets, CudaOutputs(sets), judge
         self._stamp = Stamp()
         sets.after_baseline.forget()
         wanted = variant.workspace_bytes(sets.problem)
@@ -386,7 +386,7 @@ class CudaVariantArm:
 
     def _prepare(self) -> None:
         self.outputs.poison()
-        self._sets.renew()
+        self.sets.renew()
 
     def clocks(self, seconds: float) -> Clocks:
         with device_faults():
@@ -408,7 +408,7 @@ class CudaVariantArm:
 
     def recheck(self) -> Fault | None:
         with device_faults():
-            arm, sets, outputs = self._arm, self._sets, self.outputs
+            arm, sets, outputs = self._arm, self.sets, self.outputs
             busy = sets.after_baseline.busy or still_busy(arm.replay, own_work_s)
             self._prepare()
             arm.replay()
