@@ -154,15 +154,14 @@ class CudaBench:
 
     # Streams ----------------------------------------------------------------------------------------------------
 
-    def _poisoned(self, problem: Problem, inputs: Tensors) -> Tensors:
-        """Guarded outputs full of NaN."""
-        outputs = op_of(problem).tensors().outputs(problem, inputs)
-        return tuple(self.place(output.fill_(torch.nan)) for output in outputs)
+    def _ready(self, problem: Problem, inputs: Tensors) -> tuple[Tensors, Tensors, tuple[int, int]]:
+        """Guarded inputs, guarded outputs full of NaN, and a poisoned workspace."""
+        placed, drawn = tuple(map(self.place, inputs)), op_of(problem).tensors().outputs(problem, inputs)
+        outputs = tuple(self.place(output.fill_(torch.nan)) for output in drawn)
+        return placed, outputs, self._workspace(problem)
 
     def delayed(self, problem: Problem, inputs: Tensors) -> tuple[int, Tensors]:
-        placed = tuple(self.place(tensor) for tensor in inputs)
-        outputs = self._poisoned(problem, inputs)
-        workspace = self._workspace(problem)
+        placed, outputs, workspace = self._ready(problem, inputs)
         for tensor in placed:
             tensor.fill_(torch.nan if tensor.is_floating_point() else 0)
         torch.cuda.synchronize()
@@ -178,9 +177,7 @@ class CudaBench:
         return status, seen
 
     def replayed(self, problem: Problem, inputs: Tensors, later: Tensors) -> tuple[int, tuple[Tensors, ...]]:
-        placed = tuple(self.place(tensor) for tensor in inputs)
-        outputs = self._poisoned(problem, inputs)
-        workspace = self._workspace(problem)
+        placed, outputs, workspace = self._ready(problem, inputs)
         graph = torch.cuda.CUDAGraph()
         try:
             with full_is_no_refusal(), captured(graph):
