@@ -95,8 +95,7 @@ def finals(
             table = race_table(again.race(store, study, itself, blocks, trial, _held(patience)))
             print_table(table, as_json, table.json()[0], in_full=True)
             return
-        record = queries.study(store, study)
-        here, seconds = workbench.of_study(record), 60 * (minutes or FINALS_MINUTES)
+        here, seconds = workbench.of_study(queries.study(store, study)), 60 * (minutes or FINALS_MINUTES)
         with (
             here.held(60 * patience, say_waiting),
             closing(here.executor()) as executor,
@@ -106,7 +105,7 @@ def finals(
             until = math.inf if minutes is None else time.monotonic() + seconds
             trials = here.retrials(store, study, executor, shown.hear, seconds, until=until)
             found = Finals(trials, here.default_digest).run()
-    print_table(finals_table(found, record.problems[0]), as_json)
+    print_table(finals_table(found, here.conditions.problems[0]), as_json)
 
 
 def _held(patience: float) -> Callable[[Workbench], AbstractContextManager[None]]:

@@ -57,8 +57,8 @@ err = PlainConsole(stderr=True)
 
 def looks_at(store: str | None) -> str | None:
     """Notes the --store of the command, without its password; the same."""
-    named = "" if store is None else re.sub("(?<=:)[^/:@]*(?=@)", "***", shlex.quote(store))
-    out.there = err.there = f" --store {named}" if named else ""
+    there = "" if store is None else f" --store {shlex.quote(store)}"
+    out.there = err.there = re.sub("(?<=:)[^/:@]*(?=@)", "***", there)
     return store
 
 

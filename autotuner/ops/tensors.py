@@ -4,6 +4,7 @@ import ctypes
 import math
 import os
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -211,7 +212,7 @@ def on_threads(count: int) -> Iterator[None]:
 def end_threads() -> None:
     """Ends the threads that torch computes on; it makes others when it needs them. A forked process would wait for the
     ones there are for ever, and a cage is put up around one thread and those that it starts."""
-    for library in {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "gomp" in line}:
+    for library in set(re.findall("/.*gomp.*", Path("/proc/self/maps").read_text(errors="surrogateescape"))):
         ctypes.CDLL(library).omp_pause_resource_all(OMP_PAUSE_HARD)
 
 

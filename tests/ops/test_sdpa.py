@@ -1,6 +1,10 @@
 """Attention as an op: what a problem says, where its tensors lie, and that reference and baselines agree."""
 
 import importlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -220,3 +224,12 @@ def test_torchs_compiler_is_there_before_processes_are_forked_where_it_makes_a_b
     assert op.tensors().BASELINES["flex"].takes(problem) is made
     assert bool(ahead.imports("cuda", [problem])) is made
     assert not ahead.imports("cpu", [problem])  # a library that is made ahead of time needs no compiler
+
+
+def test_threads_end_wherever_torch_is_installed(tmp_path: Path) -> None:
+    """Where a library of OpenMP lies is read from what is mapped: a folder's name may have spaces."""
+    (tmp_path / "my work").mkdir()
+    library = next((Path(torch.__file__).parent / "lib").glob("libgomp*"))
+    copied = shutil.copy(library, tmp_path / "my work" / library.name)
+    code = f"import ctypes; ctypes.CDLL({str(copied)!r}); from autotuner.ops.tensors import end_threads; end_threads()"
+    subprocess.run([sys.executable, "-c", code], check=True)
