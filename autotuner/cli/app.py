@@ -41,6 +41,13 @@ class _Grouped(TyperGroup):
             with formatter.section(panel):
                 formatter.write_dl(lines)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise BrokenPipeError from None  # with its number Typer ends the program with code 1, a finding
+
 
 def _group(about: str, **options: Any) -> typer.Typer:
     # Without markup help is plain text, in which an option's words have the whole rest of the line.

@@ -43,6 +43,10 @@ class PlainConsole(Console):
             text = OF_STORES.sub(lambda found: found[0] + self.there, segment.text)
             yield segment if segment.control else Segment(shown(text), segment.style)
 
+    def on_broken_pipe(self) -> None:
+        """Where the reader has gone the program ends as for all its output: to Rich it would be code 1, a finding."""
+        raise BrokenPipeError
+
 
 def shown(text: str) -> str:
     """The text with every control character as an escape."""

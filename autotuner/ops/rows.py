@@ -185,12 +185,9 @@ def _permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]
     import torch
 
     order = torch.randperm(problem.shape[0], generator=torch.Generator().manual_seed(seed))
-
-    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
-        return other[0], plain[0][order]
-
     changed = _on_rows(inputs, lambda each: each[order])
-    yield Relation(changed, compared, "permuting the rows of the inputs does not permute those of the output")
+    broken = "permuting the rows of the inputs does not permute those of the output"
+    yield Relation(changed, lambda plain, other: (other[0], plain[0][order]), broken)
 
 
 def _other_rows(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
@@ -199,10 +196,8 @@ def _other_rows(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relati
         changed[1::2] *= 100
         return changed
 
-    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
-        return other[0][::2], plain[0][::2]
-
-    yield Relation(_on_rows(inputs, change), compared, "changing every second row changes the rows between")
+    broken = "changing every second row changes the rows between"
+    yield Relation(_on_rows(inputs, change), lambda plain, other: (other[0][::2], plain[0][::2]), broken)
 
 
 def _spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:

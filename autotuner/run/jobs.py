@@ -334,11 +334,8 @@ class _Judging:
         fault drops the times."""
         job = self._job
         us = [(timing.variant_us, timing.baseline_us) for timing in measured.timings]
-
-        def audit_it() -> tuple[CheckResult, Fault | None]:
-            return _audit(job.built.artifact, us, job.conditions, self._line.tracks(job.conditions), self._say)
-
-        check, fault = self._timed("audit", audit_it)
+        tracks = self._line.tracks(job.conditions)
+        check, fault = self._timed("audit", lambda: _audit(job.built.artifact, us, job.conditions, tracks, self._say))
         assert self._report is not None
         self._report = self._report.extended((check,), fault)
         return fault

@@ -185,11 +185,9 @@ def trial(request: Request, study: str, number: Number) -> Response:
     """One variant."""
     server = server_of(request)
     server.require_trial(server.study(study), number)
-
-    def values(snapshot: Snapshot) -> dict[str, Any]:
-        return {"trial": trial_page(snapshot, number, server.label), "live": False}
-
-    return study_page(request, study, "trial.html", "trial", values)
+    return study_page(
+        request, study, "trial.html", "trial", lambda of: {"trial": trial_page(of, number, server.label), "live": False}
+    )
 
 
 @router.get("/studies/{study}/saved.html")

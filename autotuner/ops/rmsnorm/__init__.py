@@ -86,12 +86,9 @@ def _equal(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     import torch
 
     x, w = inputs
-
-    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
-        return other[0], other[0][:, :1].expand_as(other[0])
-
-    same = x[:, :1].expand_as(x).contiguous()
-    yield Relation((same, torch.ones_like(w)), compared, "a row of equal numbers gives numbers that differ")
+    same = x[:, :1].expand_as(x).contiguous(), torch.ones_like(w)
+    broken = "a row of equal numbers gives numbers that differ"
+    yield Relation(same, lambda _, other: (other[0], other[0][:, :1].expand_as(other[0])), broken)
 
 
 EQUAL = Invariant(
