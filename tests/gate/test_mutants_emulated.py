@@ -24,7 +24,7 @@ WRONG = [each for each in all_of("numeric") if seen(each) and each.codes != ("pa
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("expectation", WRONG, ids=str)
 def test_a_numeric_mutant_breaks_the_rule_that_is_expected(expectation: Expectation) -> None:
     assert first_failure(expectation) in expectation.codes

@@ -15,13 +15,15 @@ def main(store: str, trials: str) -> None:
     from autotuner.store import Store
     from autotuner.tuning.run.driver import Budget, Driver, Event, Judged
     from autotuner.tuning.run.plan import Plan
+    from autotuner.tuning.workbench import STATISTICS
 
     def say(event: Event) -> None:
         if isinstance(event, Judged):
             sys.stdout.write(f"[{event.number}]\n")
             sys.stdout.flush()
 
-    executor = LocalExecutor(simulated.backend, builders=2, overlap=True, jobs_per_process=8)
+    imports = (simulated.__name__, STATISTICS)
+    executor = LocalExecutor(simulated.backend, imports, builders=2, overlap=True, jobs_per_process=8)
     with Store.open(store) as opened, closing(executor):
         plan = Plan(simulated.space(), simulated.DEVICE, simulated.conditions())
         Driver(opened, executor, plan, say).run(Budget(trials=int(trials)))

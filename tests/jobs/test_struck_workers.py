@@ -128,13 +128,13 @@ def test_two_workers_on_one_file_do_two_sweeps_at_once(tmp_path: Path) -> None:
         for chaos in (one, two):
             chaos.see_to_the_worker()
         wait_for(lambda: sum(each.holder is not None for each in device_health.every(store)) == 2)
-        numbers = [ask(one, 4, f"{name}.toml", "--devices", places[name == "other"]) for name in ("space", "other")]
+        numbers = [ask(one, 2, f"{name}.toml", "--devices", places[name == "other"]) for name in ("space", "other")]
         wait_for(lambda: all(sweeps.one(store, number).holder is not None for number in numbers))
         first, second = (sweeps.one(store, number).holder for number in numbers)
         assert first.pid != second.pid
         wait_for(lambda: all(is_over(store, number) for number in numbers))
         for number in numbers:
-            assert require_whole(store, sweeps.one(store, number), []) == 4
+            assert require_whole(store, sweeps.one(store, number), []) == 2
             assert events_of(store, number, "begun") == 1
 
 

@@ -185,6 +185,7 @@ OF_THE_HOST = [each for each in mutants() if all(name == "wgmma_host.cpp" for na
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mutant", OF_THE_HOST, ids=lambda each: each.name)
 def test_a_mutant_of_the_host_side_makes_other_maps(driver: Path, mutant: Mutant, tmp_path: Path) -> None:
     text, distribution = str(mutant.problem.problem()), mutant.problem.distribution

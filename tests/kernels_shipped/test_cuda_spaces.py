@@ -83,7 +83,7 @@ BESIDE_SCORES = "(1,8:2,1024,128) bfloat16 causal window=64 softcap=50 sinks bia
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("impl", "arch"), [("mma", "sm_80"), ("decode", "sm_90"), ("wgmma", "sm_90")])
 def test_what_is_made_of_scores_is_built(impl: str, arch: str) -> None:
     """Windows, caps, sinks and a bias, which the spaces' own problems have not."""

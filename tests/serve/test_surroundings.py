@@ -119,7 +119,8 @@ def test_tensors_that_wrap_others_are_torchs_whoever_is_asked(ours: Any) -> None
     assert dict(ours.counters) == {said.why: 3}
 
 
-@pytest.mark.slow  # torch 2.13 tries every placement of every step of its function before it computes: 16 s
+@pytest.mark.slow
+@pytest.mark.sampled(0)  # torch 2.13 tries every placement of every step of its function before it computes: 16 s
 def test_an_op_gives_torch_what_is_sharded(ours: Any) -> None:
     import torch.distributed as dist  # what a process that collects tests would wait 3 s for
     from torch.distributed.device_mesh import init_device_mesh

@@ -148,6 +148,7 @@ def test_a_wrong_variant_is_rejected_with_place_values_and_cause(folder: Path) -
 
 @pytest.mark.slow
 @pytest.mark.timed
+@pytest.mark.sampled(0)  # tests/gate/test_sanitizer.py has what the sanitizers say, without a command around them
 def test_what_crashes_before_the_sanitizers_goes_under_them_all_the_same(tmp_path: Path) -> None:
     shutil.copytree(MUTANTS / "systemic", tmp_path / "systemic")
     shutil.copytree(MUTANTS / "common", tmp_path / "common")
