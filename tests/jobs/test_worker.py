@@ -1,7 +1,6 @@
 """Workers as they are run: killed, told to go, and on a device that is sick."""
 
 import json
-import random
 import signal
 import subprocess
 from contextlib import ExitStack
@@ -14,10 +13,8 @@ from autotuner.jobs.signals import StopSignal
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.records import SweepRecord
 from autotuner.values.sweep import State
-from benchmarks.driver import restarted
 from tests.helpers.chaos import AROUND, GRACE_S, PLUGINS, Chaos, events_of, require_whole
 from tests.helpers.command_line import SPACE, autotuner, lay_out
-from tests.helpers.postgresql import Server
 from tests.helpers.processes import wait_for
 
 ASKED = ("--no-finals", "--calm", "--patience", "0.1", "--json")
@@ -105,24 +102,3 @@ def test_a_sick_device_is_put_into_quarantine_and_cleared(tmp_path: Path) -> Non
 def states(store: Store, numbers: list[int]) -> list[State]:
     found: list[SweepRecord] = [sweeps.one(store, number) for number in numbers]
     return [each.state for each in found]
-
-
-# A server that is restarted -------------------------------------------------------------------------------------------
-
-
-LONG = 25
-"""A sweep of this length does not end before the second restart, on a quick machine either."""
-
-
-@pytest.mark.slow
-@pytest.mark.timed
-@pytest.mark.sampled(1, of="struck workers")
-def test_a_worker_outlives_restarts_of_its_server_on_a_new_database(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(restarted, "FIRST_S", 2.0)
-    for name in ("BETWEEN_S", "GONE_S"):
-        monkeypatch.setattr(restarted, name, (0.5, 2.0))
-    found = restarted.restarted_sweep(tmp_path, server, 2, LONG, random.Random())
-    assert found.restarts == 2
-    assert found.judged == LONG

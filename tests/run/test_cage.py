@@ -4,8 +4,6 @@ loaded there, by what a variant has too: the system calls."""
 import json
 import os
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,8 +24,6 @@ from autotuner.run.local import LocalExecutor
 from autotuner.tuning.workbench import choose_device, load_space
 from autotuner.values import config
 from autotuner.values.variant import Variant
-from benchmarks.provenance import ROOT
-from benchmarks.throughput import cage_cost
 from tests.helpers import preload
 from tests.helpers.adversary import adversary, the_store_stays_shut, tried
 from tests.helpers.conduct_driver import CONDITIONS, conduct
@@ -201,17 +197,6 @@ def test_a_shipped_variant_passes_within(toolchain: CpuToolchain, dtype: str) ->
     with cpu_judge(toolchain, family, cage=parts) as executor:
         outcome = judged(executor, variant, conditions, soak="never")
     assert outcome.gate.passed, outcome.fault
-
-
-@pytest.mark.slow
-def test_what_entering_costs_is_measured(tmp_path: Path) -> None:
-    """With all that is started beside the cage, in a process that has imported torch. Whether it is below ten
-    milliseconds depends on the machine, which other tests use too: docs/method/isolation.md has what was kept."""
-    out = tmp_path / "cost.json"
-    words = ["-m", cage_cost.__name__, "--processes", "11", "--json", str(out)]
-    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode in (0, 1), done.stderr  # 1: it is above
-    assert {*json.loads(out.read_text())["ms"]} == {cage_cost.WAY}
 
 
 def test_what_is_lacking_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

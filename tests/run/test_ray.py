@@ -1,8 +1,6 @@
 """Jobs on the nodes of a Ray cluster of this machine: the contract of executors, and nodes that die."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +13,6 @@ from autotuner.run.executor import Executor
 from autotuner.run.ray_cluster import RayCluster
 from autotuner.values import config
 from autotuner.values.verdict import Verdict
-from benchmarks.driver import ray_nodes as killed_node
 from tests.conformance.executors import Contract, judge_job, notes, play
 from tests.helpers import ray_nodes
 from tests.helpers.command_line import autotuner, one_line
@@ -86,9 +83,3 @@ def test_a_node_that_is_killed_costs_the_job_it_did_one_more_try(
         tries = {(note.name, note.pid) for note in notes(tmp_path, "begin")}
         begun = [name for name, _ in tries]
         assert {name: begun.count(name) for name in ("a0", "a1", "b0", "b1")} == {"a0": 2, "a1": 1, "b0": 1, "b1": 1}
-
-
-def test_a_killed_node_costs_a_sweep_one_more_try_of_what_it_had_in_hand() -> None:
-    command = [sys.executable, "-m", killed_node.__name__, "--trials", "24"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
