@@ -48,6 +48,7 @@ def tiled(block_m: int, block_n: int, **fixed: int) -> Artifact:
 LIKE = SdpaProblem(batch=1, heads=1, seq_q=8, seq_k=8, head_dim=64, dtype="float32")
 CASES = small_cases(LIKE, tiled(32, 64))
 CODES = ["G8.memory", "G8.race"]
+OF_MEMORY, UNDEFINED = pytest.mark.sampled(1, "of memory"), pytest.mark.sampled(1, "undefined")
 
 Found = tuple[tuple[CheckResult, ...], Fault | None]
 
@@ -147,11 +148,11 @@ def test_an_access_outside_a_tensor_is_found(mutant: str, access: str, size: int
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("reads_past_k", "heap-buffer-overflow; READ of size 4"),
-        ("heap_overflow", "volatile char"),
-        ("use_after_free", "heap-use-after-free; READ of size 4"),
-        ("stack_overflow", "index 5 out of bounds"),
-        ("signed_overflow", "signed integer overflow"),
+        pytest.param("reads_past_k", "heap-buffer-overflow; READ of size 4", marks=OF_MEMORY),
+        pytest.param("heap_overflow", "volatile char", marks=OF_MEMORY),
+        pytest.param("use_after_free", "heap-use-after-free; READ of size 4", marks=OF_MEMORY),
+        pytest.param("stack_overflow", "index 5 out of bounds", marks=UNDEFINED),
+        pytest.param("signed_overflow", "signed integer overflow", marks=UNDEFINED),
     ],
 )
 def test_a_fault_of_memory_that_no_output_shows_is_found(
@@ -166,6 +167,7 @@ def test_a_fault_of_memory_that_no_output_shows_is_found(
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["same_row", "unlocked_counter"])
 def test_a_race_that_no_output_shows_is_found(name: str, kernel_root: Path, toolchain: Toolchain) -> None:
     fault = fault_of(faulty(kernel_root, toolchain, name))
@@ -185,6 +187,7 @@ def test_a_race_over_copied_memory_is_found(body: str, tmp_path: Path, monkeypat
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "verdict", "words"),
     [
@@ -224,6 +227,7 @@ def test_a_fence_is_not_taken_for_a_race(kernel_root: Path, toolchain: Toolchain
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("body", "note"),
     [

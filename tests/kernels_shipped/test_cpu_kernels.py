@@ -31,6 +31,7 @@ from tests.helpers.builds import artifact_of, launched
 from tests.helpers.judging import judged
 from tests.helpers.points import chosen
 from tests.helpers.tables import FOLDER
+from tests.mutants.expectations import SEEDS
 
 SLOW, ALL = [pytest.mark.slow], [pytest.mark.slow, pytest.mark.sampled(0, of="judged with --all alone")]
 PROBLEMS = {
@@ -52,7 +53,7 @@ def workbench(request: pytest.FixtureRequest) -> Workbench:
 def outcomes(workbench: Workbench, indices: list[int]) -> Iterator[Outcome]:
     """Judges points of the space, timed in two blocks only."""
     conditions = workbench.conditions.model_copy(
-        update={"baselines": ("flash",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": (5, 6, 7, 8)}
+        update={"baselines": ("flash",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": SEEDS}
     )
     with closing(workbench.executor()) as executor:
         for index in indices:

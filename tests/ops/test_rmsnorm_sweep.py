@@ -17,6 +17,7 @@ from autotuner.values.outcome import Artifact
 from tests.helpers.command_line import autotuner
 from tests.helpers.files import text
 from tests.helpers.judging import judged
+from tests.mutants.expectations import SEEDS
 
 pytest.importorskip("autotuner.ops.rmsnorm")
 SPACE = text("short_rows.toml")
@@ -52,7 +53,7 @@ def test_a_variant_is_timed_beside_the_compiled_baseline_in_the_cage() -> None:
     OPS["rmsnorm"].tensors().BASELINES["compiled"].forward(problem)(torch.ones(64, 4096), torch.ones(4096))  # makes it
     here = Workbench(load_space("rmsnorm_cpu", problems=[str(problem)]))
     conditions = here.conditions.model_copy(
-        update={"baselines": ("compiled",), "min_blocks": 2, "max_blocks": 2, "seeds": (5, 6, 7, 8)}
+        update={"baselines": ("compiled",), "min_blocks": 2, "max_blocks": 2, "seeds": SEEDS}
     )
     with closing(here.executor()) as executor:
         outcome = judged(executor, here.variant(here.space.default_index), conditions, soak="never")
@@ -65,7 +66,7 @@ def require_right(space: str, dtype: str, part: int) -> None:
     here = Workbench(load_space(space, problems=[f"(37,1024) {dtype}"]))
     points = random.Random(f"{dtype} {part}").sample(range(len(here.space)), 2)
     conditions = here.conditions.model_copy(
-        update={"baselines": ("rms_norm",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": (5, 6, 7, 8)}
+        update={"baselines": ("rms_norm",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": SEEDS}
     )
     with closing(here.executor()) as executor:
         for point in points:
