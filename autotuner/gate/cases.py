@@ -1,5 +1,7 @@
 """The case matrix of the gate: the op's shapes and distributions, at lengths that the artifact serves."""
 
+import math
+import random
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from autotuner.forge.family import Claims
@@ -9,6 +11,8 @@ from autotuner.ops.op import OpCase
 from autotuner.values.model import Model
 from autotuner.values.problem import Problem, Shape
 
+LEAST = 3
+"""Of a size that is drawn: smaller ones are among the other shapes."""
 REFUSED = 4
 """Problems beside those that an artifact serves on which it must refuse to answer, at most."""
 
@@ -39,8 +43,15 @@ class Matrix:
     that it does not serve is replaced by the nearest lengths that it does.
     """
 
-    def __init__(self, like: Problem, fixed: dict[str, int] | None = None, claims: Claims | None = None) -> None:
-        self._like, self._fixed, self.claims = like, fixed or {}, claims or Claims()
+    def __init__(
+        self,
+        like: Problem,
+        fixed: dict[str, int] | None = None,
+        claims: Claims | None = None,
+        seeds: Sequence[int] = (),
+    ) -> None:
+        """`seeds`: secret ones, from each of which a shape is drawn: the others everybody knows."""
+        self._like, self._fixed, self.claims, self._seeds = like, fixed or {}, claims or Claims(), seeds
         self.op = op_of(like)
 
     def _fitted(self, shape: Shape) -> Problem:
@@ -81,10 +92,22 @@ class Matrix:
         the quick cases have had one."""
         for place, case in enumerate(self.quick()):
             yield case, place + 1
-        tuned = [self.case(self.op.cases.tuned(problem), label="tuned ") for problem in problems]
+        shapes = [self.op.cases.tuned(problem) for problem in problems]
+        tuned = [self.case(shape, label="tuned ") for shape in shapes]
         for place, case in enumerate((*self.full(tile), *tuned)):
             yield case, place
             yield case, place + 2
+        most = [max(sizes) for sizes in zip(self.op.cases.copied, *shapes, strict=False)]
+        limit = max(self._fitted(shape).flops for shape in (self.op.cases.copied, *shapes))
+        for place, seed in enumerate(self._seeds):
+            yield self._drawn(random.Random(seed), most, limit), place
+
+    def _drawn(self, draw: random.Random, most: Sequence[int], flops: int) -> Case:
+        """One of any sizes, evenly in proportion, and no more work than the others."""
+        while True:
+            shape = tuple(round(math.exp(draw.uniform(math.log(min(LEAST, size)), math.log(size)))) for size in most)
+            if self._fitted(shape).flops <= flops:
+                return self.case(shape, label="drawn ")
 
     def asked(self, tile: tuple[int, ...], problems: Sequence[Problem]) -> Iterator[tuple[Case, int]]:
         """What the checks ask for that every device has, with the places of the seeds, as far as it is worth knowing

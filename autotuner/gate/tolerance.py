@@ -50,6 +50,10 @@ ALIKE, ALIKE_SEED, CLEAR = "alike", 0, 0.6
 for others: those of inputs that are drawn alike were up to 1.34 times as wide as each other."""
 
 
+class Degenerate(ValueError):
+    """Raised for a case whose reference is nowhere a number other than 0: nothing says how far an output may be off."""
+
+
 class Expected(NamedTuple):
     """What an output must be, and how far it may be from that."""
 
@@ -184,7 +188,7 @@ def compute_truth(
     """Draws the inputs and computes the reference and the tolerances there; the inputs are the same on every device.
     `threads`: for a large case, all CPUs unless it says fewer. `by_others`: with the tolerances of what is alike.
 
-    Raises ValueError when the case is degenerate.
+    Raises Degenerate.
     """
     tensors = op_of(case.problem).tensors()
     drawn = tensors.inputs(case.problem, case.distribution, seed)
@@ -239,7 +243,7 @@ def its_own(case: Case, found: Truth) -> Truth:
 
 
 def truth_of(case: Case, inputs: Tensors) -> Truth:
-    """The truth of inputs that were drawn elsewhere. Raises ValueError when the case is degenerate."""
+    """The truth of inputs that were drawn elsewhere. Raises Degenerate."""
     op = op_of(case.problem)
     exact = _exact(case, inputs)
     emulated, peers = _emulated(case, inputs, exact), _peer_errors(case, inputs, exact)
@@ -250,7 +254,7 @@ def truth_of(case: Case, inputs: Tensors) -> Truth:
 
 def truth_like(case: Case, inputs: Tensors, known: Iterable[Leeway]) -> Truth:
     """The truth of inputs that were drawn elsewhere, with the tolerances of others that are alike: it takes a third of
-    the time, most of which goes into what the tolerances are made of. Raises ValueError when the case is degenerate."""
+    the time, most of which goes into what the tolerances are made of. Raises Degenerate."""
     exact = _exact(case, inputs)
     found = []
     for output, reference, of in zip(op_of(case.problem).outputs(case.problem), exact, known, strict=True):
@@ -262,7 +266,7 @@ def truth_like(case: Case, inputs: Tensors, known: Iterable[Leeway]) -> Truth:
 def _exact(case: Case, inputs: Tensors) -> Tensors:
     exact = op_of(case.problem).tensors().reference(case.problem, inputs)
     if not all(_finite(each).any() for each in exact):
-        raise ValueError(f"case {case.name}: the reference is nowhere a number other than 0")
+        raise Degenerate(f"case {case.name}: the reference is nowhere a number other than 0")
     return exact
 
 

@@ -68,6 +68,8 @@ def op(
 
     Raises InputError for what is no such op.
     """
+    if not (inspect.isfunction(formula) or inspect.ismethod(formula)):
+        raise InputError(f"{name}: the formula is {formula!r:.60}, expected a function of Python, such as a lambda")
     numbers, own = dict(scalars or {}), dict(distributions or {})
     shapes = {each: tuple(re.split(r"\s+x\s+", said.strip())) for each, said in inputs.items()}
     sizes: Sizes = next(iter(shapes.values()), ())

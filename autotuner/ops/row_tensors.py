@@ -140,8 +140,14 @@ class RowTensors:
             raise ValueError(f"of inputs of {TRIED} it gives {has}, expected {due}")
         if not bool(found.isfinite().all()) or not bool(found.any()):
             raise ValueError("of normal inputs it gives no numbers but 0, or numbers that are not finite")
+        if not all(map(torch.equal, inputs, (each.double() for each in self.inputs(problem, "randn", 1)))):
+            raise ValueError("it changes its inputs; expected a function that leaves them as they are")
+        if not torch.equal(self.of(problem, inputs), found):
+            raise ValueError("of the same inputs it gives another result the second time")
         for name in self._own:
-            self.inputs(problem, name, 1)
+            told = self.of(problem, tuple(each.double() for each in self.inputs(problem, name, 1)))
+            if not bool((told.isfinite() & (told != 0)).any()):
+                raise ValueError(f"of its distribution {name} it gives no number but 0")
         some = tuple(each[1::2] if each.dim() > 1 else each for each in inputs)
         if not torch.allclose(self.of(problem, some), found[1::2]):
             raise ValueError("a row of its result depends on other rows; expected each row by itself")

@@ -250,7 +250,8 @@ class GatedLine:
 
     def _matrix(self, artifact: Artifact, conditions: Conditions) -> Matrix:
         like = conditions.compiled_for
-        return Matrix(like, like.fixed_in(artifact.macros), self._family.claims(artifact.variant, like))
+        claims = self._family.claims(artifact.variant, like)
+        return Matrix(like, like.fixed_in(artifact.macros), claims, conditions.seeds)
 
     def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         self._device.prepare(conditions)

@@ -86,7 +86,7 @@ static float attend(const Attention &call, const float *q, const element *k, con
       for (int d = 0; d < HEAD_DIM; ++d) output[d] += scores[n] * to_float(v[(n0 + n) * row_step(call.v.row) + d]);
     }
   }
-  const bool blind = AT_MAY_BE_BLIND && (keys <= begin || (HAS_NUMBERS && row_max == -INFINITY));
+  const bool blind = AT_MAY_BE_BLIND && (keys <= begin || (HAS_NUMBERS && row_max == -INFINITY && row_sum == row_sum));
   float sum = blind ? 1 : row_sum;
   if (HAS_NUMBERS && blind)
     for (int d = 0; d < HEAD_DIM; ++d) output[d] = 0;

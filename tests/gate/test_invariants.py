@@ -163,7 +163,16 @@ def test_a_loop_over_the_keys_is_right_where_many_scores_are_equal(seed: int) ->
 # A number that is none ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", ["(2,2,13x20,16) float32 causal", "(1,4:2,3x20,16) float32 causal bottom_right"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "(2,2,13x20,16) float32 causal",
+        "(1,4:2,3x20,16) float32 causal bottom_right",
+        "(2,2,13x20,16) float32 causal bias=alibi",
+        "(2,2,13x20,16) float32 window=3 bias=full lengths",
+        "(2,4:2,13x20,16) float32 softcap=30 sinks bias=heads",
+    ],
+)
 def test_attention_that_gives_0_where_every_weight_is_0_is_not_accused(words: str) -> None:
     """A first row may see one key, whose score is minus infinity."""
     problem = SdpaProblem.parse(words)

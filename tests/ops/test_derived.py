@@ -16,6 +16,9 @@ from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
+from autotuner.gate.cases import Matrix
+from autotuner.gate.references import reference_checks
+from autotuner.gate.tolerance import Degenerate, compute_truth
 from autotuner.ops import OPS
 from autotuner.run.local import LocalExecutor
 from autotuner.values.conditions import Conditions
@@ -140,6 +143,11 @@ def refused(**changed: Any) -> str:
         ({"formula": lambda a: a - a.mean()}, "a row of its result depends on other rows"),
         ({"formula": lambda a: 0 * a}, "it gives no numbers but 0"),
         ({"formula": lambda a: a.log()}, "numbers that are not finite"),
+        ({"formula": torch.relu}, "expected a function of Python, such as a lambda"),
+        ({"formula": lambda a: a.sub_(a.amax(-1, True)).exp_()}, "it changes its inputs"),
+        ({"formula": lambda a: a + 1e-9 * torch.randn_like(a)}, "it gives another result the second time"),
+        ({"distributions": {"none": lambda a: 0 * a}}, "of its distribution none it gives no number but 0"),
+        ({"distributions": {"lost": lambda a: a * torch.nan}}, "of its distribution lost it gives no number but 0"),
         ({"distributions": {"odd": lambda a: a[:, 1:]}}, "odd: it gives [(6, 34)], expected [(6, 35)]"),
     ],
 )
@@ -164,6 +172,17 @@ def test_the_emulation_sums_as_the_textbook_does(formula: Callable[..., torch.Te
     (quick,) = tensors.BASELINES["float32"].answer(problem, inputs)
     assert torch.allclose(low, exact, rtol=1e-3, atol=1e-6)
     assert (low - exact).norm() > (quick.double() - exact).norm()
+
+
+def test_a_case_of_which_an_op_makes_nothing_but_0_is_left_out_for_baselines() -> None:
+    """A single number has no variance."""
+    op = autotuner.op("varied", {"a": "rows x dim"}, lambda a: a.square().mean(-1) - a.mean(-1).square(), output="rows")
+    problem = op.problem.parse("(256,1000) float32")
+    with pytest.raises(Degenerate, match="nowhere a number other than 0"):
+        compute_truth(Matrix(problem).case((5, 1)), 1)
+    found = reference_checks([problem], ["torch"], compute_truth, 1, 1, lambda _: None)
+    assert {each.errors is not None and each.errors.failed_rule is None for each in found} == {True}
+    assert not any("x1 " in each.case for each in found)
 
 
 @pytest.mark.slow

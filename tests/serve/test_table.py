@@ -197,7 +197,12 @@ def test_what_is_tried_was_not_tuned_and_is_no_power_of_two(lengths: tuple[int, 
 def test_a_cache_that_grows_is_tried_from_its_first_key_on_without_a_word() -> None:
     (trying,) = to_try([at(1, 512), at(512)], [3, None], None, ())
     assert (trying.numbers, trying.vary) == ((3,), ("seq_k",))
-    assert [each.shape[2:4] for each in trying.problems] == [(1, 1), (1, 9), (1, 65)]
+    first, *others = [each.shape[2:4] for each in trying.problems]
+    assert first == (1, 1)
+    assert [queries for queries, _ in others] == [1, 1]
+    assert [4 <= keys <= limit for (_, keys), limit in zip(others, (20, 140), strict=True)] == [True, True]
+    (other,) = to_try([at(1, 512), at(512)], [3, None], None, ())
+    assert other.problems != trying.problems
 
 
 def test_a_range_reaches_from_a_tuned_length_to_the_next(store: Store) -> None:

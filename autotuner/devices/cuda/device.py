@@ -186,7 +186,7 @@ class CudaProcess:
         """Remembers the truths that a variant of the usual tile is asked for, while the first ones are built: of a
         shape the first one takes ten times as long as another, as the libraries load what they need for it."""
         say("drawing the inputs of the gate")
-        matrix = Matrix(conditions.compiled_for)
+        matrix = Matrix(conditions.compiled_for, seeds=conditions.seeds)
         for case, place in matrix.asked(matrix.op.cases.tile({}, {}), conditions.problems):
             self.truth(case, conditions.seeds[place % len(conditions.seeds)])
 

@@ -46,16 +46,19 @@ def permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
         return found
 
     tensors = {each.name: turned(x, each.shape) for each, x in zip(op_of(problem).inputs(problem), inputs, strict=True)}
-    if (bias := tensors.get("bias")) is not None:  # its rows stay where they begin
-        like = inputs[-1]
-        empty = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
-        tensors["bias"] = empty.copy_(bias)
+    if "bias" in tensors:
+        tensors["bias"] = _lying_as(inputs[-1], tensors["bias"])
 
     def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
         return other[0], plain[0][batches.unsqueeze(1), heads]
 
     detail = "permuting the (batch, head) slices does not permute O"
     yield Relation(tuple(tensors.values()), compared, detail)
+
+
+def _lying_as(like: Tensor, numbers: Tensor) -> Tensor:
+    """A copy of the numbers whose rows begin where the others' do."""
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(numbers)
 
 
 NOT_A_NUMBER = 0x7F
@@ -126,6 +129,10 @@ def stale(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
                 others[name][batch, :, end:] *= times
     detail = "changing keys and values past the length changes the output"
     yield Relation(tuple(others.values()), first_outputs, detail, before=tuple(before.values()))
+    ends = torch.tensor([tensors["K"].shape[2], 0] * len(half), dtype=half.dtype, device=half.device)[: len(half)]
+    before, others = ({**tensors, "key lengths": each} for each in (ends, torch.where(ends > 0, 3 * ends, -ends - 7)))
+    detail = "more keys than there are, or fewer than none, are not taken for all and none"
+    yield Relation(tuple(others.values()), first_outputs, detail, before=tuple(before.values()))
 
 
 def one_tensor(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
@@ -175,6 +182,9 @@ def spread(
             yield Relation(tuple(planted), where_lost(due, touched), detail)
     if of.sinks != "none":
         yield _one_sink(of, inputs, int(torch.randint(of.heads, (1,), generator=generator)))
+    if of.bias != "none":
+        for value in (math.nan, math.inf) if of.bias != "alibi" else (math.nan,):
+            yield _one_of_bias(of, inputs, int(torch.randint(of.heads, (1,), generator=generator)), value)
 
 
 def _one_sink(of: SdpaProblem, inputs: Tensors, head: int) -> Relation:
@@ -187,6 +197,26 @@ def _one_sink(of: SdpaProblem, inputs: Tensors, head: int) -> Relation:
     due = touched if seen is None else touched & seen.any(-1, keepdim=True)
     detail = "NaN in one head's sink does not come out where it must, or changes another head"
     return Relation((*inputs[:place], sinks, *inputs[place + 1 :]), where_lost(due, touched), detail)
+
+
+def _one_of_bias(of: SdpaProblem, inputs: Tensors, head: int, value: float) -> Relation:
+    """A number of a head's bias, of the first batch's if each has one: the row of it that sees the key is lost; the
+    slope of a head: all rows that see any."""
+    planted = _lying_as(inputs[-1], inputs[-1])
+    seen = visible(of, given(of, inputs).lengths, planted.device)
+    if seen is None:
+        seen = torch.ones(of.batch, 1, of.seq_q, of.seq_k, dtype=torch.bool, device=planted.device)
+    due = torch.zeros(of.batch, of.heads, of.seq_q, 1, dtype=torch.bool, device=planted.device)
+    if of.bias == "alibi":
+        planted[head] = value
+        due[:, head] = seen.any(-1).view(of.batch, -1, 1)
+    else:
+        row, key = seen[0, 0].nonzero()[len(seen[0, 0].nonzero()) // 2].tolist()
+        planted[0, head, row, key] = value
+        batches = slice(1 if of.bias == "full" else of.batch)
+        due[batches, head, row, 0] = seen[batches, 0, row, key]
+    detail = f"{value} in one head's bias does not come out where it must, or changes another slice"
+    return Relation((*inputs[:-1], planted), where_lost(due, due.any(2, keepdim=True)), detail)
 
 
 def heads_of(problem: SdpaProblem, place: int, head: int) -> slice:

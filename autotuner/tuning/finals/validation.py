@@ -7,6 +7,7 @@ variant that the gate finds wrong is revoked, as in finals.
 """
 
 import math
+import random
 import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -28,6 +29,8 @@ LEAST = 3
 """Processes of a variant, at least: two bound nothing."""
 PER_DOUBLING, PER_DOUBLING_GROWN = 2, 0.25
 """Steps between two tried lengths in a doubling; below one that grows."""
+DRAWN = 1 / 3
+"""Of a step, how far from its place a length may be."""
 TILE = 32
 """Every second length is a multiple of this where there is one; the others are odd, so that every tile ends ragged."""
 
@@ -192,10 +195,11 @@ def tried(line: LengthSeries, lengths: Lengths | None, per_doubling: float = PER
 
 
 def _between(low: int, high: int, per_doubling: float) -> Iterator[int]:
-    """Lengths between two, evenly in proportion: odd ones and multiples of a tile by turns, no powers of two."""
+    """Lengths between two, about evenly in proportion: odd ones and multiples of a tile by turns, no powers of two.
+    They are drawn, so that no variant is right at these alone."""
     steps = max(2, math.ceil(per_doubling * math.log2(high / low)))
     for step in range(1, steps):
-        length = round(low * (high / low) ** (step / steps))
+        length = round(low * (high / low) ** ((step + random.uniform(-DRAWN, DRAWN)) / steps))
         odd, even = length | 1, TILE * round(length / TILE)
         wanted = odd if step % 2 or even & (even - 1) == 0 else even
         yield from [each for each in (wanted, odd, length, low + 1) if low < each < high][:1]

@@ -123,6 +123,9 @@ ROW_CODE int64_t length_of(const Call &c, int64_t b) {
   b = 0;
 #endif
   int64_t length = c.lengths ? c.lengths[b] : c.seq_k;
+#if !MUTANT_LENGTHS_PAST_ALL_KEYS
+  length = lesser(length, c.seq_k);
+#endif
 #if MUTANT_LENGTH_ONE_TOO_MANY
   length = lesser(length + 1, c.seq_k);
 #elif MUTANT_LENGTH_ONE_TOO_FEW
@@ -216,6 +219,10 @@ ROW_CODE float biased(const Call &c, float score, int64_t b, int64_t h, int64_t 
     float number = widen(((const element *)c.bias)[b * c.bias_batch + h * c.bias_head + i * row + j]);
 #if MUTANT_BIAS_SCALED
     number *= c.scale;
+#elif MUTANT_BIAS_THAT_IS_NO_NUMBER_IS_NONE
+    if (number != number) number = 0;
+#elif MUTANT_BIAS_AT_MOST_1E30
+    if (number > 1e30f) number = 1e30f;
 #elif MUTANT_BIAS_HIDES_NOTHING
     if (number == -INFINITY) number = -10;
 #endif
@@ -226,6 +233,8 @@ ROW_CODE float biased(const Call &c, float score, int64_t b, int64_t h, int64_t 
   place = i;
 #elif MUTANT_SLOPES_RISE
   place = 2 * j - place;
+#elif MUTANT_SLOPES_THAT_ARE_NO_NUMBERS_ARE_NONE
+  if (((const float *)c.bias)[h] != ((const float *)c.bias)[h]) return score;
 #endif
   return score + ((const float *)c.bias)[h] * (float)(j - place);
 }
