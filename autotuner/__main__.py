@@ -11,8 +11,11 @@ def main() -> None:
     """Runs the command line."""
     _fill_standard_files()
     atexit.register(gc.freeze)  # else the interpreter looks for cycles in all that was imported before it ends
-    from autotuner.cli.app import run
-
+    try:
+        from autotuner.cli.app import run
+    except KeyboardInterrupt:
+        os.write(2, b"autotuner: stopped before anything was begun\n")
+        sys.exit(130)
     run()
 
 

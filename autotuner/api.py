@@ -120,9 +120,8 @@ class Study:
             return tables.table_of(opened, [self.name]).ranges
 
     def export(self, path: str | Path = "best.json", format: str = "json") -> Path:
-        """Writes the best configuration with its proof, and the table over this study's problems and those of the
-        studies beside it; as on the command line without the table where finals have proven nothing. Raises
-        InputError where there is no best."""
+        """Writes the best configuration with its proof, and the table, where finals have proven anything, over this
+        study's problems and those of the studies beside it. Raises InputError when there is none."""
         from autotuner.serve import best
 
         target, form = Path(path), best.FORMATS.chosen(format)

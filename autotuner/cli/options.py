@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 SpaceName = Annotated[str, typer.Argument(help="a space file, or the name of one that is shipped")]
 AnySpaceName = Annotated[str | None, typer.Argument(help="a space file or name; this machine's default if left out")]
 StudyName = Annotated[str | None, typer.Argument(help="a study, by name or unique prefix; the latest when left out")]
-StoreOption = Annotated[
-    str | None, typer.Option("--store", help=f"path or URL of the study store [${config.STORE}]", callback=looks_at)
-]
+WHERE = f"path or URL of the study store [${config.STORE}]"
+StoreOption = Annotated[str | None, typer.Option("--store", help=WHERE, callback=looks_at)]
 MOST = 2**31 - 1
 """Of any number that is given: what every database keeps."""
 ThreadsOption = Annotated[

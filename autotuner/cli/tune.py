@@ -147,7 +147,7 @@ def _says_what_is_kept(store: Store, shown: Progress) -> Iterator[None]:
     except KeyboardInterrupt:
         if shown.study is None:
             raise Stopped("stopped before anything was judged; the same command starts again") from None
-        kept = f"{shown.judged} judged variant{'s' * (shown.judged > 1)} kept of {shown.study} in {store.label}"
+        kept = f"{shown.judged} judged variant{'s' * (shown.judged != 1)} kept of {shown.study} in {store.label}"
         on = "the same command goes on, `autotuner finals` confirms the best so far, `autotuner show` shows it"
         raise Stopped(f"stopped: {kept}; {on if shown.judged else 'the same command goes on'}") from None
 

@@ -66,13 +66,11 @@ def name_of(target: Path) -> str:
 def packaged(table: DispatchTable) -> tuple[Op, Packaging]:
     """The table's op, and what its kind of device says of exports that are machine code.
 
-    Raises InputError where they say nothing, or the table has no variants, or too many.
+    Raises InputError where they say nothing, or the table has too many variants.
     """
     op, kind = OPS[table.op], DEVICES[table.device]
     if op.call is None or kind.packaging is None:
         raise InputError(f"variants of {table.op} for {table.device} are exported as json alone")
-    if not table.variants:
-        raise InputError("the table leaves every problem to torch: there is nothing to carry away; tune on")
     if len(table.variants) > MOST_VARIANTS:
         raise InputError(f"the table has {len(table.variants)} variants, a package at most {MOST_VARIANTS}")
     return op, kind.packaging
@@ -86,6 +84,8 @@ def of_study(
     def written(table: DispatchTable | None, study: StudyRecord, target: Path) -> str:
         if table is None:
             raise InputError(f"{what} serves what its table says: run `autotuner finals`, or take --estimates")
+        if not table.variants:
+            raise InputError("the table leaves every problem to torch: there is nothing to carry away; tune on")
         return write(table, Source.of(study), target)
 
     return written

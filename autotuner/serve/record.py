@@ -205,7 +205,7 @@ class Calls:
     def _lines(self, timed: list[tuple[Called, int, float]]) -> Iterator[str]:
         yield f"# {len(self)} calls recorded. torch {torch.__version__}."
         for (call, why), count in self.refused.items():
-            yield f"# not tuned for, {count} times: {call}: {why}"
+            yield f"# not tuned for, {count} time{'s' * (count != 1)}: {call}: {why}"
         for (problem, device), count, us in timed:
             yield f"\n# {problem} on {device}"
             yield "[[problems]]"

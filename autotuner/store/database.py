@@ -304,7 +304,7 @@ class Database:
             )
         # Beside the file SQLite keeps a journal, so even reading needs a folder that can be written.
         if not read_only and not os.access(path.parent, os.W_OK | os.X_OK):
-            raise StoreError(f"{path.parent} cannot be written by this user: change its permissions")
+            raise StoreError(f"{path.parent} cannot be written by this user: mend that, or give another --store")
 
     def _build_engine(self) -> Engine:
         arguments = connect_args(self.url)

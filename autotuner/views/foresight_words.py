@@ -18,9 +18,9 @@ def lines(found: Sequence[Foresight], baseline: str, attention_of: float | None,
         said.append(f"All together: {_span(low, high)} of {baseline}'s speed{unknown}.")
     if attention_of is not None:
         model = [1 / (1 - attention_of + attention_of / each) for each in (low, high)]
-        share, most = percent(attention_of), ratio(1 / (1 - attention_of))
-        could = f"it could become {_span(*model)} as fast{unknown}, and at most {most} were they free"
-        said.append(f"They are {share} of the model's time as it was recorded: {could}.")
+        most = f", and at most {ratio(1 / (1 - attention_of))} were they free" if attention_of < 1 else ""
+        could = f"it could become {_span(*model)} as fast{unknown}{most}"
+        said.append(f"They are {percent(attention_of)} of the model's time as it was recorded: {could}.")
     said.append(f"A search takes about {about(search_s)}, finals included; --minutes ends it earlier.")
     return said
 

@@ -31,6 +31,13 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, text=True, timeout=120)
 
 
+def test_a_signal_while_all_is_imported_ends_with_one_line(tmp_path: Path) -> None:
+    code = "import sys\nclass Stop:\n  def find_spec(self, name, *_):\n    if name == 'rich': raise KeyboardInterrupt\n"
+    code += "sys.meta_path.insert(0, Stop())\nfrom autotuner.__main__ import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "autotuner: stopped before anything was begun\n")
+
+
 @pytest.mark.timed
 @pytest.mark.parametrize(
     ("number", "times"),

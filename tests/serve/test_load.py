@@ -47,6 +47,13 @@ def test_a_variant_serves_what_it_is_proven_for(export: Path, artifact: Artifact
     assert ours.served == 1.0
 
 
+def test_torch_serves_all_where_no_variant_is_faster(tmp_path: Path) -> None:
+    """As `tune` says of the file that it writes then."""
+    ours, inputs = loaded(write(table([], [(problem(32), None)]), tmp_path / "best.json")), qkv(32)
+    close(ours(*inputs), scaled_dot_product_attention(*inputs))
+    assert ours.explain(*inputs).variant is None
+
+
 @pytest.mark.parametrize(
     ("call", "why"),
     [

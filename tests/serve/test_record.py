@@ -192,7 +192,7 @@ def test_what_is_written_can_be_tuned(tmp_path: Path) -> None:
     document = tomllib.loads(path.read_text())
     assert sorted(each["count"] for each in document["problems"]) == [1, 1, 5]
     assert all(each["us"] > 0 for each in document["problems"])
-    assert "# not tuned for, 1 times: 1x2x8x64" in path.read_text()
+    assert "# not tuned for, 1 time: 1x2x8x64" in path.read_text()
     spaces = load_spaces("sdpa_cpu", problems_file=path)
     assert sorted(len(space.problems) for space in spaces) == [1, 2]
     two = next(space for space in spaces if len(space.problems) == 2)
