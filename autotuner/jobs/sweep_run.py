@@ -234,8 +234,7 @@ class SweepRun:
         seconds = min(60 * (request.finals_minutes or FINALS_MINUTES), max(0.0, self._left_s))
         self._listener.confirms(seconds)
         try:
-            until = time.monotonic() + self._left_s
-            more = {"beat": self.beat, "until": until, "known": self._calibration}
+            more = {"beat": self.beat, "until": time.monotonic() + self._left_s, "known": self._calibration}
             trials = here.retrials(self._store, study, executor, self._hear, seconds, **more)
             Finals(trials, here.default_digest).run()
         except LeaseLostError:

@@ -134,7 +134,7 @@ def test_an_implementation_that_reaches_less_than_the_device_has_a_bound_of_its_
         high=2.0,
         weight=20.0,
     )
-    assert not any("at most" in line for line in foresight_words.lines([found], "SDPA", 1.0, 60.0))
+    assert not any("were they free" in line for line in foresight_words.lines([found], "SDPA", 1.0, 60.0))
     said = foresight_words.lines([found, found], "SDPA", 0.5, 60.0)
     assert "  can serve it: mma (7 points), scalar (5 points, 150.0 us at least)" in said
     assert "All together: 1.00x of SDPA's speed, with 1 for what nothing near is known of." in said
