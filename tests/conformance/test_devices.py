@@ -1,11 +1,11 @@
 """What every kind of device must do: each mutant is rejected for the right reason, costs its own trial alone, and may
 not cheat the clock; each right implementation passes; a stale library is found. Through real compilers and processes.
 
-tests/mutants/expected.toml and expected_cuda.toml say what the gate must say of each. On the CPU one dtype and mask of
-every fourth systemic and tenth numeric mutant is judged in the fast tests, and of each other kind, those that the same
-checks reject, one in the slow ones. Of those that cheat the clock, and of the right implementations, some are in each.
-On a GPU every systemic mutant is judged in one setting, and of the other tables a part: `make proof PART=gate` judges
-all.
+tests/mutants/expected.toml and expected_cuda.toml say what the gate must say of each. Those that the same checks reject
+are of a kind. On the CPU one dtype and mask of every fourth systemic and tenth numeric mutant is judged in the fast
+tests, one of a kind, and one of each other kind in the slow ones. Of those that cheat the clock, and of the right
+implementations, some are in each. On a GPU every systemic mutant is judged in one setting, and of the other tables a
+part: `make proof PART=gate` judges all.
 """
 
 import functools
@@ -39,27 +39,28 @@ each_backend = pytest.mark.parametrize("backend", ["cpu", pytest.param("cuda", m
 
 
 def settings(backend: Backend, table: str, every: int = 1, together: int | None = None) -> list[object]:
-    """All settings of all entries. Of one in `every` entries one is fast, and of the others of all of these entries
-    SECOND are drawn. Those that the same checks reject are of a kind: of one without a fast setting one is drawn. With
-    `together` that number of all others are.
+    """All settings of all entries. Of one in `every` entries, where it is the first of its kind, one is fast, and of
+    the others of all of these entries SECOND are drawn; of each other kind one is drawn. With `together` that number of
+    all others are.
 
     benchmarks/gate/mutants.py judges all settings.
     """
     found: list[object] = []
     groups = expectations(backend, table)
-    in_every_run = {group[0].codes for group in groups[::every]}
+    firsts = {group[0].codes: place for place, group in reversed([*enumerate(groups[::every])])}
     for index, group in enumerate(groups):
-        fast = (index // every) % len(group) if index % every == 0 else None
+        codes, (place, rest) = group[0].codes, divmod(index, every)
+        chosen = rest == 0 and (backend == "cuda" or firsts[codes] == place)
+        fast = place % len(group) if chosen else None
         if together is not None:
             sampled = pytest.mark.sampled(together, backend)
         elif fast is not None:  # judged in every run already
             sampled = pytest.mark.sampled(SECOND, f"{backend} second settings")
         else:
-            codes = group[0].codes
-            sampled = pytest.mark.sampled(0 if codes in in_every_run else 1, f"{backend} {codes}")
-        for place, each in enumerate(group):
+            sampled = pytest.mark.sampled(0 if codes in firsts else 1, f"{backend} {codes}")
+        for number, each in enumerate(group):
             marks = [pytest.mark.gpu] if backend == "cuda" else []
-            marks += [] if place == fast else [pytest.mark.slow, sampled]
+            marks += [] if number == fast else [pytest.mark.slow, sampled]
             found.append(pytest.param(each, id=f"{backend}-{each}", marks=marks))
     return found
 
@@ -118,7 +119,7 @@ def test_a_systemic_mutant_costs_its_own_trial_only(judges: Judges, expectation:
 
 
 @pytest.mark.parametrize(
-    "expectation", [*settings("cpu", "clock", every=25, together=1), *settings("cuda", "clock", every=2, together=5)]
+    "expectation", [*settings("cpu", "clock", every=50, together=4), *settings("cuda", "clock", every=2, together=5)]
 )
 def test_a_mutant_that_cheats_the_clock_is_rejected(judges: Judges, expectation: Expectation) -> None:
     require_met(judges, expectation)
