@@ -10,6 +10,7 @@ from benchmarks.markdown import table
 FA3 = "fa3_fp8"
 OTHERS = (FA3, "cudnn bfloat16")
 OURS = "wgmma bfloat16"
+OTHER_DECODES = ("decode on bfloat16", "FlashAttention 3 in FP8")
 WORST = 1.2
 """Errors that a point may have, relative to FlashAttention 3's."""
 ELEMENTS = " float8_e4m3fn bfloat16"
@@ -53,11 +54,11 @@ def measured(document: dict[str, Any] | None, decode: dict[str, Any] | None = No
 
 
 def decoded(document: dict[str, Any]) -> str:
-    """Of each shape the microseconds on a cache in FP8, and how many times as long the others take."""
+    """Of each shape the microseconds on a cache in FP8, and how many times as long OTHER_DECODES take."""
     lines = []
     for row in document["rows"]:
         ours = next(us["median"] for name, us in row["us"].items() if name not in row["speedup"])
-        others = ", ".join(f"{name} {each['median']:.2f}x" for name, each in row["speedup"].items())
+        others = ", ".join(f"{row['speedup'][name]['median']:.2f}x" for name in OTHER_DECODES if name in row["speedup"])
         lines.append(f"- {row['problem']}: {ours:.0f} us; {others}")
-    made = f"{document['device']}, torch {document['torch']}. Made by `{document['command']}`."
-    return "\n".join(["`decode` on a cache in FP8, and how many times as long:", "", *lines, "", made])
+    head = f"`decode` on an FP8 cache; how many times as long {' and '.join(OTHER_DECODES)} take:"
+    return "\n".join([head, "", *lines, "", f"{document['device']}; made by `{document['command']}`."])
