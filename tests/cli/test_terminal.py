@@ -41,7 +41,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(folder: Path) -> None:
     terminal.press("\x03")
     assert terminal.end() == 130
     said = " ".join(terminal.text.split())
-    assert " kept in " in said  # one is, several are
+    assert " kept of " in said
     assert "the same command goes on" in said
     assert "Traceback" not in said
     again = autotuner(folder, "tune", "space.toml", "--trials", "1", "--no-finals")
