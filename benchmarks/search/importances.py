@@ -69,7 +69,7 @@ def settings() -> Iterator[Setting]:
 def with_rejects(recorded: Recorded) -> Setting:
     """The same where the last value of the parameter with the most values is always rejected."""
     space = recorded.space
-    name = max((each for each in space.parameters if each != "IMPL"), key=lambda each: len(space.values[each]))
+    name = max((each for each in varying(space) if each != "IMPL"), key=lambda each: len(space.values[each]))
     column, value = space.rows[:, space.parameters.index(name)], space.values[name][-1]
     fails = column == len(space.values[name]) - 1
     ms = np.where(fails, np.nan, recorded.ms)

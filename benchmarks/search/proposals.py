@@ -26,67 +26,24 @@ import optuna
 
 from autotuner.search.evolution import EvolutionarySampler
 from autotuner.search.settings import DEFAULT
-from autotuner.spaces.space import Space, SpaceFile
+from autotuner.spaces.space import Space
+from autotuner.tuning.workbench import Workbench, load_space
 from benchmarks.provenance import command_line
 from benchmarks.throughput.space_enumeration import cpu_model, peak_rss_mb
 
-TEXT = """
-title = "Tiles of two kinds of kernels"
-family = "sdpa"
-backend = "cpu"
-
-[[problems]]
-batch = 1
-heads = 8
-seq_q = 512
-seq_k = 512
-head_dim = 64
-dtype = "float32"
-
-[parameters]
-IMPL = ["plain", "tiled", "split"]
-BLOCK_M = [16, 32, 48, 64, 96, 128, 192, 256]
-BLOCK_N = [16, 32, 48, 64, 96, 128, 192, 256]
-UNROLL = [1, 2, 4, 8]
-STAGES = [1, 2, 3, 4]
-ORDER = ["rows", "columns", "zigzag"]
-{more}
-[parameters.SPLITS]
-values = [2, 4, 8, 16]
-when = 'IMPL == "split"'
-
-[[constraints]]
-expression = "BLOCK_M * BLOCK_N <= 32768"
-reason = "the tile of scores fits"
-[[constraints]]
-expression = "BLOCK_N % UNROLL == 0 and STAGES * BLOCK_N <= 768"
-reason = "no remainder, and room for the stages"
-
-[default]
-IMPL = "plain"
-BLOCK_M = 32
-BLOCK_N = 32
-UNROLL = 1
-STAGES = 1
-ORDER = "rows"
-{default}
-"""
-MORE = {
-    "small": ("", ""),
-    "large": ("WARPS = [1, 2, 4, 8]\nPREFETCH = [0, 1, 2]\n", "WARPS = 4\nPREFETCH = 0\n"),
-    "larger": (
-        "WARPS = [1, 2, 4, 8]\nPREFETCH = [0, 1, 2]\nPACK_V = [0, 1]\nREGISTERS = [64, 128, 255]\n",
-        "WARPS = 4\nPREFETCH = 0\nPACK_V = 0\nREGISTERS = 255\n",
-    ),
+SPACES = {
+    "small": (str(Path(__file__).parent / "spaces" / "sdpa_mission.toml"), "sm_90"),
+    "large": ("sdpa_cuda", "sm_80"),
+    "larger": ("sdpa_cuda", "sm_90"),
 }
+"""Of each size a space, and the architecture that it is for."""
 IN_FLIGHT = (1, 32)
 
 
 def space(name: str) -> Space:
     """The space of that size."""
-    more, default = MORE[name]
-    text = TEXT.replace("{more}", more).replace("{default}", default)
-    return Space.enumerate(SpaceFile.parse(text, Path(f"{name}.toml")), {"THREADS_ALLOWED": 1})
+    file, arch = SPACES[name]
+    return Workbench(load_space(file), arch=arch).space
 
 
 def objective(row: np.ndarray[Any, Any]) -> float:
@@ -143,7 +100,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="PATH")
     args = parser.parse_args()
     rows = []
-    for name in MORE:
+    for name in SPACES:
         for in_flight in IN_FLIGHT:
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as alone:
                 rows.append(alone.submit(study_of, name, in_flight, args.trials).result())
