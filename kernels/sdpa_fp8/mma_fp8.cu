@@ -77,7 +77,7 @@ AT_DEVICE Item locate(const fp8_args &args) {
   at.kv = GROUPED ? slice / args.group : slice;
   at.row = (CAUSAL ? args.row_blocks - 1 - part : part) * BLOCK_ROWS;
 #if KEY_LENGTHS
-  at.keys = args.key_lengths[at.batch];
+  at.keys = keys_of(args, at.batch);
 #else
   at.keys = args.seq_k;
 #endif

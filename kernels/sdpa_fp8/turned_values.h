@@ -33,7 +33,7 @@ AT_DEVICE void turn_values(const fp8_args &args) {
   const int slice = blockIdx.x / pieces, piece = blockIdx.x - slice * pieces, me = threadIdx.x;
   const int batch = slice / args.heads_kv, head = slice - batch * args.heads_kv;
 #if KEY_LENGTHS
-  const int keys = args.key_lengths[batch];
+  const int keys = keys_of(args, batch);
 #else
   const int keys = args.seq_k;
 #endif

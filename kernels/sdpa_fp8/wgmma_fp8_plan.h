@@ -49,4 +49,12 @@ typedef struct fp8_args {
 #define FP8_ONE_BATCH(tensor) (1u << 2 * (tensor))
 #define FP8_ONE_HEAD(tensor) (2u << 2 * (tensor))
 
+#ifdef AT_DEVICE
+/* Keys of a batch. A length that cannot be is no reason to read elsewhere. */
+AT_DEVICE int keys_of(const fp8_args &args, int batch) {
+  const int length = args.key_lengths[batch];
+  return length < 0 ? 0 : length < args.seq_k ? length : args.seq_k;
+}
+#endif
+
 #endif

@@ -136,7 +136,7 @@ AT_DEVICE Item item(const fp8_args &args, int number) {
   }
   found.row = row_block * BLOCK_ROWS;
 #if KEY_LENGTHS
-  found.keys = args.key_lengths[found.slice / args.heads];
+  found.keys = keys_of(args, found.slice / args.heads);
 #else
   found.keys = args.seq_k;
 #endif
