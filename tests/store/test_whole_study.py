@@ -125,4 +125,4 @@ def test_commands(tmp_path: Path) -> None:
     assert said("delete", name) == (1, f"{name} has 8 trials, which nothing brings back: `--yes` deletes it")
     assert said("rename", name, "kept") == (0, f"{name} is kept now\n")
     assert said("delete", "kept", "--yes") == (0, "kept is deleted, with 8 trials\n")
-    assert said("list") == (0, "No study yet: run `autotuner tune`.\n")
+    assert said("list") == (0, f"No study yet: run `autotuner tune --store {at[1]}`.\n")
