@@ -146,8 +146,8 @@ def heat_s(outcome: Outcome) -> float:
 def as_many_as_fit(
     numbers: Sequence[Number], heats_s: Sequence[float], seconds: float, slower: Mapping[Number, frozenset[Number]]
 ) -> tuple[Number, ...]:
-    """The first of `numbers`, the most deserving ones, for whom there is time. The second needs none unless it is known
-    to be slower: more of the first shows more. `heats_s`: of a heat of each; `slower`: as `slower_than` has it."""
+    """The first of `numbers`, the most deserving ones, for whom there is time. The first is always in, and the second
+    unless a race has shown it to be slower. `heats_s`: of a heat of each; `slower`: as `slower_than` has it."""
     count = len(numbers)
     least = 2 if count > 1 and numbers[0] not in slower[numbers[1]] else 1
     while count > least and needed_s(heats_s[:count]) > seconds:
