@@ -15,7 +15,7 @@ import numpy as np
 from autotuner.run.jobs import AnyJob, BuildJob, Result, perform
 from autotuner.search.point_sampler import PointSampler
 from autotuner.search.samplers import SAMPLERS
-from autotuner.spaces.space import Space
+from autotuner.spaces.space import BranchPoints, Space
 from autotuner.store import Store
 from autotuner.tuning.run.driver import Budget, Driver
 from autotuner.tuning.run.plan import Plan, Start
@@ -191,9 +191,15 @@ class VirtualExecutor:
 
 
 def started_at_random(space: Space, seed: int) -> Space:
-    """The space with a default point that nobody chose: any of its points, failures too."""
-    point = space.point(int(np.random.default_rng([seed, len(space)]).integers(len(space))))
-    return replace(space, file=space.file.model_copy(update={"default": point}))
+    """The space with a default point in each branch that nobody chose: any of its points, failures too."""
+    draw = np.random.default_rng([seed, len(space)])
+    branches = tuple(_with_default(branch, int(draw.integers(len(branch)))) for branch in space.branches)
+    return replace(space, branches=branches, file=space.file.with_branches(each.branch for each in branches))
+
+
+def _with_default(points: BranchPoints, index: int) -> BranchPoints:
+    default = {name: value for name, value in points.point(index).items() if name != "IMPL"}
+    return replace(points, branch=points.branch.model_copy(update={"default": default}))
 
 
 def replay(
