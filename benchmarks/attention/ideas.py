@@ -51,6 +51,8 @@ WGMMA = (
 )
 AT_ONCE = f"{WGMMA} PING_PONG=0"
 THIRD = "CONSUMERS=3 BLOCK_N=64 SCHEDULE=tile PING_PONG=0 Q_FROM=shared Q_BUFFERS=1"
+FOURTH = "CONSUMERS=4 BLOCK_N=64 PING_PONG=0 Q_FROM=shared STAGES=4"
+"""For rows of 64."""
 WIDE = f"{WGMMA} BLOCK_N=64 Q_BUFFERS=1 Q_FROM=shared"
 """For rows of 256."""
 MMA = (
@@ -64,12 +66,14 @@ DECODE = (
 FULL, CAUSAL = "(4,16,4096,128) bfloat16 full", "(4,16,4096,128) bfloat16 causal"
 NARROW, NARROW_CAUSAL = "(4,32,4096,64) bfloat16 full", "(4,32,4096,64) bfloat16 causal"
 WIDEST, GROUPS = "(4,8,4096,256) bfloat16 full", "(4,32:8,2048,128) bfloat16 causal"
+LONG, LONG_CAUSAL = "(1,16,16384,128) bfloat16 full", "(1,16,16384,128) bfloat16 causal"
+NARROW_LONG, NARROW_LONG_CAUSAL = "(1,32,16384,64) bfloat16 full", "(1,32,16384,64) bfloat16 causal"
 CAPPED, SLOPED = (f"(1,32:8,8192,128) bfloat16 causal {more}" for more in ("softcap=50", "bias=alibi"))
 CAPPED_SHORT, SLOPED_SHORT = (f"{GROUPS} {more}" for more in ("softcap=50", "bias=alibi"))
 SMALL, FEW = "(2,8,2048,64) bfloat16 causal", "(4,32:8,16x4096,128) bfloat16 full"
 PROBLEMS = (
     *(CAUSAL, NARROW, GROUPS, CAPPED, SLOPED, FULL, NARROW_CAUSAL, SMALL, FEW, WIDEST),
-    *(CAPPED_SHORT, SLOPED_SHORT),
+    *(CAPPED_SHORT, SLOPED_SHORT, LONG, LONG_CAUSAL, NARROW_LONG, NARROW_LONG_CAUSAL),
 )
 """The first are wanted most: the time may be over before the last."""
 
@@ -89,6 +93,7 @@ class Idea(NamedTuple):
 
 
 LARGE = (FULL, CAUSAL, NARROW, NARROW_CAUSAL, GROUPS, SMALL)
+LONGEST, LONGEST_NARROW = (LONG, LONG_CAUSAL), (NARROW_LONG, NARROW_LONG_CAUSAL)
 ORDER = "wgmma_schedule.h"
 EARLY, STAYS = "SCHEDULE=static EARLY_START=1", "SCHEDULE=dynamic Q_BUFFERS=2"
 ONE_SLOPE: tuple[Edit, ...] = (("wgmma_consumer.h", "RowBias bias = slope;", "RowBias bias = bias_of(my_row);"),)
@@ -133,6 +138,20 @@ IDEAS = (
         "",
         (("wgmma_host.cpp", "std::clamp<int64_t>(blocks / 2 / rows, 1, slices);", "slices;"),),
     ),
+    Idea("consumers in turn", LONGEST, WGMMA, "PING_PONG=0", ""),
+    Idea("a third consumer", LONGEST, WGMMA, "", THIRD),
+    Idea("blocks that stay", LONGEST, f"{WGMMA} {THIRD}", "", f"{STAYS} STAGES=3"),
+    Idea("items by tickets", LONGEST, WGMMA, "SCHEDULE=static", ""),
+    Idea("outputs apart from queries", LONGEST, AT_ONCE, "", "O_STAGING=own"),
+    Idea("a fourth consumer", LONGEST_NARROW, f"{WGMMA} Q_FROM=shared CONSUMERS=3", "", FOURTH),
+    Idea("a fourth consumer", LONGEST_NARROW, f"{WGMMA} {FOURTH} CONSUMERS=3", "", "CONSUMERS=4"),
+    Idea("the next item's scores early", (NARROW_LONG,), f"{WGMMA} {FOURTH}", "", "EARLY_START=1"),
+    Idea("consumers in turn", LONGEST_NARROW, f"{WGMMA} {FOURTH}", "", "PING_PONG=1"),
+    Idea("items by tickets", LONGEST_NARROW, f"{WGMMA} {FOURTH}", "SCHEDULE=static", ""),
+    Idea("blocks that stay", LONGEST_NARROW, f"{WGMMA} {FOURTH} Q_BUFFERS=1", "SCHEDULE=tile", "SCHEDULE=static"),
+    Idea("smaller tiles of keys", LONGEST_NARROW, f"{WGMMA} Q_FROM=shared CONSUMERS=3", "", "BLOCK_N=96 STAGES=3"),
+    Idea("queries in registers", LONGEST_NARROW, f"{WGMMA} CONSUMERS=3 BLOCK_N=96", "Q_FROM=shared", ""),
+    Idea("larger tiles of keys", LONGEST_NARROW, WGMMA, "", "BLOCK_N=176"),
     Idea("copies for two blocks", (SMALL, NARROW_CAUSAL), MMA, "", "MULTICAST=2"),
     Idea("two row tiles a warp", (SMALL, NARROW_CAUSAL), MMA, "", "ROW_TILES=2"),
     Idea("keys in two parts", (SMALL, NARROW_CAUSAL), MMA, "", "SPLIT=2"),
