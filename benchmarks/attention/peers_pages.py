@@ -127,7 +127,7 @@ def floors(document: Row | None) -> str:
     )
 
 
-IDEAS = ("ideas", "ideas_changed", "ideas_half", "ideas_capped", "ideas_deep")
+IDEAS = ("ideas", "ideas_changed", "ideas_half", "ideas_capped", "ideas_deep", "ideas_long")
 """Kept results of ideas."""
 LITTLE = 0.01
 """An idea that changes no time by more."""
