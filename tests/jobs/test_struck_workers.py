@@ -114,25 +114,45 @@ def test_a_worker_that_stood_still_for_longer_than_its_lease_judges_nothing_twic
         assert "its worker had gone" in [event.text for event in events if event.kind == "begun"][1]
 
 
+MEETING = """
+import os
+import sys
+import time
+from pathlib import Path
+
+from autotuner.store import Store
+from autotuner.jobs import worker
+
+def hear(line):
+    if line.endswith(": begins"):
+        Path(f"begun.{os.getpid()}").touch()
+        while len(list(Path().glob("begun.*"))) < 2:
+            time.sleep(0.05)
+
+with Store.open("studies.db") as store:
+    worker.Worker(store, worker.served(sys.argv[1]), hear, None).run(idle_exit=True)
+"""
+"""A worker that has begun a sweep, and goes on with it once another worker has begun one."""
+
+
 @pytest.mark.sampled(1, of="struck workers")
 def test_two_workers_on_one_file_do_two_sweeps_at_once(tmp_path: Path) -> None:
     lay_out_drawn(tmp_path)
     places = f"{DRAWN}:0", f"{DRAWN}:1"
     space = (tmp_path / "space.toml").read_text()
     (tmp_path / "other.toml").write_text(space.replace("STREAM = [0, 1]", "STREAM = [0]"))
-    with (
-        at_work(tmp_path, places[0]) as one,
-        at_work(tmp_path, places[1]) as two,
-        Store.open(str(tmp_path / "studies.db")) as store,
-    ):
-        for chaos in (one, two):
-            chaos.see_to_the_worker()
-        wait_for(lambda: sum(each.holder is not None for each in device_health.every(store)) == 2)
-        numbers = [ask(one, 2, f"{name}.toml", "--devices", places[name == "other"]) for name in ("space", "other")]
-        wait_for(lambda: all(sweeps.one(store, number).holder is not None for number in numbers))
-        first, second = (sweeps.one(store, number).holder for number in numbers)
-        assert first.pid != second.pid
-        wait_for(lambda: all(is_over(store, number) for number in numbers))
+    with at_work(tmp_path) as chaos, Store.open(str(tmp_path / "studies.db")) as store:
+        numbers = [
+            ask(chaos, 2, name, "--devices", place)
+            for name, place in zip(("space.toml", "other.toml"), places, strict=True)
+        ]
+        around = {**os.environ, **AROUND}
+        workers = [subprocess.Popen([sys.executable, "-c", MEETING, each], cwd=tmp_path, env=around) for each in places]
+        try:
+            assert [each.wait(600) for each in workers] == [0, 0]
+        finally:
+            for each in workers:
+                each.kill()
         for number in numbers:
             assert require_whole(store, sweeps.one(store, number), []) == 2
             assert events_of(store, number, "begun") == 1
