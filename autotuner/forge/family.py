@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -162,7 +161,8 @@ class Claims(Model):
 
     def serve(self, problem: Problem) -> bool:
         """True when the variant must answer the problem; another it must refuse."""
-        return self.domain == "True" or bool(_parsed(self.domain).evaluate({**problem.facts(), **self.parameters}))
+        values = {**problem.facts(), **self.parameters}
+        return self.domain == "True" or bool(Expression.parse(self.domain).evaluate(values))
 
     def nearest(self, problem: Problem) -> Problem | None:
         """The problem with the nearest lengths that the variant serves; None when there are none within REACH."""
@@ -173,16 +173,13 @@ class Claims(Model):
         scalars = {name: np.asarray(value) for name, value in {**problem.facts(), **self.parameters}.items()}
         size = np.broadcast_shapes(*(each.shape for each in grid))
         columns = {**scalars, **dict(zip(here, grid, strict=True))}
-        served = np.broadcast_to(_parsed(self.domain).evaluate_arrays(columns), size)
+        served = np.broadcast_to(Expression.parse(self.domain).evaluate_arrays(columns), size)
         if not served.any():
             return None
         away = sum(np.abs(each - length) for each, length in zip(grid, here.values(), strict=True))
         at = np.unravel_index(np.where(served, away, 2 * len(grid) * REACH).argmin(), size)
         found = (int(each.flat[place]) for each, place in zip(grid, at, strict=True))
         return problem.model_copy(update=dict(zip(problem.LENGTHS, found, strict=True)))
-
-
-_parsed = lru_cache(maxsize=64)(Expression.parse)
 
 
 class Family(Model):
@@ -419,7 +416,7 @@ class Family(Model):
         facts = problem.facts()
         values = {**{name: facts[name] for name in self.facts}, **variant.point}
         implementation = self.implementation(variant.backend, variant.impl)
-        effects = tuple(each for each in implementation.asserts if _parsed(each.when).evaluate(values))
+        effects = tuple(each for each in implementation.asserts if Expression.parse(each.when).evaluate(values))
         calls = f"it calls {implementation.python}" if implementation.python is not None else None
         said = {"domain": implementation.domain, "state": implementation.state or calls}
         return Claims(effects=effects, policy=self._policy(implementation), parameters=variant.point, **said)

@@ -14,7 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,16 +90,13 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str, amounts: Mapping[str, Expression] | None = None) -> Expression:
-        """Read `text`, which may name `amounts`; line breaks count as blanks.
-
-        Raises ExpressionError for whatever the grammar does not allow.
-        """
+        """Read `text`, which may name `amounts`; line breaks count as blanks. Raises ExpressionError for whatever the
+        grammar does not allow."""
         text = " ".join(text.splitlines()).strip()
-        reader = _Reader(text, amounts or {})
-        term = reader.term(_syntax_tree(text))
-        used = {name: amount for name, amount in reader.amounts.items() if name in term.names}
+        term, string_tests = _read(text)
+        used = {name: amount for name, amount in (amounts or {}).items() if name in term.names}
         names = (term.names - used.keys()).union(*(amount.names for amount in used.values()))
-        return cls(text, names, frozenset(reader.string_tests), term.run, used)
+        return cls(text, names, string_tests, term.run, used)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Expression.parse, (self.text, self._amounts)
@@ -117,7 +114,7 @@ class Expression:
         strings and integers are mixed, and when an element divides by zero or leaves 64 bits.
         """
         used = {name: _column(name, columns[name], self.text) for name in sorted(self.names & columns.keys())}
-        result = self._run(_Given(used, {}))
+        result = self._run(_Given(used, self._amounts, {}))
         shape = np.broadcast_shapes(*(column.shape for column in used.values()))
         if result.fault is not None and result.fault.any():
             raise ExpressionError(_describe_fault(result.fault, used, shape), self.text)
@@ -136,9 +133,8 @@ class Expression:
         digits = tuple(indices[name] for name in named)
         count = len(next(iter(indices.values())))
         if math.prod(sizes) > count:
-            return self._true_for_all(
-                {name: values[name][digit] for name, digit in zip(named, digits, strict=True)}, facts
-            )
+            rows = {name: values[name][digit] for name, digit in zip(named, digits, strict=True)}
+            return self._true_for_all(rows, facts)
         codes = np.ravel_multi_index(digits, sizes) if named else np.zeros(count, dtype=np.intp)
         seen = np.zeros(math.prod(sizes), dtype=np.bool_)
         seen[codes] = True
@@ -188,6 +184,7 @@ class _Given(NamedTuple):
     """What an expression is evaluated over."""
 
     columns: Mapping[str, Array]
+    amounts: Mapping[str, Expression]
     known: dict[str, _Values]
     """The amounts that were evaluated already; each is evaluated once, however often it is named."""
 
@@ -215,9 +212,8 @@ class _Term(NamedTuple):
 class _Reader:
     """Walks a syntax tree, refuses all that is not in the grammar, and says how the rest is evaluated."""
 
-    def __init__(self, text: str, amounts: Mapping[str, Expression]) -> None:
-        self.text, self.amounts = text, amounts
-        self.string_tests: set[tuple[str, str]] = set()
+    def __init__(self, text: str) -> None:
+        self.text, self.string_tests = text, set[tuple[str, str]]()
 
     def refuse(self, what: str, node: ast.expr) -> ExpressionError:
         return self.error(f"{what} is not allowed", node)
@@ -226,13 +222,12 @@ class _Reader:
         return ExpressionError(f"{reason} (column {node.col_offset + 1})", self.text, node.col_offset)
 
     def term(self, node: ast.expr, depth: int = 0) -> _Term:
-        """The tree under `node`. Refuses `1 // 0` or `"a" < 3` where it is written, not where it is
-        used."""
+        """The tree under `node`. Refuses `1 // 0` or `"a" < 3` where it is written, not where it is used."""
         if depth > MAX_DEPTH:
             raise ExpressionError(f"the expression is nested deeper than {MAX_DEPTH}", self.text, node.col_offset)
         found = self.read(node, depth + 1)
         if not found.names and not isinstance(node, ast.Constant):
-            fault = found.run(_Given({}, {})).fault
+            fault = found.run(_Given({}, {}, {})).fault
             if fault is not None and fault.any():
                 raise self.refuse(_FAULTS[int(fault)], node)
         return found
@@ -270,9 +265,10 @@ class _Reader:
 
     def named(self, node: ast.expr, name: str, given: _Given) -> _Values:
         """What a name stands for: an amount, or a column."""
-        if name in self.amounts:
+        if name in given.amounts:
             if name not in given.known:
-                given.known[name] = self.amounts[name]._run(given)
+                amount = given.amounts[name]
+                given.known[name] = amount._run(given._replace(amounts=amount._amounts))
             return given.known[name]
         if name not in given.columns:
             raise ExpressionError(f"{name} has no value", self.text, node.col_offset)
@@ -360,6 +356,13 @@ class _Reader:
         fault = _first_fault(test.fault, body.fault, test.data)
         fault = _first_fault(fault, orelse.fault, ~test.data)
         return _Values(np.asarray(np.where(test.data, body.data, orelse.data)), fault)
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> tuple[_Term, frozenset[tuple[str, str]]]:
+    """How a text is evaluated, and its tests of strings. A family's hundreds of texts are read again and again."""
+    reader = _Reader(text)
+    return reader.term(_syntax_tree(text)), frozenset(reader.string_tests)
 
 
 def _is_constant(node: ast.expr) -> bool:
