@@ -161,8 +161,7 @@ class Claims(Model):
 
     def serve(self, problem: Problem) -> bool:
         """True when the variant must answer the problem; another it must refuse."""
-        values = {**problem.facts(), **self.parameters}
-        return self.domain == "True" or bool(Expression.parse(self.domain).evaluate(values))
+        return bool(Expression.parse(self.domain).evaluate({**problem.facts(), **self.parameters}))
 
     def nearest(self, problem: Problem) -> Problem | None:
         """The problem with the nearest lengths that the variant serves; None when there are none within REACH."""

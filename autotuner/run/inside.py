@@ -303,9 +303,8 @@ def _bindings() -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
 
 def _named(held: dict[str, object]) -> dict[str, tuple[int, int]]:
     """Without modules, and what Python keeps beside a class's own names: they come when they are first needed."""
-    found = {
-        name: each
-        for name, each in held.items()
-        if not isinstance(each, ModuleType) and (callable(each) or not name.startswith("__"))
+    return {
+        name: (id(one), id(one.__code__) if isinstance(one, FunctionType) else 0)
+        for name, one in held.items()
+        if not isinstance(one, ModuleType) and (callable(one) or not name.startswith("__"))
     }
-    return {name: (id(one), id(one.__code__) if isinstance(one, FunctionType) else 0) for name, one in found.items()}

@@ -8,6 +8,7 @@ output through a pipe would wait for that, as the zygote holds the pipe too.
 import atexit
 import contextlib
 import ctypes
+import gc
 import os
 import sys
 import time
@@ -36,5 +37,6 @@ def _leave() -> None:
 if any("multiprocessing.forkserver" in each for each in sys.orig_argv):  # any other process has an exit code to give
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    gc.freeze()  # else each process that it forks looks for garbage in what is imported here, and so copies it
     warnings.filterwarnings("ignore", "forkserver: waitpid")  # the end of one that it has adopted
     atexit.register(_leave)
