@@ -18,9 +18,7 @@ import copy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.linalg
-import scipy.optimize
-import scipy.special
+import scipy
 from numpy.typing import NDArray
 
 from autotuner.search.settings import DEFAULT, SearchSettings

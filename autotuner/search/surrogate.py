@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 
 import numpy as np
-import scipy.linalg
-import scipy.special
+import scipy
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
