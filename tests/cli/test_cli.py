@@ -13,6 +13,8 @@ from autotuner.store import Store, queries
 from autotuner.tuning.finals import standings
 from tests.helpers.command_line import SPACE, autotuner, in_vain, lay_out, one_line
 
+AFTERWARDS = pytest.mark.sampled(1, of="on what was tuned")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -47,6 +49,7 @@ def test_a_sweep_ends_with_a_leaderboard_and_best_json(tuned: subprocess.Complet
 
 @pytest.mark.timed
 @pytest.mark.slow
+@AFTERWARDS
 def test_the_same_command_again_judges_nothing_twice(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     """What a disturbed machine left without a verdict, or without a crown, is taken up again, and nothing else."""
     assert tuned.returncode == 0
@@ -96,6 +99,7 @@ def test_what_finals_found_is_kept(tuned: subprocess.CompletedProcess[str], fold
 
 @pytest.mark.timed
 @pytest.mark.slow
+@AFTERWARDS
 def test_the_a_a_test_runs_on_the_best(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     """One binary against itself, for real; that no winner is named is shown on a quiet machine by benchmarks/."""
     assert tuned.returncode == 0

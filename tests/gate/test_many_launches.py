@@ -67,6 +67,7 @@ def test_what_is_wrong_once_in_5000_launches_passes_gate_and_soak_and_is_found_b
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1, of="all checks of the one to use")
 def test_a_right_variant_passes_and_its_launches_are_counted(judge: LocalExecutor) -> None:
     outcome = judged(judge, JudgeJob(built=built(judge, 0), conditions=CONDITIONS, soak="chosen", many_s=1, fresh=True))
     assert outcome.verdict == Verdict.MEASURED, outcome.fault

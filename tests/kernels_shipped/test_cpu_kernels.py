@@ -61,6 +61,8 @@ def outcomes(workbench: Workbench, indices: list[int]) -> Iterator[Outcome]:
 
 
 @pytest.mark.timed
+@pytest.mark.slow
+@pytest.mark.sampled(1, of="shipped points in the gate")
 def test_the_default_or_a_random_point_passes_the_gate(workbench: Workbench) -> None:
     """benchmarks/timing/audits.py judges hundreds of each space, and tests/house/test_wheel.py the default point."""
     drawn = workbench.space.point(int(np.random.default_rng(1).integers(len(workbench.space))))
@@ -72,7 +74,7 @@ def test_the_default_or_a_random_point_passes_the_gate(workbench: Workbench) -> 
 
 @pytest.mark.timed
 @pytest.mark.slow
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, of="shipped points in the gate")
 def test_the_scalar_source_passes_too(workbench: Workbench) -> None:
     branch, first = workbench.space.branch_of("scalar") or pytest.fail("no point of scalar")
     last = workbench.space.point(first + len(branch) - 1)
@@ -147,7 +149,10 @@ WINDOWS = [
             ("1x515", "bfloat16", "full softcap=20 bshd"),
         )
     )
-    for impl, marks in (("simd", []), ("scalar", [*SLOW, pytest.mark.sampled(2, "scalar windows")]))
+    for impl, marks in (
+        ("simd", pytest.mark.sampled(6, "simd windows")),
+        ("scalar", [*SLOW, pytest.mark.sampled(1, "scalar windows")]),
+    )
 ]
 
 

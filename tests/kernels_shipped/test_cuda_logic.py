@@ -114,15 +114,15 @@ CHANGES: dict[str, list[Point]] = {
 
 
 def variants() -> list[object]:
-    """Each default on every problem, and each other point on a full one. On a causal one some do, among the slow tests,
-    and of wgmma, which takes longest, one point on either."""
+    """Each default on every problem, and of the other points, on a full and a causal one, one of each implementation
+    or two."""
     found: list[object] = []
     for impl, default in DEFAULTS.items():
         found += [pytest.param(impl, {}, on, id=f"{impl}-default-{on}") for on in PROBLEMS]
         for number, change in enumerate(CHANGES[impl]):
             assert change.keys() <= default.keys()
-            sample = [pytest.mark.slow, pytest.mark.sampled(1, "wgmma")] if impl == "wgmma" else []
-            for on, marks in ((FULL, sample), (CAUSAL, sample or [pytest.mark.slow, pytest.mark.sampled(2, "causal")])):
+            marks = [pytest.mark.slow, pytest.mark.sampled(2 if impl == "mma" else 1, impl)]
+            for on in (FULL, CAUSAL):
                 found.append(pytest.param(impl, change, on, id=f"{impl}-{number}-{on}", marks=marks))
     return found
 

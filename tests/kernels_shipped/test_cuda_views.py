@@ -25,27 +25,27 @@ COPIES: Point = {"LOAD": "cp_async"}
 CASES: list[tuple[Point, str, str]] = [
     (MMA, "(1,2,70x91,64) float16 bshd lse", "gaps"),
     ({**MMA, **COPIES, "WARPS_N": 2}, "(4,2,33x90,80) bfloat16 lengths lse", "ragged"),
-    (MMA, "(3,2,20x45,64) float16 bshd", "expanded"),
     ({**MMA, "MULTICAST": 2, "SPLIT": 2, "WARPS_M": 1}, "(1,2,33x90,64) float16 bshd", "gaps"),
     ({**DECODE, **COPIES}, "(4,4:2,5x200,64) float16 lengths lse bshd causal bottom_right", "ragged"),
-    (DECODE, "(2,4:1,1x333,64) float16", "one_hot"),
     (WGMMA, "(2,3,113x203,64) float16 bshd", "gaps"),
-    ({**WGMMA, "SCHEDULE": "dynamic"}, "(3,2,70x91,64) float16 causal bshd", "expanded"),
-    ({**WGMMA, "Q_FROM": "registers"}, "(2,8:2,70x203,64) bfloat16 causal", "one_hot"),
-    ({**WGMMA, "SOFTMAX": "spec"}, "(2,4:2,150x91,64) float16 bshd lse", "gaps"),
     ({**MMA, **COPIES}, "(1,2,150,64) float16 causal window=37", "edges"),
-    ({**DECODE, **COPIES}, "(4,8:2,3x500,64) float16 causal window=100 bottom_right lengths bshd lse", "ragged"),
     (WGMMA, "(1,2,150x300,64) float16 full window=37,5", "edges"),
     ({**WGMMA, "SOFTMAX": "spec"}, "(1,2,150x300,64) float16 full softcap=5 lse", "randn"),
-    (MMA, "(2,2,65x1,64) float16 full softcap=50 lse", "randn"),
-    ({**MMA, **COPIES, "WARPS_N": 2}, "(1,5,150x91,64) float16 causal sinks lse", "far_sinks"),
     ({**DECODE, **COPIES}, "(2,10:5,3x300,64) bfloat16 causal bottom_right lengths sinks lse", "far_sinks"),
     ({**MMA, **COPIES}, "(2,4:2,70x91,64) bfloat16 full bias=full", "hiding"),
-    ({**DECODE, **COPIES}, "(2,8:4,3x300,64) bfloat16 causal bottom_right lengths sinks bias=alibi lse", "randn"),
-    ({**WGMMA, "SOFTMAX": "spec"}, "(2,4:2,150x203,64) float16 causal bias=heads lse", "hiding"),
     ({**WGMMA, "SOFTMAX": "spec"}, "(1,10:5,203x60,64) bfloat16 causal window=20 sinks=float32 lse", "far_sinks"),
 ]
 SLOW: list[tuple[Point, str, str]] = [
+    (MMA, "(3,2,20x45,64) float16 bshd", "expanded"),
+    (DECODE, "(2,4:1,1x333,64) float16", "one_hot"),
+    ({**WGMMA, "SCHEDULE": "dynamic"}, "(3,2,70x91,64) float16 causal bshd", "expanded"),
+    ({**WGMMA, "Q_FROM": "registers"}, "(2,8:2,70x203,64) bfloat16 causal", "one_hot"),
+    ({**WGMMA, "SOFTMAX": "spec"}, "(2,4:2,150x91,64) float16 bshd lse", "gaps"),
+    ({**DECODE, **COPIES}, "(4,8:2,3x500,64) float16 causal window=100 bottom_right lengths bshd lse", "ragged"),
+    (MMA, "(2,2,65x1,64) float16 full softcap=50 lse", "randn"),
+    ({**MMA, **COPIES, "WARPS_N": 2}, "(1,5,150x91,64) float16 causal sinks lse", "far_sinks"),
+    ({**DECODE, **COPIES}, "(2,8:4,3x300,64) bfloat16 causal bottom_right lengths sinks bias=alibi lse", "randn"),
+    ({**WGMMA, "SOFTMAX": "spec"}, "(2,4:2,150x203,64) float16 causal bias=heads lse", "hiding"),
     ({**MMA, **COPIES}, "(1,4:2,40x75,64) bfloat16 causal packed", "one_hot"),
     ({**MMA, "PACK_GQA": 1, "WARPS_M": 1, "WARPS_N": 2}, "(1,6:2,7x75,128) float16 causal bottom_right lse", "large"),
     ({**MMA, "WARPS_N": 2, "SPLIT": 2}, "(1,2,33x90,96) float16 bshd", "gaps"),
@@ -87,7 +87,7 @@ SLOW: list[tuple[Point, str, str]] = [
 
 
 def each() -> list[object]:
-    """Few are fast; of the others some run."""
+    """Few are always run; of the others some."""
     found: list[object] = [pytest.param(*case, id=f"{case[1]} {case[2]}") for case in CASES]
     marks = [pytest.mark.slow, pytest.mark.sampled(2, "cuda_views")]
     return found + [pytest.param(*case, id=f"{case[1]} {case[2]}", marks=marks) for case in SLOW]

@@ -46,6 +46,8 @@ pytestmark = pytest.mark.timed
 
 ROOT = Path(__file__).parent.parent.parent
 SYSTEMIC = ROOT / "tests" / "mutants" / "systemic"
+END_OF_A_SERVER = pytest.mark.sampled(1, of="ends of a fork server")
+"""Whatever ends one, the next takes seconds to import."""
 
 
 class TestInlineExecutor(Contract):
@@ -153,7 +155,7 @@ def mutants(logs: Path, toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
         pytest.param("sends_half_a_message", Verdict.HUNG, "process.deadline", marks=pytest.mark.slow),
         ("leaves_a_child", Verdict.CRASHED, "process.signal"),
         pytest.param("leaves_a_child_and_hangs", Verdict.HUNG, "process.deadline", marks=pytest.mark.slow),
-        pytest.param("kills_the_zygote", Verdict.CRASHED, "process.", marks=pytest.mark.slow),
+        pytest.param("kills_the_zygote", Verdict.CRASHED, "process.", marks=[pytest.mark.slow, END_OF_A_SERVER]),
     ],
 )
 def test_misconduct_ends_with_a_verdict_and_leaves_no_process(
@@ -167,6 +169,7 @@ def test_misconduct_ends_with_a_verdict_and_leaves_no_process(
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("act", "number"), [("takes_all_memory", errno.ENOMEM), ("takes_all_files", errno.EMFILE)])
 def test_what_the_judge_lacks_after_a_right_answer_is_the_variants_fault(
     toolchain: CpuToolchain, kernel_root: Path, act: str, number: int
@@ -221,12 +224,11 @@ def race(toolchain: CpuToolchain) -> RaceJob:
 
 def names() -> list[object]:
     """Mutants that spoil their process; one of them stands for the others in the fast tests."""
-    always = {"exit_now_0", "throws", "kills_itself", "stops_itself", "closes_all_files", "stack_overflow"}
     entries = tomllib.loads((SYSTEMIC.parent / "expected.toml").read_text())["systemic"]
     ending = [(e["name"], e["codes"]) for e in entries if {"crashed", "hung"} & set(e["codes"]) and "chosen_s" not in e]
-    marks = {name: [] if name == "kills_itself" else [pytest.mark.slow] for name in always}
-    others = [pytest.mark.slow, pytest.mark.sampled(2)]
-    return [pytest.param(name, codes, id=name, marks=marks.get(name, others)) for name, codes in ending]
+    others = [pytest.mark.slow, pytest.mark.sampled(4)]
+    marks = {name: [] if name == "kills_itself" else others for name, _ in ending}
+    return [pytest.param(name, codes, id=name, marks=marks[name]) for name, codes in ending]
 
 
 @pytest.mark.parametrize(("name", "codes"), names())
@@ -309,23 +311,15 @@ def test_the_zygote_imports_once_for_all_jobs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_variants_print_never_reaches_the_drivers_output(tmp_path: Path) -> None:
-    process = driver(tmp_path, conduct_driver.__name__, "prints", "last_words")
-    assert process.communicate(timeout=120)[0] == "crashed\ncrashed\n"
-    assert process.returncode == 0
-    assert gone(tmp_path)
-
-
-@pytest.mark.slow
-def test_a_killed_driver_leaves_nobody(tmp_path: Path) -> None:
+def test_what_variants_print_never_reaches_the_drivers_output_and_a_killed_driver_leaves_nobody(tmp_path: Path) -> None:
     """No worker, and nothing that a variant has started in a process group of its own."""
-    process = driver(tmp_path, conduct_driver.__name__, "last_words", "leaves_a_child_and_hangs")
-    assert process.stdout.readline() == "crashed\n"
+    process = driver(tmp_path, conduct_driver.__name__, "prints", "last_words", "leaves_a_child_and_hangs")
+    assert [process.stdout.readline() for _ in range(2)] == ["crashed\n", "crashed\n"]
     wait_for(lambda: any(map(leads_a_group_in_anothers_session, using(tmp_path))))
     process.kill()
     process.wait()
     assert gone(tmp_path)
-    process.communicate()
+    assert process.communicate()[0] == ""
 
 
 def leads_a_group_in_anothers_session(pid: int) -> bool:

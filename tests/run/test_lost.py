@@ -34,6 +34,8 @@ from tests.helpers.ends import comes_of, outcome
 from tests.helpers.judging import judged, result
 from tests.helpers.processes import gone, wait_for
 
+ANOTHER = pytest.mark.sampled(1, of="ends of a fork server")
+
 
 @pytest.fixture
 def executor() -> Iterator[LocalExecutor]:
@@ -74,7 +76,7 @@ def strike(number: int) -> int:
     return pid
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=[pytest.mark.slow, ANOTHER])])
 def test_a_fork_server_that_ends_between_jobs_is_replaced(executor: LocalExecutor, number: int) -> None:
     before = strike(number)
     for job in (build_job("tells", AS="build_failed", WHAT="pid"), judge_job(), race_job("right")):
@@ -107,7 +109,7 @@ def test_fresh_jobs_lie_at_several_addresses(
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGSTOP])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, marks=[pytest.mark.slow, ANOTHER]), signal.SIGSTOP])
 def test_jobs_under_way_come_to_their_end_on_another_fork_server(
     side_by_side: LocalExecutor, tmp_path: Path, number: int
 ) -> None:

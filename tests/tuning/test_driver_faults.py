@@ -64,6 +64,7 @@ class Dying(Shuffled):
         return super().wait(timeout)
 
 
+@pytest.mark.sampled(3)
 @at_any_width
 @pytest.mark.parametrize("jobs", [2, 4, 9, 20])
 def test_a_kill_before_the_judging_judges_the_same_trials(store: Store, width: int, jobs: int) -> None:

@@ -106,6 +106,7 @@ def test_it_is_judged_as_a_sweep_of_the_space_judges(folder: Path, monkeypatch: 
 
 @pytest.mark.timed
 @pytest.mark.slow
+@pytest.mark.sampled(1, of="all checks of the one to use")
 def test_a_right_variant_goes_through_every_check(folder: Path) -> None:
     right = found("MUTANT=none", folder).artifact
     done = autotuner(folder, "gate", "MUTANT=none", "--space", "space.toml", "--json")

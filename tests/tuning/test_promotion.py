@@ -218,6 +218,7 @@ def outcomes_beside(store: Store, executor: Spoiling) -> dict[int, Outcome]:
     return {number: queries.trial(store, study, number).outcome for number, _ in store.outcomes(study)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("width", [1, 4])
 @pytest.mark.parametrize("guilty", [JudgeJob, RaceJob])
 @pytest.mark.parametrize("fault", [SEGV, GONE], ids=["crashed", "not launched"])

@@ -57,6 +57,7 @@ def test_what_is_2_percent_better_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1, of="simulated truths")
 def test_elimination_that_spends_its_error_at_every_look_would_be_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
