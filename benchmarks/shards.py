@@ -1,8 +1,9 @@
 """Runs long proofs in parts side by side, each on two CPUs of its own, and makes one result of a proof's parts.
 
-    python -m benchmarks.shards attacks|accusations|busy|one_line_cpu|windows_cpu ... --into FOLDER
+    python -m benchmarks.shards attacks|accusations|busy|aa_cpu|one_line_cpu|windows_cpu ... --into FOLDER
         [--cpus 0-31] [--minutes M] [--hold]
-    python -m benchmarks.shards attacks_cuda|accusations_cuda|peers|one_line|drawnSEED ... --gpu N[,N] --into FOLDER
+    python -m benchmarks.shards attacks_cuda|accusations_cuda|aa_cuda|peers|one_line|drawnSEED ... --gpu N[,N]
+        --into FOLDER [--minutes M] [--hold]
 
 A part is the proof's own command on some of its cases, in a process group bound to two CPUs, which are of one core
 where the machine says so, with a cache and a folder for temporary files of its own. On GPUs parts run one after
@@ -36,7 +37,7 @@ from benchmarks.attacks import catalogue, judged
 from benchmarks.attention import peers
 from benchmarks.gate import accusations
 from benchmarks.provenance import command_line
-from benchmarks.timing import busy
+from benchmarks.timing import aa_sweeps, busy
 from tests.mutants.expectations import Backend
 
 EACH = {"cpu": 6, "cuda": 24}
@@ -47,6 +48,8 @@ EARLY = ("hidden", "systemic")
 """Groups whose attacks end before anything is timed: their parts are short, and come last."""
 HONEST = {"rmsnorm_cpu": (9, 8), "sdpa_cpu": (6, 13)}
 """Parts of a space, and points of each: 150 in all. A baseline of rmsnorm's is compiled, and its heats take longer."""
+SWEEPS = 20
+"""In which nobody can win, on a kind of device."""
 TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
@@ -63,6 +66,14 @@ class Proof(NamedTuple):
     minutes: float
     """A part begins only where so many are left."""
     needs_gpu: bool = False
+    short: tuple[str, ...] = ()
+    """Beginnings of cases whose parts take half of that at most."""
+    is_kept_by_row: bool = False
+    """Whether `parts` goes by what the document has: then what a part has found counts, though it did not end."""
+
+    def needs(self, part: Part) -> float:
+        """Minutes that must be left."""
+        return self.minutes / 2 if self.short and any(word.startswith(self.short) for word in part) else self.minutes
 
 
 def attacks(device: Backend, document: Document) -> list[Part]:
@@ -100,6 +111,11 @@ def seeds(count: int, *arguments: str) -> list[Part]:
     return [(*arguments, "--seed", str(seed)) for seed in range(count)]
 
 
+def nobody(each: int, *arguments: str) -> list[Part]:
+    """SWEEPS sweeps in which nobody can win, so many in a part."""
+    return [(*arguments, "--sweeps", str(each), "--seed", str(first)) for first in range(0, SWEEPS, each)]
+
+
 def honest() -> list[Part]:
     return [
         part
@@ -109,10 +125,14 @@ def honest() -> list[Part]:
 
 
 PROOFS = {
-    "attacks": Proof(judged, partial(attacks, "cpu"), 3.0),
-    "attacks_cuda": Proof(judged, partial(attacks, "cuda"), 3.0, needs_gpu=True),
+    "attacks": Proof(judged, partial(attacks, "cpu"), 3.0, short=(*EARLY, "flag_"), is_kept_by_row=True),
+    "attacks_cuda": Proof(judged, partial(attacks, "cuda"), 3.0, needs_gpu=True, is_kept_by_row=True),
     "accusations": Proof(accusations, of(honest), 7.5),
     "accusations_cuda": Proof(accusations, of(lambda: seeds(5, "cuda", "--points", "12")), 2.0, needs_gpu=True),
+    "aa_cpu": Proof(aa_sweeps, of(partial(nobody, 1, "cpu", "--trials", "4")), 3.0),
+    "aa_cuda": Proof(
+        aa_sweeps, of(partial(nobody, 2, "cuda", "--trials", "8", "--finals-minutes", "0.5")), 2.6, needs_gpu=True
+    ),
     "busy": Proof(busy, of(lambda: seeds(busy.RUNS, "--runs", "1")), 7.6),
     "one_line": Proof(tuned, of(partial(tuned.parts, "one_line")), 1.65, needs_gpu=True),
     "one_line_cpu": Proof(tuned, of(partial(tuned.parts, "one_line_cpu")), 2 * tuned.CPU_MINUTES["one_line_cpu"] + 0.3),
@@ -161,7 +181,7 @@ def numbers(text: str) -> list[int]:
 
 
 def run(wanted: Proof, arguments: Part, limit_s: float, gpu: str) -> Any:
-    """The document of one part, on the CPUs of this thread; None where it did not end."""
+    """The document of one part, on the CPUs of this thread; None where it did not end and what it left is no use."""
     with tempfile.TemporaryDirectory(prefix="shard_") as name:
         folder = Path(name)
         around = {"TMPDIR": name, "AUTOTUNER_CACHE": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": gpu}
@@ -174,13 +194,17 @@ def run(wanted: Proof, arguments: Part, limit_s: float, gpu: str) -> Any:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                return None
+                if not wanted.is_kept_by_row:
+                    return None
             part = folder / "part.json"
             if not part.exists():
                 log.seek(0)
                 print(*arguments, "left nothing:", log.read()[-1500:], flush=True)
                 return None
-            return json.loads(part.read_text())
+            try:
+                return json.loads(part.read_text())
+            except ValueError:  # it was ended while it wrote
+                return None
 
 
 Waiting = list[tuple[str, Proof, Part]]
@@ -195,7 +219,7 @@ def done(waiting: Waiting, where: Sequence[Place], until: float) -> Iterator[tup
         """The first that has time left to end."""
         with taking:
             minutes = (until - time.monotonic()) / 60
-            found = next((each for each in waiting if each[1].minutes <= minutes), None)
+            found = next((each for each in waiting if each[1].needs(each[2]) <= minutes), None)
             if found is not None:
                 waiting.remove(found)
             return found

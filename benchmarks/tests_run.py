@@ -5,6 +5,7 @@ python -m benchmarks.tests_run docs/results/tests_gpu.json -m gpu [ARGUMENT OF P
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -44,7 +45,10 @@ def device() -> dict[str, str]:
 
 
 def main() -> None:
-    kept, *arguments = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("kept", type=Path)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of pytest")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [
@@ -56,12 +60,12 @@ def main() -> None:
             "--dist",
             "worksteal",
             f"--junitxml={report}",
-            *arguments,
+            *given.arguments,
         ]
         code = subprocess.run(command, cwd=ROOT, check=False).returncode
         found = read(report)
     where = {"command": command_line(), "when": datetime.now(UTC).isoformat(timespec="seconds"), "cpus": usable_cpus()}
-    Path(kept).write_text(json.dumps(where | device() | found, indent=1) + "\n")
+    given.kept.write_text(json.dumps(where | device() | found, indent=1) + "\n")
     sys.exit(code)
 
 

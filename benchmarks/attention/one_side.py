@@ -5,6 +5,7 @@ A line of JSON with the points comes first, and their program hashes, or reasons
 microseconds of a forward of graph G.
 """
 
+import argparse
 import gc
 import json
 import os
@@ -61,6 +62,7 @@ def captured(artifact: Artifact, text: str, cold: bool) -> tuple[float, list[Cal
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0]).parse_args()
     told, sys.stdout = sys.stdout, sys.stderr
 
     def say(what: Any) -> None:

@@ -1,7 +1,7 @@
 """Sweeps in which nobody can win: every candidate, the default and the baseline are one binary.
 
-    python -m benchmarks.timing.aa_sweeps cpu|cuda [--sweeps 20] [--trials 16] [--minutes N] [--resume]
-        [--json docs/results/aa_sweeps_DEVICE.json]
+    python -m benchmarks.timing.aa_sweeps cpu|cuda [--sweeps 20] [--trials 16] [--minutes N] [--finals-minutes N]
+        [--seed N] [--resume] [--json docs/results/aa_sweeps_DEVICE.json]
 
 Each sweep is a real one (driver, executor, races, promotion, A/A races, finals) over the points of a shipped space, but
 every point is built as a copy of the space's default variant, under an identity of its own, and the baseline's arm is
@@ -35,7 +35,7 @@ from autotuner.run.line import Line, LineFactory, Passed
 from autotuner.run.local import LocalExecutor
 from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.finals.finals import Finals
-from autotuner.tuning.finals.retrials import Retrials
+from autotuner.tuning.finals.retrials import SECONDS, Retrials
 from autotuner.tuning.run.driver import Budget, Driver, Event, TieFound
 from autotuner.tuning.run.plan import Plan
 from autotuner.tuning.workbench import Workbench, load_space
@@ -153,7 +153,9 @@ def executor_of(workbench: Workbench, copies: str) -> LocalExecutor:
     )
 
 
-def sweep(workbench: Workbench, store: Store, executor: Executor, trials: int, seed: int) -> dict[str, Any]:
+def sweep(
+    workbench: Workbench, store: Store, executor: Executor, trials: int, finals_s: float, seed: int
+) -> dict[str, Any]:
     """One sweep and its finals."""
     ties: list[float] = []
 
@@ -167,10 +169,10 @@ def sweep(workbench: Workbench, store: Store, executor: Executor, trials: int, s
     driver = Driver(store, executor, plan, listen)
     driver.run(Budget(trials=trials))
     environment = workbench.device.environment
-    again = Retrials(store, driver.name, workbench.conditions, executor, environment)
+    again = Retrials(store, driver.name, workbench.conditions, executor, environment, seconds=finals_s)
     finals = Finals(again, workbench.default_digest).run()
     measured = [o.measurement for o in dict(store.outcomes(driver.name)).values() if o.measurement is not None]
-    return {**searched(measured, ties), **confirmed(finals)}
+    return {"seed": seed, **searched(measured, ties), **confirmed(finals)}
 
 
 def searched(measured: list[Measurement], ties: list[float]) -> dict[str, Any]:
@@ -215,6 +217,18 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One document of several."""
+    rows = sorted((row for document in documents for row in document["rows"]), key=lambda row: row["seed"])
+    return {**documents[-1], "summary": summary(rows), "rows": rows}
+
+
+def unmet(document: dict[str, Any]) -> list[str]:
+    """What does not hold of it."""
+    crowned = document["summary"]["crowned"]
+    return [f"{crowned} sweeps crowned somebody"] if crowned else []
+
+
 def earlier(kept: Path | None, device: str, trials: int) -> list[dict[str, Any]]:
     """The sweeps of a file that was written on the same model of device with as many trials each."""
     if kept is None or not kept.exists():
@@ -234,6 +248,8 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=20)
     parser.add_argument("--trials", type=int, default=16)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further sweep after this time")
+    parser.add_argument("--finals-minutes", type=float, default=SECONDS / 60, help="of each sweep, at most")
+    parser.add_argument("--seed", type=int, default=0, help="of the first sweep")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--resume", action="store_true", help="go on after the sweeps that the file of --json has")
     holds.add_option(parser)
@@ -247,7 +263,8 @@ def main() -> None:
         for number in range(len(rows), options.sweeps):
             if time.monotonic() > until:
                 break
-            rows.append(sweep(workbench, store, executor, options.trials, number))
+            finals_s, seed = 60 * options.finals_minutes, options.seed + number
+            rows.append(sweep(workbench, store, executor, options.trials, finals_s, seed))
             print(f"sweep {number}: {rows[-1]}", flush=True)
             document = {
                 "command": command_line(),
@@ -264,7 +281,7 @@ def main() -> None:
     holds.measured([str(number) for number in range(len(rows))], "sweep")
     print(json.dumps(summary(rows), indent=1))
     if options.hold:
-        holds.require([f"{each} sweeps crowned somebody" for each in [summary(rows)["crowned"]] if each])
+        holds.require(unmet({"summary": summary(rows)}))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ WATCHED is gone.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import signal
@@ -60,15 +61,21 @@ def multiplies() -> Callable[[], None]:
     return work
 
 
-def main(kind: str, watched: str, on_s: str, off_s: str) -> None:
-    work = spin if kind == "cpu" else multiplies()
-    began, on, period = time.monotonic(), float(on_s), float(on_s) + float(off_s)
-    while Path(f"/proc/{watched}").exists():
-        if (time.monotonic() - began) % period < on:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("kind", choices=["cpu", "cuda"])
+    parser.add_argument("watched", type=int, help="a process")
+    parser.add_argument("on_s", type=float)
+    parser.add_argument("off_s", type=float)
+    given = parser.parse_args()
+    work = spin if given.kind == "cpu" else multiplies()
+    began, period = time.monotonic(), given.on_s + given.off_s
+    while Path(f"/proc/{given.watched}").exists():
+        if (time.monotonic() - began) % period < given.on_s:
             work()
         else:
             time.sleep(0.1)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

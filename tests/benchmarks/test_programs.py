@@ -1,4 +1,4 @@
-"""The programs of benchmarks/: they start."""
+"""The programs of benchmarks/: they start, and what takes no device gives a result."""
 
 import runpy
 import sys
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent.parent
 PROGRAMS = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for path in (ROOT / "benchmarks").rglob("*.py")
-    if "ArgumentParser(" in (text := path.read_text()) and "\nif __name__ == " in text
+    if "\nif __name__ == " in path.read_text()
 )
 
 
