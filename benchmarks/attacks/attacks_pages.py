@@ -29,8 +29,8 @@ def attacks(document: dict[str, Any], on_cuda: dict[str, Any]) -> str:
         for group in catalogue("cpu")
         if (count := sum((group.name, each.name) not in held for each in group.attacks))
     }
-    named = ", ".join(f"{count} of `{group}`" for group, count in later.items())
-    disturbed += f" Written later, and not run yet: {named}." if later else ""
+    counts = ", ".join(f"{count} of `{group}`" for group, count in later.items())
+    disturbed += f" Written later, and not run yet: {counts}." if later else ""
     named = [each["name"] for each in rows if each["paid"] or each["export"]]
     through = f" What got through: {', '.join(f'`{name}`' for name in named)}." if named else ""
     said = f"The last rows have the upper ends of exact 95 % intervals.{disturbed}{through}"
