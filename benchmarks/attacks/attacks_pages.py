@@ -24,13 +24,8 @@ def attacks(document: dict[str, Any], on_cuda: dict[str, Any]) -> str:
     left = len(document["rows"]) - len(rows)
     disturbed = f" {left} more were disturbed, or not reached in the time." if left else ""
     held = {(each["group"], each["name"]) for each in document["rows"]}
-    later = {
-        group.name: count
-        for group in catalogue("cpu")
-        if (count := sum((group.name, each.name) not in held for each in group.attacks))
-    }
-    counts = ", ".join(f"{count} of `{group}`" for group, count in later.items())
-    disturbed += f" Written later, and not run yet: {counts}." if later else ""
+    later = sum((group.name, each.name) not in held for group in catalogue("cpu") for each in group.attacks)
+    disturbed += f" Not run: {later}." if later else ""
     named = [each["name"] for each in rows if each["paid"] or each["export"]]
     through = f" What got through: {', '.join(f'`{name}`' for name in named)}." if named else ""
     said = f"The last rows have the upper ends of exact 95 % intervals.{disturbed}{through}"
