@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import psutil
 import typer
 
-from autotuner.cli.options import AskedSweep, StoreOption, takes
+from autotuner.cli.options import AskedSweep, StoreOption, stored, takes
 from autotuner.cli.output import out, print_lines, say_remark, say_reservations, say_waiting
 from autotuner.cli.study import print_leaderboard
 from autotuner.values import config
-from autotuner.values.errors import InputError, Stopped, StoreError
+from autotuner.values.errors import InputError, NoStoreError, Stopped
 from autotuner.values.files import regular_target
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ ENDING_S = 2.0
 """Seconds for what comes after the last study."""
 SHORTEST = 0.01
 """Minutes that a sweep has at least."""
-NOTHING_JUDGED = "no variant was judged in its time; the same command goes on, with more --minutes if need be"
 
 
 @takes(AskedSweep)
@@ -55,64 +54,64 @@ def tune(
     """
     from autotuner.tuning import workbench
 
-    if dry_run:
-        _foretell(wanted, store)
-        return
-    regular_target(output, "--out")
     began = time.monotonic() - (time.time() - psutil.Process().create_time())
     files = workbench.with_baselines(workbench.load_spaces(*wanted.source), wanted.baseline or ())
     if len(files) > 1:
         out.print(f"{len(files)} studies, one for each set of problems that one variant can serve")
-    workbench.begin_imports(files[0])
+    if not dry_run:
+        regular_target(output, "--out")
+        workbench.begin_imports(files[0])
     from autotuner.store import Store
 
     requests = [wanted.request(file, share=len(files)) for file in files]
-    studies: list[str] = []
-    with Store.open(store or config.store_url()) as opened:
-        for place, (file, request) in enumerate(zip(files, requests, strict=True)):
-            here = workbench.Workbench(file, devices=request.devices)
-            here.begin()
+    benches = [workbench.Workbench(file, devices=wanted.devices) for file in files]
+    with _found(store) as there:  # a wrong wish makes no store
+        for here, request in zip(benches, requests, strict=True):
             for line in here.remarks:
                 say_remark(line)
-            if request.start:
-                here.start(opened, request)  # refuses what is no point, before the sweep is asked for
+            if dry_run or request.start or request.like:
+                here.start(there, request)
+        if dry_run:
+            _foretell(wanted, benches, requests, there)
+            return
+    studies: list[str] = []
+    with Store.open(store or config.store_url()) as opened:
+        for place, (here, request) in enumerate(zip(benches, requests, strict=True)):
+            here.begin()
             studies.append(_swept(opened, _in_time(request, began, place, len(files)), here, cancels))
             print_leaderboard(opened, studies[-1], 10)
         _conclude(opened, studies, output)
 
 
-def _foretell(wanted: AskedSweep, store: str | None) -> None:
+def _foretell(
+    wanted: AskedSweep, benches: Sequence[Workbench], requests: Sequence[SweepRequest], store: Store | None
+) -> None:
     """What tuning promises, before it."""
     from autotuner.ops import op_of
     from autotuner.serve.record import Called, microseconds
     from autotuner.spaces.problem_files import problems_in, share_of_model
-    from autotuner.store import Store
-    from autotuner.tuning import workbench
     from autotuner.tuning.foresight import Foresight, foresee, search_s
     from autotuner.views import foresight_words
 
-    files, recorded = workbench.load_spaces(*wanted.source), wanted.source[-1]
-    op = op_of(files[0].problems[0])
+    op, recorded = op_of(benches[0].conditions.compiled_for), wanted.source[-1]
     weights, share = (dict(problems_in(recorded, op.name)), share_of_model(recorded)) if recorded else ({}, None)
     found, seconds, who = list[Foresight](), 0.0, ""
-    with ExitStack() as stack:
-        opened = None
-        with suppress(StoreError):  # there is none yet
-            opened = stack.enter_context(Store.open(store or config.store_url(), create=False))
-        for file in files:
-            request = wanted.request(file, share=len(files))
-            here = workbench.Workbench(file, devices=request.devices)
-            for line in here.remarks:
-                say_remark(line)
-            if opened is not None:
-                here.start(opened, request)  # refuses what tuning would
-            who = who or here.who_disturbs()
-            mine = list(foresee(here, opened, lambda *call: microseconds(Called(*call)), weights))
-            us = sum(each.us or each.bound_us for each in mine)
-            takes_s = search_s(here, opened, us, request.trials) + request.finals_s
-            seconds += min(takes_s, 60 * (request.minutes or math.inf))
-            found += mine
+    for here, request in zip(benches, requests, strict=True):
+        who = who or here.who_disturbs()
+        mine = list(foresee(here, store, lambda *call: microseconds(Called(*call)), weights))
+        us = sum(each.us or each.bound_us for each in mine)
+        takes_s = search_s(here, store, us, request.trials) + request.finals_s
+        seconds += min(takes_s, 60 * (request.minutes or math.inf))
+        found += mine
     print_lines([foresight_words.busy_line(who), *foresight_words.lines(found, op.words.baseline, share, seconds)])
+
+
+def _found(store: str | None) -> AbstractContextManager[Store | None]:
+    """The store, if there is one."""
+    try:
+        return stored(store)
+    except NoStoreError:
+        return nullcontext()
 
 
 def _in_time(request: SweepRequest, began: float, place: int, of: int) -> SweepRequest:
@@ -254,9 +253,8 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
 
     found = [(study, best) for study in studies if (best := standings.best(store, study)) is not None]
     for study in sorted({*studies} - {study for study, _ in found}):
-        judged = queries.judged_count(store, study)
-        why = f"of {judged} judged variants none was measured to the end; `autotuner status` counts why"
-        out.print(f"{output} is not written for {study}: {why if judged else NOTHING_JUDGED}.")
+        more = "" if queries.judged_count(store, study) else ": more --minutes may help"
+        out.print(f"{output} is not written for {study}{more}.")
     if not found:
         raise typer.Exit(1)
     study, best = found[0]

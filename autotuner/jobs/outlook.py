@@ -251,6 +251,6 @@ def server_of(store: Store, request: SweepRequest, names: Sequence[str]) -> tupl
         raise InputError(f"--devices {request.devices}: {who}: {REMEDY}")
     if workers[0].sick is not None:
         sick = workers[0].sick
-        raise InputError(f"{sick.name} is in quarantine: {sick.reason}; {sick.remedy} {sick.name}")
+        raise InputError(f"{sick.name} is in quarantine: {sick.reason}; {sick.remedy}")
     own = [each.words[0] for each in served if each.words]
     return workers[0], ",".join(own) if own and request.devices is not None else None

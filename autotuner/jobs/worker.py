@@ -281,7 +281,7 @@ class Worker:
 
     def _is_sick(self) -> bool:
         sick = device_health.quarantined(self._store, self._serves.names)
-        said = "" if sick is None else f"{sick.name} is in quarantine: {sick.reason}; {sick.remedy} {sick.name}"
+        said = "" if sick is None else f"{sick.name} is in quarantine: {sick.reason}; {sick.remedy}"
         if said and said != self._sick:
             self._say(said)
         self._sick = said
@@ -375,13 +375,13 @@ class Worker:
     def _quarantine(self, claim: Claim, run: SweepRun, reason: str) -> None:
         names = self._serves.names
         reason = " ".join(reason.split())
-        device_health.quarantine(self._store, names, reason, REMEDY, claim.sweep.id)
+        device_health.quarantine(self._store, names, reason, f"{REMEDY} {' '.join(names)}`", claim.sweep.id)
         self._settle(run, State.QUEUED, f"{', '.join(names)} is in quarantine: {reason}", kind="handed_back")
 
 
 # Is it the device, or the sweep? A probe of known-good variants decides. ----------------------------------------------
 
-REMEDY = "look at the machine's log and at the device, then `autotuner devices clear`"
+REMEDY = "look at the machine's log and at the device, then `autotuner devices clear"
 Bench = Callable[[SpaceFile], Workbench]
 """A space on the devices in doubt."""
 

@@ -21,7 +21,7 @@ from sqlalchemy.pool import QueuePool
 
 from autotuner.store.patience import Patience
 from autotuner.store.tables import SCHEMA, Base, VersionRow
-from autotuner.values.errors import AutotunerError, DiskFullError, StoreError, StoreUnavailableError
+from autotuner.values.errors import AutotunerError, DiskFullError, NoStoreError, StoreError, StoreUnavailableError
 from autotuner.values.files import NETWORKS, file_system_of, text_of, why
 
 P = ParamSpec("P")
@@ -292,7 +292,7 @@ class Database:
         if not path.parent.is_dir():
             raise StoreError(f"{path.parent} is not a folder: create it, or give another path for the store")
         if not path.exists() and not create:
-            raise StoreError(f"{path} does not exist: `autotuner tune` makes one, --store names another")
+            raise NoStoreError(f"{path} does not exist: `autotuner tune` makes one, --store names another")
         if path.exists() and not os.access(path, os.R_OK if read_only else os.R_OK | os.W_OK):
             how = "read" if read_only else "read and written"
             raise StoreError(f"{path} cannot be {how} by this user: change its permissions")
@@ -360,7 +360,7 @@ class Database:
         with self._engine.begin() as connection:
             found = _schema_version(connection)
         if found is None and not create:
-            raise StoreError(f"{self.label} holds no autotuner studies: start a search to make some")
+            raise NoStoreError(f"{self.label} holds no autotuner studies: start a search to make some")
         if found is not None and found > SCHEMA:
             raise StoreError(
                 f"{self.label} was written by a newer autotuner (schema {found}, this one knows {SCHEMA}): upgrade"

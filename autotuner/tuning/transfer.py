@@ -49,8 +49,8 @@ Numbers = tuple[float | None, ...]
 Derived = tuple[Numbers, ...]
 
 
-def start(store: Store, new: StudyRecord, space: Space, like: str | None = None) -> Start:
-    """What the study `new` of `space` starts from: the known points of the nearest related study that has any.
+def start(store: Store | None, new: StudyRecord, space: Space, like: str | None = None) -> Start:
+    """What the study `new` of `space` starts from: the known points of the nearest related study of the store, if any.
 
     `like` names the study to take them from instead, by name or unique prefix, or a file of T4 results; then its best
     points are judged first as well. A study that has judged something has started already, and gets nothing. Raises
@@ -59,6 +59,10 @@ def start(store: Store, new: StudyRecord, space: Space, like: str | None = None)
     if like is not None and like.endswith(".toml"):
         raise InputError(f"--from takes a study or FILE{t4.SUFFIX}; the problems of {like} go to --problems")
     is_file = like is not None and like.endswith(t4.SUFFIX)
+    if store is None:
+        if like is not None and not is_file:
+            raise InputError(f"there is no store yet, and so no study {like!r}: leave out --from, or name the --store")
+        return Start() if like is None else _start_of(like, space)
     named = None if like is None or is_file else queries.resolve_study(store, like)
     if any(each.name == new.name for each in queries.records(store)) and queries.judged_count(store, new.name) > 0:
         return Start()

@@ -327,7 +327,7 @@ class Workbench:
         with ThreadPoolExecutor(usable_cpus()) as pool:
             return list(pool.map(one, points))
 
-    def start(self, store: Store, request: SweepRequest) -> Start:
+    def start(self, store: Store | None, request: SweepRequest) -> Start:
         """What a new study of this space starts from, nothing where it has begun: the points that a sweep asks for, the
         first points of its family, and the known points of the nearest related study, for a sampler that learns from
         them, or else those of the study that it is like.

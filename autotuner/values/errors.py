@@ -7,6 +7,7 @@ AutotunerError
 │   ├── KernelError       a kernel family's kernel.toml
 │   ├── ToolchainError    no compiler, or one that cannot do the job
 │   ├── StoreError        the study store: unreadable, another driver owns it, no such study or trial
+│   │   ├── NoStoreError           there is none yet
 │   │   ├── StoreUnavailableError  it is locked, or its server does not answer: waiting may help
 │   │   ├── LeaseHeldError         another living process has what this one wants
 │   │   ├── LeaseLostError         another process has taken over what this one held
@@ -47,6 +48,10 @@ class ToolchainError(InputError):
 
 class StoreError(InputError):
     """The study store cannot be used as asked."""
+
+
+class NoStoreError(StoreError):
+    """There is no study store at this place."""
 
 
 class StoreUnavailableError(StoreError):

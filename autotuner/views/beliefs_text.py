@@ -18,17 +18,15 @@ WEAK = 0.3
 """Rank correlation below which the beliefs hardly put points in order."""
 
 
-def _named(effect: ParameterEffect | PairEffect) -> str:
-    return effect.parameter if isinstance(effect, ParameterEffect) else " and ".join(effect.parameters)
-
-
 def _most(effect: ParameterEffect | PairEffect) -> float:
     """The larger of its two shares."""
     return max(effect.share, effect.fast_share)
 
 
 SHARES: list[Column[ParameterEffect | PairEffect]] = [
-    Column("parameter", str, of=_named),
+    Column(
+        "parameter", str, of=lambda e: e.parameter if isinstance(e, ParameterEffect) else " and ".join(e.parameters)
+    ),
     Column("share", float, head="of the variance", reads=lambda share: percent(share, 1)),
     Column("fast_share", float, head="in the fastest quarter", reads=lambda share: percent(share, 1)),
 ]

@@ -52,10 +52,6 @@ def _mood(each: Outlook) -> str:
     return MOODS.get(each.sweep.state, "")
 
 
-def _why(each: Outlook) -> str:
-    return each.waits or _worker(each) or each.sweep.detail
-
-
 SWEEPS: list[Column[Outlook]] = [
     field("number", "sweep.id", head="sweep", reads=str, where="table", href=lambda e: f"/sweeps/{e.sweep.id}"),
     *field.data(key="sweep.key"),
@@ -75,7 +71,7 @@ SWEEPS: list[Column[Outlook]] = [
     field("worked_s", "sweep.spent_s", head="worked", reads=lambda e: about(e) if e else ""),
     field("left_s", head="left", reads=lambda seconds: f"about {about(seconds)}"),
     field("waits", where="full"),
-    field("detail", "sweep.detail", head="", text=_why, where="table"),
+    field("detail", "sweep.detail", head="", text=lambda e: e.waits or _worker(e) or e.sweep.detail, where="table"),
     field("worker", "sweep.holder", type=Process, inner=PROCESS, text=_worker, where="full"),
     *field.data(attempts="sweep.attempts"),
     field("submitted_at", "sweep.submitted_at", head="asked for", reads=moment, where="full"),
@@ -118,7 +114,7 @@ DEVICES: list[Column[DeviceRecord]] = [
     device("health", look=lambda e: "good" if e.health == "healthy" else "bad"),
     device("worker", "holder", type=Process, inner=PROCESS, head="held by", text=lambda e: _worker(e) or "nobody"),
     device("seen_at", of=lambda e: e.seen_at if e.holder is None else e.holder.seen, head="seen", reads=moment),
-    device("reason", head="", text=lambda e: f"{e.reason}; `{e.remedy} {e.name}`" if e.reason else ""),
+    device("reason", head="", text=lambda e: f"{e.reason}; {e.remedy}" if e.reason else ""),
     *device.data("words", "remedy", "changed_at"),
 ]
 """A device that a worker serves or has served."""

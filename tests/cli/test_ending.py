@@ -201,7 +201,7 @@ def test_where_nothing_wins_the_end_says_what_serves_and_what_was_tried(
     said = " ".join(capsys.readouterr().out.split())
     assert f"Nothing here is shown to beat fake at {problem}; best.json serves fake." in said
     assert f"tried so far is shown to be faster than fake at {problem}; {tmp_path}/best.json has the fastest" in said
-    assert f"{tmp_path}/none.json is not written for {name}: no variant was judged in its time; the same " in said
+    assert f"{tmp_path}/none.json is not written for {name}: more --minutes may help." in said
     assert "plain: 3 of 3 points judged, best 0.314x, 19 times its bound; left after 3 draws" in said
     assert f"More than 5.96x is not to be had at {problem}: fake took" in said
 

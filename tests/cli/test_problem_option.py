@@ -101,6 +101,27 @@ def test_it_says_who_serves_and_what_is_to_be_hoped_for_and_makes_nothing(folder
     assert not list(folder.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--start nonsense", "expected NAME=VALUE"),
+        ("--start BLOCK_N=3", "sdpa_cpu has BLOCK_N ="),
+        ("--from nobody", "there is no store yet, and so no study 'nobody'"),
+        ("--from a.t4.json", "cannot be read"),
+        ("--dry-run --from nobody", "there is no store yet"),
+        ("--devices cuda:0", "has no such choice"),
+        ("--baseline nothing:here", "cannot be imported"),
+        ("--dry-run --baseline nothing:here", "cannot be imported"),
+        ("--dry-run --store /etc/passwd", "is not a study store"),
+    ],
+)
+def test_a_wrong_wish_is_refused_and_makes_nothing(folder: Path, words: str, said: str) -> None:
+    done = CliRunner().invoke(app, ["tune", "sdpa_cpu", "--problem", "(1,4,128,64) float32", *words.split()])
+    with refused(InputError, says=said):
+        raise done.exception or AssertionError(done.output)
+    assert not list(folder.iterdir())
+
+
 def test_what_the_sources_do_not_read_is_said_before_anything_is_built(folder: Path, kernel_root: Path) -> None:
     shutil.copytree(kernel_root / "tiny", folder / "tiny")
     source = folder / "tiny" / "plain.cpp"

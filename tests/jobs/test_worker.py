@@ -90,6 +90,7 @@ def test_a_sick_device_is_put_into_quarantine_and_cleared(tmp_path: Path) -> Non
         (device,) = device_health.every(store)
         assert device.health == "quarantined"
         assert "the device is gone" in device.reason
+        assert f"`autotuner devices clear {device.name}`" in device.remedy
         assert [sweeps.one(store, number).state for number in numbers] == [State.QUEUED] * 2
         sick.unlink()
         run("worker", "--devices", "other_cpu", "--idle-exit")

@@ -171,9 +171,8 @@ def _roofline(found: Profile) -> Markup | None:
 
 
 def _bytes(counters: dict[str, float]) -> float:
-    if all(name in counters for name in DRAM):
-        return sum(counters[name] for name in DRAM)
-    return LINE * counters.get("cache-misses", 0.0)
+    counted = all(name in counters for name in DRAM)
+    return sum(counters[name] for name in DRAM) if counted else LINE * counters.get("cache-misses", 0.0)
 
 
 def _decades(plot: Plot) -> None:
