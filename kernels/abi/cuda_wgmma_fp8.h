@@ -87,22 +87,23 @@ AT_DEVICE float copied(float x, uint32_t same) { return __uint_as_float(copied(_
 // Bytes of two words in another order: byte i of the result is that of the number in hexadecimal digit i of `order`.
 AT_DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t order) { return __byte_perm(a, b, order); }
 
-// 2^x for both of a pair by multiplications and additions of halves, from y = (x + 14) / 22 of each. Relative error about
-// 2^-8. x below -14 counts as -14, x above 8 as 8; where y is no number the result is 448 or more.
-AT_DEVICE uint32_t exp2_halves(float low, float high) {
+// 2^x for both of a pair without the unit for it, from y = (x + 13.9425) / 2^18 of each. Halves that small are whole numbers
+// of 2^-24, so the bits of y count 64ths of powers of two: moved to where a half has its exponent they are a power that
+// is straight between powers of two. The sum of two such, half a power apart, is wrong by 2^-6 at most, 2^-7.5 in the mean
+// square. x below -14 counts as less than 2^-14. `seen` collects the bits: with one of POWERS_TOO_LARGE x was 18 or more, or
+// no number, and the result is wrong.
+static constexpr uint32_t POWERS_TOO_LARGE = 0xF800F800u;
+
+AT_DEVICE uint32_t exp2_halves(float low, float high, uint32_t &seen) {
   uint32_t power;
-  asm("{\n.reg .b32 y, whole, part, poly, n;\n"
-      "cvt.rn.relu.f16x2.f32 y, %2, %1;\n"      // at least 0
-      "min.NaN.f16x2 y, y, %3;\n"               // at most 1
-      "fma.rn.f16x2 whole, y, %4, %5;\n"        // 22 y + 1522 = 1536 + round(x)
-      "sub.rn.f16x2 n, %5, whole;\n"
-      "fma.rn.f16x2 part, y, %4, n;\n"          // x - round(x)
-      "fma.rn.f16x2 poly, part, %6, %7;\n"      // 0.2384 part + 0.7036
-      "fma.rn.f16x2 poly, poly, part, %3;\n"    // 2^part
-      "and.b32 n, whole, 0x003F003F;\n"
-      "mad.lo.u32 %0, n, 1024, poly;\n}\n"      // times 2^round(x)
-      : "=r"(power)
-      : "f"(low), "f"(high), "r"(0x3C003C00u), "r"(0x4D804D80u), "r"(0x65F265F2u), "r"(0x33A133A1u), "r"(0x39A139A1u));
+  asm("{\n.reg .b32 y, one, other;\n"
+      "cvt.rn.relu.f16x2.f32 y, %3, %2;\n"  // at least 0
+      "or.b32 %1, %1, y;\n"
+      "shl.b32 one, y, 4;\n"
+      "mad.lo.u32 other, y, 16, %4;\n"      // half a power of two more
+      "fma.rn.f16x2 %0, other, %5, one;\n}\n"
+      : "=r"(power), "+r"(seen)
+      : "f"(low), "f"(high), "r"(0x02000200u), "r"(0x39A839A8u));
   return power;
 }
 

@@ -1,9 +1,10 @@
 // A consumer warpgroup: 64 query rows of each work item, all keys that they see, tile by tile (Item::tile).
 //
 // The scores of the next tile are issued together with P V of this one, and the softmax begins as soon as the scores are
-// there. What is in flight is not touched: probabilities wait in registers of their own until the product that reads the
-// last ones has ended, and are moved by an operation that ptxas does not see through, when the next scores are issued. The
-// first scores of the next item are issued before the output of this one is written.
+// there. What is in flight is not touched: while a product reads the probabilities of one tile, those of the next go to
+// registers of their own. The two sets take turns, so tiles come in twos and nothing is moved but after an odd one, by an
+// operation that ptxas does not see through. The first scores of the next item are issued before the output of this one
+// is written.
 //
 // A sum of products keeps few bits: of thousands of probabilities, all positive, it would fall behind. So the sums of a
 // tile's, which the rows of ones give, are added to those of the row in float and begin anew at each tile. Where one
@@ -29,9 +30,10 @@ struct Consumer {
   float scale;      // that makes powers of two of its scores
   float output[OUTPUTS + 4];
   float sum[2], shift[2], decay[2];
-  Rows counted, next_counted;  // sum has the row's probabilities of the tile at hand; of the next one
+  float uncounted[2];  // 0 where sum has the row's probabilities of the tile at hand, else 1
+  Rows next_counted;   // sum has those of the next one
   Scores scores;
-  Weights weights, next_weights;
+  Weights sets[2];     // probabilities of the tile at hand and of the next one, by turns
   uint32_t queries[QUERY_IN_REGISTERS ? HEAD_DIM / 8 : 1];
 
   __device__ __forceinline__ Consumer(const fp8_args &arguments, unsigned char *memory, int number)
@@ -88,7 +90,7 @@ struct Consumer {
     wgmma_commit();
   }
 
-  __device__ __forceinline__ void issue_output(bool add) {
+  __device__ __forceinline__ void issue_output(Weights &weights, bool add) {
     hold(output);
     hold(weights);
     wgmma_fence();
@@ -103,9 +105,10 @@ struct Consumer {
   // P V of the tile at hand has come.
   __device__ __forceinline__ void take_sums() {
 #pragma unroll
-    for (int half = 0; half < 2; half++) sum[half] += counted[half] ? 0.0f : output[SUMS + 2 * half];
-#pragma unroll
-    for (int i = 0; i < 4; i++) output[SUMS + i] *= 0.0f;  // of one 0 in four registers ptxas makes copies of them all
+    for (int half = 0; half < 2; half++) {
+      sum[half] = fmaf(output[SUMS + 2 * half], uncounted[half], sum[half]);
+      output[SUMS + 2 * half] *= 0.0f;  // of one 0 in two registers ptxas makes copies of them all
+    }
   }
 
   // An item --------------------------------------------------------------------------------------------------------------
@@ -160,7 +163,7 @@ struct Consumer {
   }
 
   // The probabilities of the next tile, added up one by one, in the rows that moved.
-  __device__ __forceinline__ void count() {
+  __device__ __forceinline__ void count(const Weights &next_weights) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const float found = sum_of(next_weights, half);
@@ -169,25 +172,23 @@ struct Consumer {
   }
 
   // The next tile is the one at hand.
-  __device__ __forceinline__ void take_weights() {
+  __device__ __forceinline__ void take_counted() {
 #pragma unroll
-    for (int half = 0; half < 2; half++) counted[half] = next_counted[half], next_counted[half] = false;
-#pragma unroll
-    for (int i = 0; i < BLOCK_N / 8; i++) weights[i] = copied(next_weights[i], args.same);
+    for (int half = 0; half < 2; half++) uncounted[half] = next_counted[half] ? 0.0f : 1.0f, next_counted[half] = false;
   }
 
   __device__ __forceinline__ void first_tile() {
     release_keys();
     mask(tiles - 1);
     const float offset = SPECULATE && tiles > 1 ? (float)OFFSET : LARGE_OFFSET;
-    softmax_exact<true>(scores, shift, decay, scale, offset, args.same, next_weights);
+    softmax_exact<true>(scores, shift, decay, scale, offset, args.same, sets[0]);
     sum[0] = sum[1] = 0.0f;
     next_counted[0] = next_counted[1] = true;
-    count();
+    count(sets[0]);
   }
 
   // Issues the scores of the next tile and the output of the last, in the order in which they are waited for.
-  __device__ __forceinline__ void issue_both(bool add) {
+  __device__ __forceinline__ void issue_both(Weights &weights, bool add) {
     wait_keys();
     await_turn();
     hold(scores);
@@ -195,14 +196,14 @@ struct Consumer {
     wgmma_fence();
     issue_scores();
     if (add) take_sums();
-    take_weights();
+    take_counted();
     wait_values();
-    issue_output(add);
+    issue_output(weights, add);
     if (PING_PONG == 1) pass_turn();
   }
 
   // True when what was summed before must be multiplied by `decay`.
-  __device__ __forceinline__ bool soften() {
+  __device__ __forceinline__ bool soften(Weights &next_weights) {
     if constexpr (SPECULATE) return softmax_speculative(scores, shift, decay, scale, next_weights, next_counted);
     softmax_exact<false>(scores, shift, decay, scale, LARGE_OFFSET, args.same, next_weights);
 #pragma unroll
@@ -210,14 +211,16 @@ struct Consumer {
     return any_lane(next_counted);
   }
 
+  template <int SET>
   __device__ __forceinline__ void next_tile(int tile) {
-    issue_both(tile < tiles - 2);
+    Weights &next_weights = sets[1 - SET];
+    issue_both(sets[SET], tile < tiles - 2);
     wgmma_wait<1>();
     hold(scores);
     if (PING_PONG == 2) pass_turn();
     release_keys();
     mask(tile);
-    const bool decays = soften();
+    const bool decays = soften(next_weights);
     hold(next_weights);
     wgmma_wait<0>();
     hold(output);
@@ -228,15 +231,30 @@ struct Consumer {
       for (int i = 0; i < OUTPUTS; i++) output[i] *= decay[i / 2 % 2];
 #pragma unroll
       for (int half = 0; half < 2; half++) sum[half] *= decay[half];
-      count();
+      count(next_weights);
+    }
+  }
+
+  // The tiles after the first.
+  __device__ __forceinline__ void other_tiles() {
+    int tile = tiles - 2;
+#pragma unroll 1
+    for (; tile > 0; tile -= 2) {
+      next_tile<0>(tile);
+      next_tile<1>(tile - 1);
+    }
+    if (tile == 0) {
+      next_tile<0>(0);
+#pragma unroll
+      for (int i = 0; i < BLOCK_N / 8; i++) sets[0][i] = copied(sets[1][i], args.same);
     }
   }
 
   __device__ __forceinline__ void last_output() {
     wait_values();
     if (tiles > 1) take_sums();
-    take_weights();
-    issue_output(tiles > 1);
+    take_counted();
+    issue_output(sets[0], tiles > 1);
     wgmma_wait<0>();
     hold(output);
     release_values();
@@ -299,8 +317,7 @@ AT_DEVICE void consume(const fp8_args &args, unsigned char *shared, int group) {
     wgmma_wait<0>();
     hold(at.scores);
     at.first_tile();
-#pragma unroll 1
-    for (int tile = at.tiles - 2; tile >= 0; tile--) at.next_tile(tile);
+    at.other_tiles();
     if (!QUERY_IN_REGISTERS) at.release_query();
     schedule.next(false, false);
     at.last_output();

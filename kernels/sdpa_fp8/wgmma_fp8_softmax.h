@@ -71,12 +71,13 @@ AT_DEVICE bool any_lane(const Rows &rows) { return __any_sync(~0u, rows[0] || ro
 
 // Scores to probabilities, or with EXACT those of the rows that are `asked`. Without it some go to the units that multiply,
 // which have time, and the lane asks for a row where one of its own is 256 or more, or no number: it may have been cut off
-// at 448, or lost.
+// at 448, or lost. Those units take 2^x as (x + LEAST) * UNIT.
 template <bool EXACT>
 AT_DEVICE void exponentiate(const Scores &scores, const float (&shift)[2], float scale, Weights &weights, Rows &asked) {
-  const float small_scale = scale * (1.0f / 22.0f);
-  const float small_shift[2] = {(14.0f - shift[0]) * (1.0f / 22.0f), (14.0f - shift[1]) * (1.0f / 22.0f)};
-  uint32_t large[2] = {};
+  constexpr float UNIT = 1.0f / (1 << 18), LEAST = 13.9425f;
+  const float small_scale = scale * UNIT;
+  const float small_shift[2] = {fmaf(-shift[0], UNIT, LEAST * UNIT), fmaf(-shift[1], UNIT, LEAST * UNIT)};
+  uint32_t large[2] = {}, seen[2] = {};
 #pragma unroll
   for (int word = 0; word < BLOCK_N / 8; word++) {
     const int half = word % 2, first = 4 * (4 * (word / 4) + (word & 2)) + 2 * half;
@@ -86,7 +87,7 @@ AT_DEVICE void exponentiate(const Scores &scores, const float (&shift)[2], float
       const float even = scores[first + 4 * i], odd = scores[first + 4 * i + 1];
       if (!EXACT && by_multiplying(2 * word + i))
         pair[i] = pack_e4m3(exp2_halves(fmaf(even, small_scale, small_shift[half]),
-                                        fmaf(odd, small_scale, small_shift[half])));
+                                        fmaf(odd, small_scale, small_shift[half]), seen[half]));
       else
         pair[i] = pack_e4m3(exp2_approx(fmaf(even, scale, -shift[half])), exp2_approx(fmaf(odd, scale, -shift[half])));
     }
@@ -94,7 +95,8 @@ AT_DEVICE void exponentiate(const Scores &scores, const float (&shift)[2], float
     large[half] |= weights[word] + 0x08080808u;  // 256 is 0x78, and 0x7f is no number
   }
 #pragma unroll
-  for (int half = 0; half < 2 && !EXACT; half++) asked[half] = large[half] & 0x80808080u;
+  for (int half = 0; half < 2 && !EXACT; half++)
+    asked[half] = (large[half] & 0x80808080u) | (seen[half] & POWERS_TOO_LARGE);
 }
 
 // The rows of which any lane has asked for: a row's bits do not depend on those beside it.

@@ -34,13 +34,17 @@ AT_DEVICE uint32_t copied(uint32_t word, uint32_t same) { return __byte_perm(wor
 AT_DEVICE float copied(float x, uint32_t same) { return __uint_as_float(copied(__float_as_uint(x), same)); }
 AT_DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t order) { return __byte_perm(a, b, order); }
 
-AT_DEVICE uint32_t exp2_halves(float low, float high) {
-  const auto power = [](float y) {
-    const float at_most = y < 0.0f ? 0.0f : y > 1.0f ? 1.0f : y;
-    return y != y ? 65504.0f : exp2f(__half2float(__float2half_rn(at_most)) * 22.0f - 14.0f);
-  };
-  const __half2 pair = __floats2half2_rn(power(low), power(high));
-  return *(const uint32_t *)&pair;
+static constexpr uint32_t POWERS_TOO_LARGE = 0xF800F800u;
+
+AT_DEVICE uint32_t exp2_halves(float low, float high, uint32_t &seen) {
+  const auto relu = [](float y) { return y < 0.0f ? 0.0f : y; };
+  const __half2 pair = __floats2half2_rn(relu(low), relu(high));
+  const uint32_t y = *(const uint32_t *)&pair, one = y << 4, other = y * 16 + 0x02000200u;
+  seen |= y;
+  const float2 a = __half22float2(*(const __half2 *)&one), b = __half22float2(*(const __half2 *)&other);
+  const float weight = __half2float(__ushort_as_half(0x39A8));
+  const __half2 power = __floats2half2_rn(fmaf(b.x, weight, a.x), fmaf(b.y, weight, a.y));
+  return *(const uint32_t *)&power;
 }
 
 #endif

@@ -1,16 +1,21 @@
 """IMPL = wgmma_fp8, mma_fp8 and decode on the host emulator: their numbers in the gate's cases, their schedules, and
 what finds their mutants."""
 
+import math
 from pathlib import Path
 
 import pytest
+import torch
 
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa_fp8 import SdpaFp8Problem
+from autotuner.ops.sdpa_fp8.quantising import stored
+from autotuner.ops.sdpa_fp8.tensors import reference
 from autotuner.values import config
 from autotuner.values.variant import Value, Variant
+from tests.emulator.emulator import emulate_fp8
 from tests.helpers import needs
 from tests.helpers.builds import artifact_of
 from tests.mutants.fp8 import Mutant, first_failure, mutants, whole
@@ -42,6 +47,23 @@ POINTS: list[tuple[dict[str, Value], str]] = [
 def test_it_is_right_in_the_quick_cases_and_keeps_the_invariants(change: dict[str, Value], problem: str) -> None:
     source, parameters = whole(problem, change)
     assert first_failure(SHIPPED / source, parameters, SdpaFp8Problem.parse(problem)) == "pass"
+
+
+@needs.emulator
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [3, 8])
+def test_a_late_key_may_be_any_number_of_powers_of_two_above_those_before(share: int) -> None:
+    """Each row has its own jump, up to 2^4000: what is too large for the units that multiply is noticed."""
+    problem = SdpaFp8Problem.parse("(1,1,64x256,128) bfloat16")
+    source, parameters = whole(str(problem), {"CONSUMERS": 1, "PING_PONG": 0, "FMA_SHARE": share})
+    q, k = torch.zeros(1, 1, 64, 128), torch.zeros(1, 1, 256, 128)
+    q[0, 0, :, 0] = torch.arange(0, 128, 2, dtype=torch.uint8).view(torch.float8_e4m3fn).float()
+    k[0, 0, 5, 0] = 448
+    v = torch.randn(1, 1, 256, 128, generator=torch.Generator().manual_seed(1))
+    descale = torch.full((1, 1), 4000 / (448 * 448 * problem.scale * math.log2(math.e)))
+    given = (stored(q), stored(k), stored(v), descale, *[torch.ones(1, 1)] * 2)
+    (found,) = emulate_fp8(SHIPPED / source, parameters, problem, given, 0)
+    assert (found.double() - reference(problem, given)[0]).abs().max() < 0.06
 
 
 @needs.emulator
