@@ -51,7 +51,10 @@ def judges(toolchain: CpuToolchain) -> Iterator[dict[str, LocalExecutor]]:
     "what",
     [
         *("rounding_down", "rounding_later", "subnormals_flushed", "subnormals_read_as_zero"),
-        *(pytest.param(what, marks=pytest.mark.slow) for what in ("rounding_up", "rounding_to_zero")),
+        *(
+            pytest.param(what, marks=[pytest.mark.slow, pytest.mark.sampled(1)])
+            for what in ("rounding_up", "rounding_to_zero")
+        ),
     ],
 )
 def test_what_a_launch_does_to_sse_alone_is_seen(toolchain: CpuToolchain, kernel_root: Path, what: str) -> None:

@@ -22,12 +22,12 @@ from tests.mutants.views import VIEWS, View, conditions, family
 
 LATER = ("G5", "G3.lengths", "G3.spread")
 """How codes begin of what no quick case shows."""
-FAST = {"group_modulo", "lse_of_blind_rows_0", "window_one_too_many"}
+FAST = {"group_modulo", "window_one_too_many"}
 
 
 def marked(view: View) -> object:
     """A few are fast; of the others a sample runs."""
-    marks = [] if view.name in FAST else [pytest.mark.slow, pytest.mark.sampled(2, "views")]
+    marks = [] if view.name in FAST else [pytest.mark.slow, pytest.mark.sampled(1, "views")]
     return pytest.param(view, id=view.name, marks=marks)
 
 

@@ -24,7 +24,7 @@ from tests.helpers.processes import wait_for
 pytestmark = pytest.mark.slow
 
 ASKED = ("--no-finals", "--calm", "--patience", "0.1", "--json")
-TRIALS, SETTLED = 60, 20
+TRIALS, SETTLED = 40, 15
 MIB = 1 << 20
 
 

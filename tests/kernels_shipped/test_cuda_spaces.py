@@ -30,6 +30,7 @@ pytestmark = needs.nvcc
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
 SPACES = ("sdpa_cuda", "sdpa_cuda_smoke")
 RANDOM, PARTS = 20, 10
+FEW = pytest.mark.sampled(1, of="points that nvcc builds")
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
@@ -65,7 +66,7 @@ def test_the_first_variant_of_every_implementation_is_built(workbench: Workbench
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1)
+@FEW
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_valid_points_are_built(workbench: Workbench, part: int) -> None:
     """RANDOM points are in parts: nvcc takes a second of CPU for each."""
@@ -83,7 +84,7 @@ BESIDE_SCORES = "(1,8:2,1024,128) bfloat16 causal window=64 softcap=50 sinks bia
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1)
+@FEW
 @pytest.mark.parametrize(("impl", "arch"), [("mma", "sm_80"), ("decode", "sm_90"), ("wgmma", "sm_90")])
 def test_what_is_made_of_scores_is_built(impl: str, arch: str) -> None:
     """Windows, caps, sinks and a bias, which the spaces' own problems have not."""
@@ -137,7 +138,7 @@ def test_products_that_are_serialised_are_a_fault_of_the_build() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1)
+@FEW
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("head_dim", [64, 80, 96, 128, 192, 256])

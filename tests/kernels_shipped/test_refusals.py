@@ -17,6 +17,7 @@ def served_by(text: str) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "text",
     [

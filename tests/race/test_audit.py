@@ -24,7 +24,7 @@ from tests.helpers.builds import artifact_of
 from tests.helpers.fake_line import Deviations, FakeLine, Truth
 from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_judge
-from tests.mutants.expectations import MUTANTS
+from tests.mutants.expectations import MUTANTS, SEEDS
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=128, seq_k=128, head_dim=64, dtype="float32")
 GAP = 5e-5
@@ -214,7 +214,7 @@ def test_who_has_its_answers_ready_or_not_yet_where_calls_follow_at_once_gets_no
     variant = Variant(family="attacks", backend="cpu", impl="stated", parameters={"ATTACK": attack})
     small = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
     conditions = Conditions(
-        problems=(small,), cache=cache, seeds=(1, 2, 3, 4), baselines=("flash",), min_blocks=12, max_blocks=12
+        problems=(small,), cache=cache, seeds=SEEDS, baselines=("flash",), min_blocks=12, max_blocks=12
     )
     with cpu_judge(toolchain, Family.load(MUTANTS / "attacks")) as executor:
         outcome = judged(executor, variant, conditions, "promoted")
