@@ -199,7 +199,7 @@ def test_who_takes_longer_on_fresh_inputs_is_found(share: float) -> None:
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("cache", ["warm", pytest.param("cold", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cache", ["warm", pytest.param("cold", marks=[pytest.mark.slow, pytest.mark.sampled(1)])])
 @pytest.mark.parametrize(
     ("attack", "code"),
     [
