@@ -38,7 +38,7 @@ SLOW, ALL = [pytest.mark.slow], [pytest.mark.slow, pytest.mark.sampled(0, of="ju
 PROBLEMS = {
     "(1,4,128,64) float32 full": ALL,
     "(1,8,512,64) float32 full": ALL,
-    "(1,4:2,64x128,64) float32 full bshd lse": [],
+    "(1,4:2,64x128,64) float32 full bshd lse": [*SLOW, pytest.mark.sampled(1, of="shipped points in the gate")],
     "(1,8,512,64) bfloat16 full": ALL,
 }
 ONE_THREAD: dict[str, Value] = {"THREADS": 1, "SYNC_POLICY": 0}
@@ -62,8 +62,6 @@ def outcomes(workbench: Workbench, indices: list[int]) -> Iterator[Outcome]:
 
 
 @pytest.mark.timed
-@pytest.mark.slow
-@pytest.mark.sampled(1, of="shipped points in the gate")
 def test_the_default_or_a_random_point_passes_the_gate(workbench: Workbench) -> None:
     """benchmarks/timing/audits.py judges hundreds of each space, and tests/house/test_wheel.py the default point."""
     drawn = workbench.space.point(int(np.random.default_rng(1).integers(len(workbench.space))))
@@ -74,8 +72,6 @@ def test_the_default_or_a_random_point_passes_the_gate(workbench: Workbench) -> 
 
 
 @pytest.mark.timed
-@pytest.mark.slow
-@pytest.mark.sampled(1, of="shipped points in the gate")
 def test_the_scalar_source_passes_too(workbench: Workbench) -> None:
     branch, first = workbench.space.branch_of("scalar") or pytest.fail("no point of scalar")
     last = workbench.space.point(first + len(branch) - 1)
