@@ -198,14 +198,17 @@ def test_who_takes_longer_on_fresh_inputs_is_found(share: float) -> None:
         assert "it keeps results from call to call" in fault.detail
 
 
+ONE_MORE = [pytest.mark.slow, pytest.mark.sampled(1)]
+
+
 @pytest.mark.timed
-@pytest.mark.parametrize("cache", ["warm", pytest.param("cold", marks=[pytest.mark.slow, pytest.mark.sampled(1)])])
+@pytest.mark.parametrize("cache", ["warm", pytest.param("cold", marks=ONE_MORE)])
 @pytest.mark.parametrize(
     ("attack", "code"),
     [
         ("memo_when_called_at_once", "measure.memory"),
         ("computes_when_read", "G7.strays"),
-        pytest.param("computes_when_read_in_a_row", "G7.strays", marks=pytest.mark.slow),
+        pytest.param("computes_when_read_in_a_row", "G7.strays", marks=ONE_MORE),
     ],
 )
 def test_who_has_its_answers_ready_or_not_yet_where_calls_follow_at_once_gets_no_latency(
