@@ -61,6 +61,7 @@ def test_a_flag_that_does_more_than_change_the_program_is_refused(workshop: Work
 
 
 @CAGED
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "taken",
     [
@@ -82,6 +83,7 @@ def test_a_source_reads_no_file_outside_of_its_digest(workshop: Workshop, taken:
 
 
 @CAGED
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("taken", ['asm(".incbin \\"{}\\"");', '#include "{}"', "#include <../{}>"])
 @pytest.mark.parametrize("of", ["share/*/*", "bin/*", "lib/*/*.so.*", "lib/python3*/*.py", "lib/*"])
 def test_of_usr_a_source_reads_no_more_than_headers_and_the_compiler(workshop: Workshop, of: str, taken: str) -> None:
