@@ -7,6 +7,9 @@
 
 #if HAS_SINKS
 
+// In place of the maximum of a row that has seen nothing.
+static constexpr float LEAST_MAX = -3e38f;
+
 // The sink of a head, in powers of two.
 AT_DEVICE float sink_of(const void *sinks, int head) {
 #if SINKS == AT_FLOAT32
@@ -24,6 +27,10 @@ AT_DEVICE float take_in(float sink, float &max, float &sum) {
   max = most;
   return decay;
 }
+
+// What it adds to the sum of a row that is relative to this maximum, where nobody asks for the log of the sum: of a sink so
+// far above the maximum that this overflows, the outputs are 0.
+AT_DEVICE float share_of(float sink, float max) { return exp2_approx(sink - fmaxf(max, LEAST_MAX)); }
 
 #endif
 #endif

@@ -36,7 +36,7 @@ struct Consumer {
   RowBias slope;  // of the item's head: to look for it costs each tile a division and a read
 #endif
 #if HAS_SINKS
-  float sink;  // of the item's head, looked for while its first scores are computed
+  float sink;  // of the item's head
 #endif
   float output[HEAD_DIM / 2];
   Scores scores;
@@ -171,6 +171,9 @@ struct Consumer {
 #endif
     give_back(HIDES ? item.tiles - tiles : 0);
     mbarrier_wait(barrier(shared, QUERY_FULL + query_buffer()), query.parity);
+#if HAS_SINKS
+    sink = sink_beside(shared, query_buffer());
+#endif
     if (QUERY_IN_REGISTERS) load_queries_to_registers();
     wait_keys();
     if (!OVERLAP) await_turn();
@@ -178,9 +181,6 @@ struct Consumer {
     wgmma_fence();
     issue_scores();
     if (!OVERLAP) pass_turn();
-#if HAS_SINKS
-    sink = sink_of(args.more[SDPA_SINKS - SDPA_MORE], slice % args.heads);
-#endif
   }
 
   __device__ __forceinline__ void load_queries_to_registers() {
@@ -369,8 +369,10 @@ struct Consumer {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       float sum = quad_sum(softmax.sum[half]), decay = 1.0f;
-#if HAS_SINKS
+#if HAS_SINKS && LSE
       decay = take_in(sink, softmax.max[half], sum);
+#elif HAS_SINKS
+      sum += share_of(sink, softmax.max[half]);
 #endif
 #if LSE
       store_log_sum_exp(of_slice, of_row + warp * 16 + lane / 4 + half * 8, softmax.max[half], sum);

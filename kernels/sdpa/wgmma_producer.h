@@ -4,6 +4,7 @@
 #ifndef WGMMA_PRODUCER_H
 #define WGMMA_PRODUCER_H
 
+#include "sink.h"
 #include "wgmma_places.h"
 #include "wgmma_schedule.h"
 
@@ -48,6 +49,9 @@ AT_DEVICE void load_queries(const wgmma_args &args, unsigned char *shared) {
   for (Schedule schedule(args, shared); !schedule.done(); schedule.next(false, true)) {
     const Item now = item(args, schedule.number);
     const Place q = place_in(args, SDPA_Q, now.slice);
+#if HAS_SINKS
+    const float sink = sink_of(args.more[SDPA_SINKS - SDPA_MORE], now.slice % args.heads);
+#endif
     for (int consumer = 0; consumer < CONSUMERS; consumer++) {
       const int buffer = cursor.slot * CONSUMERS + consumer;
       uint64_t *const arrived = barrier(shared, QUERY_FULL + buffer);
@@ -57,6 +61,10 @@ AT_DEVICE void load_queries(const wgmma_args &args, unsigned char *shared) {
 #pragma unroll
       for (int panel = 0; panel < PANELS; panel++)
         load_box(target + panel * GROUP_PANEL, &args.q_map, panel * 64, now.row + consumer * GROUP_ROWS, q, arrived);
+#if HAS_SINKS
+      sink_beside(shared, buffer) = sink == INFINITY ? NAN : sink;
+      mbarrier_arrive(arrived);
+#endif
     }
     cursor.next();
   }
@@ -100,7 +108,7 @@ AT_DEVICE void prepare_barriers(const wgmma_args &args, unsigned char *shared) {
     mbarrier_init(barrier(shared, VALUES_FREE + slot), GROUP_WARPS * CONSUMERS);
   }
   for (int buffer = 0; buffer < Q_BUFFERS * CONSUMERS; buffer++) {
-    mbarrier_init(barrier(shared, QUERY_FULL + buffer), 1);
+    mbarrier_init(barrier(shared, QUERY_FULL + buffer), 1 + HAS_SINKS);
     mbarrier_init(barrier(shared, QUERY_FREE + buffer), OUTPUT_APART ? GROUP_WARPS : 1);
   }
   for (int slot = 0; slot < BIAS_SLOTS * CONSUMERS; slot++) {

@@ -64,7 +64,7 @@ static constexpr int BIAS_SLOTS = HAS_NUMBERS ? 2 : 0;
 static constexpr int BIAS_PANELS = (BLOCK_N + 63) / 64, BIAS_BYTES = BIAS_PANELS * GROUP_PANEL;
 
 // Dynamic shared memory: Q of every consumer and buffer, O, the rings of K and V, each consumer's of the bias, barriers,
-// tickets.
+// tickets, the sink beside each Q.
 static constexpr int QUERY_OFFSET = 0;
 static constexpr int OUTPUT_OFFSET = QUERY_OFFSET + Q_BUFFERS * CONSUMERS * GROUP_BYTES;
 static constexpr int KEYS_OFFSET = OUTPUT_OFFSET + (OUTPUT_APART ? CONSUMERS * GROUP_BYTES : 0);
@@ -84,7 +84,8 @@ static constexpr int BIAS_FULL = QUERY_FREE + Q_BUFFERS * CONSUMERS, BIAS_FREE =
 static constexpr int TICKET_FULL = BIAS_FREE + BIAS_SLOTS * CONSUMERS, TICKET_FREE = TICKET_FULL + TICKET_SLOTS;
 static constexpr int BARRIERS = TICKET_FREE + TICKET_SLOTS;
 static constexpr int TICKET_OFFSET = BARRIER_OFFSET + 8 * BARRIERS;
-static constexpr int SHARED_BYTES = TICKET_OFFSET + 4 * TICKET_SLOTS;
+static constexpr int SINK_OFFSET = TICKET_OFFSET + 4 * TICKET_SLOTS;
+static constexpr int SHARED_BYTES = SINK_OFFSET + (HAS_SINKS ? 4 * Q_BUFFERS * CONSUMERS : 0);
 
 static_assert(CONSUMERS >= 1 && CONSUMERS <= 4, "a block has one to four consumer warpgroups");
 static_assert(BLOCK_N % 16 == 0 && BLOCK_N >= 64 && BLOCK_N <= 192, "the products that cuda_wgmma.h has");
@@ -113,6 +114,9 @@ struct Cursor {
 AT_DEVICE uint64_t *barrier(unsigned char *shared, int number) {
   return (uint64_t *)(shared + BARRIER_OFFSET) + number;
 }
+
+// The sink of the item whose Q a buffer holds: who copies Q has the time to look for it.
+AT_DEVICE float &sink_beside(unsigned char *shared, int buffer) { return ((float *)(shared + SINK_OFFSET))[buffer]; }
 
 // Where `chunk` of 16 bytes of a row lies in a matrix whose panels have `panel_bytes`.
 AT_DEVICE int swizzled(int panel_bytes, int row, int chunk) {
