@@ -1,6 +1,6 @@
 // The producer warpgroup: one thread loads K and V and draws the tickets, one of another warp loads Q, one of a third a
-// bias of numbers. K, V and the bias go ahead as far as their rings reach, Q by one item with two buffers; so none waits
-// for another.
+// bias of numbers, one of the fourth looks for sinks. K, V and the bias go ahead as far as their rings reach, Q and its sink
+// by one item with two buffers; so none waits for another.
 #ifndef WGMMA_PRODUCER_H
 #define WGMMA_PRODUCER_H
 
@@ -49,9 +49,6 @@ AT_DEVICE void load_queries(const wgmma_args &args, unsigned char *shared) {
   for (Schedule schedule(args, shared); !schedule.done(); schedule.next(false, true)) {
     const Item now = item(args, schedule.number);
     const Place q = place_in(args, SDPA_Q, now.slice);
-#if HAS_SINKS
-    const float sink = sink_of(args.more[SDPA_SINKS - SDPA_MORE], now.slice % args.heads);
-#endif
     for (int consumer = 0; consumer < CONSUMERS; consumer++) {
       const int buffer = cursor.slot * CONSUMERS + consumer;
       uint64_t *const arrived = barrier(shared, QUERY_FULL + buffer);
@@ -61,14 +58,27 @@ AT_DEVICE void load_queries(const wgmma_args &args, unsigned char *shared) {
 #pragma unroll
       for (int panel = 0; panel < PANELS; panel++)
         load_box(target + panel * GROUP_PANEL, &args.q_map, panel * 64, now.row + consumer * GROUP_ROWS, q, arrived);
-#if HAS_SINKS
-      sink_beside(shared, buffer) = sink == INFINITY ? NAN : sink;
-      mbarrier_arrive(arrived);
-#endif
     }
     cursor.next();
   }
 }
+
+#if HAS_SINKS
+// The sink of each item, beside its Q: to look for it takes a division and a read, for which Q and consumers would wait.
+AT_DEVICE void load_sinks(const wgmma_args &args, unsigned char *shared) {
+  Cursor<Q_BUFFERS> cursor;
+  for (Schedule schedule(args, shared); !schedule.done(); schedule.next(false, true)) {
+    const float sink = sink_of(args.more[SDPA_SINKS - SDPA_MORE], item(args, schedule.number).slice % args.heads);
+    for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+      const int buffer = cursor.slot * CONSUMERS + consumer;
+      mbarrier_wait(barrier(shared, QUERY_FREE + buffer), cursor.parity ^ 1);
+      sink_beside(shared, buffer) = sink == INFINITY ? NAN : sink;
+      mbarrier_arrive(barrier(shared, QUERY_FULL + buffer));
+    }
+    cursor.next();
+  }
+}
+#endif
 
 #if HAS_NUMBERS
 // To each consumer the tiles that it sees, in its order.
@@ -127,6 +137,9 @@ AT_DEVICE void produce(const wgmma_args &args, unsigned char *shared) {
   if (threadIdx.x == 32) load_queries(args, shared);
 #if HAS_NUMBERS
   if (threadIdx.x == 64) load_biases(args, shared);
+#endif
+#if HAS_SINKS
+  if (threadIdx.x == 96) load_sinks(args, shared);
 #endif
 }
 

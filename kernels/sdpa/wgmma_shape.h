@@ -73,8 +73,8 @@ static constexpr int BIAS_OFFSET = VALUES_OFFSET + STAGES * TILE_BYTES;
 static constexpr int BARRIER_OFFSET = BIAS_OFFSET + BIAS_SLOTS * CONSUMERS * BIAS_BYTES;
 static constexpr int TICKET_SLOTS = 2;
 
-// Arrivals that free a ticket's slot: every consumer warp, and the threads that load Q and the bias.
-static constexpr int TICKET_READERS = GROUP_WARPS * CONSUMERS + 1 + HAS_NUMBERS;
+// Arrivals that free a ticket's slot: every consumer warp, and the threads that load Q, the bias and the sinks.
+static constexpr int TICKET_READERS = GROUP_WARPS * CONSUMERS + 1 + HAS_NUMBERS + HAS_SINKS;
 
 // Barriers, each by its first one's number.
 static constexpr int KEYS_FULL = 0, KEYS_FREE = KEYS_FULL + STAGES;
@@ -115,7 +115,7 @@ AT_DEVICE uint64_t *barrier(unsigned char *shared, int number) {
   return (uint64_t *)(shared + BARRIER_OFFSET) + number;
 }
 
-// The sink of the item whose Q a buffer holds: who copies Q has the time to look for it.
+// The sink of the item whose Q a buffer holds.
 AT_DEVICE float &sink_beside(unsigned char *shared, int buffer) { return ((float *)(shared + SINK_OFFSET))[buffer]; }
 
 // Where `chunk` of 16 bytes of a row lies in a matrix whose panels have `panel_bytes`.

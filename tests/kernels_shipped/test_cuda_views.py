@@ -34,6 +34,7 @@ CASES: list[tuple[Point, str, str]] = [
     ({**DECODE, **COPIES}, "(2,10:5,3x300,64) bfloat16 causal bottom_right lengths sinks lse", "far_sinks"),
     ({**MMA, **COPIES}, "(2,4:2,70x91,64) bfloat16 full bias=full", "hiding"),
     ({**WGMMA, "SOFTMAX": "spec"}, "(1,10:5,203x60,64) bfloat16 causal window=20 sinks=float32 lse", "far_sinks"),
+    ({**WGMMA, "SCHEDULE": "dynamic"}, "(1,5,203x60,64) float16 causal window=20 sinks", "far_sinks"),
 ]
 SLOW: list[tuple[Point, str, str]] = [
     (MMA, "(3,2,20x45,64) float16 bshd", "expanded"),
