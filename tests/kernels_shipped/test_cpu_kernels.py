@@ -1,11 +1,10 @@
-"""The shipped CPU kernels: points of every space pass the gate, and the exponentials keep their documented errors."""
+"""The shipped CPU kernels: they are right and pass the gate, and the exponentials keep their documented errors."""
 
 import ctypes
 import math
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from itertools import product
 from pathlib import Path
@@ -26,7 +25,6 @@ from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
-from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Value, Variant
 from tests.helpers.builds import artifact_of, launched
 from tests.helpers.judging import judged
@@ -34,49 +32,25 @@ from tests.helpers.points import chosen
 from tests.helpers.tables import FOLDER
 from tests.mutants.expectations import SEEDS
 
-SLOW, ALL = [pytest.mark.slow], [pytest.mark.slow, pytest.mark.sampled(0, of="judged with --all alone")]
-PROBLEMS = {
-    "(1,4,128,64) float32 full": ALL,
-    "(1,8,512,64) float32 full": ALL,
-    "(1,4:2,64x128,64) float32 full bshd lse": [*SLOW, pytest.mark.sampled(1, of="shipped points in the gate")],
-    "(1,8,512,64) bfloat16 full": ALL,
-}
+SLOW = [pytest.mark.slow]
 ONE_THREAD: dict[str, Value] = {"THREADS": 1, "SYNC_POLICY": 0}
 """Where tests run beside each other two threads wait for each other for most of the time."""
 
 
-@pytest.fixture(scope="module", params=[pytest.param(each, marks=marks) for each, marks in PROBLEMS.items()])
-def workbench(request: pytest.FixtureRequest) -> Workbench:
-    """A workbench for each kind of problem."""
-    return Workbench(load_space("sdpa_cpu", problems=[request.param]))
-
-
-def outcomes(workbench: Workbench, indices: list[int]) -> Iterator[Outcome]:
-    """Judges points of the space, timed in two blocks only."""
-    conditions = workbench.conditions.model_copy(
+@pytest.mark.timed
+@pytest.mark.slow
+def test_a_point_of_the_scalar_source_passes_the_gate() -> None:
+    """benchmarks/timing/audits.py judges hundreds of each space, and tests/house/test_wheel.py the default point."""
+    here = Workbench(load_space("sdpa_cpu", problems=["(1,4:2,64x128,64) float32 full bshd lse"]))
+    branch, first = here.space.branch_of("scalar") or pytest.fail("no point of scalar")
+    point = chosen(here.space, {**here.space.point(first + len(branch) - 1), **ONE_THREAD})
+    conditions = here.conditions.model_copy(
         update={"baselines": ("flash",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": SEEDS}
     )
-    with closing(workbench.executor()) as executor:
-        for index in indices:
-            yield judged(executor, workbench.variant(index), conditions, soak="never")
-
-
-@pytest.mark.timed
-def test_the_default_or_a_random_point_passes_the_gate(workbench: Workbench) -> None:
-    """benchmarks/timing/audits.py judges hundreds of each space, and tests/house/test_wheel.py the default point."""
-    drawn = workbench.space.point(int(np.random.default_rng(1).integers(len(workbench.space))))
-    point = drawn if "lse" in str(workbench.conditions.problems[0]) else workbench.space.file.default
-    (outcome,) = outcomes(workbench, [chosen(workbench.space, {**point, **ONE_THREAD, "SCHEDULE": 0})])
-    assert outcome.fault is None, (outcome.variant, outcome.fault)
+    with closing(here.executor()) as executor:
+        outcome = judged(executor, here.variant(point), conditions, soak="never")
+    assert outcome.fault is None, outcome.fault
     assert outcome.gate.passed
-
-
-@pytest.mark.timed
-def test_the_scalar_source_passes_too(workbench: Workbench) -> None:
-    branch, first = workbench.space.branch_of("scalar") or pytest.fail("no point of scalar")
-    last = workbench.space.point(first + len(branch) - 1)
-    (outcome,) = outcomes(workbench, [chosen(workbench.space, {**last, **ONE_THREAD})])
-    assert outcome.fault is None, (outcome.variant, outcome.fault)
 
 
 UNIT = """
