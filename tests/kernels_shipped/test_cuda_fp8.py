@@ -25,7 +25,7 @@ POINTS: list[tuple[dict[str, Value], str]] = [
     ({"PING_PONG": 2}, "(1,8,512,128) bfloat16 causal"),
     ({"CONSUMERS": 3, "SOFTMAX": "exact", "FMA_SHARE": 0, "PING_PONG": 2}, "(1,8:2,512,128) float16 lengths bshd lse"),
     ({"BLOCK_N": 160, "SCHEDULE": "tile", "PING_PONG": 0, "OFFSET": 6}, "(1,8:2,512,128) float16 causal bottom_right"),
-    ({"BLOCK_N": 192, "Q_FROM": "shared", "FMA_SHARE": 4}, "(1,8,512,128) bfloat16 causal bottom_right lengths lse"),
+    ({"BLOCK_N": 192, "Q_FROM": "shared", "FMA_SHARE": 6}, "(1,8,512,128) bfloat16 causal bottom_right lengths lse"),
     ({"BLOCK_N": 128, "CONSUMERS": 1, "PING_PONG": 0, "STAGES": 4, "OFFSET": 3}, "(1,8:2,512,128) bfloat16"),
     ({"TILE_ROWS": 8}, "(1,8:2,512,128) bfloat16 cache"),
     ({"MERGE": "cluster", "BLOCK_N": 32, "TILE_ROWS": 8}, "(1,8:2,512,64) float16 lengths bshd lse cache"),
