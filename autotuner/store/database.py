@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import sqlite3
@@ -234,10 +235,8 @@ class Database:
         """Turns the database's errors, Optuna's wrappings of them included, into StoreError or DiskFullError."""
         try:
             yield
-        except AutotunerError:
-            raise
         except Exception as error:
-            mended = self._in_words(error)
+            mended = None if isinstance(error, AutotunerError) else self._in_words(error)
             if mended is None:
                 raise
             raise mended from error
@@ -377,12 +376,13 @@ class Database:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """No other process makes Optuna's tables on the same server while the block runs."""
-        if self.is_sqlite:
-            yield
-            return
-        with self._engine.begin() as connection:
-            connection.execute(text(f"SELECT pg_advisory_xact_lock({OPENING})"))
+        """No other process makes Optuna's tables in the same database while the block runs."""
+        with contextlib.ExitStack() as stack:
+            if self.is_sqlite:  # of the folder: to close the file once more would end SQLite's own locks of it
+                stack.callback(os.close, folder := os.open(Path(self.label.removeprefix("file:")).parent, os.O_RDONLY))
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            else:
+                stack.enter_context(self._engine.begin()).execute(text(f"SELECT pg_advisory_xact_lock({OPENING})"))
             yield
 
     def _make_tables(self, connection: Connection) -> None:

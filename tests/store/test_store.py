@@ -2,8 +2,6 @@
 
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +16,7 @@ from autotuner.values.errors import DiskFullError, StoreError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Measurement, Outcome
 from autotuner.values.verdict import Verdict
+from tests.helpers.processes import child, said
 from tests.helpers.recorded import (
     CALIBRATION,
     PROBLEM,
@@ -115,10 +114,22 @@ def test_a_path_with_odd_characters_works(tmp_path: Path) -> None:
         assert optuna.get_all_study_names(store.optuna_storage()) == ["x"]
 
 
-def test_two_processes_may_make_the_store_at_once(path: Path) -> None:
-    code = f"from autotuner.store import Store; Store.open({str(path)!r}).close()"
-    children = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
-    assert [child.wait() for child in children] == [0, 0]
+def test_processes_may_make_the_store_and_optunas_tables_at_once(path: Path) -> None:
+    code = f"""
+        import optuna.storages
+        from autotuner.store import Store
+        with Store.open({str(path)!r}) as store:
+            print("open", flush=True)
+            input()
+            store.optuna_storage()
+        """
+    children = [child(code) for _ in range(3)]
+    assert [said(each) for each in children] == ["open"] * 3
+    for each in children:
+        print(file=each.stdin, flush=True)
+    assert [each.wait() for each in children] == [0] * 3
+    for each in children:
+        each.communicate()
 
 
 def bad_paths(folder: Path) -> Iterator[tuple[str, str]]:
