@@ -87,7 +87,7 @@ def default_space(problems: Sequence[str] = (), op: str | None = None) -> str:
         missing = kind.missing() if space is not None else None
         if space is not None and missing is None:
             return space
-        why += [f"for {kind.name}: {missing}"] if missing else []
+        why += [f"it is served on {kind.name}: {missing}"] if missing else []
     raise InputError(f"the op {named} cannot be tuned here: {'; '.join(why) or 'no space is shipped for it'}")
 
 

@@ -63,5 +63,5 @@ def test_an_op_without_a_space_for_this_machine_is_refused_with_the_reason(monke
     for each in DEVICES.values():
         monkeypatch.setattr(type(each), "missing", lambda self: None if self.name == "cpu" else "no driver")
     for words in ("", " sinks"):  # which it refuses, but knows
-        with pytest.raises(InputError, match="the op sdpa_fp8 cannot be tuned here: for cuda: no driver"):
+        with pytest.raises(InputError, match="the op sdpa_fp8 cannot be tuned here: it is served on cuda: no driver"):
             default_space([f"(1,32:8,8192,128) float8_e4m3fn bfloat16{words}"])
