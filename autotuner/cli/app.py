@@ -1,5 +1,4 @@
-"""The program: its commands, and how it ends. Only `cli` and `views` speak to people; the rooms below return values or
-raise."""
+"""The program: its commands, and how it ends. Only `cli` and `views` speak to people; other rooms return or raise."""
 
 import contextlib
 import os

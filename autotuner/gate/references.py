@@ -57,8 +57,7 @@ def answers(
 
 
 def sound(checks: Sequence[ReferenceCheck]) -> tuple[str, ...]:
-    """The baselines that keep their own tolerance on every case that they take; all of them where none does that
-    takes any."""
+    """The baselines that keep their own tolerance on every case that they take; all where none does so."""
     names = dict.fromkeys(check.backend for check in checks)
     unsound = {check.backend for check in checks if check.failed_rule is not None}
     rest = tuple(name for name in names if name not in unsound)

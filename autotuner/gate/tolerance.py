@@ -112,8 +112,7 @@ def _difference(output: Tensor, exact: Tensor) -> Tensor:
 
 
 def _finite(exact: Tensor) -> Tensor:
-    """The numbers, 0 in place of what is infinite or NaN: an op may ask for that where there is nothing to compute
-    from."""
+    """The numbers, 0 in place of what is infinite or NaN: an op may ask for that where nothing is to be computed."""
     return torch.where(exact.isfinite(), exact, 0.0)
 
 
@@ -409,8 +408,7 @@ def out_of_tolerance(output: Tensor, expected: Expected, errors: CaseErrors, til
 
 
 def extent(output: Output, affected: Tensor, size: Tensor, tile: int) -> Extent:
-    """Where `affected`, of the output's shape or a part of it, is true, and how large `size` is there; `tile` is in
-    rows."""
+    """Where `affected`, of the output's shape or a part of it, is true, and its `size` there; `tile` is in rows."""
     return _extent(by_rows(affected, output.row, output.slice), by_rows(size, output.row, output.slice), tile)
 
 

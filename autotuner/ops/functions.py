@@ -120,6 +120,27 @@ def take(functions: Mapping[str, Function]) -> None:
     OWN.update({name: baseline(function) for name, function in functions.items()})
 
 
+def settings() -> dict[str, object]:
+    """What torch and Python are set to for all that this process computes."""
+    sdp, cudnn, core = torch.backends.cuda, torch.backends.cudnn, torch._C
+    modes = torch.is_grad_enabled(), core._len_torch_function_stack(), core._len_torch_dispatch_stack()
+    tracing = sys.getprofile(), sys.gettrace(), sys.getswitchinterval()
+    precision = torch.get_default_dtype(), torch.get_float32_matmul_precision(), torch.is_autocast_enabled("cpu")
+    attention = sdp.flash_sdp_enabled(), sdp.mem_efficient_sdp_enabled(), sdp.cudnn_sdp_enabled()
+    libraries = cudnn.enabled, cudnn.benchmark, torch.backends.mkldnn.enabled
+    determinism = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic
+    return {name: value for name, value in locals().items() if isinstance(value, tuple)}
+
+
+@contextmanager
+def settings_kept(what: str) -> Iterator[None]:
+    """Raises InputError where the block changes them: all others would be timed so, too."""
+    before = settings()
+    yield
+    if changed := [name for name, value in settings().items() if value != before[name]]:
+        raise InputError(f"{what} changes torch's {', '.join(changed)} for all: take that back, or leave it out")
+
+
 def compile_first(calls: Iterable[Call], tuned: Problems, rest: Problems, device: str, threads: int) -> None:
     """Calls each function with its parameters once for every problem, so that what compiles does so now: in a cage it
     could not. For the tuned problems it compiles one program each, which later calls find first; the others may share

@@ -181,8 +181,7 @@ def audited_kinds(times: Times, arms: Audited) -> list[Kind]:
 
 
 def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
-    """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race. Raises
-    ArmError."""
+    """The times by which the variant is judged. `step`: of all samples. `raced`: of its race. Raises ArmError."""
     times, bound = Times.none(raced), KEPT / 2
     kinds = audited_kinds(times, arms)
     if raced.variant < PLAIN_S:

@@ -135,8 +135,7 @@ def trimmed_interval(values: Sequence[float], level: float = 0.95) -> LogRatio:
 
 
 def p_positive(excess: float, error: float, freedom: float) -> float:
-    """One-sided p-value of the t test that a quantity with this estimate and standard error is above 0; 1 without
-    freedom."""
+    """One-sided p-value of the t test: a quantity with this estimate and error is above 0; 1 without freedom."""
     if freedom < 1:
         return 1.0
     if error == 0:  # all values alike

@@ -137,7 +137,7 @@ class ThirdClock:
                 detail = f"{len(samples)} samples took {clocks}"
                 return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.clocks", detail=detail)
         if self._meddled:
-            detail = "the variant has changed the process that judges it, or run Python there"
+            detail = "the variant has changed the process that judges it, or how torch is set, or run Python there"
             return Fault(verdict=Verdict.CORRUPTING, code=codes.GUARD, detail=detail)
         return None
 

@@ -87,8 +87,7 @@ def is_well(pid: int | None) -> bool:
 
 
 def kill(*pids: int | None) -> None:
-    """Kills these processes, stopped or not; those that have gone need nothing. All that a server has started ends with
-    it."""
+    """Kills these processes, stopped or not, and so all that a server has started; who has gone needs nothing."""
     for pid in filter(None, pids):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

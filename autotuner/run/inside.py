@@ -79,6 +79,7 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
     line = cache(role.factory)
     outside = [role.cage] if role.cage is not None else []
     looks: list[Callable[[], None]] = []
+    before = {} if role.devices == "" else _surroundings()  # a function's module is imported with the line
 
     def enter(job: JudgeJob | RaceJob | CalibrationJob, say: Say) -> None:
         if isinstance(job, CalibrationJob):
@@ -95,7 +96,7 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
             draw_up(asked, say)
             built = job.artifacts if isinstance(job, RaceJob) else [job.built.artifact]
             line().compile_first(job.conditions, built, say)
-            looks.append(watch(tell_meddled))
+            looks.append(watch(tell_meddled, before))
         if outside:
             parts = outside.pop()
             if artifact is not None and artifact.path:  # it may lie outside of the cache
@@ -151,8 +152,7 @@ def draw_up(asked: Sequence[tuple[Case, int]], say: Say) -> None:
 
 
 def _drawing(missing: Sequence[tuple[Case, int]], threads: int, tell: int) -> int:
-    """A process that draws these up, with so many threads for a large one, and writes a byte to `tell` after each; its
-    number."""
+    """A process that draws these up, on so many threads if large, and writes to `tell` after each; its number."""
     from autotuner.gate.tolerance import truth
 
     child = os.fork()
@@ -252,24 +252,23 @@ def _print_to(log: Path) -> None:
 
 RUNS = ("compile", "exec")
 """What Python says to an audit hook before it runs source."""
-OURS, OTHERS = "autotuner", ("time", "socket", "torch.nn.functional")
+OURS, OTHERS = "autotuner", ("builtins", "math", "time", "socket", "torch", "torch._tensor", "torch.nn.functional")
 
 
-def watch(tell: Callable[[], None]) -> Callable[[], None]:
+def watch(tell: Callable[[], None], before: dict[str, object]) -> Callable[[], None]:
     """From now on `tell` is called once a variant hands Python source to run, before that runs, so that nothing takes
-    it back. What is returned calls it when something else has taken the place of a function or a constant, other
-    signals are refused, or this thread has another priority."""
+    it back. What is returned calls it when something else has taken the place of a function or a constant, torch is set
+    otherwise, other signals are refused, or this thread has another priority than it had `before`, or has now."""
 
     def heard(event: str, _arguments: object) -> None:
         if event in RUNS and _called_by_variant():
             tell()
 
     sys.addaudithook(heard)
-    before, kept = dict(_bindings()), _of_the_thread()
+    kept = _surroundings() | before
 
     def look() -> None:
-        now = dict(_bindings())
-        if _of_the_thread() != kept or any(now.get(where) != names for where, names in before.items()):
+        if not kept.items() <= _surroundings().items():
             tell()
 
     return look
@@ -284,11 +283,14 @@ def _called_by_variant() -> bool:
     return caller.f_code.co_filename == loaded_variant.__file__
 
 
-def _of_the_thread() -> list[object]:
-    """Which signals it refuses, and its priority beside its parent's: others may change that of all processes alike."""
+def _surroundings() -> dict[str, object]:
+    """Also which signals this thread refuses, and its priority beside its parent's: others may change all alike."""
+    from autotuner.ops.functions import settings
+
     own, parents = (os.getpriority(os.PRIO_PROCESS, each) for each in (0, os.getppid()))
     with Path("/proc/thread-self/status").open() as lines:
-        return [own - parents, *(line for line in lines if line.startswith(("SigBlk", "SigIgn")))]
+        thread = [own - parents, *(line for line in lines if line.startswith(("SigBlk", "SigIgn")))]
+    return {**dict(_bindings()), "thread": thread, "settings": settings()}
 
 
 def _bindings() -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:

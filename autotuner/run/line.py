@@ -106,11 +106,11 @@ class LineFactory:
         """Raises InfrastructureError when the device does not work, and InputError where a baseline is another one."""
         opened = DEVICES[self.device.backend].open(self.toolchain, self.device)
         _ = self.family.op  # found now: an op of another package may lie where a cage lets nobody look
-        theirs = python.imported(self.family, self.device.backend, self.baselines)  # for the same reason
-        if theirs:
-            from autotuner.ops import functions
+        from autotuner.ops import functions
 
-            functions.take(theirs)
+        with functions.settings_kept(f"a module of {self.family.document.family} or of a baseline, imported,"):
+            theirs = python.imported(self.family, self.device.backend, self.baselines)  # for the same reason
+        functions.take(theirs)
         made = GatedLine(self.family, self.toolchain, opened, self.more)
         made.named = self.baselines
         return made
@@ -240,7 +240,8 @@ class GatedLine:
         copied = [Matrix(conditions.compiled_for).copied().problem] if artifacts else []
         due = conditions.baselines or OWN  # none is pinned before the calibration
         own: list[functions.Call] = [(each.own, {}) for name in due if (each := OWN.get(name)) and each.own]
-        functions.compile_first(own, conditions.problems, copied, where, threads)
+        with functions.settings_kept(f"one of the baselines {', '.join(due)}"):
+            functions.compile_first(own, conditions.problems, copied, where, threads)
         for artifact in variants:
             matrix, between = self._matrix(artifact, conditions), (op.cases.between, op.cases.between_large)
             asked = [case.problem for case, _ in self.references(conditions, artifact)]

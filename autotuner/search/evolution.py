@@ -83,8 +83,7 @@ class EvolutionarySampler(PointSampler):
         return first[place] + found
 
     def opened(self, study: Study, asked: Mask) -> bool:
-        """Also where points of another study are known, or first points: the branches are told of them at the first
-        call."""
+        """Also where points of another study are known, or first points: branches are told at the first call."""
         if self._more is None:
             found, hints = study.user_attrs.get(KNOWN_POINTS), study.user_attrs.get(HINTS, ())
             self._more = found is not None or len(hints) > 0

@@ -283,8 +283,7 @@ class BranchPoints:
 
     @cached_property
     def expected(self) -> NDArray[np.float64] | None:
-        """(N,): the logarithm of the latency that the branch expects of the points, in a unit of its own; NaN where it
-        expects none."""
+        """(N,): the logarithm of the latency that the branch expects of the points, in its own unit; else NaN."""
         return expected_latency(self.branch, self.facts, self.problems, self.rows)
 
     @property

@@ -197,8 +197,7 @@ class _Term(NamedTuple):
 
     @classmethod
     def of(cls, parts: Sequence[_Term], join: Callable[..., _Values]) -> _Term:
-        """What `join` makes of the results of the parts. Faults travel with them, so that and/or can drop unreached
-        ones."""
+        """What `join` makes of the results of the parts, and their faults, so that and/or drops unreached ones."""
         names = frozenset[str]().union(*(part.names for part in parts))
         return cls(names, lambda given: join(*(part.run(given) for part in parts)))
 

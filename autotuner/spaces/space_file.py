@@ -132,8 +132,7 @@ class SpaceDocument(_Common):
         return implementations
 
     def _lists(self, impl: str, limits: Limits | None) -> dict[str, tuple[Value, ...]]:
-        """The parameters of a branch: those that the implementation reads, with the values of the file, else of
-        kernel.toml."""
+        """The parameters that the implementation of a branch reads, with values of the file, else of kernel.toml."""
         said = {name: each for name, each in self.parameters.items() if name != "IMPL"}
         own = self.of_branches.get(impl, {})
         if limits is None or impl not in limits.parameters:  # an implementation that is not there is refused when built

@@ -85,8 +85,7 @@ def _require_parameters(
 
 
 def baselines(named: Sequence[str | Callable[..., Any]], op: str) -> tuple[NamedFunction, ...]:
-    """Functions that a user names as baselines: by themselves, as module:function, or by a library's name. Raises
-    InputError."""
+    """Functions that a user names as baselines: themselves, module:function, or a library. Raises InputError."""
     found = []
     for each in named:
         if callable(each):

@@ -134,8 +134,7 @@ def load_spaces(
 
 
 def with_baselines(files: Sequence[SpaceFile], given: Sequence[str | Callable[..., Any]]) -> tuple[SpaceFile, ...]:
-    """The same spaces with baselines of the user's, by module:function, a library's name or themselves. Raises
-    InputError."""
+    """The same spaces with baselines of the user's: functions, module:function or a library. Raises InputError."""
     found = of_function.baselines(given, files[0].problems[0].op)
     return tuple(each.model_copy(update={"baselines": found}) for each in files)
 
@@ -283,8 +282,7 @@ class Workbench:
 
     @property
     def remarks(self) -> list[str]:
-        """What is known before anything is built: what takes long, and what a look at the sources shows; lines for a
-        person."""
+        """What takes long, and what a look at the sources shows, before anything is built; lines for a person."""
         slow = slow_words(self.conditions.problems, kind_of(self.space.file))
         return [*slow, *dict.fromkeys(line for branch in self.space.branches for line in self.unread(branch))]
 
@@ -436,9 +434,11 @@ def begin_imports(file: SpaceFile) -> None:
 def _imports(
     kind: DeviceKind, family: Family, problems: Sequence[Problem], baselines: tuple[NamedFunction, ...]
 ) -> list[str]:
-    """What processes import before they are forked."""
+    """What processes import before they are forked: also what a module of the user's could change there."""
+    judges = [f"autotuner.gate.{name}" for name in ("launching", "references", "diagnosis")]
+    judges.append(f"{OPS[problems[0].op].package}.tensors")
     named = bool(baselines) or any(each.python is not None for each in family.table(kind.name).values())
-    return [kind.module, *program.modules(), *ahead.imports(kind.name, problems, named), STATISTICS]
+    return [kind.module, *program.modules(), *ahead.imports(kind.name, problems, named), STATISTICS, *judges]
 
 
 def _sources(family: Family, device: str) -> list[Path]:

@@ -105,8 +105,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def file_system_of(folder: Path) -> str:
-    """The kind of the file system that a folder lies on, as the system's table of mounts has it; "" where it is not in
-    there."""
+    """The kind of file system of a folder, by the system's table of mounts; "" where it is not in there."""
     real = folder.resolve()
     over = [each for each in psutil.disk_partitions(all=True) if real.is_relative_to(each.mountpoint)]
     return max(over, key=lambda each: len(each.mountpoint)).fstype if over else ""

@@ -243,8 +243,7 @@ class Calibration(Model):
 
     @property
     def oracle_fault(self) -> str | None:
-        """Why nothing can be judged, in words; None where each case has a baseline that keeps its tolerance on all of
-        them."""
+        """Why nothing can be judged, in words; None where each case has a baseline within its tolerance everywhere."""
         unsound = {check.backend for check in self.broken}
         answered = {one.case for one in self.references if one.errors is not None and one.backend not in unsound}
         hopeless = [check for check in self.broken if check.case not in answered]

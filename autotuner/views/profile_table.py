@@ -1,5 +1,4 @@
-"""A profile for a person: two columns of counters in the order in which they are read, and what holds the variant
-back."""
+"""A profile for a person: two columns of counters, in the order of reading, and what limits the variant."""
 
 import math
 from collections.abc import Callable, Iterator

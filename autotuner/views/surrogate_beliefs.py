@@ -273,8 +273,7 @@ def _values(
 
 
 class _Surrogates:
-    """A surrogate for each branch of which something was measured; points of other branches nobody believes anything
-    of."""
+    """A surrogate for each branch of which something was measured; of others nobody believes anything."""
 
     def __init__(self, space: Space, seed: int, points: Indices, objectives: Floats) -> None:
         self._space = space

@@ -156,8 +156,7 @@ class Fields(Generic[T]):
     def __call__(
         self, key: str, path: str | None = None, of: Callable[[T], Raw] | None = None, **more: Any
     ) -> Column[T]:
-        """A column; `path`: of its field, where that is not its name; `of`: what it holds instead; `more` as of
-        `Column`."""
+        """A column; `path`: of its field, if not its name; `of`: what it holds instead; `more` as of `Column`."""
         kind: Any = self._model
         says = ""
         for name in (path or key).split("."):

@@ -72,8 +72,7 @@ def create_app(settings: Settings) -> Guard:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, made once. Numbers that are not finite are null in answers, so every number may be null
-    there."""
+    """The OpenAPI document, made once. Numbers that are not finite are null, so every number may be null there."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = document["components"]["schemas"]

@@ -145,7 +145,7 @@ def _mutants(table: str, device: Backend = "cpu") -> Group:
 
 
 def _functions() -> Iterator[Attack]:
-    for name in ("remembers", "computes_when_read"):
+    for name in ("remembers", "computes_when_read", "sets_torch", "slows_the_baseline"):
         yield Attack(f"function_{name}", "functions", f"a function of Python that {name}", _function(name))
 
 

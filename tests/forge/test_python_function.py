@@ -69,6 +69,8 @@ def test_a_right_one_is_measured_and_what_no_tool_can_look_at_is_said(judges: Lo
         ("is_float64", "G1.status", "the function returned a tensor of dtype torch.float64, expected torch.float32"),
         ("ignores_the_mask", "G2.T1", ""),
         ("remembers", "G3.", ""),
+        ("sets_torch", "G7.guard", "or how torch is set"),
+        ("slows_the_baseline", "G7.guard", "has changed the process that judges it"),
         ("computes_when_read", "G7.strays", "when the last call of a timed sample returned, its output was not there"),
     ],
 )
@@ -76,6 +78,37 @@ def test_a_wrong_one_is_rejected_with_what_it_did(judges: LocalExecutor, wrong: 
     fault = judged(judges, variant(wrong), CONDITIONS).fault
     assert fault.code.startswith(code)
     assert said in fault.detail
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("torch.use_deterministic_algorithms(True)", "or of a baseline, imported, changes torch's determinism for all"),
+        ("checks.broken = lambda *_: None", "has changed the process that judges it"),
+    ],
+)
+def test_what_a_module_changes_as_it_is_imported_is_told(
+    tmp_path: Path, toolchain: CpuToolchain, line: str, said: str
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "kernel.toml").write_text(
+        'family = "mine"\nabi = 2\nop = "sdpa"\n[cpu.rows]\npython = "meddling:f"\ndtypes = ["float32"]\n'
+    )
+    (folder / "meddling.py").write_text(
+        f"import torch\nfrom autotuner.gate import tolerance as checks\n{line}\n"
+        "def f(query, key, value, *, is_causal):\n"
+        "    scores = query @ key.transpose(2, 3) * query.shape[3] ** -0.5\n"
+        "    hidden = torch.ones(scores.shape[2:], dtype=torch.bool).triu(1) & is_causal\n"
+        "    return torch.softmax(scores.masked_fill(hidden, -torch.inf), 3) @ value\n"
+    )
+    mine = Variant(family="mine", backend="cpu", impl="rows", parameters={})
+    with cpu_judge(toolchain, Family.load(folder)) as judges:
+        try:
+            found = str(judged(judges, mine, CONDITIONS, soak="never").fault)
+        except InputError as error:
+            found = str(error)
+    assert said in found
 
 
 @pytest.mark.gpu

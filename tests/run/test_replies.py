@@ -177,7 +177,7 @@ REFUSES = """
 import os, signal
 from autotuner.run.inside import watch
 told = []
-look = watch(lambda: told.append(1))
+look = watch(lambda: told.append(1), {})
 look()
 assert not told
 %s

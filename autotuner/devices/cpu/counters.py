@@ -50,8 +50,7 @@ def count(side: Side, report: Path | None = None) -> Counted:
 
 
 def opened(events: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """A file of each event of this process and the threads that it will start, counting nothing yet. Raises
-    InputError."""
+    """A file of each event of this process and its future threads, counting nothing yet. Raises InputError."""
     library = ctypes.CDLL(None, use_errno=True)
     files: dict[str, int] = {}
     for name, (kind, number) in events.items():

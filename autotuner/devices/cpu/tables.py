@@ -66,8 +66,7 @@ def replaced(library: str) -> str | None:
 
 
 def _tables(found: list[Mapping]) -> Iterator[tuple[str, int, int]]:
-    """Of each part of a loaded library that could be written: the library, and where what can be read begins and
-    ends."""
+    """Of each part of a loaded library that could be written: the library, and where what is readable lies."""
     readable = {each.start: each.end for each in found if each.rights.startswith("r")}
     for each in found:
         if each.offset == 0 and each.path.startswith("/") and each.rights[0] == "r":

@@ -15,8 +15,7 @@ from autotuner.values.verdict import Fault
 
 
 class CudaAuditArm:
-    """Samples of an arm with refills between the forwards. In a graph these are timed too; between events they are
-    not."""
+    """Samples of an arm with refills between the forwards: timed too in a graph, not between events."""
 
     def __init__(
         self, arm: CudaVariantArm | BaselineArm, buffers: Buffers, judge: JudgeFresh, like: Self | None = None

@@ -170,8 +170,7 @@ class FinalRounds:
         return [entrant for entrant in self._entrants.values() if not entrant.is_out]
 
     def _wanted(self) -> list[Entrant]:
-        """Those whose turn it is: who has had fewer than the first processes, else who may still lead; the fastest
-        first."""
+        """Those whose turn it is: with fewer than the first processes, else who may still lead; the fastest first."""
         tied = self._tied()
         new = [entrant for entrant in (tied + self._alive()) if entrant.heats < FIRST]
         return list(dict.fromkeys(new)) or [entrant for entrant in tied if entrant.heats < PROCESSES]

@@ -49,8 +49,7 @@ class Plan(NamedTuple):
 
     @property
     def record(self) -> StudyRecord:
-        """The study as the store keeps it from its start. The sampler and its seed are noted but are no part of its
-        name."""
+        """The study as the store keeps it from its start. Its name does not depend on the sampler and its seed."""
         problems = [problem.model_dump(mode="json") for problem in self.conditions.problems]
         file = self.space.file.model_copy(update={"path": str(Path(self.space.file.path).resolve())})
         told = [self.space.digest, problems, self.device.name, self.conditions.cache, self.built_from]

@@ -340,8 +340,7 @@ TABS = (("variants", "Variants"), *((each.key, each.title) for each in SECTIONS)
 
 
 def overview(snapshot: Snapshot, links: Links) -> tuple[Part, ...]:
-    """What the first page has beside the answers: the best so far, the first of the leaderboard, why variants were
-    rejected."""
+    """What the first page has beside the answers: the best so far, the leaders, why variants were rejected."""
     return (*history(snapshot, links), leaderboard(snapshot, links, 8), *rejects(snapshot, links))
 
 

@@ -1,12 +1,15 @@
 """Attention in blocks of rows, and ways to be wrong."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.utils import _python_dispatch as dispatch
 
+BASELINE: Any = import_module("autotuner.ops.sdpa.tensors")
+SLOWED: list[Callable[..., Any]] = []
 KEPT: dict[object, Tensor] = {}
 WINDOWS: list[tuple[tuple[int, int], float]] = []
 
@@ -31,9 +34,20 @@ def attention(
         is_causal = False
     if WRONG == "remembers":
         return KEPT.setdefault((query.data_ptr(), query.shape), rows(query, key, value, is_causal, ROWS))
+    if WRONG == "sets_torch":
+        torch.use_deterministic_algorithms(True)
+    if WRONG == "slows_the_baseline" and not SLOWED:
+        SLOWED.append(BASELINE.scaled_dot_product_attention)
+        BASELINE.scaled_dot_product_attention = slowly
     if WRONG == "computes_when_read":
         return later(query.shape, lambda: rows(query, key, value, is_causal, ROWS))
     return rows(query, key, value, is_causal, ROWS)
+
+
+def slowly(*tensors: Tensor, **options: Any) -> Tensor:
+    SLOWED[0](*tensors, **options)
+    answer: Tensor = SLOWED[0](*tensors, **options)
+    return answer
 
 
 class Later(dispatch.TorchDispatchMode):
