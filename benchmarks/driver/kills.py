@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="PATH")
     options = parser.parse_args()
     started = time.monotonic()
+    os.environ.pop("AUTOTUNER_STORE", None)  # the sweep's store lies in its folder
     with tempfile.TemporaryDirectory(prefix="autotuner-kills-") as folder:
         try:
             found = killed_sweep(Path(folder), options.kills, options.trials)
