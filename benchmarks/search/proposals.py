@@ -99,6 +99,8 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--json", type=Path, metavar="PATH")
     args = parser.parse_args()
+    if args.trials <= max(IN_FLIGHT):
+        parser.error(f"--trials: some must end, of which {max(IN_FLIGHT)} are in flight")
     rows = []
     for name in SPACES:
         for in_flight in IN_FLIGHT:
