@@ -67,7 +67,7 @@ def row(regime: str, better: bool, tally: Tally) -> dict[str, Any]:
         "counts": {name.replace(" ", "_"): pair for name, pair in sorted(tally.counts.items())},
         "blocks_median": median(tally.blocks),
         "blocks_mean": round(fmean(tally.blocks), 2),
-        "blocks_median_of_5_percent_slower": median(tally.slower_blocks),
+        "blocks_median_of_5_percent_slower": median(tally.slower_blocks) if tally.slower_blocks else None,
         "finalists_median": median(tally.finalists),
         "tie_median": round(median(tally.ties), 5),
         "tie_largest": round(max(tally.ties), 5),
