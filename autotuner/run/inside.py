@@ -252,7 +252,7 @@ def _print_to(log: Path) -> None:
 
 RUNS = ("compile", "exec")
 """What Python says to an audit hook before it runs source."""
-OURS, OTHERS = "autotuner", ("builtins", "math", "time", "socket", "torch", "torch._tensor", "torch.nn.functional")
+OURS, OTHERS = "autotuner", ("builtins", "math", "time", "socket", "torch._tensor", "torch.nn.functional")
 
 
 def watch(tell: Callable[[], None], before: dict[str, object]) -> Callable[[], None]:
