@@ -35,8 +35,9 @@ def autotuner(folder: Path, *arguments: str, **environment: str) -> subprocess.C
 
 
 def in_vain(said: str) -> bool:
-    """Whether finals say that the machine stayed disturbed until their patience ended: they confirm nothing then."""
-    return "after a wait of" in said and "nobody is crowned" in said
+    """Whether finals say that the machine was disturbed until their patience or their time ended: they confirm nothing
+    then."""
+    return "after a wait of" in said and "nobody is crowned" in said or "time is over before there is a result" in said
 
 
 def one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:
