@@ -79,7 +79,7 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
     line = cache(role.factory)
     outside = [role.cage] if role.cage is not None else []
     looks: list[Callable[[], None]] = []
-    before = {} if role.devices == "" else _surroundings()  # a function's module is imported with the line
+    before = {} if role.devices == "" else _surroundings()  # of use where somebody's module is imported with the line
 
     def enter(job: JudgeJob | RaceJob | CalibrationJob, say: Say) -> None:
         if isinstance(job, CalibrationJob):
@@ -96,7 +96,7 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
             draw_up(asked, say)
             built = job.artifacts if isinstance(job, RaceJob) else [job.built.artifact]
             line().compile_first(job.conditions, built, say)
-            looks.append(watch(tell_meddled, before))
+            looks.append(watch(tell_meddled, before if line().imports else {}))
         if outside:
             parts = outside.pop()
             if artifact is not None and artifact.path:  # it may lie outside of the cache

@@ -64,6 +64,9 @@ class Passed(NamedTuple):
 class Line(Protocol):
     """Four stages. A variant's fault is a returned value; exceptions are ours."""
 
+    imports: bool
+    """Whether a module of somebody else's is imported with it."""
+
     def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
         """Measures every baseline against the reference, those that are right on the problems, and what the device can
         do at most; names the fastest of them for each problem."""
@@ -113,6 +116,8 @@ class LineFactory:
         functions.take(theirs)
         made = GatedLine(self.family, self.toolchain, opened, self.more)
         made.named = self.baselines
+        functions_of = self.family.table(self.device.backend).values()
+        made.imports = bool(self.baselines) or any(each.python for each in functions_of)
         return made
 
 
@@ -130,6 +135,7 @@ class GatedLine:
 
     named: tuple[NamedFunction, ...] = ()
     """The user's baselines."""
+    imports = False
 
     def __init__(
         self, family: Family, toolchain: Toolchain, device: DeviceProcess, more: tuple[Check, ...] = ()

@@ -83,6 +83,8 @@ class Deviations(Model):
 class FakeLine:
     """`truth` says what is true of a variant; `noise` is short for deviations of no other kind."""
 
+    imports = False
+
     def __init__(
         self,
         truth: Callable[[Variant], Truth],
