@@ -37,7 +37,8 @@ def autotuner(folder: Path, *arguments: str, **environment: str) -> subprocess.C
 def in_vain(said: str) -> bool:
     """Whether finals say that the machine was disturbed until their patience or their time ended: they confirm nothing
     then."""
-    return "after a wait of" in said and "nobody is crowned" in said or "time is over before there is a result" in said
+    waited = "after a wait of" in said and "nobody is crowned" in said
+    return waited or "time is over before there is a result" in said
 
 
 def one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:
