@@ -55,6 +55,8 @@ CALM_SAMPLES = 15
 class OneBinary:
     """A real line that builds every variant as a copy of one."""
 
+    imports = False
+
     def __init__(self, inner: Line, one: Variant, copies: str) -> None:
         self._inner, self._one, self._copies = inner, one, Path(copies)
 
