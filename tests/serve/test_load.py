@@ -368,7 +368,9 @@ def test_processes_that_make_it_at_once_all_get_it(
     (made,) = (cache / "packages").iterdir()
     assert not list((cache / "building").iterdir())
     (made / "serving.py").write_text("damaged")
-    assert autotuner.load(export).explain(*qkv(32)).served
+    # in a process of its own: this one may have loaded the same package from another cache
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_where_the_device_is_another_it_says_what_it_serves_and_why_that_is_not_here(
