@@ -83,11 +83,13 @@ def beside_own(document: dict[str, Any] | None) -> str:
     if document is None or not rows:
         return NONE
     shares, ratios = sorted(map(share, rows)), sorted(row["confirmed"]["mean"] for row in rows)
+    versions = sorted({row["environment"]["torch"] for row in rows})
+    programs = sorted({" ".join(row["command"].split()[:4]) for row in rows})  # the file has each row's arguments
     return (
         f"In {len(rows)} of {len(document['rows'])} runs both were confirmed: {shares[0]:.3f} to {shares[-1]:.3f} of"
         f" what its own space reaches, {_mean(shares):.3f} in the geometric mean, at {ratios[0]:.2f}x to"
         f" {ratios[-1]:.2f}x of SDPA. {rows[0]['minutes']:g} minutes each, on two CPUs of"
-        f" {rows[0]['device']}, torch {rows[0]['environment']['torch']}. Made by `{document['command']}`."
+        f" {rows[0]['device']}, torch {', '.join(versions)}. Made by `{', '.join(programs)}`."
     )
 
 
