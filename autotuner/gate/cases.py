@@ -116,7 +116,7 @@ class Matrix:
         yield from ((case, place) for place, case in enumerate(self.quick()))
         yield from self.thorough(tile, problems)
         yield from ((case, 0) for case in (self.case(cases.smoke), self.copied(), self.case(cases.soak, label="soak ")))
-        for shape in (cases.invariant, cases.repeated, *(each.shape for each in self.op.invariants)):
+        for shape in (cases.invariant, cases.repeated, *(each.shape or cases.invariant for each in self.op.invariants)):
             yield self.case(shape, label="invariant "), 0
         yield from ((case, 0) for case in self.refused())
 

@@ -6,7 +6,7 @@ Nothing here imports torch, and neither do the modules that define checks: who r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotuner.values.gate_report import Extent
 from autotuner.values.problem import Problem
@@ -52,6 +52,13 @@ class Check(NamedTuple):
     """It looks at machine code: of a function of Python it is unavailable, and not required."""
     faults: Mapping[str, Meaning] = {}
     """Further codes that a failure of it may have."""
+
+
+def check(
+    code: str, asserts: str, cause: str | None = None, **more: Any
+) -> Callable[[Callable[[Launching], str | None]], Check]:
+    """Makes a check of the function that does it. `more`: what else a Check has."""
+    return lambda run: Check(code, asserts, run, cause, **more)
 
 
 class Failed(Exception):

@@ -15,7 +15,7 @@ from autotuner.forge.family import ABI_VERSION, Effect
 from autotuner.forge.loaded_variant import Reported
 from autotuner.gate.bench import StreamBench
 from autotuner.gate.cases import Case
-from autotuner.gate.check import RACE, Check, Failed, Unavailable, rules
+from autotuner.gate.check import RACE, Check, Failed, Unavailable, check, rules
 from autotuner.gate.invariants import alike, alike_for, tuned_cases
 from autotuner.values import codes
 from autotuner.values.gate_report import ReportedIdentity
@@ -38,15 +38,28 @@ BATCH_S = 0.05
 MOST_IN_BATCH = 4096
 
 
-def _conduct(launching: Launching) -> str | None:
-    """The host's code keeps to what a variant may do; a note where kernel.toml gives a reason to do more."""
+@check(
+    "G0.conduct",
+    "the host's code calls mathematics, memory and threads alone, keeps no state, and runs nothing when it is loaded",
+    "a static variable, a clock, or a library",
+    verdict=Verdict.BUILD_FAILED,
+    of_machine_code=True,
+)
+def conduct(launching: Launching) -> str | None:
+    """A note where kernel.toml gives a reason to do more."""
     if launching.evidence.unread is not None:
         raise Unavailable(launching.evidence.unread)
     return launching.claims.state
 
 
-def _identity(launching: Launching) -> None:
-    """The loaded library, whose file is the one that was built, says it is that build, with those macros."""
+@check(
+    "G0.identity",
+    "the loaded library is the one that was asked for: build id and every macro",
+    "a stale or foreign library was loaded under this name",
+    verdict=Verdict.BUILD_FAILED,
+)
+def identity(launching: Launching) -> None:
+    """By what the library, whose file is the one that was built, says of itself."""
     artifact = launching.artifact
     reported = launching.evidence.identity()
     launching.reported = ReportedIdentity(
@@ -58,8 +71,15 @@ def _identity(launching: Launching) -> None:
             raise Failed(f"the loaded library reports {field} {got}, requested was {want}")
 
 
-def _effect(launching: Launching) -> None:
-    """The claims of kernel.toml hold in the machine code: the parameters took effect."""
+@check(
+    "G0.effect",
+    "the machine code shows that the parameters took effect",
+    "a parameter that the source ignores, or a path that the compiler did not take",
+    verdict=Verdict.BUILD_FAILED,
+    required=False,
+    of_machine_code=True,
+)
+def effect(launching: Launching) -> None:
     if not launching.claims.effects:
         return
     code = launching.evidence.disassembly()
@@ -109,8 +129,19 @@ def _time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, handler)
 
 
-def _smoke(launching: Launching) -> None:
-    """One launch: status, inputs, guards; every element of the poisoned output written."""
+@check(
+    "G1.smoke",
+    "one small launch succeeds, writes all of its output and nothing else",
+    faults={
+        "G1.domain": Meaning("the variant serves the problems that are tuned"),
+        codes.UNWRITTEN: Meaning(
+            "every element of the output is written (it is poisoned with NaN before the launch)",
+            "rows or columns that no thread writes, or an arithmetic that gives NaN even on ordinary input",
+        ),
+        "G3.float_env": Meaning("the launch leaves rounding, subnormals and x87's stack as they were"),
+    },
+)
+def smoke(launching: Launching) -> None:
     refused = next((p for p in launching.conditions.problems if not launching.claims.serve(p)), None)
     if refused is not None:
         detail = f"{refused} is outside the domain that kernel.toml gives: {launching.claims.domain}"
@@ -131,13 +162,20 @@ def _smoke(launching: Launching) -> None:
             raise Failed(detail, case, code=codes.UNWRITTEN, differs=where, stale=stale, hint=hint)
 
 
-def _quick(launching: Launching) -> None:
+@check(codes.QUICK, "the quick cases are within tolerance", faults=rules("G2", "quick cases"))
+def quick(launching: Launching) -> None:
     for index, case in enumerate(launching.matrix.quick()):
         launching.judge("G2", case, index)
 
 
-def _copied(launching: Launching) -> str | None:
-    """The output is the variant's own: bitwise equality with a baseline is no coincidence."""
+@check(
+    "G2.baseline",
+    "the output is not bitwise that of one of the baselines",
+    "the variant, or a library that it calls, answers by calling the baseline",
+    verdict=Verdict.IMPOSSIBLE,
+)
+def copied(launching: Launching) -> str | None:
+    """Bitwise equality with a baseline is no coincidence."""
     from autotuner.ops.tensors import all_same_bits
 
     case = launching.matrix.copied()
@@ -153,8 +191,9 @@ def _copied(launching: Launching) -> str | None:
     raise Failed(detail, case)
 
 
-def _matrix(launching: Launching) -> None:
-    """The whole matrix, two of the four seeds a case, and the tuned lengths with less work."""
+@check("G5.matrix", "the full matrix is within tolerance", faults=rules("G5", "full matrix"))
+def matrix(launching: Launching) -> None:
+    """Two of the four seeds a case, and the tuned lengths with less work."""
     for case, place in launching.matrix.thorough(launching.tile, launching.conditions.problems):
         launching.judge("G5", case, place)
 
@@ -183,54 +222,6 @@ def _many(seconds: float, launching: Launching) -> str:
             count = alike_for(launching, case, seconds / len(problems), BATCH_S, MOST_IN_BATCH)
             done.append(f"{count} on {problem}")
     return "launches: " + "; ".join(done)
-
-
-CONDUCT = Check(
-    "G0.conduct",
-    "the host's code calls mathematics, memory and threads alone, keeps no state, and runs nothing when it is loaded",
-    _conduct,
-    "a static variable, a clock, or a library",
-    Verdict.BUILD_FAILED,
-    of_machine_code=True,
-)
-IDENTITY = Check(
-    "G0.identity",
-    "the loaded library is the one that was asked for: build id and every macro",
-    _identity,
-    "a stale or foreign library was loaded under this name",
-    Verdict.BUILD_FAILED,
-)
-EFFECT = Check(
-    "G0.effect",
-    "the machine code shows that the parameters took effect",
-    _effect,
-    "a parameter that the source ignores, or a path that the compiler did not take",
-    Verdict.BUILD_FAILED,
-    required=False,
-    of_machine_code=True,
-)
-SMOKE = Check(
-    "G1.smoke",
-    "one small launch succeeds, writes all of its output and nothing else",
-    _smoke,
-    faults={
-        "G1.domain": Meaning("the variant serves the problems that are tuned"),
-        codes.UNWRITTEN: Meaning(
-            "every element of the output is written (it is poisoned with NaN before the launch)",
-            "rows or columns that no thread writes, or an arithmetic that gives NaN even on ordinary input",
-        ),
-        "G3.float_env": Meaning("the launch leaves rounding, subnormals and x87's stack as they were"),
-    },
-)
-QUICK = Check(codes.QUICK, "the quick cases are within tolerance", _quick, faults=rules("G2", "quick cases"))
-COPIED = Check(
-    "G2.baseline",
-    "the output is not bitwise that of one of the baselines",
-    _copied,
-    "the variant, or a library that it calls, answers by calling the baseline",
-    Verdict.IMPOSSIBLE,
-)
-MATRIX = Check("G5.matrix", "the full matrix is within tolerance", _matrix, faults=rules("G5", "full matrix"))
 
 
 def soak(finalist: bool = False) -> Check:

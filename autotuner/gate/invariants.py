@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autotuner.forge.loaded_variant import OUTSIDE_DOMAIN
 from autotuner.gate.bench import DEVICE_BYTES, StreamBench
 from autotuner.gate.cases import Case
-from autotuner.gate.check import RACE, Check, Failed, Unavailable
+from autotuner.gate.check import RACE, Check, Failed, Unavailable, check
 from autotuner.ops import op_of
 from autotuner.ops.op import Input, Invariant, Output, Relation, shape_of
 from autotuner.values import codes
@@ -22,7 +22,6 @@ from autotuner.values.verdict import Meaning, Verdict
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from autotuner.gate.cases import Case
     from autotuner.gate.launching import Launching
     from autotuner.ops.tensors import Tensors
 
@@ -79,8 +78,9 @@ def alike_for(launching: Launching, case: Case, seconds: float, batch_s: float, 
     return done
 
 
-def _repeat(launching: Launching) -> None:
-    """The same input gives the same bits whatever ran before, the workspace holds, threads run on, or launches it."""
+@check(codes.REPEAT, "the same input gives the same bits, whatever ran before", RACE, verdict=Verdict.NONDETERMINISTIC)
+def repeat(launching: Launching) -> None:
+    """And whatever the workspace holds, threads run on, or launches it."""
     repeated = launching.matrix.case(launching.op.cases.repeated, label="invariant ")
     for case in (invariant_case(launching), repeated):
         alike(launching, case, REPEATS)
@@ -88,7 +88,7 @@ def _repeat(launching: Launching) -> None:
 
 def _related(invariant: Invariant, launching: Launching) -> None:
     """The outputs on other inputs are related to those on the case's as the invariant says."""
-    case = launching.matrix.case(invariant.shape, label="invariant ")
+    case = launching.matrix.case(invariant.shape or launching.op.cases.invariant, label="invariant ")
     inputs = launching.inputs(case)
     plain = launching.launch(case, inputs)
     for relation in invariant.relations(case.problem, inputs, launching.seed(1)):
@@ -111,24 +111,32 @@ def _require(launching: Launching, case: Case, relation: Relation, plain: Tensor
         raise Failed(f"{relation.detail}; up to {worst:.3g} apart", case)
 
 
-def _symmetry(launching: Launching) -> None:
-    """The outputs follow the inputs through a symmetry of the op: races change their inputs so."""
+@check(
+    "G3.symmetry",
+    "the output follows the exact symmetries of the op, by which a race changes its inputs",
+    "arithmetic that is not the same for a number and its negative, or that depends on a slice's place",
+)
+def symmetry(launching: Launching) -> None:
     from autotuner.ops.tensors import empty_like
 
     case = invariant_case(launching)
     inputs = launching.inputs(case)
     plain = launching.launch(case, inputs)
-    symmetry = launching.tensors.symmetry(case.problem, launching.seed(1), 1, inputs[0].device)
+    drawn = launching.tensors.symmetry(case.problem, launching.seed(1), 1, inputs[0].device)
     moved, due = (tuple(empty_like(x).unsqueeze(0) for x in tensors) for tensors in (inputs, plain))
-    symmetry.inputs(inputs, moved)
-    symmetry.outputs(plain, due)
+    drawn.inputs(inputs, moved)
+    drawn.outputs(plain, due)
     got = launching.launch(case, tuple(x[0] for x in moved))
     detail = "a symmetry of the inputs (a permutation, a change of signs) does not give the same one of the output"
     launching.require_same(case, tuple(x + 0 for x in got), tuple(x[0] + 0 for x in due), detail)  # -0 is 0
 
 
-def _offset(launching: Launching) -> None:
-    """Tensors a little past an aligned address give the same bits."""
+@check(
+    "G3.offset",
+    "tensors 16 and 32 bytes past an aligned address give the same bits",
+    "an assumption on alignment beyond 16 bytes, or a fixed address",
+)
+def offset(launching: Launching) -> None:
     case = invariant_case(launching)
     inputs = launching.inputs(case)
     want = launching.launch(case, inputs)
@@ -137,8 +145,14 @@ def _offset(launching: Launching) -> None:
         launching.require_same(case, launching.launch(case, inputs, shift), want, detail)
 
 
-def _far(launching: Launching) -> None:
-    """A tensor whose parts are so far apart that offsets do not fit in 32 bits gives the same bits."""
+@check(
+    "G3.far",
+    "strided tensors so far apart that offsets do not fit in 32 bits give the same bits",
+    "an offset, or the product of an index and a stride, in 32 bits",
+    applies=lambda subject: any(tensor.strided for tensor in op_of(subject.problem).inputs(subject.problem)),
+    required=False,
+)
+def far(launching: Launching) -> None:
     case, op = invariant_case(launching), launching.op
     inputs = launching.inputs(case)
     want = launching.launch(case, inputs)
@@ -154,8 +168,13 @@ def _far(launching: Launching) -> None:
             launching.require_same(case, got, want, detail)
 
 
-def _flushed(launching: Launching) -> None:
-    """Within tolerance where subnormal numbers are zeros to the caller."""
+@check(
+    "G3.flushed",
+    "the output is within tolerance where the caller flushes subnormal numbers to zero",
+    "an integer, or bits, that are added, compared or moved as a float",
+    applies=lambda subject: not subject.streams,
+)
+def flushed(launching: Launching) -> None:
     import torch
 
     case = launching.matrix.case(launching.op.cases.smoke)
@@ -196,8 +215,8 @@ def _lies_well(tensor: Tensor) -> bool:
     return last == 1 and all(stride * tensor.element_size() % 16 == 0 for stride in outer)
 
 
-def _misaligned(launching: Launching) -> None:
-    """Unfit tensors are refused before anything is launched."""
+@check("G3.misaligned", "an unfit tensor is refused before any launch")
+def misaligned(launching: Launching) -> None:
     case = invariant_case(launching)
     first, *rest = launching.inputs(case)
     for what, tensor in _unfit(launching, case, first):
@@ -211,8 +230,12 @@ def _misaligned(launching: Launching) -> None:
     launching.bench.traces((), ())
 
 
-def _domain(launching: Launching) -> None:
-    """Lengths that the variant does not serve are refused before anything is launched."""
+@check(
+    "G3.domain",
+    "lengths other than those compiled in are refused before any launch",
+    applies=lambda subject: subject.bounded,
+)
+def domain(launching: Launching) -> None:
     bench = launching.bench
     for other in launching.matrix.refused():
         tensors = launching.inputs(other)
@@ -228,8 +251,13 @@ def _domain(launching: Launching) -> None:
             raise Failed(f"{other.problem} is outside what the variant serves, but was answered ({said})", other)
 
 
-def _stream(launching: Launching) -> None:
-    """Work goes to the caller's stream and to no other: inputs that arrive late on it are waited for."""
+@check(
+    "G4.stream",
+    "all work goes to the caller's stream: inputs that arrive late on it are waited for",
+    "a launch on a stream of its own, or on the default stream",
+    applies=lambda subject: subject.streams,
+)
+def stream(launching: Launching) -> None:
     bench, case = launching.bench, invariant_case(launching)
     assert isinstance(bench, StreamBench)
     inputs = launching.inputs(case)
@@ -240,12 +268,15 @@ def _stream(launching: Launching) -> None:
     launching.require_same(case, got, want, detail)
 
 
-def _capture(launching: Launching) -> None:
-    """A launch can be captured into a graph, and each replay computes anew from what the inputs hold then.
-
-    The tuned problems are replayed too, where launches are quick: blocks with several pieces of work may draw them by a
-    count, and one that a replay leaves behind is another replay's start.
-    """
+@check(
+    codes.CAPTURE,
+    "a launch can be captured into a graph, and each replay computes anew",
+    "work that a graph cannot hold (an allocation, a wait), or an answer or a count kept from an earlier call",
+    applies=lambda subject: subject.streams,
+)
+def capture(launching: Launching) -> None:
+    """The tuned problems too, where launches are quick: blocks with several pieces of work may draw them by a count,
+    and one that a replay leaves behind is another replay's start."""
     for case in (invariant_case(launching), *tuned_cases(launching, "replayed")):
         _replays(launching, case)
 
@@ -265,60 +296,6 @@ def _replays(launching: Launching, case: Case) -> None:
         launching.require_same(case, got, want, detail)
 
 
-REPEAT = Check(
-    codes.REPEAT, "the same input gives the same bits, whatever ran before", _repeat, RACE, Verdict.NONDETERMINISTIC
-)
-SYMMETRY = Check(
-    "G3.symmetry",
-    "the output follows the exact symmetries of the op, by which a race changes its inputs",
-    _symmetry,
-    "arithmetic that is not the same for a number and its negative, or that depends on a slice's place",
-)
-OFFSET = Check(
-    "G3.offset",
-    "tensors 16 and 32 bytes past an aligned address give the same bits",
-    _offset,
-    "an assumption on alignment beyond 16 bytes, or a fixed address",
-)
-FAR = Check(
-    "G3.far",
-    "strided tensors so far apart that offsets do not fit in 32 bits give the same bits",
-    _far,
-    "an offset, or the product of an index and a stride, in 32 bits",
-    applies=lambda subject: any(tensor.strided for tensor in op_of(subject.problem).inputs(subject.problem)),
-    required=False,
-)
-FLUSHED = Check(
-    "G3.flushed",
-    "the output is within tolerance where the caller flushes subnormal numbers to zero",
-    _flushed,
-    "an integer, or bits, that are added, compared or moved as a float",
-    applies=lambda subject: not subject.streams,
-)
-MISALIGNED = Check("G3.misaligned", "an unfit tensor is refused before any launch", _misaligned)
-DOMAIN = Check(
-    "G3.domain",
-    "lengths other than those compiled in are refused before any launch",
-    _domain,
-    applies=lambda subject: subject.bounded,
-)
-
-STREAM = Check(
-    "G4.stream",
-    "all work goes to the caller's stream: inputs that arrive late on it are waited for",
-    _stream,
-    "a launch on a stream of its own, or on the default stream",
-    applies=lambda subject: subject.streams,
-)
-CAPTURE = Check(
-    codes.CAPTURE,
-    "a launch can be captured into a graph, and each replay computes anew",
-    _capture,
-    "work that a graph cannot hold (an allocation, a wait), or an answer or a count kept from an earlier call",
-    applies=lambda subject: subject.streams,
-)
-
-
 LAUNCHES = 48
 """Of a round that is counted."""
 ROUNDS = 4
@@ -329,8 +306,17 @@ ALIKE = 2.0
 """What is kept is about the same in every round, within this factor: another program's memory on a GPU is not."""
 
 
-def _leak(launching: Launching) -> None:
-    """Launches on one small input leave nothing behind, in each of several rounds."""
+@check(
+    codes.LEAK,
+    "launches give back the memory and the files that they take",
+    "an allocation at each call, of memory, files or threads, without its end",
+    verdict=Verdict.OVER_LIMITS,
+    faults={
+        codes.DEVICE_LEAK: Meaning("launches give back the device's memory", "an allocation at each call, or others")
+    },
+)
+def leak(launching: Launching) -> None:
+    """On one small input, in each of several rounds."""
     case = launching.matrix.case(launching.op.cases.smoke)
     inputs = launching.inputs(case)
     right = launching.launch(case, inputs)
@@ -361,18 +347,6 @@ def _kept(launching: Launching, case: Case, inputs: Tensors, right: Tensors, cou
 
 def _is_much(what: str, kept: float) -> bool:
     return kept >= (LEAST_FILES if what == "open files" else LEAST_BYTES)
-
-
-LEAK = Check(
-    codes.LEAK,
-    "launches give back the memory and the files that they take",
-    _leak,
-    "an allocation at each call, of memory, files or threads, without its end",
-    Verdict.OVER_LIMITS,
-    faults={
-        codes.DEVICE_LEAK: Meaning("launches give back the device's memory", "an allocation at each call, or others")
-    },
-)
 
 
 def of_op(invariant: Invariant) -> Check:

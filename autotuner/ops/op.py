@@ -89,8 +89,17 @@ class Invariant(NamedTuple):
     cause: str
     relations: Callable[[Problem, Tensors, int], Iterator[Relation]]
     """Of a case: its problem, its inputs and a seed for what is drawn."""
-    shape: Shape
+    shape: Shape | None = None
+    """None: that of `Cases.invariant`."""
     applies: Callable[[Problem], bool] = lambda problem: True
+
+
+Relations = Callable[[Problem, "Tensors", int], Iterator[Relation]]
+
+
+def invariant(code: str, asserts: str, cause: str) -> Callable[[Relations], Invariant]:
+    """Makes an invariant of the function that gives its relations."""
+    return lambda relations: Invariant(code, asserts, cause, relations)
 
 
 def imported_when_called(module: str, name: str) -> Callable[..., Any]:

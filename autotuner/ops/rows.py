@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from autotuner.ops.op import Cases, Input, Invariant, Op, OpCase, Output, Relation, Words
+from autotuner.ops.op import Cases, Input, Invariant, Op, OpCase, Output, Relation, Words, invariant
 from autotuner.values.problem import ITEM_BYTES, Problem, Shape, doublings
 from autotuner.values.validation import show
 from autotuner.values.variant import Value
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 SIZES = re.compile(r"\(\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\)(.*)")
 COPIED: Shape = (1031, 4093)
 """Large: rounded to 16 bits, an answer differs from another right one in one element of some hundred thousand."""
-INVARIANT: Shape = (21, 1003)
-"""Ragged in both sizes."""
 LONGEST_ROW, MOST_ROWS = 16500, 300
 """No shape around a tile is above these."""
 
@@ -149,7 +147,7 @@ def _cases(quick: Sequence[OpCase], full: Sequence[OpCase], scaled: str) -> Case
         full=with_tile,
         tuned=lambda problem: (min(problem.shape[0], 67), problem.shape[1]),
         copied=COPIED,
-        invariant=INVARIANT,
+        invariant=(21, 1003),  # ragged in both sizes
         repeated=(96, 517),
         soak=(32, 257),
         between=(7, 91),
@@ -181,7 +179,12 @@ def _on_rows(inputs: Tensors, change: Callable[[Tensor], Tensor]) -> Tensors:
     return tuple(change(each) if each.dim() > 1 else each for each in inputs)
 
 
-def _permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+@invariant(
+    "G3.permute",
+    "permuting the rows of the inputs permutes the output, nothing else",
+    "the addressing of rows, or a sum whose order depends on the row's place",
+)
+def permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     import torch
 
     order = torch.randperm(problem.shape[0], generator=torch.Generator().manual_seed(seed))
@@ -190,7 +193,12 @@ def _permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]
     yield Relation(changed, lambda plain, other: (other[0], plain[0][order]), broken)
 
 
-def _other_rows(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+@invariant(
+    "G3.other_rows",
+    "what every second row holds does not reach the others",
+    "a sum that is not cleared between rows, or that is shared by several",
+)
+def other_rows(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     def change(each: Tensor) -> Tensor:
         changed = each.clone()
         changed[1::2] *= 100
@@ -200,7 +208,12 @@ def _other_rows(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relati
     yield Relation(_on_rows(inputs, change), lambda plain, other: (other[0][::2], plain[0][::2]), broken)
 
 
-def _spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+@invariant(
+    "G3.spread",
+    "a number that is NaN or infinite comes out where the definition has it, and changes no other row",
+    "a clamp that drops NaN, or numbers that are cleaned before they are used",
+)
+def spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """NaN in one number of an input comes out where the reference has it, and infinity in one of the first. That is a
     CPU's: torch's fused rms_norm on CUDA makes all of a row NaN that has an infinity, which the formula does not."""
     import torch
@@ -222,7 +235,12 @@ def _spread(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
         yield Relation(tuple(changed), where_lost(due, touched), detail.format(value, op.inputs(problem)[place].name))
 
 
-def _overlap(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+@invariant(
+    "G3.overlap",
+    "the other inputs may lie within the first",
+    "an input is written to, or what is read of one is taken for the other's",
+)
+def overlap(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     from autotuner.ops.tensors import first_outputs
 
     first, *others = inputs
@@ -237,45 +255,19 @@ def _overlap(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]
 def scaled_by(name: str, place: int) -> Invariant:
     """-4 times that input gives exactly -4 times the output."""
 
-    def relations(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    @invariant(
+        f"G3.scale_{name.lower()}",
+        f"-4 {name} gives exactly -4 times the output",
+        "a constant in the arithmetic (a clamp, something added), or a result that does not come from it",
+    )
+    def scaled(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
         from autotuner.ops.tensors import so_many_times
 
         changed = tuple(-4 * each if at == place else each for at, each in enumerate(inputs))
         yield Relation(changed, so_many_times(-4), f"-4 {name} does not give exactly -4 times the output")
 
-    cause = "a constant in the arithmetic (a clamp, something added), or a result that does not come from it"
-    asserts = f"-4 {name} gives exactly -4 times the output"
-    return Invariant(f"G3.scale_{name.lower()}", asserts, cause, relations, INVARIANT)
+    return scaled
 
 
-INVARIANTS = (
-    Invariant(
-        "G3.permute",
-        "permuting the rows of the inputs permutes the output, nothing else",
-        "the addressing of rows, or a sum whose order depends on the row's place",
-        _permute,
-        INVARIANT,
-    ),
-    Invariant(
-        "G3.other_rows",
-        "what every second row holds does not reach the others",
-        "a sum that is not cleared between rows, or that is shared by several",
-        _other_rows,
-        INVARIANT,
-    ),
-    Invariant(
-        "G3.spread",
-        "a number that is NaN or infinite comes out where the definition has it, and changes no other row",
-        "a clamp that drops NaN, or numbers that are cleaned before they are used",
-        _spread,
-        INVARIANT,
-    ),
-    Invariant(
-        "G3.overlap",
-        "the other inputs may lie within the first",
-        "an input is written to, or what is read of one is taken for the other's",
-        _overlap,
-        INVARIANT,
-    ),
-)
+INVARIANTS = (permute, other_rows, spread, overlap)
 """Of every op of rows; the last one of those with several inputs."""

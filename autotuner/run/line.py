@@ -124,7 +124,7 @@ class LineFactory:
 def _checks(passed: Passed) -> tuple[Check, ...]:
     """Those of a level."""
     if passed.level == "again":
-        return checks.SMOKE, checks.QUICK
+        return checks.smoke, checks.quick
     if passed.level == "many":
         return (checks.many(passed.seconds),)
     return (checks.soak(finalist=passed.level == "finalist"),)
@@ -281,11 +281,11 @@ class GatedLine:
             except FileNotFoundError as error:
                 unread = f"{error.filename} is not there"
         if misconduct is not None:  # loaded, it might run
-            return gate.not_loaded(artifact, claims, subject, checks.CONDUCT, misconduct)
+            return gate.not_loaded(artifact, claims, subject, checks.conduct, misconduct)
         try:
             variant = LoadedVariant(artifact)
         except ImportError as error:
-            return gate.not_loaded(artifact, claims, subject, checks.IDENTITY, f"the library cannot be loaded: {error}")
+            return gate.not_loaded(artifact, claims, subject, checks.identity, f"the library cannot be loaded: {error}")
         launching = self._launching(artifact, variant, matrix, conditions, say, unread)
         if passed is None:
             report = gate.run(launching, subject, self._more)

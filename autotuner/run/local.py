@@ -23,7 +23,7 @@ from pathlib import Path
 from pydantic import Field
 
 from autotuner.devices import shown_by
-from autotuner.gate.checks import EFFECT
+from autotuner.gate.checks import effect
 from autotuner.run import inside, zygote
 from autotuner.run.cage import CageParts
 from autotuner.run.faults import may_be_others
@@ -469,7 +469,7 @@ def _until_the_end(process: JobProcess, artifact: Artifact, fault: Fault) -> Gat
     checks = [
         CheckResult(code=code, status="pass", seconds=seconds)
         for code, seconds in process.checks.items()
-        if code != EFFECT.code
+        if code != effect.code
     ]
     if process.check is not None:
         lasted = time.monotonic() - process.check_since

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from autotuner.forge.build import build
-from autotuner.gate.checks import EFFECT, broken_effect
+from autotuner.gate.checks import broken_effect, effect
 from autotuner.run.executor import ask, sound_calibration
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.space import SpaceFile
@@ -122,10 +122,10 @@ def without_device(found: Judgeable) -> GateResult:
     code = here.toolchain.disassembly(Path(artifact.path)) if claims.effects else ""
     broken = None if code is None else broken_effect(claims.effects, code)
     status = "unavailable" if code is None else "fail" if broken else "pass"
-    check = CheckResult(code=EFFECT.code, status=status, seconds=time.monotonic() - started, note=broken)
+    check = CheckResult(code=effect.code, status=status, seconds=time.monotonic() - started, note=broken)
     fault = Fault(verdict=Verdict.INFRA_ERROR, code=codes.INCOMPLETE, detail=NO_DEVICE)
     if broken is not None:
-        fault = Fault(verdict=EFFECT.verdict, code=EFFECT.code, detail=broken)
+        fault = Fault(verdict=effect.verdict, code=effect.code, detail=broken)
     report = GateReport(artifact=artifact.digest, required=(), policy=claims.policy, checks=(check,), fault=fault)
     outcome = Outcome(variant=artifact.variant, verdict=fault.verdict, artifact=artifact, gate=report, fault=fault)
     none = Calibration(baselines=(), timings=(), references=(), versions={})

@@ -122,7 +122,7 @@ def _failures(source: Path, parameters: dict[str, Value], matrix: Matrix) -> Ite
         if any(not _alike(launch(invariant, inputs, seed)[0], plain[0]) for seed in range(1, SCHEDULES)):
             yield "G3.repeat"
         for check in OP.invariants:
-            case = matrix.case(check.shape)
+            case = matrix.case(check.shape or OP.cases.invariant)
             if check.applies(case.problem):
                 drawn = truth(case, SEEDS[0]).inputs
                 for relation in check.relations(case.problem, drawn, SEEDS[1]):

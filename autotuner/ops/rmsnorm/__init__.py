@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from autotuner.ops.op import Invariant, OpCall, OpCase, Relation
-from autotuner.ops.rows import INVARIANT, RowProblem, row_op, scaled_by
+from autotuner.ops.op import OpCall, OpCase, Relation, invariant
+from autotuner.ops.rows import RowProblem, row_op, scaled_by
 from autotuner.values import config
 from autotuner.values.problem import Dtype, Problem
 
@@ -82,22 +82,18 @@ FULL = tuple(
 )
 
 
-def _equal(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+@invariant(
+    "G3.equal",
+    "a row of equal numbers under W = 1 gives equal numbers",
+    "a part of the row, such as its tail, is rounded differently or takes another sum",
+)
+def equal(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     import torch
 
     x, w = inputs
     same = x[:, :1].expand_as(x).contiguous(), torch.ones_like(w)
     broken = "a row of equal numbers gives numbers that differ"
     yield Relation(same, lambda _, other: (other[0], other[0][:, :1].expand_as(other[0])), broken)
-
-
-EQUAL = Invariant(
-    "G3.equal",
-    "a row of equal numbers under W = 1 gives equal numbers",
-    "a part of the row, such as its tail, is rounded differently or takes another sum",
-    _equal,
-    INVARIANT,
-)
 
 
 def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> RmsNormProblem:
@@ -140,7 +136,7 @@ OP = row_op(
     QUICK,
     FULL,
     "magnitudes",
-    own=(scaled_by("W", 1), EQUAL),
+    own=(scaled_by("W", 1), equal),
     package=__name__,
     abi=lambda: config.kernels_dir() / "rmsnorm" / "abi",
     default_spaces={"cpu": "rmsnorm_cpu", "cuda": "rmsnorm_cuda"},

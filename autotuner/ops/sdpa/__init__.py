@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from autotuner.ops.op import Input, Invariant, Op, OpCall, Output, Words, imported_when_called
-from autotuner.ops.sdpa.cases import CASES, INVARIANT, few_keys
+from autotuner.ops.sdpa.cases import CASES, few_keys
 from autotuner.ops.sdpa.problem import SdpaProblem, distance
 from autotuner.values import config
 from autotuner.values.problem import Problem, Shape
@@ -158,14 +158,12 @@ INVARIANTS = (
         "4 V gives exactly 4 O",
         "a constant in the arithmetic (an epsilon, a clamp), or a result that does not come from V",
         _relations("scale_v"),
-        INVARIANT,
     ),
     Invariant(
         "G3.permute",
         "permuting the (batch, head) slices permutes the output, nothing else",
         "the addressing of batch or head, or a result that depends on the order of blocks",
         _relations("permute"),
-        INVARIANT,
     ),
     Invariant(
         "G3.future",
@@ -188,7 +186,6 @@ INVARIANTS = (
         "keys and values past the lengths do not reach the output",
         "the lengths are ignored, read on the host, or applied to whole tiles only",
         _relations("stale"),
-        INVARIANT,
         applies=lambda problem: cast(SdpaProblem, problem).key_lengths,
     ),
     Invariant(
@@ -196,7 +193,6 @@ INVARIANTS = (
         "V = 1 gives O = 1: the weights of each row sum to 1",
         "the normaliser is not the sum of the weights in use: keys lost or counted twice, or padding counted",
         _relations("ones"),
-        INVARIANT,
     ),
     Invariant(
         "G3.one_tensor",
@@ -210,7 +206,6 @@ INVARIANTS = (
         "a number that is NaN or infinite comes out where the definition has it, and reaches no other slice",
         "a maximum or a clamp that drops NaN, or values that are cleaned before they are used",
         _relations("spread"),
-        INVARIANT,
     ),
 )
 """In order of cost."""

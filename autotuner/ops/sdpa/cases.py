@@ -83,8 +83,6 @@ MORE_FEW_QUERIES = (
     OpCase((1, 2, 3, 4097), "slopes"),
 )
 LONG_CAUSAL: Shape = (1, 1, 2049, 2049)
-INVARIANT: Shape = (2, 3, 113, 203)
-"""Ragged, with more keys than queries, and several heads and batches."""
 
 LONGEST_TILE_CASE = 520
 """No length around a tile is above this."""
@@ -184,7 +182,7 @@ CASES = Cases(
     full=full,
     tuned=tuned,
     copied=(2, 3, 509, 509),
-    invariant=INVARIANT,
+    invariant=(2, 3, 113, 203),  # ragged, with more keys than queries
     repeated=(1, 8, 257, 257),
     soak=(1, 4, 129, 129),
     between=(1, 3, 70, 91),

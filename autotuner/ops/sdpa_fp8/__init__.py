@@ -137,7 +137,6 @@ OWN_INVARIANTS = (
         "a power of two may move from one descale to another, and that of V comes out",
         "a descale that is left out, or taken of another tensor or head",
         _relations("descales"),
-        cases.INVARIANT,
     ),
     *(OF_ATTENTION[code] for code in ("G3.permute", "G3.future", "G3.lengths")),
     OF_ATTENTION["G3.ones"]._replace(
