@@ -291,7 +291,7 @@ def _up_to(keys: int, most: int) -> int:
     return short * (short + 1) // 2 + (keys - short) * most
 
 
-LENGTH, ROWS, HEAD_DIM = 0.5, 0.5, 2.0
+LENGTH, ROWS, HEAD_DIM = 0.5, 0.5, 3.0
 """What a doubling counts: of one of the two lengths; of batch times heads, which are only more of the same work; of the
 head dimension, which changes what fits into registers and on-chip memory."""
 DTYPE, DTYPE_BYTES, MASK = 0.5, 2.0, 1.0
