@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -14,9 +15,9 @@ from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa import masks
 from autotuner.ops.sdpa.distributions import inputs as inputs, output_like
 from autotuner.ops.sdpa.flex import module as module
-from autotuner.ops.sdpa.masks import SdpaInputs, added, given, past, visible
+from autotuner.ops.sdpa.masks import added, given, past, visible
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, plain_product, shifted, sums_in_order
+from autotuner.ops.tensors import DTYPES, Tensors, plain_product, shifted, sums_in_order
 from autotuner.values.problem import Problem
 
 BACKENDS = {
@@ -173,6 +174,9 @@ class SdpaSymmetry:
         torch.mul(self._permuted(plain, heads), signs.to(plain.dtype), out=into)
 
 
+symmetry = SdpaSymmetry
+
+
 BASELINES = {
     "flash": _baseline("flash", "cpu", "cuda"),
     "efficient": _baseline("efficient", "cuda"),
@@ -196,11 +200,6 @@ def fresh(problem: SdpaProblem, inputs: Tensors, seed: int) -> Tensors:
     return (*shifted(inputs[:3], seed), *inputs[3:])
 
 
-def symmetry(problem: SdpaProblem, seed: int, sets: int, device: torch.device) -> Symmetry:
-    """Of each set one."""
-    return SdpaSymmetry(problem, seed, sets, device)
-
-
 def outputs(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     """An empty O, and empty log-sum-exps where they are wanted."""
     q = inputs[0]
@@ -212,22 +211,11 @@ def reordered(problem: SdpaProblem, inputs: Tensors, true: Tensors) -> Iterator[
     """Of O only in float32 the sums are what rounds, in the rows where that shows most. Log-sum-exps are float32
     whatever the dtype."""
     if problem.dtype == "float32":
-        rows = sensitive_rows(problem, inputs, true[0])
-        for again in reordered_rows(problem, inputs, rows):
-            yield 0, rows.unbind(1), again
+        at = sensitive_rows(problem, inputs, true[0]).unbind(1)
+        yield from ((0, at, again) for again in reordered_rows(problem, inputs, at))
     if problem.lse:
-        heads = sensitive_heads(problem, inputs, true[1])
-        for again in reordered_lse(problem, inputs, heads):
-            yield 1, heads.unbind(1), again
-
-
-def _to_multiply(problem: SdpaProblem, inputs: Tensors) -> SdpaInputs:
-    """The inputs; K and V have zeros past the lengths: a reference multiplies what no row sees by 0."""
-    of = given(problem, inputs)
-    if of.lengths is None:
-        return of
-    k, v = (x.masked_fill(past(problem, of.lengths), 0) for x in (of.k, of.v))
-    return of._replace(k=k, v=v)
+        at = sensitive_heads(problem, inputs, true[1]).unbind(1)
+        yield from ((1, at, again) for again in reordered_lse(problem, inputs, at))
 
 
 def _of_heads(problem: SdpaProblem, x: Tensor) -> Tensor:
@@ -236,6 +224,7 @@ def _of_heads(problem: SdpaProblem, x: Tensor) -> Tensor:
 
 
 ALL = slice(None)
+LOG2_E = math.log2(math.e)
 
 
 def capped(problem: SdpaProblem, scores: Tensor, unit: float = 1.0) -> Tensor:
@@ -244,18 +233,46 @@ def capped(problem: SdpaProblem, scores: Tensor, unit: float = 1.0) -> Tensor:
     return cap * torch.tanh(scores / cap) if problem.softcapped else scores
 
 
-def _biased(problem: SdpaProblem, of: SdpaInputs, scores: Tensor, rows: slice = ALL, unit: float = 1.0) -> Tensor:
-    """The scores of some queries, in powers of e^(1/unit), with the bias."""
-    bias = added(problem, of)
-    return scores if bias is None else scores + bias[..., rows, :].to(scores.dtype) * unit
+class _Attended:
+    """The inputs, K and V for every head of Q, with zeros past the lengths: a reference multiplies what no row sees by
+    0. And what is made of products of Q and K: of all slices and some queries, or of what another index chooses."""
 
+    def __init__(self, problem: SdpaProblem, inputs: Tensors) -> None:
+        of, self._problem = given(problem, inputs), problem
+        kv = [of.k, of.v] if of.lengths is None else [x.masked_fill(past(problem, of.lengths), 0) for x in (of.k, of.v)]
+        self.q, (self.k, self.v), self.sinks = of.q, (_of_heads(problem, x) for x in kv), of.of_heads
+        whole = (problem.batch, problem.heads, problem.seq_q, problem.seq_k)
+        bias, seen = added(problem, of), visible(problem, of.lengths, of.q.device)
+        self._bias = None if bias is None else bias.expand(whole)
+        self._hidden = None if seen is None else (~seen).expand(whole)
 
-def _hide(problem: SdpaProblem, scores: Tensor, lengths: Tensor | None, rows: slice = ALL) -> Tensor:
-    """The scores of some queries, -inf where one does not see the key."""
-    seen = visible(problem, lengths, scores.device)
-    if seen is None:
-        return scores
-    return scores.masked_fill(~seen[..., rows, :], -math.inf)
+    def biased(self, scores: Tensor, *at: slice | Tensor, unit: float = 1.0) -> Tensor:
+        """Scores in powers of e^(1/unit), with the bias."""
+        if self._bias is None:
+            return scores
+        return scores + self._bias[at].reshape(scores.shape).to(scores.dtype) * unit
+
+    def seen(self, scores: Tensor, *at: slice | Tensor) -> Tensor:
+        """The scores, overwritten by -inf where one does not see the key."""
+        hidden = self._hidden
+        return scores if hidden is None else scores.masked_fill_(hidden[at].reshape(scores.shape), -math.inf)
+
+    def finished(self, scores: Tensor, *at: slice | Tensor, unit: float = 1.0) -> Tensor:
+        """Of scaled scores, in powers of e^(1/unit), those that weights are made of."""
+        return self.seen(self.biased(capped(self._problem, scores, unit), *at, unit=unit), *at)
+
+    @cached_property
+    def _exact_keys(self) -> Tensor:
+        return self.k.double().contiguous().transpose(-1, -2)  # dense: read again and again
+
+    def exact(self, rows: slice) -> Tensor:
+        """The scores of some queries and every key, in float64."""
+        scores = self.q[:, :, rows].double() @ self._exact_keys * self._problem.scale
+        return self.finished(scores, ALL, ALL, rows)
+
+    def sinks_of(self, head: Tensor) -> Tensor | None:
+        """Those of some heads, (n, 1, 1)."""
+        return None if self.sinks is None else self.sinks[0, head]
 
 
 def _with_sinks(scores: Tensor, sinks: Tensor | None) -> Tensor:
@@ -297,12 +314,6 @@ def _plain_sums(weights: Tensor, order: Sequence[int] | None = None) -> Tensor:
     return plain_product(weights, ones, order)
 
 
-def _scores(problem: SdpaProblem, of: SdpaInputs, rows: slice = ALL) -> Tensor:
-    """Of some queries and every key, in float64, hidden ones -inf."""
-    scores = of.q[:, :, rows].double() @ _of_heads(problem, of.k).double().transpose(-1, -2) * problem.scale
-    return _hide(problem, _biased(problem, of, capped(problem, scores), rows), of.lengths, rows)
-
-
 PIECE_BYTES = {"cpu": 8 << 20, "cuda": 1 << 30}
 """Of the scores that a reference has at a time: what a cache holds; on a GPU enough to fill it."""
 EMULATED_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
@@ -320,19 +331,15 @@ def reference(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     """r: attention of the exact low-precision inputs, computed in float64; (batch, heads, seq_q, head_dim). A row that
     sees no key gives 0. Where they are wanted, the log-sum-exps (batch, heads, seq_q), of such a row -inf, or the
     sink."""
-    of = _to_multiply(problem, inputs)
-    q, (k, v) = of.q, (_of_heads(problem, x).double().contiguous() for x in (of.k, of.v))  # dense: read again and again
-    seen = visible(problem, of.lengths, q.device)
-    o = torch.empty(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.float64, device=q.device)
+    of = _Attended(problem, inputs)
+    v = of.v.double().contiguous()
+    o = torch.empty(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.float64, device=v.device)
     lse = o.new_empty(o.shape[:-1])
-    for rows in pieces(problem, q.device.type):
-        scores = capped(problem, q[:, :, rows].double() @ k.transpose(-1, -2) * problem.scale)
-        scores = _biased(problem, of, scores, rows)
-        if seen is not None:
-            scores.masked_fill_(~seen[:, :, rows], -math.inf)
-        o[:, :, rows] = _softmax(scores, of.of_heads) @ v
+    for rows in pieces(problem, of.q.device.type):
+        scores = of.exact(rows)
+        o[:, :, rows] = _softmax(scores, of.sinks) @ v
         if problem.lse:
-            lse[:, :, rows] = torch.logsumexp(_with_sinks(scores, of.of_heads), -1)
+            lse[:, :, rows] = torch.logsumexp(_with_sinks(scores, of.sinks), -1)
     return (o, lse) if problem.lse else (o,)
 
 
@@ -343,27 +350,29 @@ def emulation(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     roundings dominate and the sums may be exact; in float32 the sums are what rounds. After FlashAttention's tests,
     which compare with an implementation in the low precision (Dao et al., 2022).
     """
-    dtype = DTYPES[problem.dtype]
-    of = _to_multiply(problem, inputs)
-    q, v, sinks = of.q, _of_heads(problem, of.v), of.of_heads
-    scaled_k = _of_heads(problem, (of.k.float() * problem.scale).to(dtype)).transpose(-1, -2)
+    dtype, of = DTYPES[problem.dtype], _Attended(problem, inputs)
+    scaled_k = (of.k.float() * problem.scale).to(dtype).transpose(-1, -2)
 
     def emulated(rows: slice) -> Tensor:
+        q, at = of.q[:, :, rows], (ALL, ALL, rows)
         if dtype == torch.float32:
-            scores = _biased(problem, of, capped(problem, plain_product(q[:, :, rows], scaled_k)), rows)
-            return plain_product(_plain_softmax(_hide(problem, scores, of.lengths, rows), sinks), v).double()
-        scores = _rounded(q[:, :, rows].double() @ scaled_k.double(), dtype)
+            scores = of.finished(plain_product(q, scaled_k), *at)
+            return plain_product(_plain_softmax(scores, of.sinks), of.v).double()
+        scores = _rounded(q.double() @ scaled_k.double(), dtype)
         scores = _rounded(capped(problem, scores), dtype) if problem.softcapped else scores
-        scores = _rounded(_biased(problem, of, scores, rows), dtype) if of.bias is not None else scores
-        scores = _hide(problem, scores, of.lengths, rows)
-        probabilities = _softmax(scores.double(), sinks).to(dtype)
-        return (probabilities.double() @ v.double()).to(dtype).double()
+        scores = _rounded(of.biased(scores, *at), dtype) if problem.bias != "none" else scores
+        probabilities = _softmax(of.seen(scores, *at).double(), of.sinks).to(dtype)
+        return (probabilities.double() @ of.v.double()).to(dtype).double()
 
-    some = list(pieces(problem, q.device.type, EMULATED_BYTES))
+    def emulated_lse(rows: slice) -> Tensor:
+        """float32 whatever the dtype: scores in float32, in powers of two, as FlashAttention has them, and weights that
+        are rounded to the dtype before they are summed."""
+        scores = plain_product(of.q[:, :, rows].float(), of.k.float().transpose(-1, -2)) * _base_2(problem)
+        return _plain_lse(problem, of.finished(scores, ALL, ALL, rows, unit=LOG2_E), of.sinks)
+
+    some = list(pieces(problem, of.q.device.type, EMULATED_BYTES))
     o = torch.cat([emulated(rows) for rows in some], 2)
-    if not problem.lse:
-        return (o,)
-    return o, torch.cat([emulated_lse(problem, of, rows) for rows in some], 2)
+    return (o, torch.cat([emulated_lse(rows) for rows in some], 2)) if problem.lse else (o,)
 
 
 def _rounded(scores: Tensor, dtype: torch.dtype) -> Tensor:
@@ -374,25 +383,16 @@ def _rounded(scores: Tensor, dtype: torch.dtype) -> Tensor:
     return rounded
 
 
-def emulated_lse(problem: SdpaProblem, of: SdpaInputs, rows: slice) -> Tensor:
-    """The log-sum-exps of some queries, float32 whatever the dtype: scores in float32, in powers of two, as
-    FlashAttention has them, and weights that are rounded to the dtype before they are summed."""
-    keys = _of_heads(problem, of.k).float().transpose(-1, -2)
-    scores = capped(problem, plain_product(of.q[:, :, rows].float(), keys) * _base_2(problem), math.log2(math.e))
-    scores = _biased(problem, of, scores, rows, math.log2(math.e))
-    return _plain_lse(problem, _hide(problem, scores, of.lengths, rows), of.of_heads)
-
-
 def _base_2(problem: SdpaProblem) -> float:
     """What makes powers of two of scores."""
-    return float(problem.scale * math.log2(math.e))
+    return float(problem.scale * LOG2_E)
 
 
 def _plain_lse(
     problem: SdpaProblem, scores: Tensor, sinks: Tensor | None, order: Sequence[int] | None = None
 ) -> Tensor:
     if sinks is not None:
-        sinks = sinks.float() * math.log2(math.e)
+        sinks = sinks.float() * LOG2_E
     largest = _largest(scores, sinks)
     weights = torch.exp2(scores - largest).to(DTYPES[problem.dtype]).float()
     sums = _plain_sums(weights, order)
@@ -405,13 +405,12 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
     """The ROWS rows, or all if there are fewer, whose outputs move most when scores are off in their last digit: large
     scores of which none has all the weight. (rows, 3): batch, head and query of each.
     """
-    of = _to_multiply(problem, inputs)
-    largest = _of_heads(problem, of.v).abs().amax((-1, -2)).unsqueeze(-1)
-    of = of._replace(q=of.q.double(), k=of.k.double().contiguous())
+    of = _Attended(problem, inputs)
+    largest = of.v.abs().amax((-1, -2)).unsqueeze(-1)
 
     def moved(rows: slice) -> Tensor:
-        scores = _scores(problem, of, rows)
-        weights = _softmax(scores, of.of_heads)
+        scores = of.exact(rows)
+        weights = _softmax(scores, of.sinks)
         sizes = scores.clamp_min_(-torch.finfo(torch.float64).max).abs_()
         return sizes.mul_((1 - weights).mul_(weights)).sum(-1) * largest
 
@@ -422,40 +421,28 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
     return torch.stack((found // (heads * queries), found // queries % heads, found % queries), dim=1)
 
 
-def _of_all(problem: SdpaProblem, of: SdpaInputs) -> Tensor | None:
-    """The bias of each batch and head, (batch, heads, seq_q, seq_k), where there is one."""
-    bias = added(problem, of)
-    return None if bias is None else bias.expand(problem.batch, problem.heads, problem.seq_q, problem.seq_k)
-
-
-def reordered_rows(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Iterator[Tensor]:
-    """P in float32 at some rows, (n, 3) as above, with the terms of all sums in other orders: ORDERS - 1 times (n, D),
-    in float64. Then as many times with the rounding alone of scores in powers of 2, of a Q that was scaled before: of
-    some inputs scores are exact in any order, but for that. Who scales so must not where scores are LARGE."""
-    of = _to_multiply(problem, inputs)
-    batch, head, query = rows.unbind(1)
-    of_kv = head // problem.group
-    q, v = of.q[batch, head, query].unsqueeze(1), of.v[batch, of_kv]
-    sinks = None if of.sinks is None else of.sinks[head].view(-1, 1, 1)
-    keys_of = of.k.transpose(-1, -2)[batch, of_kv].contiguous()
-    bias = _of_all(problem, of)
-    seen = visible(problem, of.lengths, q.device)
-    if seen is not None:
-        seen = seen[batch, 0, query].unsqueeze(1)
-
-    def scored(q: Tensor, k: Tensor, dims: Sequence[int], unit: float) -> Tensor:
-        scores = capped(problem, plain_product(q, k, dims), unit)
-        scores = scores if bias is None else scores + bias[batch, head, query].unsqueeze(1).to(scores.dtype) * unit
-        return scores if seen is None else scores.masked_fill(~seen, -math.inf)
-
+def _orders(problem: SdpaProblem) -> Iterator[tuple[list[int], list[int]]]:
+    """The dimensions and the keys in ORDERS - 1 other orders."""
     for order in range(1, ORDERS):
         generator = torch.Generator().manual_seed(order)
-        dims, keys = (torch.randperm(size, generator=generator).tolist() for size in (q.shape[-1], v.shape[-2]))
-        scores = scored(q, keys_of * problem.scale, dims, 1.0)
+        dims, keys = (torch.randperm(size, generator=generator).tolist() for size in (problem.head_dim, problem.seq_k))
+        yield dims, keys
+
+
+def reordered_rows(problem: SdpaProblem, inputs: Tensors, at: Tensors) -> Iterator[Tensor]:
+    """P in float32 at some rows, batch, head and query of each, with the terms of all sums in other orders: ORDERS - 1
+    times (n, D), in float64. Then as often with the rounding alone of scores in powers of 2, of a Q that was scaled
+    before: of some inputs scores are exact in any order, but for that. Who scales so must not where scores are LARGE.
+    """
+    of, of_slices = _Attended(problem, inputs), at[:2]
+    sinks = of.sinks_of(at[1])
+    q, k, v = of.q[at].unsqueeze(1), of.k.transpose(-1, -2)[of_slices].contiguous(), of.v[of_slices]
+    for dims, keys in _orders(problem):
+        scores = of.finished(plain_product(q, k * problem.scale, dims), *at)
         found = plain_product(_plain_softmax(scores, sinks, keys), v, keys)[:, 0].double()
         yield found
         small = scores.masked_fill(scores.isneginf(), 0).abs().amax(-1) < LARGE
-        scores = scored(q * _base_2(problem), keys_of, dims, math.log2(math.e)).double() * math.log(2)
+        scores = of.finished(plain_product(q * _base_2(problem), k, dims), *at, unit=LOG2_E).double() * math.log(2)
         again = (_softmax(scores, None if sinks is None else sinks.double()) @ v.double())[:, 0]
         yield torch.where(small, again, found)
 
@@ -463,12 +450,12 @@ def reordered_rows(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Itera
 def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
     """The heads, of ROWS queries together or one, whose log-sum-exps are largest, and as many that move most if scores
     are off in their last digit: those are sums of large terms. (heads, 2): batch and head of each."""
-    of = _to_multiply(problem, inputs)
-    keys = _of_heads(problem, of.k).double().abs().transpose(-1, -2)
+    of = _Attended(problem, inputs)
+    keys = of.k.double().abs().transpose(-1, -2)
 
     def moved(rows: slice) -> Tensor:
         terms = of.q[:, :, rows].double().abs() @ keys
-        return (_softmax(_scores(problem, of, rows), of.of_heads) * terms).sum(-1)
+        return (_softmax(of.exact(rows), of.sinks) * terms).sum(-1)
 
     moves = torch.cat([moved(rows) for rows in pieces(problem, of.q.device.type)], 2)
     sizes = exact.abs().masked_fill(exact.isinf(), 0), moves / exact.abs().clamp_min(1)  # of a row that sees nothing 0
@@ -477,18 +464,11 @@ def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Ten
     return torch.stack((found // problem.heads, found % problem.heads), dim=1)
 
 
-def reordered_lse(problem: SdpaProblem, inputs: Tensors, heads: Tensor) -> Iterator[Tensor]:
-    """The log-sum-exps of some heads, (n, 2) as above, with the terms of all sums in other orders, and of a Q that was
-    scaled before: each of its numbers is rounded once more then. ORDERS - 1 times (n, seq_q), in float64."""
-    of = _to_multiply(problem, inputs)
-    batch, head = heads.unbind(1)
-    q, k = of.q[batch, head].float() * _base_2(problem), of.k[batch, head // problem.group].float().transpose(-1, -2)
-    sinks = None if of.sinks is None else of.sinks[head].view(-1, 1, 1)
-    bias, seen = _of_all(problem, of), visible(problem, of.lengths, q.device)
-    hidden = None if seen is None else ~seen[batch, 0]
-    for order in range(1, ORDERS):
-        generator = torch.Generator().manual_seed(order)
-        dims, keys = (torch.randperm(size, generator=generator).tolist() for size in k.shape[-2:])
-        scores = capped(problem, plain_product(q, k, dims), math.log2(math.e))
-        scores = scores if bias is None else scores + bias[batch, head].to(scores.dtype) * math.log2(math.e)
-        yield _plain_lse(problem, scores if hidden is None else scores.masked_fill(hidden, -math.inf), sinks, keys)
+def reordered_lse(problem: SdpaProblem, inputs: Tensors, at: Tensors) -> Iterator[Tensor]:
+    """The log-sum-exps of some heads, batch and head of each, with the terms of all sums in other orders, and of a Q
+    that was scaled before: each of its numbers is rounded once more then. ORDERS - 1 times (n, seq_q), in float64."""
+    of = _Attended(problem, inputs)
+    q, k = of.q[at].float() * _base_2(problem), of.k[at].float().transpose(-1, -2)
+    for dims, keys in _orders(problem):
+        scores = of.finished(plain_product(q, k, dims), *at, unit=LOG2_E)
+        yield _plain_lse(problem, scores, of.sinks_of(at[1]), keys)

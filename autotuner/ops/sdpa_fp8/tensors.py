@@ -15,7 +15,7 @@ from autotuner.ops.sdpa.masks import past, visible
 from autotuner.ops.sdpa.tensors import SdpaSymmetry
 from autotuner.ops.sdpa_fp8 import SdpaFp8Problem
 from autotuner.ops.sdpa_fp8.quantising import LARGEST, of_heads, quantised, stored
-from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, shifted
+from autotuner.ops.tensors import DTYPES, Tensors, shifted
 from autotuner.values.problem import Problem
 
 OFFSET = 5.0
@@ -210,9 +210,7 @@ class _Symmetry(SdpaSymmetry):
             torch.bitwise_xor(permuted, bits.to(torch.uint8), out=into.view(torch.uint8))
 
 
-def symmetry(problem: SdpaFp8Problem, seed: int, sets: int, device: torch.device) -> Symmetry:
-    """Of each set one."""
-    return _Symmetry(problem, seed, sets, device)
+symmetry = _Symmetry
 
 
 def reordered(
