@@ -85,15 +85,12 @@ class Refills:
         for stack, drawn, still in zip(self._stacks, (*self._drawn, *unwritten), self._still, strict=False):
             stack.copy_(drawn if fresh else still)
         for source in self._workspaces:
-            poison = self._poison()
+            word = self._draw.choice(FILLS)
+            poison = tuple(torch.full_like(tensor, word) for tensor in self._buffers.workspace)
             overwrite(source, poison if fresh else self._still[len(self._stacks) :])
 
     def _other(self, inputs: Tensors) -> Tensors:
         return op_of(self._problem).tensors().fresh(self._problem, inputs, self._draw.getrandbits(60))
-
-    def _poison(self) -> Tensors:
-        word = self._draw.choice(FILLS)
-        return tuple(torch.full_like(tensor, word) for tensor in self._buffers.workspace)
 
     def leave(self) -> None:
         """After a forward: from now on what the buffers hold is what they hold anyway."""

@@ -1,7 +1,6 @@
 """Inputs that become other ones between samples: the half of it that is the same on every kind of device."""
 
 import random
-from collections.abc import Iterable
 
 import torch
 
@@ -45,11 +44,9 @@ class RenewedSets:
         if self.symmetry is not None:
             right = tuple(torch.empty_like(stacked) for stacked in self.stacked)
             self.symmetry.inputs(self.plain, right)
-        given = zip(self.op.inputs(self.problem), self._differ(right), strict=True)
-        return next((f"{each.name} of a timed set changed while it was timed" for each, other in given if other), None)
-
-    def _differ(self, right: Tensors) -> Iterable[bool]:
-        return (not same_bits(now, then) for now, then in zip(self.stacked, right, strict=True))
+        given = zip(self.op.inputs(self.problem), self.stacked, right, strict=True)
+        changed = (each.name for each, now, then in given if not same_bits(now, then))
+        return next((f"{name} of a timed set changed while it was timed" for name in changed), None)
 
 
 def _spread(plain: Tensors, over: Tensors) -> Tensors:

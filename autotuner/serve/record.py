@@ -175,11 +175,6 @@ class Calls:
         self._between_s.setdefault(call, []).append(time.perf_counter() - began)
         self._last = None
 
-    def _between_us(self, call: Called) -> float:
-        """The median of the later half: the first calls of a process take longer, and one may take as long as many."""
-        found = self._between_s[call]
-        return 1e6 * median(found[len(found) // 2 :])
-
     def write(self, path: str | Path = "problems.toml", op: str | None = None) -> Path:
         """Writes the problems with `count`, how often each was called, `us`, the microseconds that torch takes for it
         here: it is run now, on made-up tensors; and `between_us`, from one call to the next in the model. What cannot
@@ -212,7 +207,9 @@ class Calls:
             yield from (f"{name} = {json.dumps(value)}" for name, value in problem.model_dump().items())
             yield f"count = {count}"
             yield f"us = {us:.4g}"
-            yield f"between_us = {self._between_us(Called(problem, device)):.4g}"
+            between = self._between_s[Called(problem, device)]
+            # of the later half: the first calls of a process take longer, and one may take as long as many
+            yield f"between_us = {1e6 * median(between[len(between) // 2 :]):.4g}"
         yield ""
 
 

@@ -153,17 +153,14 @@ class Enumeration:
 
     def binding_order(self) -> tuple[str, ...]:
         """The parameters, those of the constraint with the fewest combinations of values first."""
-        groups = [self._named(index) for index in range(len(self.branch.constraints))]
+        rules = [self.branch.rule(index) for index in range(len(self.branch.constraints))]
+        groups = [[name for name in self.values if name in rule.names] for rule in rules]
         bound: dict[str, None] = {}
         while groups:
             group = min(groups, key=lambda names: self.combinations(name for name in names if name not in bound))
             groups.remove(group)
             bound |= dict.fromkeys(group)
         return tuple(bound | dict.fromkeys(self.values))
-
-    def _named(self, index: int) -> list[str]:
-        """The parameters that a constraint names, in the order of the branch."""
-        return [name for name in self.values if name in self.branch.rule(index).names]
 
     def run(self) -> Columns:
         """The valid points. Binds one parameter after the other and applies each constraint as soon as it can be.

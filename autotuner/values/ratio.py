@@ -106,13 +106,9 @@ def quoted(speedup: float, confirmed: bool, over: str = "") -> str:
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-def _listed(value: Any) -> Any:
-    """A list of a document as a tuple."""
-    return tuple(value) if isinstance(value, list) else value
-
-
 Objective = Annotated[
-    Literal["mean", "max"] | Annotated[tuple[Weight, ...], Field(min_length=1)], BeforeValidator(_listed)
+    Literal["mean", "max"] | Annotated[tuple[Weight, ...], Field(min_length=1)],
+    BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),  # which a document has
 ]
 """The mean of the problems' log-ratios, their largest, or a mean in which each counts as its weight says: with count
 times the baseline's time as weights, about ln of the time that all calls take together, over the baseline's."""

@@ -10,7 +10,7 @@ from benchmarks.markdown import table
 FA3 = "fa3_fp8"
 OTHERS = (FA3, "cudnn bfloat16")
 OURS = "wgmma bfloat16"
-OTHER_DECODES = ("decode on bfloat16", "FlashAttention 3 in FP8")
+OTHER_DECODES = ("decode on bfloat16", "FlashAttention 3 in FP8", "FlashInfer in FP8 (one descale)")
 WORST = 1.2
 """Errors that a point may have, relative to FlashAttention 3's."""
 ELEMENTS = " float8_e4m3fn bfloat16"
@@ -60,5 +60,6 @@ def decoded(document: dict[str, Any]) -> str:
         ours = next(us["median"] for name, us in row["us"].items() if name not in row["speedup"])
         others = ", ".join(f"{row['speedup'][name]['median']:.2f}x" for name in OTHER_DECODES if name in row["speedup"])
         lines.append(f"- {row['problem']}: {ours:.0f} us; {others}")
-    head = f"`decode` on an FP8 cache; how many times as long {' and '.join(OTHER_DECODES)} take:"
+    *them, last = [name for name in OTHER_DECODES if all(name in row["speedup"] for row in document["rows"])]
+    head = f"`decode` on an FP8 cache; how many times as long {', '.join(them)} and {last} take:"
     return "\n".join([head, "", *lines, "", f"{document['device']}; made by `{document['command']}`."])

@@ -6,7 +6,9 @@ from typing import cast
 
 import pytest
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
+import autotuner
 from autotuner.devices.sanitized_inputs import draw
 from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.tolerance import broken, compute_truth, judge
@@ -15,7 +17,16 @@ from autotuner.ops.op import shape_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import reference as attention, sdpa
 from autotuner.ops.sdpa_fp8 import SdpaFp8Problem
-from autotuner.ops.sdpa_fp8.quantising import LARGEST, of_heads, quantised, stored
+from autotuner.ops.sdpa_fp8.invariants import DECIBELS
+from autotuner.ops.sdpa_fp8.quantising import (
+    LARGEST,
+    SMALLEST_DESCALE,
+    _by_torchao,
+    of_heads,
+    quantised,
+    quantised_inputs,
+    stored,
+)
 from autotuner.ops.sdpa_fp8.tensors import BASELINES, dequantised, hopper_product
 from autotuner.values.gate_report import Tolerance
 from autotuner.values.problem import Problem
@@ -64,6 +75,41 @@ def test_the_largest_number_of_a_head_becomes_the_largest_of_fp8() -> None:
     assert bool((stored.float().abs().amax((2, 3)).view(2, 3, 2).amax(2) == LARGEST).all())
     back = stored.float() * of_heads(descale, 6)
     assert bool(((back - x).abs() <= 2**-4 * x.abs() + 2**-10 * of_heads(descale, 6)).all())
+
+
+def test_inputs_are_quantised_one_by_one_and_named_as_attention_asks() -> None:
+    q, *kv = (torch.randn(2, heads, 50, 64).bfloat16() for heads in (6, 3, 3))
+    numbers, descales = quantised_inputs(q, *kv)
+    assert list(descales) == list(OP.signature.DESCALES)
+    for x, number, descale in zip((q, *kv), numbers, descales.values(), strict=True):
+        wanted, of_wanted = quantised(x, 3)
+        assert torch.equal(number.view(torch.uint8), wanted.view(torch.uint8))
+        assert torch.equal(descale, of_wanted)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_torchaos_kernels_find_the_same(dtype: torch.dtype) -> None:
+    """But for numbers half way between two of FP8, and the descale of nothing but zeros."""
+    pytest.importorskip("torchao.prototype.attention.quantization")
+    sizes = ((8, 300), (2, 517), (2, 517))
+    q, k, v = (torch.randn(2, heads, length, 128, device="cuda").to(dtype) for heads, length in sizes)
+    k[1, 1], v[0, 0] = 0, 1000 * v[0, 0]
+    v = v.mT.contiguous().mT
+    assert _by_torchao(q, k, v) is not None
+    assert _by_torchao(q.cpu(), k, v) is _by_torchao(q.float(), k, v) is _by_torchao(q, k, v[:, :, 1:]) is None
+    numbers, descales = quantised_inputs(q, k, v)
+    for x, number, descale in zip((q, k, v), numbers, descales.values(), strict=True):
+        wanted, of_wanted = quantised(x, 2)
+        zeros = of_wanted == SMALLEST_DESCALE
+        torch.testing.assert_close(descale[~zeros], of_wanted[~zeros], rtol=2e-7, atol=0)
+        assert bool((descale[zeros] == 1).all())
+        steps = (number.view(torch.uint8).int() - wanted.view(torch.uint8).int()).abs()
+        assert int(steps.max()) <= 1
+        assert float(steps.float().mean()) < 0.01
+    found = autotuner.function("sdpa_fp8")(*numbers, **descales).double()
+    exact = scaled_dot_product_attention(q.double(), k.double(), v.double(), enable_gqa=True)
+    assert float((found - exact).norm() / exact.norm()) < 10 ** (-DECIBELS / 20)
 
 
 def cut_off(terms: torch.Tensor) -> float:

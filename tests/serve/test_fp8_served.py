@@ -12,7 +12,7 @@ import autotuner
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.ops import OPS
 from autotuner.ops.sdpa_fp8 import WANTED, SdpaFp8Problem
-from autotuner.ops.sdpa_fp8.quantising import quantised
+from autotuner.ops.sdpa_fp8.quantising import quantised_inputs
 from autotuner.serve.c_source import write_c_folder
 from autotuner.serve.folder import Source
 from autotuner.tuning.workbench import Workbench, load_space
@@ -44,9 +44,8 @@ def ours(tuned: DispatchTable, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def quantised_heads() -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-    shapes = ((2, 4, 24, 64), (2, 2, 40, 64), (2, 2, 40, 64))
-    pairs = [quantised(torch.randn(shape), 2) for shape in shapes]
-    return tuple(x for x, _ in pairs), dict(zip(OPS["sdpa_fp8"].signature.DESCALES, (d for _, d in pairs), strict=True))
+    query, *key_value = (torch.randn(2, heads, length, 64) for heads, length in ((4, 24), (2, 40), (2, 40)))
+    return quantised_inputs(query, *key_value)
 
 
 def test_a_call_is_served_and_is_what_the_tensors_stand_for(ours: Any) -> None:

@@ -92,12 +92,9 @@ def _call(problem: Problem) -> bytes:
     numbers = struct.pack(f"={len(shape)}q{len(scalars)}d{len(sizes)}q", *shape, *scalars, *sizes)
     op = op_of(problem)
     tensors: tuple[Input | Output, ...] = (*op.inputs(problem), *op.outputs(problem))
-    strides = b"".join(_packed(strides_of(each, shape_of(each, problem))) for each in tensors)
-    return counts + numbers + strides + b"".join(inputs)
-
-
-def _packed(strides: tuple[int, ...]) -> bytes:
-    return struct.pack(f"={RANK}q", *strides, *(0 for _ in range(RANK - len(strides))))
+    strides = (strides_of(each, shape_of(each, problem)) for each in tensors)
+    packed = (struct.pack(f"={RANK}q", *each, *[0] * (RANK - len(each))) for each in strides)
+    return b"".join((counts, numbers, *packed, *inputs))
 
 
 def _compile(inputs: BuildInputs, arguments: list[str], program: Path) -> None:

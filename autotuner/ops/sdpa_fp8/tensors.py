@@ -254,9 +254,7 @@ def _fa3(problem: Problem) -> Callable[..., Tensors]:
             raise RuntimeError("FlashAttention 3 is not installed")
         other_corner = of.causal and of.corner != "bottom_right" and of.seq_q != of.seq_k
         if of.fp8_cache or of.key_lengths or of.lse or of.dtype != "bfloat16" or other_corner:
-            raise RuntimeError(
-                "it takes all in FP8, no lengths, gives bfloat16 alone, and its masks end at the bottom right"
-            )
+            raise RuntimeError("it takes all in FP8 and no lengths, gives bfloat16, and masks end at the bottom right")
         named = dict(zip(("q_descale", "k_descale", "v_descale"), descales, strict=True))
         found = package.flash_attn_func(*(x.transpose(1, 2) for x in (q, k, v)), causal=of.causal, **named)
         return ((found[0] if isinstance(found, tuple) else found).transpose(1, 2),)
@@ -277,9 +275,6 @@ LOUD, CHANNEL, FAR_BELOW = 1000.0, 100.0, 100.0
 TAIL = math.log(1500)
 NOT_A_NUMBER = 0x7F
 """The byte of a NaN."""
-
-Quantised = tuple[Tensor, Tensor]
-"""What is stored, and the descales."""
 
 
 def inputs(problem: SdpaFp8Problem, distribution: str, seed: int) -> Tensors:
@@ -339,7 +334,7 @@ def as_asked(problem: SdpaFp8Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor
     return (q.to(DTYPES[problem.dtype]) if problem.fp8_cache else stored(q), stored(k), stored(v))
 
 
-def quantised_as_asked(problem: SdpaFp8Problem, *qkv: Tensor) -> list[Quantised]:
+def quantised_as_asked(problem: SdpaFp8Problem, *qkv: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Q, K and V with their descales: 1 where Q is in 16 bits."""
     q, *kv = [quantised(x, problem.heads_kv if x.shape[1] > 1 else 1) for x in qkv]
     return [(qkv[0].to(DTYPES[problem.dtype]), torch.ones_like(q[1])) if problem.fp8_cache else q, *kv]
