@@ -18,7 +18,7 @@ from autotuner.tuning.run.plan import Start
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
-from autotuner.values.variant import Variant
+from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
 from tests.helpers.driven import SMALL, WIDE, Shuffled, at_any_width, driver, swept, trials_of
@@ -88,26 +88,11 @@ def test_a_kill_before_the_judging_judges_the_same_trials(store: Store, width: i
     assert len(backend.built) == 14 - len(before)
 
 
-def test_a_kill_before_the_parameters_are_noted_drops_the_half_made_trial(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("given", [[], [SMALL.point(7)]], ids=["drawn", "given"])
+def test_a_kill_before_the_parameters_are_noted_drops_the_half_made_trial_and_keeps_its_point(
+    store: Store, monkeypatch: pytest.MonkeyPatch, given: list[dict[str, Value]]
 ) -> None:
-    with monkeypatch.context() as dying:
-        dying.setattr(DriverStorage, "set_trial_params", killed)
-        with pytest.raises(Killed):
-            driver(store, simulated.backend()).run(Budget(trials=5))
-    backend = simulated.backend()
-    study = swept(store, backend, 5)
-    assert len(backend.built) == 5
-    assert len({variant.digest for variant in backend.built}) == 5
-    states = [trial.state for trial in trials_of(store, study)]
-    assert states == [TrialState.FAIL] + [TrialState.COMPLETE] * 5
-
-
-def test_a_kill_before_the_parameters_of_a_given_point_are_noted_keeps_the_point(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = SMALL.point(7)
-    plan: dict[str, Any] = {"space": SMALL, "start": Start(first=[given])}
+    plan: dict[str, Any] = {"space": SMALL, "start": Start(first=given)}
     with monkeypatch.context() as dying:
         dying.setattr(DriverStorage, "set_trial_params", killed)
         for _ in range(2):
@@ -115,8 +100,8 @@ def test_a_kill_before_the_parameters_of_a_given_point_are_noted_keeps_the_point
                 swept(store, InlineExecutor(simulated.backend()), 5, **plan)
     backend = simulated.backend()
     study = swept(store, InlineExecutor(backend), 10**6, **plan)
-    assert backend.built[0].point == given
-    assert standings.summary(store, study).judged == len(SMALL)
+    assert [variant.point for variant in backend.built[: len(given)]] == given
+    assert len({variant.digest for variant in backend.built}) == len(backend.built) == len(SMALL)
     states = [trial.state for trial in trials_of(store, study)]
     assert states == [TrialState.FAIL] * 2 + [TrialState.COMPLETE] * len(SMALL)
 

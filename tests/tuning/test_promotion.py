@@ -56,36 +56,25 @@ def run(
 
 
 def test_every_candidate_races_against_the_last_one_that_was_promoted(store: Store) -> None:
+    """What races out was slower, and what is equal is not promoted."""
     name, _ = run(store, InlineExecutor(simulated.backend(noise=NOISE)), 60)
     incumbent: Outcome | None = None
-    promoted = 0
+    promoted, fastest = 0, math.inf
     for outcome in dict(store.outcomes(name)).values():
-        measured = outcome.measurement
+        measured, us = outcome.measurement, simulated.microseconds(dict(outcome.variant.point))
         if measured is None:
             continue
         assert outcome.artifact is not None
         before = incumbent.artifact.digest if incumbent is not None and incumbent.artifact is not None else None
         assert measured.incumbent == before
         assert len(measured.timings[0].incumbent_us) == (len(measured.timings[0].variant_us) if before else 0)
-        if incumbent is not None and measured.promoted:
-            assert outcome.objective < incumbent.objective - math.log1p(TIE) / 2
-        if measured.promoted:
-            incumbent, promoted = outcome, promoted + 1
-    assert promoted > 3
-
-
-def test_what_races_out_was_slower_and_what_is_equal_is_not_promoted(store: Store) -> None:
-    name, _ = run(store, InlineExecutor(simulated.backend(noise=NOISE)), 60)
-    fastest = math.inf
-    for outcome in dict(store.outcomes(name)).values():
-        if outcome.measurement is None:
-            continue
-        us = simulated.microseconds(dict(outcome.variant.point))
         if outcome.verdict == Verdict.RACED_OUT:
             assert us > fastest
-            assert outcome.measurement.stopped in (Stop.SLOWER, Stop.HOPELESS)
-        if outcome.measurement.promoted:
-            fastest = us
+            assert measured.stopped in (Stop.SLOWER, Stop.HOPELESS)
+        if measured.promoted:
+            assert incumbent is None or outcome.objective < incumbent.objective - math.log1p(TIE) / 2
+            incumbent, promoted, fastest = outcome, promoted + 1, us
+    assert promoted > 3
 
 
 def test_the_incumbent_races_itself_from_time_to_time(store: Store) -> None:
