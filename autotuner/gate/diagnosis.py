@@ -79,13 +79,8 @@ def of_lengths(matrix: Matrix, case: Case, is_right: Judge) -> str | None:
 
 
 def _is_right_at(matrix: Matrix, case: Case, names: list[str], multiple: int, is_right: Judge) -> bool:
-    lengths = {name: _odd_multiple(getattr(case.problem, name), multiple) for name in names}
+    counts = {name: -(-getattr(case.problem, name) // multiple) | 1 for name in names}
+    lengths = {name: count * multiple for name, count in counts.items()}  # multiples that are none of twice as much
     problem: Problem = case.problem.model_copy(update=lengths)
     other = matrix.case(problem.short_shape, case.distribution, "diagnosis ")
     return other.problem == problem and is_right(other)
-
-
-def _odd_multiple(length: int, multiple: int) -> int:
-    """The next multiple that is none of twice as much."""
-    count = -(-length // multiple)
-    return (count + (count % 2 == 0)) * multiple

@@ -116,8 +116,13 @@ class SdpaProblem(Problem):
         **dict.fromkeys(("paged", "block_table"), "K and V are a tensor each, such as a static cache: say lengths"),
         **dict.fromkeys(("head_dim_v", "mla"), "V has the head dimension of Q and K"),
         "scale": "it is 1 / sqrt(head_dim)",
-        "float8_e5m2": "quantise to float8_e4m3fn, which the op sdpa_fp8 takes, or widen to 16 bits",
-        "float8_e4m3fn": "the op sdpa_fp8 takes it, with the output's dtype: (1,8,512,128) float8_e4m3fn bfloat16",
+        **dict.fromkeys(
+            ("float8_e5m2", "e5m2"), "quantise to float8_e4m3fn, which the op sdpa_fp8 takes, or widen to 16 bits"
+        ),
+        **dict.fromkeys(
+            ("float8_e4m3fn", "e4m3", "fp8"),
+            "the op sdpa_fp8 takes it, with the output's dtype: (1,8,512,128) float8_e4m3fn bfloat16",
+        ),
     }
 
     @field_validator("dtype", mode="before")

@@ -37,7 +37,7 @@ class SdpaFp8Problem(SdpaProblem):
     COMPILED: ClassVar[tuple[str, ...]] = (*SdpaProblem.COMPILED, "fp8_cache")
     FORM: ClassVar[str] = f"{SdpaProblem.FORM.replace('dtype', f'{ELEMENT} bfloat16|float16', 1)} [cache]"
     NOT_SERVED: ClassVar[Mapping[str, str]] = {
-        **{name: why for name, why in SdpaProblem.NOT_SERVED.items() if name != ELEMENT},
+        **{name: why for name, why in SdpaProblem.NOT_SERVED.items() if not WORD.fullmatch(name)},
         "float32": "O is bfloat16 or float16",
     }
     TIMES_AS_FAST: ClassVar[float] = 2.0
@@ -155,7 +155,6 @@ OWN_INVARIANTS = (
 
 
 ELEMENTS = f"Q, K and V must be {ELEMENT}, or K and V beside Q in bfloat16 or float16"
-SIXTEEN_BITS = ("bfloat16", "float16")
 WANTED = "q_descale, k_descale and v_descale must be float32 of (batch, heads_kv), or expand to that"
 
 
@@ -164,7 +163,7 @@ def problem_of(inputs: tuple[Any, ...], options: Mapping[str, Any]) -> SdpaFp8Pr
     element type where that has 16 bits. Raises ValueError."""
     qkv, descales, lengths = inputs[:3], (*inputs[3:6], None, None, None)[:3], inputs[6:]
     of_q, *others = (str(each.dtype).removeprefix("torch.") for each in qkv)
-    cache = of_q in SIXTEEN_BITS
+    cache = of_q in ("bfloat16", "float16")
     if not (cache or of_q == ELEMENT) or any(each != ELEMENT for each in others):
         raise ValueError(ELEMENTS)
     types = [name for name in options if name.endswith("_type")]
