@@ -191,12 +191,6 @@ def device() -> CudaToolchain:
     return CudaToolchain.discover(architecture(f"sm_{found.sm}"))
 
 
-@pytest.fixture(scope="session")
-def kernel_root() -> Path:
-    """The kernel families made for tests."""
-    return Path(__file__).parent / "kernels"
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MB."""

@@ -38,7 +38,7 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from benchmarks.provenance import ROOT, command_line
-from tests.helpers.lines import cuda_line
+from tests.helpers.judging import cuda_line
 
 MISSION = SdpaProblem(batch=1, heads=8, seq_q=512, seq_k=512, head_dim=64, dtype="float16")
 FILLS = (0, 0x7FFF7FFF, 0x7BFF7BFF, 0x42FE42FE)

@@ -45,7 +45,7 @@ from autotuner.values.outcome import Device, Outcome
 from benchmarks import holds
 from benchmarks.provenance import command_line
 from tests.helpers import preload
-from tests.helpers.lines import cpu_line, cuda_line
+from tests.helpers.judging import cpu_line, cuda_line
 from tests.mutants.expectations import SEEDS, TABLES, Backend, Expectation, Seeds, expectations, family
 
 CHUNK = 8

@@ -32,7 +32,7 @@ from benchmarks import holds
 from benchmarks.gate.mutants import device_of, seed_sets, worst_ratio
 from benchmarks.provenance import command_line
 from tests.helpers import preload
-from tests.helpers.lines import cpu_line, cuda_line
+from tests.helpers.judging import cpu_line, cuda_line
 from tests.mutants.expectations import Backend, Seeds
 from tests.mutants.of_ops import TABLES, Setting, family, folders, settings
 

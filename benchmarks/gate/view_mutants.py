@@ -28,8 +28,7 @@ from autotuner.tuning.workbench import toolchain_for
 from benchmarks import holds
 from benchmarks.provenance import command_line
 from tests.helpers import preload
-from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_line, cuda_line
+from tests.helpers.judging import cpu_line, cuda_line, judged
 from tests.mutants.expectations import Backend
 from tests.mutants.views import FAMILIES, View, conditions, family, mutants, problem
 

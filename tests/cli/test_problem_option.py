@@ -23,6 +23,7 @@ from autotuner.values.errors import InputError
 from autotuner.views import foresight_words
 from tests.helpers.command_line import autotuner, lay_out, one_line
 from tests.helpers.files import refusals
+from tests.helpers.judging import KERNELS
 from tests.helpers.refusing import refused
 
 SIZES = st.integers(1, 300)
@@ -122,8 +123,8 @@ def test_a_wrong_wish_is_refused_and_makes_nothing(folder: Path, words: str, sai
     assert not list(folder.iterdir())
 
 
-def test_what_the_sources_do_not_read_is_said_before_anything_is_built(folder: Path, kernel_root: Path) -> None:
-    shutil.copytree(kernel_root / "tiny", folder / "tiny")
+def test_what_the_sources_do_not_read_is_said_before_anything_is_built(folder: Path) -> None:
+    shutil.copytree(KERNELS / "tiny", folder / "tiny")
     source = folder / "tiny" / "plain.cpp"
     source.write_text("#if TYPO\n#endif\n" + source.read_text() + "\n#error cannot be built\n")
     (folder / "space.toml").write_text(

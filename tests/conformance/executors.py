@@ -31,7 +31,7 @@ from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.ends import comes_of, next_of, outcome
 from tests.helpers.fake_line import FakeArm, FakeLine, FakeTrack, Truth
-from tests.helpers.families import PROBLEM
+from tests.helpers.judging import PROBLEM
 
 CONDITIONS = Conditions(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baselines=("fake",), min_blocks=2, max_blocks=2)
 

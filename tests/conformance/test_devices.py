@@ -22,7 +22,7 @@ from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.run.local import Deadlines, LocalExecutor
 from tests.helpers import preload
-from tests.helpers.lines import cpu_line, cuda_line
+from tests.helpers.judging import cpu_line, cuda_line
 from tests.helpers.stale import STALE, stale
 from tests.mutants.expectations import Backend, Expectation, expectations, family
 

@@ -18,7 +18,7 @@ from autotuner.forge.toolchain import Toolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.errors import ToolchainError
 from autotuner.values.variant import Variant
-from tests.helpers.builds import artifact_of
+from tests.helpers.judging import artifact_of
 
 TESTS = Path(__file__).parent.parent
 SAMPLES = {

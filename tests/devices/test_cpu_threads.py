@@ -17,7 +17,7 @@ from autotuner.gate.invariants import REPEATS
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors
 from autotuner.values.problem import Problem
-from tests.helpers.families import PROBLEM
+from tests.helpers.judging import PROBLEM
 
 pytestmark = pytest.mark.skipif(usable_cpus() < 2, reason="needs two CPUs")
 EVERY = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()

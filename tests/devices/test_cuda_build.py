@@ -18,7 +18,7 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.helpers.builds import artifact_of
+from tests.helpers.judging import artifact_of
 from tests.mutants.expectations import entries
 
 SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"

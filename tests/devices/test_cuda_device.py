@@ -24,8 +24,7 @@ from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.variant import Value, Variant
 from benchmarks.timing.disturbance import disturbed
-from tests.helpers.builds import artifact_of
-from tests.helpers.lines import cuda_line
+from tests.helpers.judging import artifact_of, cuda_line
 from tests.helpers.points import alone, chosen, first_of
 
 pytestmark = [

@@ -15,9 +15,8 @@ from autotuner.forge.toolchain import Forged
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
-from tests.helpers.builds import artifact_of
-from tests.helpers.families import PROBLEM, tiny
 from tests.helpers.files import text
+from tests.helpers.judging import KERNELS, PROBLEM, artifact_of, tiny
 
 
 def compiled(folder: Path, source_text: str, *flags: str, name: str = "unit") -> Path:
@@ -89,8 +88,8 @@ def test_debug_information_is_not_the_program(tmp_path: Path) -> None:
     assert hash_of(tmp_path, ADDS) == hash_of(tmp_path, ADDS, "-g")
 
 
-def test_variants_that_differ_in_a_dead_parameter_are_one_program(kernel_root: Path, toolchain: CpuToolchain) -> None:
-    kernel = Family.load(kernel_root / "tiny")
+def test_variants_that_differ_in_a_dead_parameter_are_one_program(toolchain: CpuToolchain) -> None:
+    kernel = Family.load(KERNELS / "tiny")
 
     def artifact(variant: Variant) -> Artifact:
         return artifact_of(build(kernel, variant, PROBLEM, toolchain))
@@ -103,11 +102,11 @@ def test_variants_that_differ_in_a_dead_parameter_are_one_program(kernel_root: P
 
 
 def test_builds_in_two_places_are_one_program(
-    kernel_root: Path, toolchain: CpuToolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toolchain: CpuToolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
     for place in ("a", "b"):
-        shutil.copytree(kernel_root / "tiny", tmp_path / place / "tiny")
+        shutil.copytree(KERNELS / "tiny", tmp_path / place / "tiny")
         monkeypatch.setenv(config.CACHE, str(tmp_path / place / "cache"))
         built = artifact_of(build(Family.load(tmp_path / place / "tiny"), tiny(), PROBLEM, toolchain))
         found.append((built.digest, built.program_hash, built.library_sha256))

@@ -14,8 +14,8 @@ from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.variant import Variant
-from tests.helpers.builds import artifact_of
 from tests.helpers.files import text
+from tests.helpers.judging import artifact_of
 
 FAMILY = Path(__file__).parent.parent / "mutants" / "of_triton"
 PROBLEM = SdpaProblem(batch=2, heads=4, heads_kv=2, seq_q=70, seq_k=90, head_dim=64, dtype="float16", causal=True)

@@ -25,15 +25,10 @@ from autotuner.values import config
 from autotuner.values.errors import DiskFullError, KernelError, ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.verdict import Verdict
-from tests.helpers.families import PROBLEM, runs, tiny
+from tests.helpers.judging import PROBLEM, runs, tiny
 from tests.helpers.processes import gone, using
 from tests.helpers.refusing import refused
 from tests.helpers.workshop import Workshop, set_up
-
-
-@pytest.fixture
-def workshop(tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    return set_up(tmp_path, kernel_root, monkeypatch)
 
 
 @pytest.mark.timed
@@ -195,9 +190,9 @@ def test_a_damaged_binding_is_compiled_again(workshop: Workshop) -> None:
     LoadedVariant(workshop.library(tiny(DEAD=2)))
 
 
-def test_paths_may_hold_any_character(tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_may_hold_any_character(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a b$c:d'e").mkdir()
-    LoadedVariant(set_up(tmp_path / "a b$c:d'e", kernel_root, monkeypatch).library())
+    LoadedVariant(set_up(tmp_path / "a b$c:d'e", monkeypatch).library())
 
 
 BUILD_IN_A_PROCESS = """
@@ -208,7 +203,7 @@ from autotuner.forge.build import build
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.family import Family
-from tests.helpers.families import PROBLEM, runs, tiny
+from tests.helpers.judging import PROBLEM, runs, tiny
 compiling.WRITES += (str(Path(sys.argv[1]).parent),)  # where the compiler counts its runs
 artifact = build(Family.load(Path(sys.argv[1])), tiny(), PROBLEM, CpuToolchain.discover())
 print(artifact.library_sha256, artifact.path, LoadedVariant(artifact).identity().build_id == artifact.digest)
@@ -223,12 +218,10 @@ def builder(workshop: Workshop) -> subprocess.Popen[str]:
 
 @pytest.mark.timed
 @pytest.mark.slow
-def test_four_processes_that_build_the_same_variant_get_one_good_library(
-    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count = f'$(grep -c unit.cpp "{tmp_path}/runs")'
+def test_four_processes_that_build_the_same_variant_get_one_good_library(workshop: Workshop) -> None:
+    count = f'$(grep -c unit.cpp "{workshop.folder}/runs")'
     together = f"n={count}; for i in $(seq 200); do test {count} -ge 4 && break; sleep 0.1; done; sleep $((n / 2))"
-    workshop = set_up(tmp_path, kernel_root, monkeypatch, f'case "$*" in *unit.cpp*) {together};; esac')
+    workshop.compiler_does(f'case "$*" in *unit.cpp*) {together};; esac')
     processes = [builder(workshop) for _ in range(4)]
     said = {process.communicate(timeout=60)[0] for process in processes}
     assert [process.returncode for process in processes] == [0] * 4
@@ -241,11 +234,8 @@ def test_four_processes_that_build_the_same_variant_get_one_good_library(
 
 
 @pytest.mark.timed
-def test_a_build_after_a_killed_one_is_as_if_it_never_was(
-    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop = f'case "$*" in *unit.cpp*) test -e "{tmp_path}/go" || exec sleep 8;; esac'
-    workshop = set_up(tmp_path, kernel_root, monkeypatch, stop)
+def test_a_build_after_a_killed_one_is_as_if_it_never_was(workshop: Workshop) -> None:
+    workshop.compiler_does(f'case "$*" in *unit.cpp*) test -e "{workshop.folder}/go" || exec sleep 8;; esac')
     process = builder(workshop)
     until = time.monotonic() + 30
     while workshop.compiled() == 0:
@@ -253,7 +243,7 @@ def test_a_build_after_a_killed_one_is_as_if_it_never_was(
         time.sleep(0.05)
     process.kill()
     process.communicate()
-    (tmp_path / "go").touch()
+    (workshop.folder / "go").touch()
     LoadedVariant(workshop.library())
     for pid in using(workshop.cache):  # the compiler of the killed process, which has no deadline any more
         os.kill(pid, signal.SIGKILL)
@@ -276,16 +266,16 @@ def test_a_compile_error_is_the_variants_fault(workshop: Workshop) -> None:
 
 @pytest.mark.timed
 def test_a_compiler_that_hangs_is_killed_with_all_it_started(
-    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workshop = set_up(tmp_path, kernel_root, monkeypatch, 'case "$*" in *unit.cpp*) sleep 50;; esac')
+    workshop.compiler_does('case "$*" in *unit.cpp*) sleep 50;; esac')
     monkeypatch.setattr(compiling, "BUILD_DEADLINE_S", 1.5)
     started = time.monotonic()
     fault = workshop.fault()
     assert time.monotonic() - started < 45  # the compiler sleeps for 50
     assert (fault.verdict, fault.code) == (Verdict.BUILD_TIMEOUT, "build.timeout")
     assert workshop.compiled() == 1
-    assert gone(tmp_path)
+    assert gone(workshop.folder)
     assert workshop.half_made() == []
 
 
@@ -301,13 +291,13 @@ def test_a_compiler_that_hangs_is_killed_with_all_it_started(
     ],
 )
 def test_a_compiler_that_cannot_do_the_binding_is_told(
-    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, body: str, message: str
 ) -> None:
-    workshop = set_up(tmp_path, kernel_root, monkeypatch, body)
+    workshop.compiler_does(body)
     monkeypatch.setattr(compiling, "BUILD_DEADLINE_S", 1.5)
     with refused(ToolchainError, message):
         workshop.build()
-    assert gone(tmp_path)
+    assert gone(workshop.folder)
 
 
 @pytest.mark.parametrize(
@@ -318,13 +308,11 @@ def test_a_compiler_that_cannot_do_the_binding_is_told(
         (1, "binding.cpp", "kill -9 $$"),
     ],
 )
-def test_a_compiler_that_is_killed_is_run_once_more(
-    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, kills: int, source: str, ends: str
-) -> None:
+def test_a_compiler_that_is_killed_is_run_once_more(workshop: Workshop, kills: int, source: str, ends: str) -> None:
     """It, or a part of it; that of a variant, or that of what all variants share."""
-    count = f'echo >> "{tmp_path}/kills"; [ "$(wc -l < "{tmp_path}/kills")" -gt {kills} ]'
-    body = f'case "$*" in *{source}*) {{ {count}; }} || {ends};; esac'
-    made = set_up(tmp_path, kernel_root, monkeypatch, body).build()
+    count = f'echo >> "{workshop.folder}/kills"; [ "$(wc -l < "{workshop.folder}/kills")" -gt {kills} ]'
+    workshop.compiler_does(f'case "$*" in *{source}*) {{ {count}; }} || {ends};; esac')
+    made = workshop.build()
     assert isinstance(made, Artifact) == (kills == 1), made
     assert isinstance(made, Artifact) or made.verdict == Verdict.BUILD_FAILED
 

@@ -19,6 +19,7 @@ from autotuner.values.errors import KernelError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
+from tests.helpers.judging import KERNELS
 from tests.helpers.workshop import Workshop, set_up
 
 SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"
@@ -26,8 +27,8 @@ CAGED = pytest.mark.skipif(not landlock.version(), reason="Landlock is not in th
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    shutil.copytree(kernel_root / "tiny", tmp_path / "tiny")
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    shutil.copytree(KERNELS / "tiny", tmp_path / "tiny")
     monkeypatch.setenv(config.CACHE, str(tmp_path / "cache"))
     made = Workshop(tmp_path, CpuToolchain.discover())
     (tmp_path / "studies.db").write_text("#define SECRET 1\n")
@@ -105,10 +106,11 @@ def test_of_usr_a_source_reads_no_more_than_headers_and_the_compiler(workshop: W
 @CAGED
 @pytest.mark.skipif(not Path("/usr/bin/perl").exists(), reason="no perl")
 def test_a_compiler_that_needs_more_programs_gets_them_once_it_was_tried(
-    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that calls a program which no list has: it works, and doctor says so."""
-    made = set_up(tmp_path, kernel_root, monkeypatch, 'case "$*" in *unit.cpp*) /usr/bin/perl -v || exit 1;; esac')
+    made = set_up(tmp_path, monkeypatch)
+    made.compiler_does('case "$*" in *unit.cpp*) /usr/bin/perl -v || exit 1;; esac')
     assert "Permission denied" in made.fault().detail
     lacks = cage.missing(Cage())
     require_compilers(made.toolchain)

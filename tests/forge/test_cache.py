@@ -17,10 +17,10 @@ from autotuner.forge.family import Family
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, InputError
 from tests.conformance.executors import judge_job
-from tests.helpers.builds import artifact_of
 from tests.helpers.command_line import MUTANTS, autotuner
+from tests.helpers.judging import artifact_of
 from tests.helpers.refusing import refused
-from tests.helpers.workshop import set_up
+from tests.helpers.workshop import Workshop
 from tests.mutants.expectations import expectations
 
 DAY = 86400.0
@@ -118,10 +118,7 @@ def another_user() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o755), (0o002, 0o775), (0o077, 0o700)])
-def test_a_build_has_the_mode_that_the_umask_gives(
-    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, umask: int, mode: int
-) -> None:
-    workshop = set_up(tmp_path, kernel_root, monkeypatch)
+def test_a_build_has_the_mode_that_the_umask_gives(workshop: Workshop, umask: int, mode: int) -> None:
     with under(umask):
         library = Path(workshop.library().path)
     assert library.parent.stat().st_mode & 0o777 == mode

@@ -12,8 +12,8 @@ from autotuner.forge.unread import unread
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.errors import KernelError
 from autotuner.values.variant import Variant
-from tests.helpers.families import PROBLEM
 from tests.helpers.files import refusals
+from tests.helpers.judging import KERNELS, PROBLEM
 from tests.helpers.kernel_toml import GOOD, family
 
 
@@ -118,9 +118,9 @@ TINY = {"SIZE": (1, 2), "MODE": ("fast", "safe")}
     ],
 )
 def test_what_no_source_reads_is_said(
-    tmp_path: Path, kernel_root: Path, source: str, values: dict[str, tuple[int | str, ...]], said: list[str]
+    tmp_path: Path, source: str, values: dict[str, tuple[int | str, ...]], said: list[str]
 ) -> None:
-    shutil.copytree(kernel_root / "tiny", tmp_path / "tiny")
+    shutil.copytree(KERNELS / "tiny", tmp_path / "tiny")
     (tmp_path / "tiny" / "plain.cpp").write_text(source)
     found = unread(Family.load(tmp_path / "tiny"), "cpu", "plain", values, CpuToolchain.discover())
     assert found == [f"tiny, plain: {line}" for line in said]

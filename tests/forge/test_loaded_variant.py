@@ -18,8 +18,7 @@ from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.values.outcome import Artifact
-from tests.helpers.builds import artifact_of
-from tests.helpers.families import PROBLEM, tiny
+from tests.helpers.judging import KERNELS, PROBLEM, artifact_of, tiny
 
 ROOM = 4096
 
@@ -33,8 +32,8 @@ class Buffers(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def artifact(kernel_root: Path, toolchain: CpuToolchain) -> Artifact:
-    return artifact_of(build(Family.load(kernel_root / "tiny"), tiny(MODE="half-up"), PROBLEM, toolchain))
+def artifact(toolchain: CpuToolchain) -> Artifact:
+    return artifact_of(build(Family.load(KERNELS / "tiny"), tiny(MODE="half-up"), PROBLEM, toolchain))
 
 
 @pytest.fixture(scope="module")
@@ -138,8 +137,8 @@ VIEWS = PROBLEM.model_copy(update={"layout": "bshd", "batch": 2})
 
 
 @pytest.fixture(scope="module")
-def of_views(kernel_root: Path, toolchain: CpuToolchain) -> LoadedVariant:
-    built = artifact_of(build(Family.load(kernel_root / "tiny"), tiny(MODE="half-up"), VIEWS, toolchain))
+def of_views(toolchain: CpuToolchain) -> LoadedVariant:
+    built = artifact_of(build(Family.load(KERNELS / "tiny"), tiny(MODE="half-up"), VIEWS, toolchain))
     return LoadedVariant(built)
 
 

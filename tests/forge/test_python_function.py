@@ -24,9 +24,7 @@ from autotuner.run.local import LocalExecutor
 from autotuner.tuning.trial_report import GateSummary
 from autotuner.values.errors import AutotunerError, InputError, KernelError
 from autotuner.values.variant import Variant
-from tests.helpers.builds import artifact_of
-from tests.helpers.judging import briefly, judged
-from tests.helpers.lines import cpu_judge, cuda_line
+from tests.helpers.judging import KERNELS, artifact_of, briefly, cpu_judge, cuda_line, judged
 from tests.helpers.refusing import refused
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=33, seq_k=64, head_dim=64, dtype="float32", causal=True)
@@ -39,8 +37,8 @@ def variant(wrong: str, rows: int = 16) -> Variant:
 
 
 @pytest.fixture(scope="module")
-def family(kernel_root: Path) -> Family:
-    return Family.load(kernel_root / "of_python")
+def family() -> Family:
+    return Family.load(KERNELS / "of_python")
 
 
 @pytest.fixture(scope="module")

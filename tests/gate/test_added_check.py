@@ -12,7 +12,7 @@ from autotuner.gate.launching import Launching
 from autotuner.run.local import LocalExecutor
 from autotuner.values.verdict import Verdict
 from tests.helpers import preload
-from tests.helpers.lines import cpu_line
+from tests.helpers.judging import cpu_line
 from tests.mutants.expectations import MUTANTS, Expectation
 
 LARGEST = 1e-3

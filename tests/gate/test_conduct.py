@@ -21,20 +21,17 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.conditions import Conditions
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.helpers.builds import artifact_of, launched
-from tests.helpers.families import PROBLEM, tiny
 from tests.helpers.files import text
-from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_judge
+from tests.helpers.judging import KERNELS, PROBLEM, artifact_of, cpu_judge, judged, launched, tiny
 from tests.mutants.expectations import MUTANTS
 
 ATTACKS = {each["code"]: each for each in tomllib.loads(text("misconduct.toml"))["attacks"]}
 HOSTS = tomllib.loads((MUTANTS / "hosts" / "hosts.toml").read_text())
 
 
-def planted(folder: Path, kernel_root: Path, attack: str, told: str = "") -> Family:
+def planted(folder: Path, attack: str, told: str = "") -> Family:
     """The family tiny, whose variant asks the attack whether it is to be wrong."""
-    shutil.copytree(kernel_root / "tiny", folder / "tiny")
+    shutil.copytree(KERNELS / "tiny", folder / "tiny")
     source = folder / "tiny" / "plain.cpp"
     asks = source.read_text().replace("  return AT_OK;", "  return wrong() ? AT_NO_THREADS : AT_OK;")
     assert "wrong()" in asks
@@ -54,10 +51,8 @@ def found(family: Family, toolchain: CpuToolchain, threads: bool = False) -> str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_what_a_variant_may_not_do_is_found(
-    tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain, attack: str
-) -> None:
-    said = found(planted(tmp_path, kernel_root, attack), toolchain, ATTACKS[attack].get("threads", False))
+def test_what_a_variant_may_not_do_is_found(tmp_path: Path, toolchain: CpuToolchain, attack: str) -> None:
+    said = found(planted(tmp_path, attack), toolchain, ATTACKS[attack].get("threads", False))
     assert ATTACKS[attack]["said"] in (said or "")
 
 
@@ -85,15 +80,13 @@ def test_what_a_variant_on_cuda_may_not_do_is_found(nvcc: CudaToolchain, impl: s
     ],
 )
 def test_what_variants_need_is_no_misconduct(
-    tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain, harmless: str, told: str, threads: bool
+    tmp_path: Path, toolchain: CpuToolchain, harmless: str, told: str, threads: bool
 ) -> None:
-    assert found(planted(tmp_path, kernel_root, harmless, told), toolchain, threads) is None
+    assert found(planted(tmp_path, harmless, told), toolchain, threads) is None
 
 
-def test_no_header_of_a_family_is_in_what_the_build_adds(
-    tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain
-) -> None:
-    family = planted(tmp_path, kernel_root, "static int wrong() { return 0; }")
+def test_no_header_of_a_family_is_in_what_the_build_adds(tmp_path: Path, toolchain: CpuToolchain) -> None:
+    family = planted(tmp_path, "static int wrong() { return 0; }")
     for name in ("pthread.h", "cpuid.h", "tensors.h"):
         (family.folder / name).write_text("#error")
     assert found(family, toolchain) is None
@@ -112,12 +105,12 @@ def test_no_header_of_a_family_is_in_what_the_build_adds(
     ],
 )
 def test_no_launch_finds_in_a_register_what_another_has_left(
-    tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain, read: str, write: str
+    tmp_path: Path, toolchain: CpuToolchain, read: str, write: str
 ) -> None:
     if "avx512dq" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("there are such registers with AVX-512 only")
     lines = f'unsigned n = 0; asm volatile("{read}" : "+a"(n)); asm volatile("{write}" : : "r"(7));'
-    family = planted(tmp_path, kernel_root, f"static unsigned wrong() {{ {lines} return n; }}")
+    family = planted(tmp_path, f"static unsigned wrong() {{ {lines} return n; }}")
     variant = LoadedVariant(artifact_of(build(family, tiny(), PROBLEM, toolchain)))
     lengths = (PROBLEM.seq_q, PROBLEM.seq_k, PROBLEM.seq_k, PROBLEM.seq_q)
     *inputs, output = (torch.ones(PROBLEM.batch, PROBLEM.heads, each, PROBLEM.head_dim) for each in lengths)
@@ -125,13 +118,13 @@ def test_no_launch_finds_in_a_register_what_another_has_left(
         launched(variant, PROBLEM, tuple(inputs), (output,))
 
 
-def test_what_a_variant_defines_is_its_own(tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain) -> None:
+def test_what_a_variant_defines_is_its_own(tmp_path: Path, toolchain: CpuToolchain) -> None:
     """Not what the process has under that name: this is a constant here, and can be written to in the library of C++,
     which has one of that name too and for the whole process."""
     name = "_ZGVNSt11__timepunctIcE2idE"
     unique = f'".pushsection .rodata; .globl {name}; .type {name}, @gnu_unique_object; .size {name}, 8; {name}: .quad 7'
     own = f'asm({unique}; .popsection"); extern "C" __attribute__((visibility("default"))) const volatile long {name};'
-    family = planted(tmp_path, kernel_root, f"{own} static bool wrong() {{ return {name} != 7; }}")
+    family = planted(tmp_path, f"{own} static bool wrong() {{ return {name} != 7; }}")
     assert found(family, toolchain) is None
     variant = LoadedVariant(artifact_of(build(family, tiny(), PROBLEM, toolchain)))
     lengths = (PROBLEM.seq_q, PROBLEM.seq_k, PROBLEM.seq_k, PROBLEM.seq_q)
@@ -139,9 +132,9 @@ def test_what_a_variant_defines_is_its_own(tmp_path: Path, kernel_root: Path, to
     launched(variant, PROBLEM, tuple(inputs), (output,))
 
 
-def test_the_gate_refuses_it_before_it_is_loaded(tmp_path: Path, kernel_root: Path, toolchain: CpuToolchain) -> None:
+def test_the_gate_refuses_it_before_it_is_loaded(tmp_path: Path, toolchain: CpuToolchain) -> None:
     attack = "__attribute__((constructor)) static void early() { __builtin_trap(); } static int wrong() { return 0; }"
-    family = planted(tmp_path, kernel_root, attack)
+    family = planted(tmp_path, attack)
     conditions = Conditions(problems=(PROBLEM,), threads=1, seeds=(1, 2, 3, 4))
     with cpu_judge(toolchain, family) as executor:
         result = judged(executor, tiny(), conditions)

@@ -19,9 +19,7 @@ from autotuner.values.errors import KernelError
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
-from tests.helpers.builds import artifact_of
-from tests.helpers.judging import briefly, judged
-from tests.helpers.lines import cpu_judge, cpu_line
+from tests.helpers.judging import KERNELS, artifact_of, briefly, cpu_judge, cpu_line, judged
 from tests.helpers.recorded import REQUIRED
 from tests.mutants.expectations import SEEDS
 
@@ -31,8 +29,8 @@ GROUP = 16
 
 
 @pytest.fixture(scope="module")
-def kernel(kernel_root: Path) -> Family:
-    return Family.load(kernel_root / "sixteens")
+def kernel() -> Family:
+    return Family.load(KERNELS / "sixteens")
 
 
 @pytest.fixture(scope="module")

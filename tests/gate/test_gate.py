@@ -29,9 +29,7 @@ from autotuner.values.outcome import Heat
 from autotuner.values.verdict import Verdict
 from autotuner.views.trial_words import outcome_words
 from tests.helpers import conduct_driver, preload
-from tests.helpers.builds import artifact_of
-from tests.helpers.judging import judged, result
-from tests.helpers.lines import cpu_line
+from tests.helpers.judging import KERNELS, artifact_of, cpu_line, judged, result
 from tests.mutants.expectations import MUTANTS, TABLES, Backend, Expectation, entries, expectations, family
 
 pytestmark = pytest.mark.timed
@@ -57,9 +55,9 @@ def judges(toolchain: CpuToolchain) -> Iterator[dict[str, LocalExecutor]]:
         ),
     ],
 )
-def test_what_a_launch_does_to_sse_alone_is_seen(toolchain: CpuToolchain, kernel_root: Path, what: str) -> None:
+def test_what_a_launch_does_to_sse_alone_is_seen(toolchain: CpuToolchain, what: str) -> None:
     """The mutant `rounding_mode_left_changed` changes that of the x87 unit as well. Later: after 30 launches."""
-    with closing(conduct_driver.judges(toolchain, kernel_root / "conduct", check=30)) as executor:
+    with closing(conduct_driver.judges(toolchain, KERNELS / "conduct", check=30)) as executor:
         outcome = judged(executor, conduct_driver.conduct(f"leaves_sse_{what}"), conduct_driver.CONDITIONS)
     fault, gate = outcome.fault, outcome.gate
     assert (fault.code, fault.verdict) == ("G3.float_env", Verdict.CORRUPTING)
@@ -67,10 +65,10 @@ def test_what_a_launch_does_to_sse_alone_is_seen(toolchain: CpuToolchain, kernel
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="SSE is of x86-64")
-def test_what_a_timed_launch_does_to_it_is_seen_too(toolchain: CpuToolchain, kernel_root: Path) -> None:
+def test_what_a_timed_launch_does_to_it_is_seen_too(toolchain: CpuToolchain) -> None:
     conditions, variant = conduct_driver.CONDITIONS, conduct_driver.conduct("leaves_sse_rounding_down")
-    built = artifact_of(build(Family.load(kernel_root / "conduct"), variant, conditions.compiled_for, toolchain))
-    with closing(conduct_driver.judges(toolchain, kernel_root / "conduct", check=30)) as executor:
+    built = artifact_of(build(Family.load(KERNELS / "conduct"), variant, conditions.compiled_for, toolchain))
+    with closing(conduct_driver.judges(toolchain, KERNELS / "conduct", check=30)) as executor:
         heat = result(executor, RaceJob(artifacts=(built,), conditions=conditions, blocks=2), 120)
     assert isinstance(heat, Heat)
     assert (heat.faults, heat.us) == ({0: FLOATS_CHANGED}, ((),))

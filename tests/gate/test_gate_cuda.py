@@ -15,8 +15,7 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
-from tests.helpers.builds import artifact_of
-from tests.helpers.lines import cuda_line
+from tests.helpers.judging import KERNELS, artifact_of, cuda_line
 from tests.mutants.warpgroups import mutants as warpgroups
 
 pytestmark = [
@@ -46,9 +45,9 @@ PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=8, seq_k=16, head_dim=64, dtype="f
 CONDITIONS = Conditions(problems=(PROBLEM,), cache="warm", seeds=(1, 2, 3, 4), baselines=("flash",))
 
 
-def soaked(kernel_root: Path, device: CudaToolchain, every: int, seconds: float) -> tuple[GateReport, GateReport]:
+def soaked(device: CudaToolchain, every: int, seconds: float) -> tuple[GateReport, GateReport]:
     """The reports of one that is wrong in every so manieth launch: after G6, and after G6.many."""
-    rare = Family.load(kernel_root / "rare")
+    rare = Family.load(KERNELS / "rare")
     variant = Variant(family="rare", backend="cuda", impl="counts", parameters={"EVERY": every, "WHEN": "counted"})
     artifact = artifact_of(build(rare, variant, PROBLEM, device))
     line = cuda_line(device, rare)()
@@ -59,9 +58,9 @@ def soaked(kernel_root: Path, device: CudaToolchain, every: int, seconds: float)
 
 
 def test_what_is_wrong_once_in_5000_launches_passes_the_soak_and_is_found_by_many_launches(
-    kernel_root: Path, device: CudaToolchain
+    device: CudaToolchain,
 ) -> None:
-    soaked_once, found = soaked(kernel_root, device, 5000, 60.0)
+    soaked_once, found = soaked(device, 5000, 60.0)
     assert (found.fault.verdict, found.fault.code) == (Verdict.NONDETERMINISTIC, "G6.many")
     said = re.match(r"launch (\d+) on .* differs from the first on the same input", found.fault.detail)
     assert said is not None, found.fault.detail
@@ -69,8 +68,8 @@ def test_what_is_wrong_once_in_5000_launches_passes_the_soak_and_is_found_by_man
     assert int(said[1]) <= 5000 - before + 1  # at the very launch; what ran in between counts, too
 
 
-def test_a_right_kernel_passes_many_launches_which_are_counted(kernel_root: Path, device: CudaToolchain) -> None:
-    _, found = soaked(kernel_root, device, 0, 1.0)
+def test_a_right_kernel_passes_many_launches_which_are_counted(device: CudaToolchain) -> None:
+    _, found = soaked(device, 0, 1.0)
     assert found.passed, found.fault
     many = found.checks[-1]
     assert many.launches > 1

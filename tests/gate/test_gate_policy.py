@@ -16,9 +16,8 @@ from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from tests.helpers.command_line import autotuner
 from tests.helpers.files import refusals
-from tests.helpers.judging import judged
+from tests.helpers.judging import cpu_judge, judged
 from tests.helpers.kernel_toml import GOOD, family
-from tests.helpers.lines import cpu_judge
 from tests.helpers.recorded import CALIBRATION, study_record
 from tests.mutants.expectations import MUTANTS, Expectation
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,16 +14,14 @@ from autotuner.run.local import LocalExecutor
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
-from tests.helpers.families import PROBLEM
-from tests.helpers.judging import briefly, result
-from tests.helpers.lines import cpu_judge, cpu_line
+from tests.helpers.judging import KERNELS, PROBLEM, briefly, cpu_judge, cpu_line, result
 
 CONDITIONS = briefly(PROBLEM)
 
 
 @pytest.fixture(scope="module")
-def judge(toolchain: CpuToolchain, kernel_root: Path) -> Iterator[LocalExecutor]:
-    with cpu_judge(toolchain, Family.load(kernel_root / "rare")) as made:
+def judge(toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
+    with cpu_judge(toolchain, Family.load(KERNELS / "rare")) as made:
         yield made
 
 
@@ -42,10 +39,10 @@ def judged(judge: LocalExecutor, job: JudgeJob) -> Outcome:
 
 
 @pytest.fixture
-def here(toolchain: CpuToolchain, kernel_root: Path) -> Iterator[GatedLine]:
+def here(toolchain: CpuToolchain) -> Iterator[GatedLine]:
     """A line in this very process, whose CPUs are given back."""
     cpus, threads = os.sched_getaffinity(0), torch.get_num_threads()
-    yield cpu_line(toolchain, Family.load(kernel_root / "rare"))()
+    yield cpu_line(toolchain, Family.load(KERNELS / "rare"))()
     os.sched_setaffinity(0, cpus)
     torch.set_num_threads(threads)
 

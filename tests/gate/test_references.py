@@ -23,7 +23,7 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Calibration
-from tests.helpers.lines import cpu_line
+from tests.helpers.judging import cpu_line
 from tests.helpers.recorded import case_errors
 
 

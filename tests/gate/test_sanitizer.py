@@ -27,9 +27,8 @@ from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import recorded
-from tests.helpers.builds import artifact_of
-from tests.helpers.families import runs, wrapper
 from tests.helpers.files import text
+from tests.helpers.judging import KERNELS, artifact_of, runs, wrapper
 from tests.helpers.points import first_of
 from tests.helpers.processes import gone
 
@@ -74,8 +73,8 @@ def tool_of(family: Family, toolchain: Toolchain) -> SanitizerTool:
     return CudaSanitizer() if isinstance(toolchain, CudaToolchain) else CpuSanitizer(family, toolchain)
 
 
-def faulty(kernel_root: Path, toolchain: Toolchain, fault: str, deadline_s: float = 100) -> Found:
-    return sanitize(kernel_root / "sanitized", toolchain, {"FAULT": fault}, deadline_s=deadline_s)
+def faulty(toolchain: Toolchain, fault: str, deadline_s: float = 100) -> Found:
+    return sanitize(KERNELS / "sanitized", toolchain, {"FAULT": fault}, deadline_s=deadline_s)
 
 
 def require_pass(found: Found) -> None:
@@ -127,8 +126,8 @@ def test_the_shipped_cpu_kernels_pass(toolchain: Toolchain) -> None:
 
 
 @pytest.mark.slow
-def test_what_the_faulty_kernels_are_made_from_passes(kernel_root: Path, toolchain: Toolchain) -> None:
-    require_pass(faulty(kernel_root, toolchain, "none"))
+def test_what_the_faulty_kernels_are_made_from_passes(toolchain: Toolchain) -> None:
+    require_pass(faulty(toolchain, "none"))
 
 
 @pytest.mark.parametrize(
@@ -155,11 +154,9 @@ def test_an_access_outside_a_tensor_is_found(mutant: str, access: str, size: int
         pytest.param("signed_overflow", "signed integer overflow", marks=UNDEFINED),
     ],
 )
-def test_a_fault_of_memory_that_no_output_shows_is_found(
-    name: str, words: str, kernel_root: Path, toolchain: Toolchain
-) -> None:
+def test_a_fault_of_memory_that_no_output_shows_is_found(name: str, words: str, toolchain: Toolchain) -> None:
     """Rows past the end of K that are read and dropped, and what is done to memory of the variant's own."""
-    fault = fault_of(faulty(kernel_root, toolchain, name))
+    fault = fault_of(faulty(toolchain, name))
     assert (fault.code, fault.verdict) == ("G8.memory", Verdict.CORRUPTING)
     assert words in fault.detail
     assert "faulty.cpp:" in fault.detail
@@ -169,8 +166,8 @@ def test_a_fault_of_memory_that_no_output_shows_is_found(
 @pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["same_row", "unlocked_counter"])
-def test_a_race_that_no_output_shows_is_found(name: str, kernel_root: Path, toolchain: Toolchain) -> None:
-    fault = fault_of(faulty(kernel_root, toolchain, name))
+def test_a_race_that_no_output_shows_is_found(name: str, toolchain: Toolchain) -> None:
+    fault = fault_of(faulty(toolchain, name))
     assert (fault.code, fault.verdict) == ("G8.race", Verdict.NONDETERMINISTIC)
     assert fault.detail.startswith("data race; ")
     assert "faulty.cpp:" in fault.detail  # the other access may be named by what was inlined around it
@@ -196,10 +193,8 @@ def test_a_race_over_copied_memory_is_found(body: str, tmp_path: Path, monkeypat
         ("refuses", Verdict.LAUNCH_FAILED, "status 1 (outside the variant's domain)"),
     ],
 )
-def test_an_end_without_a_finding_is_no_pass(
-    name: str, verdict: Verdict, words: str, kernel_root: Path, toolchain: Toolchain
-) -> None:
-    fault = fault_of(faulty(kernel_root, toolchain, name))
+def test_an_end_without_a_finding_is_no_pass(name: str, verdict: Verdict, words: str, toolchain: Toolchain) -> None:
+    fault = fault_of(faulty(toolchain, name))
     assert (fault.code, fault.verdict) == ("G8.memory", verdict)
     assert words in fault.detail
     assert fault.case == str(CASES[1 if name == "refuses" else 0])
@@ -207,17 +202,17 @@ def test_an_end_without_a_finding_is_no_pass(
 
 @pytest.mark.timed
 @pytest.mark.slow
-def test_a_variant_that_hangs_is_killed_at_the_deadline(cache: Path, kernel_root: Path, toolchain: Toolchain) -> None:
+def test_a_variant_that_hangs_is_killed_at_the_deadline(cache: Path, toolchain: Toolchain) -> None:
     before = set((cache / "building").glob("*"))
-    fault = fault_of(faulty(kernel_root, toolchain, "hangs", deadline_s=2))
+    fault = fault_of(faulty(toolchain, "hangs", deadline_s=2))
     assert (fault.code, fault.verdict) == ("G8.memory", Verdict.HUNG)
     assert gone(cache / "building")
     assert set((cache / "building").glob("*")) <= before
 
 
 @pytest.mark.slow
-def test_a_fence_is_not_taken_for_a_race(kernel_root: Path, toolchain: Toolchain) -> None:
-    checks, fault = faulty(kernel_root, toolchain, "fence")
+def test_a_fence_is_not_taken_for_a_race(toolchain: Toolchain) -> None:
+    checks, fault = faulty(toolchain, "fence")
     assert fault is None
     assert [check.status for check in checks] == ["pass", "unavailable"]
     assert "atomic_thread_fence" in str(checks[1].note)
@@ -241,20 +236,18 @@ def test_a_fence_is_not_taken_for_a_race(kernel_root: Path, toolchain: Toolchain
     ],
 )
 def test_a_sanitizer_that_cannot_be_had_is_unavailable(
-    body: str, note: str, tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
+    body: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", str(wrapper(tmp_path, body, monkeypatch)))
-    checks, fault = faulty(kernel_root, CpuToolchain.discover(), "same_row")
+    checks, fault = faulty(CpuToolchain.discover(), "same_row")
     assert fault is None
     assert [(check.code, check.status) for check in checks] == list(zip(CODES, ["pass", "unavailable"], strict=True))
     assert note in str(checks[1].note)
     assert any("-fsanitize=thread" in run for run in runs(tmp_path))
 
 
-def test_sources_that_have_changed_are_not_taken_for_the_artifacts(
-    tmp_path: Path, kernel_root: Path, toolchain: Toolchain
-) -> None:
-    folder = Path(shutil.copytree(kernel_root / "sanitized", tmp_path / "sanitized"))
+def test_sources_that_have_changed_are_not_taken_for_the_artifacts(tmp_path: Path, toolchain: Toolchain) -> None:
+    folder = Path(shutil.copytree(KERNELS / "sanitized", tmp_path / "sanitized"))
     kernel = Family.load(folder)
     variant = Variant(family="sanitized", backend="cpu", impl="faulty", parameters={"FAULT": "none"})
     artifact = artifact_of(build(kernel, variant, LIKE, toolchain))

@@ -9,8 +9,7 @@ from autotuner.devices.cuda import triton
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.run.local import LocalExecutor
 from tests.helpers import preload
-from tests.helpers.judging import judged
-from tests.helpers.lines import cuda_line
+from tests.helpers.judging import cuda_line, judged
 from tests.mutants.views import View, conditions, family, mutants
 
 MUTANTS = mutants("triton")

@@ -15,8 +15,7 @@ from autotuner.ops.tensors import Tensors, all_same_bits
 from autotuner.run.local import LocalExecutor
 from tests.emulator.emulator import EmulationError, emulate
 from tests.helpers import needs
-from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_judge
+from tests.helpers.judging import cpu_judge, judged
 from tests.mutants.expectations import MUTANTS, SEEDS
 from tests.mutants.views import VIEWS, View, conditions, family
 

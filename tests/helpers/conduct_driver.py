@@ -13,11 +13,8 @@ from autotuner.forge.family import Family
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.variant import Variant
 from tests.helpers import preload
-from tests.helpers.families import PROBLEM
-from tests.helpers.judging import briefly, judged
-from tests.helpers.lines import cpu_line
+from tests.helpers.judging import KERNELS, PROBLEM, briefly, cpu_line, judged
 
-KERNELS = Path(__file__).parent.parent / "kernels"
 CONDITIONS = briefly(PROBLEM)
 
 

@@ -19,7 +19,7 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.table import DispatchTable, Proven, Range, Ratio, TableEntry, TableVariant, Validated
 from autotuner.values.variant import Value, Variant, digest_of
-from tests.helpers.builds import artifact_of, default_of
+from tests.helpers.judging import artifact_of, default_of
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "examples" / "own_kernel"

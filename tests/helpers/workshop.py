@@ -15,8 +15,7 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
-from tests.helpers.builds import artifact_of
-from tests.helpers.families import PROBLEM, runs, tiny, wrapper
+from tests.helpers.judging import KERNELS, PROBLEM, artifact_of, compiler, runs, tiny, wrapper
 
 
 @dataclasses.dataclass
@@ -33,6 +32,10 @@ class Workshop:
     @property
     def family(self) -> Path:
         return self.folder / "tiny"
+
+    def compiler_does(self, body: str) -> None:
+        """That first from now on: shell."""
+        compiler(self.folder, body)
 
     def inputs(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> BuildInputs:
         return BuildInputs.of(Family.load(self.family), variant or tiny(), problem, self.toolchain)
@@ -56,9 +59,9 @@ class Workshop:
         return list(self.cache.rglob(".building-*"))
 
 
-def set_up(folder: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, body: str = "") -> Workshop:
-    """A workshop there, whose compiler does `body` first."""
-    shutil.copytree(kernel_root / "tiny", folder / "tiny")
+def set_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    """A workshop there."""
+    shutil.copytree(KERNELS / "tiny", folder / "tiny")
     monkeypatch.setenv(config.CACHE, str(folder / "cache"))
-    monkeypatch.setenv("CXX", str(wrapper(folder, body, monkeypatch)))
+    monkeypatch.setenv("CXX", str(wrapper(folder, "", monkeypatch)))
     return Workshop(folder, CpuToolchain.discover())

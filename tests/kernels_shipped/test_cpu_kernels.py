@@ -26,8 +26,7 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.variant import Value, Variant
-from tests.helpers.builds import artifact_of, launched
-from tests.helpers.judging import judged
+from tests.helpers.judging import artifact_of, judged, launched
 from tests.helpers.points import chosen
 from tests.helpers.tables import FOLDER
 from tests.mutants.expectations import SEEDS

@@ -11,7 +11,7 @@ from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.variant import Variant
-from tests.helpers.builds import artifact_of, launched
+from tests.helpers.judging import artifact_of, launched
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
 

@@ -17,7 +17,7 @@ from autotuner.values import config
 from autotuner.values.variant import Value, Variant
 from tests.emulator.emulator import emulate_fp8
 from tests.helpers import needs
-from tests.helpers.builds import artifact_of
+from tests.helpers.judging import artifact_of
 from tests.mutants.fp8 import Mutant, first_failure, mutants, whole
 
 SHIPPED = config.kernels_dir() / "sdpa_fp8"

@@ -22,7 +22,7 @@ from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from tests.emulator.emulator import HERE, cuda_include
-from tests.helpers.builds import artifact_of
+from tests.helpers.judging import artifact_of
 from tests.helpers.points import alone
 from tests.mutants.warpgroups import POINT, Mutant, mutants
 

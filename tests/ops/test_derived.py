@@ -26,8 +26,7 @@ from autotuner.values.errors import InputError, ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from tests.helpers import preload
-from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_line
+from tests.helpers.judging import cpu_line, judged
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "own_op"
 WRONG = {

@@ -16,9 +16,8 @@ from autotuner.gate.cases import Matrix
 from autotuner.run.local import LocalExecutor
 from tests.emulator.emulator import EmulationError
 from tests.helpers import needs, preload
-from tests.helpers.builds import artifact_of
 from tests.helpers.emulated import first_failure_of, outputs_of, require_same_bits, seen
-from tests.helpers.lines import cpu_line
+from tests.helpers.judging import artifact_of, cpu_line
 from tests.mutants.expectations import Backend
 from tests.mutants.of_ops import Setting, family, folders, settings
 

@@ -23,8 +23,7 @@ from autotuner.run.cage import CageParts
 from autotuner.run.jobs import RaceJob
 from autotuner.values import config
 from autotuner.values.outcome import Heat
-from tests.helpers.judging import briefly, result
-from tests.helpers.lines import cpu_judge
+from tests.helpers.judging import briefly, cpu_judge, result
 
 
 def parsed(text: str) -> SdpaProblem:

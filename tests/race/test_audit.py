@@ -20,10 +20,8 @@ from autotuner.values.outcome import Measurement
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
-from tests.helpers.builds import artifact_of
 from tests.helpers.fake_line import Deviations, FakeLine, Truth
-from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_judge
+from tests.helpers.judging import artifact_of, cpu_judge, judged
 from tests.mutants.expectations import MUTANTS, SEEDS
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=128, seq_k=128, head_dim=64, dtype="float32")

@@ -18,10 +18,8 @@ from autotuner.run.jobs import RaceJob
 from autotuner.run.local import LocalExecutor
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.helpers.builds import artifact_of
 from tests.helpers.conduct_driver import CONDITIONS
-from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_judge
+from tests.helpers.judging import artifact_of, cpu_judge, judged
 from tests.mutants.expectations import MUTANTS
 
 SAMPLE_S = 0.004

@@ -27,8 +27,7 @@ from autotuner.values.variant import Variant
 from tests.helpers import preload
 from tests.helpers.adversary import adversary, the_store_stays_shut, tried
 from tests.helpers.conduct_driver import CONDITIONS, conduct
-from tests.helpers.judging import judged
-from tests.helpers.lines import cpu_judge
+from tests.helpers.judging import KERNELS, cpu_judge, judged
 
 pytestmark = [
     pytest.mark.timed,
@@ -172,13 +171,13 @@ def test_what_a_kind_of_device_names_can_be_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize("caged", [True, pytest.param(False, marks=[pytest.mark.slow, pytest.mark.sampled(1)])])
 @pytest.mark.parametrize("act", ["reads_the_store", "overwrites_the_store"])
 def test_a_mutant_that_tries_gets_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: CpuToolchain, kernel_root: Path, act: str, caged: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: CpuToolchain, act: str, caged: bool
 ) -> None:
     """It crashes where it could open the store, and else writes no output. Without the cage it can."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     store = tmp_path / "studies.db"
     store.write_bytes(b"seeds")
-    family = Family.load(kernel_root / "conduct")
+    family = Family.load(KERNELS / "conduct")
     parts = CageParts.of(DEVICES["cpu"].cage, family.include_dirs) if caged else None
     with cpu_judge(toolchain, family, cage=parts) as executor:
         fault = judged(executor, conduct(act), CONDITIONS).fault

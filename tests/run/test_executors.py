@@ -33,13 +33,10 @@ from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, play, race_job
 from tests.helpers import conduct_driver, preload, zygote_witness
-from tests.helpers.builds import artifact_of
 from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
 from tests.helpers.ends import comes_of, next_of, outcome
-from tests.helpers.families import tiny, wrapper
 from tests.helpers.inline_executor import InlineExecutor
-from tests.helpers.judging import judged, result as ended
-from tests.helpers.lines import cpu_judge
+from tests.helpers.judging import KERNELS, artifact_of, cpu_judge, judged, result as ended, tiny, wrapper
 from tests.helpers.processes import gone, using, wait_for
 
 pytestmark = pytest.mark.timed
@@ -135,8 +132,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def acts(logs: Path, toolchain: CpuToolchain, kernel_root: Path) -> Iterator[LocalExecutor]:
-    with closing(judges(toolchain, kernel_root / "conduct", check=1.5)) as executor:
+def acts(logs: Path, toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
+    with closing(judges(toolchain, KERNELS / "conduct", check=1.5)) as executor:
         yield executor
 
 
@@ -172,10 +169,10 @@ def test_misconduct_ends_with_a_verdict_and_leaves_no_process(
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("act", "number"), [("takes_all_memory", errno.ENOMEM), ("takes_all_files", errno.EMFILE)])
 def test_what_the_judge_lacks_after_a_right_answer_is_the_variants_fault(
-    toolchain: CpuToolchain, kernel_root: Path, act: str, number: int
+    toolchain: CpuToolchain, act: str, number: int
 ) -> None:
     """The call itself is right; what the judge does next fails, by an exception of its own."""
-    with closing(judges(toolchain, kernel_root / "conduct", check=30)) as executor:
+    with closing(judges(toolchain, KERNELS / "conduct", check=30)) as executor:
         result = judged(executor, conduct(act), CONDITIONS)
         assert (result.verdict, result.fault.code) == (Verdict.CRASHED, "process.exception")
         assert os.strerror(number) in result.fault.detail
@@ -256,19 +253,19 @@ def test_a_right_variant_is_judged_as_usual_after_all_that(mutants: LocalExecuto
     assert gone(logs)
 
 
-def test_a_redefined_parameter_fails_the_gate(logs: Path, toolchain: CpuToolchain, kernel_root: Path) -> None:
-    with closing(judges(toolchain, kernel_root / "tiny", check=30)) as executor:
+def test_a_redefined_parameter_fails_the_gate(logs: Path, toolchain: CpuToolchain) -> None:
+    with closing(judges(toolchain, KERNELS / "tiny", check=30)) as executor:
         result = judged(executor, tiny("redefines"), CONDITIONS)
     assert (result.verdict, result.fault.code) == (Verdict.BUILD_FAILED, "G0.identity")
     assert "'SIZE': '5'" in result.fault.detail
 
 
 def test_closing_amid_a_build_leaves_no_compiler(
-    tmp_path: Path, toolchain: CpuToolchain, kernel_root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, toolchain: CpuToolchain, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = wrapper(tmp_path, f'case "$*" in *unit.cpp*) cd "{tmp_path}"; sleep 50;; esac', monkeypatch)
     slow = toolchain.model_copy(update={"compiler": str(compiler)})
-    with cpu_judge(slow, Family.load(kernel_root / "tiny")) as executor:
+    with cpu_judge(slow, Family.load(KERNELS / "tiny")) as executor:
         executor.submit(BuildJob(variant=tiny(), conditions=CONDITIONS))
         until = time.monotonic() + 60
         while not using(tmp_path):

@@ -31,7 +31,7 @@ from tests.conformance.executors import CONDITIONS, PlayBackend, build_job, fres
 from tests.helpers import preload
 from tests.helpers.conduct_driver import CONDITIONS as CONDUCT, conduct, judges
 from tests.helpers.ends import comes_of, outcome
-from tests.helpers.judging import judged, result
+from tests.helpers.judging import KERNELS, judged, result
 from tests.helpers.processes import gone, wait_for
 
 ANOTHER = pytest.mark.sampled(1, of="ends of a fork server")
@@ -242,11 +242,9 @@ def test_a_disk_that_is_full_is_no_variants_fault(executor: LocalExecutor, monke
 
 
 @pytest.mark.parametrize("act", [pytest.param("leaves_a_session", marks=pytest.mark.slow), "leaves_an_orphan"])
-def test_no_child_gets_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: CpuToolchain, kernel_root: Path, act: str
-) -> None:
+def test_no_child_gets_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: CpuToolchain, act: str) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with closing(judges(toolchain, kernel_root / "conduct", check=20)) as executor:
+    with closing(judges(toolchain, KERNELS / "conduct", check=20)) as executor:
         assert judged(executor, conduct(act), CONDUCT).verdict == Verdict.CRASHED
         assert gone(tmp_path)
 

@@ -23,7 +23,7 @@ from autotuner.values.verdict import Verdict
 from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
 from tests.helpers.ends import next_of
 from tests.helpers.fake_line import FakeLine, Truth
-from tests.helpers.judging import result
+from tests.helpers.judging import KERNELS, result
 
 pytestmark = pytest.mark.timed
 
@@ -108,10 +108,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def executor(folder: Path, toolchain: CpuToolchain, kernel_root: Path) -> Iterator[LocalExecutor]:
+def executor(folder: Path, toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(folder))
-        with closing(judges(toolchain, kernel_root / "conduct", check=20)) as made:
+        with closing(judges(toolchain, KERNELS / "conduct", check=20)) as made:
             yield made
 
 

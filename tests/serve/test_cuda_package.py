@@ -20,9 +20,9 @@ from autotuner.values.errors import InputError
 from autotuner.values.ratio import BIASED
 from autotuner.values.table import DispatchTable
 from autotuner.values.variant import Value
-from tests.helpers.builds import default_of
 from tests.helpers.files import text
 from tests.helpers.in_c import printed, run
+from tests.helpers.judging import default_of
 from tests.helpers.points import alone
 from tests.helpers.tables import served, table
 

@@ -17,13 +17,12 @@ from autotuner.serve.c_source import write_c_folder
 from autotuner.serve.folder import Source
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.table import DispatchTable
-from tests.helpers.builds import default_of
 from tests.helpers.calls import loaded
 from tests.helpers.files import text
 from tests.helpers.in_c import printed
+from tests.helpers.judging import KERNELS, default_of
 from tests.helpers.tables import served, table, write
 
-FOLDER = Path(__file__).parent.parent / "kernels"
 PROBLEMS = tuple(
     SdpaFp8Problem.parse(f"(2,4:2,24x40,64) fp8 bfloat16 causal{more}")
     for more in ("", " bottom_right lengths", " bshd", " cache", " bshd cache")
@@ -32,7 +31,7 @@ PROBLEMS = tuple(
 
 @pytest.fixture(scope="module")
 def tuned() -> DispatchTable:
-    file = load_space(str(FOLDER / "eighths.toml"))
+    file = load_space(str(KERNELS / "eighths.toml"))
     made = [default_of(Workbench(file.model_copy(update={"problems": (each,)}))) for each in PROBLEMS]
     entries = [(each, variant.digest) for each, variant in zip(PROBLEMS, made, strict=True)]
     return table([served(each) for each in made], entries)
@@ -124,7 +123,7 @@ def test_it_is_recorded() -> None:
 @pytest.mark.slow
 def test_a_program_without_python_and_torch_says_whether_queries_are_fp8(tuned: DispatchTable, tmp_path: Path) -> None:
     """The table has caches beside others."""
-    write_c_folder(tuned, Source(CpuToolchain.discover(), FOLDER), tmp_path / "demo")
+    write_c_folder(tuned, Source(CpuToolchain.discover(), KERNELS), tmp_path / "demo")
     *served, refused = printed(tmp_path, text("fp8.c")).splitlines()
     assert served == ["served, 1.0"] * 2
     assert "or K and V beside Q in bfloat16" in refused

@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import autotuner
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench
-from tests.helpers.builds import default_of
+from tests.helpers.judging import default_of
 from tests.helpers.points import alone
 from tests.helpers.tables import served, table, write
 

@@ -16,10 +16,10 @@ from autotuner.serve.folder import Source
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.table import DispatchTable
-from tests.helpers.builds import default_of
 from tests.helpers.calls import loaded
 from tests.helpers.files import text
 from tests.helpers.in_c import printed
+from tests.helpers.judging import default_of
 from tests.helpers.tables import served, table, write
 
 PROBLEM = RmsNormProblem.parse("(6,256) float32 eps=1e-05")

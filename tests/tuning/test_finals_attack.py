@@ -15,8 +15,7 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Heat, Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
-from tests.helpers.judging import result
-from tests.helpers.lines import cpu_judge
+from tests.helpers.judging import cpu_judge, result
 from tests.mutants.expectations import MUTANTS, SEEDS, Expectation
 
 pytestmark = pytest.mark.timed

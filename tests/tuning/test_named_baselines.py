@@ -33,8 +33,7 @@ from autotuner.values.outcome import Calibration
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import preload
-from tests.helpers.judging import briefly, judged
-from tests.helpers.lines import cpu_line
+from tests.helpers.judging import KERNELS, briefly, cpu_line, judged
 from tests.helpers.refusing import refused
 
 PROBLEM = SdpaProblem.parse("(1,2,33x64,64) float32 causal")
@@ -55,10 +54,10 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_a_right_one_is_timed_beside_the_ops_own_and_a_wrong_one_is_said_and_left_out(
-    theirs: ModuleType, toolchain: CpuToolchain, kernel_root: Path
+    theirs: ModuleType, toolchain: CpuToolchain
 ) -> None:
     named = baselines([getattr(theirs, name) for name in ("right", *WRONG)], "sdpa")
-    line = replace(cpu_line(toolchain, Family.load(kernel_root / "of_python")), baselines=named)
+    line = replace(cpu_line(toolchain, Family.load(KERNELS / "of_python")), baselines=named)
     conditions = Conditions(problems=(PROBLEM,), cache="warm", seeds=(11, 22, 33, 44))
     with closing(LocalExecutor(line, preload=preload.CPU)) as executor:
         found = ask(executor, CalibrationJob(conditions=conditions))
@@ -70,10 +69,8 @@ def test_a_right_one_is_timed_beside_the_ops_own_and_a_wrong_one_is_said_and_lef
         assert "\n" not in found.left_out[f"theirs:{name}"]
 
 
-def test_one_that_writes_machine_code_does_so_in_the_cage(
-    theirs: ModuleType, toolchain: CpuToolchain, kernel_root: Path
-) -> None:
-    line = cpu_line(toolchain, Family.load(kernel_root / "of_python"))
+def test_one_that_writes_machine_code_does_so_in_the_cage(theirs: ModuleType, toolchain: CpuToolchain) -> None:
+    line = cpu_line(toolchain, Family.load(KERNELS / "of_python"))
     variant = Variant(family="of_python", backend="cpu", impl="rows", parameters={"ROWS": 16, "WRONG": "nothing"})
     conditions = briefly(PROBLEM).model_copy(update={"baselines": ("theirs:writes_code",)})
     line = replace(line, baselines=baselines([theirs.writes_code], "sdpa"))
@@ -101,7 +98,7 @@ def test_what_cannot_be_found_is_refused_in_one_line(
 
 
 def test_one_that_was_changed_is_another_baseline_and_another_study(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel_root: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -114,7 +111,7 @@ def test_one_that_was_changed_is_another_baseline_and_another_study(
     names = [workbench.Workbench(each).plan().record.name for each in (file, later, other)]
     assert len(set(names)) == 3
     with pytest.raises(InputError, match="changing:right is no longer the baseline"):
-        python.imported(Family.load(kernel_root / "of_python"), "cpu", file.baselines)
+        python.imported(Family.load(KERNELS / "of_python"), "cpu", file.baselines)
 
 
 def test_a_library_is_called_as_it_wants_and_refuses_what_it_masks_otherwise(
