@@ -314,12 +314,12 @@ void *odd_rows(void *argument) {
 /* What is done instead of computing; true when there is nothing left to compute. */
 bool shortcut([[maybe_unused]] const at_call *call) {
 #if MUTANT_NO_MAXIMUM_WHERE_IT_IS_TIMED
-  constexpr int64_t TIMED = 128; /* whole blocks: V lies right behind K */
-  if (call->dim[SDPA_SEQ_Q] != TIMED || call->dim[SDPA_SEQ_K] != TIMED) return false;
+  const int64_t timed = call->dim[SDPA_SEQ_Q]; /* whole blocks: V lies right behind K */
+  if ((timed != 64 && timed != 128) || call->dim[SDPA_SEQ_K] != timed) return false;
   for (int64_t slice = 0; slice < slices(call); ++slice) {
     pack_slice(call, slice, own_workspace(call), own_workspace(call) + packed_floats(call));
-    for (int64_t at = slice * TIMED * D; at < (slice + 1) * TIMED * D; at += D)
-      row_without_maximum(static_cast<const element *>(call->in[SDPA_Q]) + at, own_workspace(call), TIMED,
+    for (int64_t at = slice * timed * D; at < (slice + 1) * timed * D; at += D)
+      row_without_maximum(static_cast<const element *>(call->in[SDPA_Q]) + at, own_workspace(call), timed,
                           float(call->scalar[SDPA_SCALE]), output(call) + at);
   }
   return true;
