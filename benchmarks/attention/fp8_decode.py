@@ -92,8 +92,9 @@ def fa3_in_fp8(q: Tensor, k: Tensor, v: Tensor) -> Forward:
 
 
 def flashinfer_in_fp8(q: Tensor, k: Tensor, v: Tensor) -> Forward:
-    """FlashInfer's decode from pages, on tensor cores or beside them, whichever is faster here. One number stands for
-    all heads' descales there: it is 1, which takes no time. Raises ValueError for a wrong answer."""
+    """FlashInfer's decode from pages, on tensor cores or beside them, whichever is faster here. The backend of Hopper,
+    which it would choose, does not compile: it has no product of 16 bits and FP8. One number stands for all heads'
+    descales; it is 1 here, which takes no time. Raises ValueError for a wrong answer."""
     wanted = scaled_dot_product_attention(q, k, v, enable_gqa=True)
     batch, heads_kv, keys, head_dim = k.shape
     pages = keys // PAGE
@@ -101,9 +102,8 @@ def flashinfer_in_fp8(q: Tensor, k: Tensor, v: Tensor) -> Forward:
 
     def planned(tensor_cores: bool) -> Forward:
         room = torch.zeros(128 << 20, dtype=torch.uint8, device=q.device)
-        decode = import_module("flashinfer").BatchDecodeWithPagedKVCacheWrapper(
-            room, "HND", use_tensor_cores=tensor_cores
-        )
+        wrapper = import_module("flashinfer").BatchDecodeWithPagedKVCacheWrapper
+        decode = wrapper(room, "HND", use_tensor_cores=tensor_cores, backend="fa2")
         ends = pages * torch.arange(batch + 1, dtype=torch.int32, device=q.device)
         numbers = torch.arange(batch * pages, dtype=torch.int32, device=q.device)
         of_types = {"q_data_type": q.dtype, "kv_data_type": cache[0].dtype}
