@@ -61,5 +61,5 @@ def decoded(document: dict[str, Any]) -> str:
         others = ", ".join(f"{row['speedup'][name]['median']:.2f}x" for name in OTHER_DECODES if name in row["speedup"])
         lines.append(f"- {row['problem']}: {ours:.0f} us; {others}")
     *them, last = [name for name in OTHER_DECODES if all(name in row["speedup"] for row in document["rows"])]
-    head = f"`decode` on an FP8 cache; how many times as long {', '.join(them)} and {last} take:"
+    head = f"`decode` on an FP8 cache; {', '.join(them)} and {last} take:"
     return "\n".join([head, "", *lines, "", f"{document['device']}; made by `{document['command']}`."])
