@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,23 +14,6 @@ from autotuner.values.problem import ITEM_BYTES, Problem, Shape
 
 FILLED = 0xFF
 """The byte of an output before a launch: a NaN in every element type."""
-
-
-@dataclass(frozen=True)
-class Bare:
-    """A tensor as the binding asks for it, where there is no torch."""
-
-    address: int
-    dtype: str
-    device: SimpleNamespace
-    shape: Shape
-    strides: tuple[int, ...]
-
-    def data_ptr(self) -> int:
-        return self.address
-
-    def stride(self) -> tuple[int, ...]:
-        return self.strides
 
 
 def strides_of(of: Input | Output, shape: Shape) -> tuple[int, ...]:
@@ -61,11 +44,15 @@ def output_bytes(problem: Problem) -> tuple[int, ...]:
 
 def bare(
     problem: Problem, tensors: Iterable[Input | Output], addresses: Iterable[int], device: str
-) -> tuple[Bare, ...]:
-    """Tensors of the problem at these addresses."""
-    there = SimpleNamespace(type=device)
-    sized = ((each, address, shape_of(each, problem)) for each, address in zip(tensors, addresses, strict=True))
-    return tuple(Bare(address, each.dtype, there, shape, strides_of(each, shape)) for each, address, shape in sized)
+) -> tuple[SimpleNamespace, ...]:
+    """Tensors of the problem at these addresses, as the binding asks for them, where there is no torch."""
+
+    def tensor(each: Input | Output, address: int) -> SimpleNamespace:
+        shape, there = shape_of(each, problem), SimpleNamespace(type=device)
+        stride = partial(strides_of, each, shape)
+        return SimpleNamespace(data_ptr=lambda: address, dtype=each.dtype, device=there, shape=shape, stride=stride)
+
+    return tuple(map(tensor, tensors, addresses))
 
 
 def _as_bytes(values: NDArray[np.float32], dtype: str) -> bytes:

@@ -33,7 +33,7 @@ from autotuner.values.errors import DiskFullError, InputError, KernelError, Tool
 from autotuner.values.files import FULL, text_of, why
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
-from autotuner.values.variant import Variant, digest_of
+from autotuner.values.variant import Value, Variant, digest_of
 from autotuner.values.verdict import Fault, Meaning, Verdict
 
 T = TypeVar("T")
@@ -65,6 +65,17 @@ def build(family: Family, variant: Variant, problem: Problem | None, toolchain: 
     made = built(final) or _compile(inputs, final)
     if family.built_from and built_from(family, variant.backend, toolchain) != family.built_from:
         raise KernelError(f"{family.folder}: edited since this run began; the same command starts a new study")
+    return made
+
+
+def build_instrument(backend: str, name: str, parameters: Mapping[str, Value], toolchain: Toolchain) -> Artifact:
+    """What the harness itself runs on a device, of kernels/instruments: built and loaded like variants, without torch.
+    Raises ToolchainError when it cannot be built."""
+    family = Family.load(config.kernels_dir() / "instruments")
+    variant = Variant(family="instruments", backend=backend, impl=name, parameters=dict(parameters))
+    made = build(family, variant, None, toolchain)
+    if isinstance(made, Fault):
+        raise ToolchainError(f"the instruments cannot be built: {made.detail}")
     return made
 
 

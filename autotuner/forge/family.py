@@ -9,8 +9,9 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from autotuner.forge.languages import language_of
+from autotuner.forge.languages.language import checked
 from autotuner.ops import OPS, Op
-from autotuner.spaces.expression import Expression, ExpressionError
+from autotuner.spaces.expression import Expression
 from autotuner.spaces.fields import ParameterValue, Read, Rule
 from autotuner.spaces.limits import FILE, Limits, LimitTable, read_limits
 from autotuner.values import config
@@ -289,10 +290,10 @@ class Family(Model):
         if reserved:
             raise KernelError(f"{where}.parameters: {reserved[0]} is defined by the build; choose another name")
         names = {*implementation.parameters, "IMPL", *self.facts}
-        _check_expression(f"{where}.domain", implementation.domain, names | {*self.lengths})
+        checked(f"{where}.domain", implementation.domain, names | {*self.lengths})
         for index, effect in enumerate(implementation.asserts):
             key = f"{where}.asserts[{index}]"
-            _check_expression(f"{key}.when", effect.when, names)
+            checked(f"{key}.when", effect.when, names)
             try:
                 re.compile(effect.contains or "")
                 re.compile(effect.lacks or "")
@@ -432,16 +433,6 @@ def find_limits(family: str, device: str, near: Path) -> Limits:
     Raises KernelError when there is no such family.
     """
     return Family.find(family, near).limits(device)
-
-
-def _check_expression(where: str, text: str, known: set[str]) -> None:
-    """Raises KernelError for an expression that cannot be read or asks for what is not known."""
-    try:
-        unknown = sorted(Expression.parse(text).names - known)
-    except ExpressionError as error:
-        raise KernelError(f"{where}: {error.reason}") from None
-    if unknown:
-        raise KernelError(f"{where}: {unknown[0]} is no parameter of it; known: {', '.join(sorted(known))}")
 
 
 def _explained(error: ValidationError) -> str:

@@ -71,19 +71,6 @@ class SanitizerTool(Protocol):
         """Whether the tool came to its end, by what it printed."""
 
 
-class NoTool:
-    """In the place of the sanitizers, for what none can be put around."""
-
-    def __init__(self, errors: DeviceErrors, why: str) -> None:
-        self.errors, self._why = errors, why
-
-    def command(self, level: SanitizerCheck, artifact: Artifact, cases: Sequence[Problem], folder: Path) -> list[str]:
-        raise Unavailable(self._why)
-
-    def is_finished(self, output: str) -> bool:
-        return False
-
-
 class ToolRun(NamedTuple):
     """How the process of a tool ended."""
 
@@ -120,6 +107,8 @@ def sanitized(
         started = time.monotonic()
         fault, note = None, None
         try:
+            if artifact.interpreted:
+                raise Unavailable("a function of Python is not compiled: no sanitizer can watch it")
             with tempfile.TemporaryDirectory(prefix="autotuner-sanitizer-") as name:
                 folder = Path(name)
                 command = tool.command(level, artifact, cases, folder)

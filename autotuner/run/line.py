@@ -23,7 +23,7 @@ from autotuner.gate import checks, gate, sanitizer
 from autotuner.gate.cases import Case, Matrix, demanding, measured, served
 from autotuner.gate.check import Check, Subject
 from autotuner.gate.recheck import Judges, JudgesOf, Timed, judge_fresh, recheck
-from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
+from autotuner.gate.sanitizer import sanitized, small_cases
 from autotuner.ops import ahead, op_of
 from autotuner.ops.op import OWN
 from autotuner.race.arms import Tracks
@@ -268,7 +268,7 @@ class GatedLine:
             near = [case.problem for case, _ in self.references(conditions, artifact) if case.name in failed]
             few = (each for each in near if each.flops < 1 << 28)  # a tool may take a hundred times as long
             cases = served((*few, *small_cases(conditions.compiled_for, artifact)), matrix.claims)
-            tool, levels = self._sanitizer(artifact), SANITIZERS[passed.level]
+            tool, levels = self._device.sanitizer(self._family), SANITIZERS[passed.level]
             return passed.report.extended(*sanitized(tool, artifact, cases, say, levels))
         subject = Subject(conditions.compiled_for, self._device.streams, matrix.bounded)
         claims, threads = matrix.claims, artifact.variant.parameters.get("THREADS", 1) != 1
@@ -295,11 +295,6 @@ class GatedLine:
 
     def _language(self, artifact: Artifact) -> Language:
         return language_of(self._family.implementation(artifact.variant.backend, artifact.variant.impl))
-
-    def _sanitizer(self, artifact: Artifact) -> SanitizerTool:
-        tool = self._device.sanitizer(self._family)
-        why = "a function of Python is not compiled: no sanitizer can watch it"
-        return tool if self._language(artifact).is_binary else sanitizer.NoTool(tool.errors, why)
 
     def _launching(
         self,

@@ -14,7 +14,7 @@ from autotuner.devices.cpu.bench import CpuBench
 from autotuner.devices.cpu.sanitizer import CpuSanitizer
 from autotuner.devices.cpu.timing import LONG_S, MOST_SLABS, Beside, CpuArm, CpuInputSets, CpuVariantArm
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.devices.instrument import instrument
+from autotuner.forge.build import build_instrument
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.toolchain import Toolchain
@@ -128,7 +128,7 @@ class CpuProcess:
 
 def copy_past_the_caches(toolchain: Toolchain) -> Callable[[Tensor, Tensor], None]:
     """A copy of bytes on one CPU. Raises ToolchainError when it cannot be built."""
-    stream = instrument("cpu", "stream", {}, toolchain)
+    stream = LoadedVariant(build_instrument("cpu", "stream", {}, toolchain))
 
     def copy(source: Tensor, target: Tensor) -> None:
         stream.command((source.data_ptr(), target.data_ptr(), source.numel()), 0)
@@ -144,7 +144,8 @@ def ceilings(dtype: str, threads: int, toolchain: Toolchain) -> Ceilings:
     can beat it: a library need not use the widest registers. Of a 16-bit type there may be twice as many. And the
     faster of torch's copy and of one past the caches: torch's may read each line before it overwrites it.
     """
-    peak, copy = instrument("cpu", "peak", {}, toolchain), copy_past_the_caches(toolchain)
+    peak = LoadedVariant(build_instrument("cpu", "peak", {}, toolchain))
+    copy = copy_past_the_caches(toolchain)
     source, target = (random_bytes(COPY_BYTES, "cpu") for _ in range(2))
     wide = 1 if dtype == "float32" else 2
     with on_threads(1):

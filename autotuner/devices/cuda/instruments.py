@@ -4,7 +4,7 @@ variants, from kernels/instruments."""
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.devices.instrument import made
+from autotuner.forge.build import build_instrument
 from autotuner.forge.loaded_variant import DEVICE_ERROR, LoadedVariant
 from autotuner.forge.toolchain import Toolchain
 from autotuner.values.outcome import Artifact
@@ -17,7 +17,7 @@ def make_instruments(toolchain: Toolchain) -> Artifact:
     """Their library. Raises ToolchainError when they cannot be built."""
     assert isinstance(toolchain, CudaToolchain)
     parameters = {"SHARED_BYTES": architecture(toolchain.architecture).shared_limit}
-    return made("cuda", "instruments", parameters, toolchain)
+    return build_instrument("cuda", "instruments", parameters, toolchain)
 
 
 class Instruments:

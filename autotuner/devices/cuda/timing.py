@@ -12,11 +12,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from autotuner.devices.cuda.captured import captured
+from autotuner.devices.cuda.captured import CapturedForwards, captured
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import device_bytes, unless_full
 from autotuner.devices.cuda.guarded_memory import PATTERN, Band, Slot, damage
-from autotuner.devices.cuda.overlap import CapturedForwards
 from autotuner.devices.cuda.rest import AfterBaseline, made_at_rest, own_work_s, still_busy
 from autotuner.devices.renewed import RenewedSets
 from autotuner.forge.loaded_variant import LoadedVariant

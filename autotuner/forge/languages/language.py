@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.values.errors import KernelError
 
 if TYPE_CHECKING:
@@ -70,3 +71,14 @@ class Language(ABC):
     @abstractmethod
     def texts(self, inputs: BuildInputs) -> dict[str, str]:
         """The files that are written into a build's folder before it is compiled, by name."""
+
+
+def checked(where: str, text: str, known: set[str]) -> Expression:
+    """Raises KernelError for an expression of kernel.toml that cannot be read or asks for what is not known."""
+    try:
+        found = Expression.parse(text)
+    except ExpressionError as error:
+        raise KernelError(f"{where}: {error.reason}") from None
+    if unknown := sorted(found.names - known):
+        raise KernelError(f"{where}: {unknown[0]} is no parameter of it; known: {', '.join(sorted(known))}")
+    return found

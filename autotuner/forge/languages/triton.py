@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autotuner.forge.languages.language import Language, VariantToBuild
+from autotuner.forge.languages.language import Language, VariantToBuild, checked
 from autotuner.ops import op_of
 from autotuner.ops.op import Input, Output, shape_of
 from autotuner.spaces.expression import Expression, ExpressionError
@@ -83,14 +83,14 @@ class Triton(Language):
         if not 1 <= len(call.grid) <= 3:
             raise KernelError(f"{where}.grid: found {len(call.grid)} sizes, expected 1 to 3")
         for index, text in enumerate(call.grid):
-            found = _checked(f"{where}.grid[{index}]", text, sizes)
+            found = checked(f"{where}.grid[{index}]", text, sizes)
             if not found.names and int(found.evaluate({})) < 1:
                 raise KernelError(f"{where}.grid[{index}]: found {text}, expected 1 or more")
         for name, text in call.arguments.items():
             if name not in kernel.arguments:
-                _checked(f"{where}.arguments.{name}", text, fixed)
+                checked(f"{where}.arguments.{name}", text, fixed)
             elif not WORD.fullmatch(text):
-                _checked(f"{where}.arguments.{name}", text, sizes)
+                checked(f"{where}.arguments.{name}", text, sizes)
 
     def words(self, implementation: Implementation) -> str:
         assert implementation.triton is not None
@@ -133,17 +133,6 @@ def _check_names(where: str, name: str, kernel: Kernel, given: Mapping[str, str]
         if argument not in given and not (argument in kernel.constants and argument in fixed):
             other = ", nor a parameter of that name" if argument in kernel.constants else ""
             raise KernelError(f"{where}: {name} takes {argument}, and no key here says what it is given{other}")
-
-
-def _checked(where: str, text: str, known: set[str]) -> Expression:
-    """Raises KernelError for an expression over anything else."""
-    try:
-        found = Expression.parse(text)
-    except ExpressionError as error:
-        raise KernelError(f"{where}: {error.reason}") from None
-    if unknown := sorted(found.names - known):
-        raise KernelError(f"{where}: {unknown[0]} is none of {', '.join(sorted(known))}")
-    return found
 
 
 class KernelArgument(NamedTuple):
