@@ -208,7 +208,8 @@ def main() -> None:
     chosen = wanted(options.device, options.only)
     before = json.loads(options.json.read_text()) if options.json and options.json.exists() else {"rows": []}
     rows: dict[tuple[str, str], Row] = {(each["group"], each["name"]): each for each in before["rows"]}
-    commands = list(dict.fromkeys([*before.get("commands", ()), command_line()]))
+    made = before.get("commands") or [each for each in [before.get("command")] if each]
+    commands = list(dict.fromkeys([*made, command_line()]))
     for group in chosen:
         with tempfile.TemporaryDirectory(prefix="attacks_") as folder:
             copy_families(Path(folder))
