@@ -16,21 +16,26 @@ from autotuner.devices.cuda.nvml import held_down
 from autotuner.devices.environment import cpu_quota, memory_limit
 from autotuner.race.plausible import MARGIN
 
+BUSY = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+
+
+def disturbed_by(command: str) -> tuple[int, str]:
+    """A process under that command whose parent is gone, and what is said beside it."""
+    line = f"{command} '{sys.executable}' -c '{BUSY}' >/dev/null 2>&1 & echo $!"
+    foreign = int(subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout)
+    try:
+        time.sleep(0.5)
+        return foreign, cpu.who_disturbs()
+    finally:
+        os.kill(foreign, 9)
+
 
 @pytest.mark.timed
 def test_who_uses_the_cpus_is_named_and_we_ourselves_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "NAMED", 10_000)  # others may use more
-    busy = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
-    ours = subprocess.Popen([sys.executable, "-c", busy])
-    command = ["sh", "-c", f"'{sys.executable}' -c '{busy}' >/dev/null 2>&1 & echo $!"]  # whose parent is gone then
-    foreign = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    try:
-        time.sleep(0.5)
-        said = cpu.who_disturbs()
-    finally:
-        os.kill(foreign, 9)
+    with subprocess.Popen([sys.executable, "-c", BUSY]) as ours:
+        foreign, said = disturbed_by("")
         ours.kill()
-        ours.wait()
     assert f"(pid {foreign})" in said
     assert f"(pid {ours.pid})" not in said
     assert "load" in said
@@ -43,15 +48,8 @@ def test_who_was_given_other_cores_disturbs_nobody(monkeypatch: pytest.MonkeyPat
     if not others:
         pytest.skip("one CPU")
     given = {others[-1] if is_elsewhere else first}
-    busy = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
-    command = ["sh", "-c", f"taskset -c {min(given)} '{sys.executable}' -c '{busy}' >/dev/null 2>&1 & echo $!"]
-    foreign = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     monkeypatch.setattr(cpu, "_cpus_of_our_cores", lambda: {first})
-    try:
-        time.sleep(0.5)
-        said = cpu.who_disturbs()
-    finally:
-        os.kill(foreign, 9)
+    foreign, said = disturbed_by(f"taskset -c {min(given)}")
     assert (f"(pid {foreign})" in said) is not is_elsewhere
 
 

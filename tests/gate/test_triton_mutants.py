@@ -10,6 +10,7 @@ from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.run.local import LocalExecutor
 from tests.helpers import preload
 from tests.helpers.judging import cuda_line, judged
+from tests.mutants.expectations import meets
 from tests.mutants.views import View, conditions, family, mutants
 
 MUTANTS = mutants("triton")
@@ -32,4 +33,4 @@ def test_each_has_its_expectation() -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_a_wrong_kernel_is_rejected_and_the_right_one_passes(judge: LocalExecutor, mutant: View) -> None:
     outcome = judged(judge, mutant.variant("cuda"), conditions(mutant, "cuda"), soak="never")
-    assert mutant.met_by(outcome), outcome.fault
+    assert meets(outcome, mutant.codes), outcome.fault

@@ -110,9 +110,12 @@ def launched(variant: LoadedVariant, problem: Problem, inputs: tuple[Tensor, ...
 Soak = Literal["never", "promoted", "chosen"]
 
 
-def briefly(problem: Problem, seeds: tuple[int, ...] = (11, 22, 33, 44)) -> Conditions:
-    """Conditions under which a race on the problem is as short as it may be."""
-    return Conditions(problems=(problem,), cache="warm", seeds=seeds, baselines=("flash",), min_blocks=2, max_blocks=2)
+def briefly(
+    problem: Problem, seeds: tuple[int, ...] = (11, 22, 33, 44), baseline: str = "flash", blocks: int = 2
+) -> Conditions:
+    """Conditions under which a race on the problem is short: 2 blocks are the fewest that it may have."""
+    common = {"problems": (problem,), "cache": "warm", "seeds": seeds, "baselines": (baseline,)}
+    return Conditions.model_validate({**common, "min_blocks": blocks, "max_blocks": blocks})
 
 
 def result(executor: Executor, job: AnyJob, seconds: float = 300) -> Result:

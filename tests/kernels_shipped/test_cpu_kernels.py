@@ -26,7 +26,7 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.variant import Value, Variant
-from tests.helpers.judging import artifact_of, judged, launched
+from tests.helpers.judging import artifact_of, briefly, judged, launched
 from tests.helpers.points import chosen
 from tests.helpers.tables import FOLDER
 from tests.mutants.expectations import SEEDS
@@ -43,11 +43,8 @@ def test_a_point_of_the_scalar_source_passes_the_gate() -> None:
     here = Workbench(load_space("sdpa_cpu", problems=["(1,4:2,64x128,64) float32 full bshd lse"]))
     branch, first = here.space.branch_of("scalar") or pytest.fail("no point of scalar")
     point = chosen(here.space, {**here.space.point(first + len(branch) - 1), **ONE_THREAD})
-    conditions = here.conditions.model_copy(
-        update={"baselines": ("flash",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": SEEDS}
-    )
     with closing(here.executor()) as executor:
-        outcome = judged(executor, here.variant(point), conditions, soak="never")
+        outcome = judged(executor, here.variant(point), briefly(here.conditions.compiled_for, SEEDS), soak="never")
     assert outcome.fault is None, outcome.fault
     assert outcome.gate.passed
 

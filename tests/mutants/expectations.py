@@ -2,6 +2,7 @@
 expected_cuda.toml, and how one of them is judged."""
 
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,7 +14,7 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Outcome
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
-from tests.helpers.judging import judged
+from tests.helpers.judging import briefly, judged
 
 MUTANTS = Path(__file__).parent
 Backend = Literal["cpu", "cuda"]
@@ -80,15 +81,7 @@ class Expectation(NamedTuple):
 
     def conditions(self, seeds: Seeds = SEEDS) -> Conditions:
         """Conditions under which it is judged, with a short race."""
-        blocks = 6 if self.audited else 2
-        return Conditions(
-            problems=(self.problem,),
-            cache="warm",
-            seeds=seeds,
-            baselines=("flash",),
-            min_blocks=blocks,
-            max_blocks=blocks,
-        )
+        return briefly(self.problem, seeds, blocks=6 if self.audited else 2)
 
     def build_job(self) -> BuildJob:
         """The job that builds it."""
@@ -101,15 +94,12 @@ class Expectation(NamedTuple):
         promoted = self.audited or "G6.soak" in self.codes
         return judged(executor, self.variant, self.conditions(seeds), "promoted" if promoted else "never")
 
-    def met_by(self, outcome: Outcome) -> bool:
-        """The first failure is one that is expected, or there is none where none is; without a pass no latency."""
-        latency = outcome.measurement is not None
-        return bool(said(outcome) & set(self.codes)) and latency == (outcome.fault is None)
 
-
-def said(outcome: Outcome) -> set[str]:
-    """Code and verdict of the fault; "pass" without one."""
-    return {outcome.fault.code, str(outcome.verdict)} if outcome.fault else {"pass"}
+def meets(outcome: Outcome, codes: Iterable[str]) -> bool:
+    """The first failure, by its code or verdict, is one that is expected, or there is none where that is ("pass");
+    without a pass no latency."""
+    said = {outcome.fault.code, str(outcome.verdict)} if outcome.fault else {"pass"}
+    return bool(said & {*codes}) and (outcome.measurement is not None) == (outcome.fault is None)
 
 
 def entries(backend: Backend, table: str) -> list[dict[str, Any]]:

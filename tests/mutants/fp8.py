@@ -27,35 +27,8 @@ from tests.emulator.emulator import EmulationError, emulate_fp8
 from tests.mutants.expectations import SEEDS
 from tests.mutants.warpgroups import edit
 
-TABLE = Path(__file__).parent / "fp8.toml"
 OP = OPS["sdpa_fp8"]
-SOURCE = "wgmma_fp8.cu"
-POINT: dict[str, Value] = {
-    "CONSUMERS": 2,
-    "BLOCK_N": 64,
-    "STAGES": 2,
-    "SCHEDULE": "dynamic",
-    "PING_PONG": 1,
-    "Q_FROM": "registers",
-    "SOFTMAX": "spec",
-    "FMA_SHARE": 2,
-    "OFFSET": 4,
-    "EARLY_LAUNCH": 0,
-}
-DECODE: dict[str, Value] = {
-    "WARPS_M": 1,
-    "ROW_TILES": 1,
-    "TILE_ROWS": 16,
-    "WARPS_N": 4,
-    "BLOCK_N": 64,
-    "STAGES": 2,
-    "SPLIT": 4,
-    "MERGE": "device",
-    "PACK_GQA": 1,
-}
-"""Of IMPL = decode, which serves problems with a cache."""
-WARPS: dict[str, Value] = {"WARPS": 2, "ROW_TILES": 1, "BLOCK_N": 64, "STAGES": 2}
-"""Of IMPL = mma_fp8."""
+DOCUMENT = tomllib.loads((Path(__file__).parent / "fp8.toml").read_text())
 SCHEDULES = 3
 """Seeds of the emulator in which a first case must give the same bits."""
 
@@ -89,14 +62,14 @@ class Mutant(Model):
 
 def whole(problem: str, change: dict[str, Value]) -> tuple[str, dict[str, Value]]:
     """The file that serves it with these parameters, and the point of all."""
-    if SdpaFp8Problem.parse(problem).fp8_cache:
-        return "decode.cu", {**DECODE, **change}
-    return ("mma_fp8.cu", {**WARPS, **change}) if "WARPS" in change else (SOURCE, {**POINT, **change})
+    others = "mma_fp8" if "WARPS" in change else "wgmma_fp8"
+    impl = "decode" if SdpaFp8Problem.parse(problem).fp8_cache else others
+    return f"{impl}.cu", {**DOCUMENT["points"][impl], **change}
 
 
 @cache
 def mutants() -> tuple[Mutant, ...]:
-    return tuple(Mutant.model_validate(entry) for entry in tomllib.loads(TABLE.read_text())["mutants"])
+    return tuple(Mutant.model_validate(entry) for entry in DOCUMENT["mutants"])
 
 
 def first_failure(source: Path, parameters: dict[str, Value], problem: SdpaFp8Problem) -> str:

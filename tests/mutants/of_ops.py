@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 from autotuner.forge.family import Family
 from autotuner.ops import OPS
 from autotuner.run.executor import Executor
-from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Outcome
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
-from tests.helpers.judging import judged
-from tests.mutants.expectations import FILES, SEEDS, Backend, Seeds, said
+from tests.helpers.judging import briefly, judged
+from tests.mutants.expectations import FILES, SEEDS, Backend, Seeds
 
 MUTANTS = Path(__file__).parent
 TABLES = ("wrong", "right")
@@ -67,17 +66,8 @@ class Setting(NamedTuple):
 
     def judge(self, executor: Executor, seeds: Seeds = SEEDS) -> Outcome:
         """The outcome of its job, with the shortest race; soak and audit are only where they must find the mutant."""
-        baseline = OPS[self.op].tensors().PEER
-        conditions = Conditions(
-            problems=(self.problem,), cache="warm", seeds=seeds, baselines=(baseline,), min_blocks=2, max_blocks=2
-        )
-        return judged(
-            executor, self.variant, conditions, soak="promoted" if "measure.memory" in self.codes else "never"
-        )
-
-    def met_by(self, outcome: Outcome) -> bool:
-        """The first failure is one that is expected, or there is none where none is; without a pass no latency."""
-        return bool(said(outcome) & {*self.codes}) and (outcome.measurement is None) == (outcome.fault is not None)
+        conditions = briefly(self.problem, seeds, OPS[self.op].tensors().PEER)
+        return judged(executor, self.variant, conditions, "promoted" if "measure.memory" in self.codes else "never")
 
 
 def settings(op: str, backend: Backend, table: str) -> list[list[Setting]]:

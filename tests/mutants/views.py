@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.conditions import Conditions
-from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
-from tests.mutants.expectations import MUTANTS, SEEDS, Backend, said
+from tests.helpers.judging import briefly
+from tests.mutants.expectations import MUTANTS, SEEDS, Backend
 
 FAMILIES = {"views": "views", "triton": "of_triton"}
 """The kernel family of each table."""
@@ -40,10 +40,6 @@ class View(NamedTuple):
         parameters = {"MUTANT": self.name, **others}
         return Variant(family=FAMILIES[self.table], backend=backend, impl=impl, parameters=parameters)
 
-    def met_by(self, outcome: Outcome) -> bool:
-        """The first failure is one that is expected, or there is none where none is; without a pass no latency."""
-        return bool(said(outcome) & {*self.codes}) and (outcome.measurement is not None) == (outcome.fault is None)
-
 
 def mutants(table: str) -> tuple[View, ...]:
     """Those of a table."""
@@ -72,7 +68,6 @@ def family(table: str = "views") -> Family:
 def conditions(view: View, backend: Backend) -> Conditions:
     """Conditions under which one is judged."""
     text = view.own or problem(view.table, backend).replace("causal", view.words)
-    problems = (SdpaProblem.parse(text),)
-    takes = "efficient" if backend == "cuda" and problems[0].key_lengths else "flash"  # the problem
-    baseline = "math" if problems[0].softcapped else takes
-    return Conditions(problems=problems, cache="warm", seeds=SEEDS, baselines=(baseline,), min_blocks=2, max_blocks=2)
+    on = SdpaProblem.parse(text)
+    takes = "efficient" if backend == "cuda" and on.key_lengths else "flash"  # the problem
+    return briefly(on, SEEDS, "math" if on.softcapped else takes)

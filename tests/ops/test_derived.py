@@ -21,12 +21,11 @@ from autotuner.gate.references import reference_checks
 from autotuner.gate.tolerance import Degenerate, compute_truth
 from autotuner.ops import OPS
 from autotuner.run.local import LocalExecutor
-from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from tests.helpers import preload
-from tests.helpers.judging import cpu_line, judged
+from tests.helpers.judging import briefly, cpu_line, judged
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "own_op"
 WRONG = {
@@ -78,12 +77,8 @@ def judges(
 def test_a_right_kernel_passes_and_a_wrong_one_is_rejected(judges: tuple[str, LocalExecutor]) -> None:
     name, executor = judges
     problem = OPS["softmax"].problem.parse("(64,300) bfloat16 temperature=0.7")
-    conditions = Conditions(
-        problems=(problem,), cache="warm", seeds=(1, 2, 3, 4), baselines=("float32",), min_blocks=2, max_blocks=2
-    )
-    outcome = judged(
-        executor, Variant(family=name, backend="cpu", impl="plain", parameters={"LANES": 8}), conditions, "never"
-    )
+    variant = Variant(family=name, backend="cpu", impl="plain", parameters={"LANES": 8})
+    outcome = judged(executor, variant, briefly(problem, baseline="float32"), "never")
     code = WRONG[name][2]
     if code is None:
         assert outcome.verdict == "measured", outcome.fault

@@ -15,13 +15,12 @@ from autotuner.race.arms import Audited
 from autotuner.race.audit import MOST_ROUNDS, ROUNDS, Raced, Times, audit, looked_at
 from autotuner.race.blocks import LongStep
 from autotuner.race.race import measure
-from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Measurement
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
 from tests.helpers.fake_line import Deviations, FakeLine, Truth
-from tests.helpers.judging import artifact_of, cpu_judge, judged
+from tests.helpers.judging import artifact_of, briefly, cpu_judge, judged
 from tests.mutants.expectations import MUTANTS, SEEDS
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=128, seq_k=128, head_dim=64, dtype="float32")
@@ -214,9 +213,7 @@ def test_who_has_its_answers_ready_or_not_yet_where_calls_follow_at_once_gets_no
 ) -> None:
     variant = Variant(family="attacks", backend="cpu", impl="stated", parameters={"ATTACK": attack})
     small = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
-    conditions = Conditions(
-        problems=(small,), cache=cache, seeds=SEEDS, baselines=("flash",), min_blocks=12, max_blocks=12
-    )
+    conditions = briefly(small, SEEDS, blocks=12).model_copy(update={"cache": cache})
     with cpu_judge(toolchain, Family.load(MUTANTS / "attacks")) as executor:
         outcome = judged(executor, variant, conditions, "promoted")
     assert (outcome.fault.code, outcome.measurement) == (code, None), outcome.fault
