@@ -75,10 +75,6 @@ class Cage(NamedTuple):
     """It reads only what it needs, and writes into its own folder alone."""
     network: bool = True
     """It has none."""
-    system_calls: bool = True
-    """It cannot trace others, mount, set clocks and the like."""
-    signals: bool = True
-    """It can signal nobody but itself and its children."""
     memory: bool = True
     """It has no more data than the machine has memory."""
     processes: bool = True

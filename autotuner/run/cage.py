@@ -66,15 +66,15 @@ def enter(parts: CageParts, folder: Path, work: Work) -> None:
     limit(memory=kind.memory and not sanitizes)
     if sanitizes and not kind.tools:
         return
-    scoped = landlock.version() >= landlock.WITH_SCOPES and kind.files and kind.signals
+    scoped = landlock.version() >= landlock.WITH_SCOPES and kind.files
     if kind.files and landlock.version():
         landlock.restrict(parts.reads, [folder, *map(Path, DEVICES), *_matching(kind.writes)])
-    if kind.system_calls and seccomp.machine() is not None:
+    if seccomp.machine() is not None:
         walls = seccomp.Walls(
             traces=not sanitizes,
             network=kind.network,
             sockets=kind.processes,
-            signals=kind.signals and not scoped and not sanitizes,
+            signals=not scoped and not sanitizes,
             processes=kind.processes and not sanitizes,
             code=not (work.dtype in kind.compiles or work.writes_code or sanitizes),
         )
@@ -89,8 +89,8 @@ def missing(kind: Cage) -> list[str]:
         why = "Landlock is not in this kernel" if not version else "left out for this kind of device"
         who = "a variant can" if version else "a variant, and a compiler of its source, can"
         found.append(f"files: {why}; {who} read and write what you can")
-    if not (kind.system_calls and seccomp.machine()):
-        why = "its numbers are not known for this processor" if not seccomp.machine() else "left out for this device"
+    if not seccomp.machine():
+        why = "its numbers are not known for this processor"
         found.append(f"system calls: {why}; a variant can use the network, trace and signal other processes")
     else:
         left_out = {"network": kind.network, "processes": kind.processes}
@@ -110,7 +110,7 @@ def summary(kind: Cage) -> str:
     """What the cage is made of here, in a few words."""
     version = landlock.version() if kind.files else 0
     parts = ["limits", *([f"landlock {version}"] if version else [])]
-    return ", ".join([*parts, *(["seccomp"] if kind.system_calls and seccomp.machine() else [])])
+    return ", ".join([*parts, *(["seccomp"] if seccomp.machine() else [])])
 
 
 def described(kind: Cage) -> dict[str, str]:

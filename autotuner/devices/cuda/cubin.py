@@ -9,7 +9,7 @@ import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
@@ -18,7 +18,6 @@ from elftools.elf.sections import Section, SymbolTableSection
 from autotuner.forge.toolchain import IDENTITY, Forged
 from autotuner.values import config
 from autotuner.values.errors import InputError
-from autotuner.values.model import Model
 
 IDENTIFIES = re.compile(f"({'|'.join(IDENTITY)})_[0-9a-f]{{16}}")
 """Names of the constants of the identity."""
@@ -37,18 +36,14 @@ RESOURCES = {
 }
 
 
-class Geometry(Model):
-    """How the kernel is launched; the fields of kernels/abi/geometry.h."""
+class Geometry(NamedTuple):
+    """How the kernel is launched: what is told of it, of the fields of kernels/abi/geometry.h."""
 
-    abi_version: int
-    args_bytes: int
     threads: int
     rows: int
-    split: int
     cluster: int
     dynamic_shared: int
     op: tuple[int, ...]
-    host: tuple[int, ...]
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -60,9 +55,8 @@ class Geometry(Model):
                 raise InputError(f"{path.name} has no variant_geometry: the source must define AT_GEOMETRY")
             section, start, size = place
             values = GEOMETRY.unpack(elf.get_section(section).data()[start : start + size])
-        names = list(cls.model_fields)[:-2]
-        more = values[len(names) :]
-        return cls(**dict(zip(names, values, strict=False)), op=more[:OP_VALUES], host=more[OP_VALUES:])
+        _, _, threads, rows, _, cluster, dynamic_shared, *more = values
+        return cls(threads, rows, cluster, dynamic_shared, tuple(more[:OP_VALUES]))
 
 
 def _symbols(elf: ELFFile) -> Iterator[tuple[str, tuple[int, int, int]]]:
