@@ -51,8 +51,9 @@ WGMMA = (
 )
 AT_ONCE = f"{WGMMA} PING_PONG=0"
 THIRD = "CONSUMERS=3 BLOCK_N=64 SCHEDULE=tile PING_PONG=0 Q_FROM=shared Q_BUFFERS=1"
+WOVEN = "CONSUMERS=3 Q_FROM=shared OVERLAP=2"
 FOURTH = "CONSUMERS=4 BLOCK_N=64 PING_PONG=0 Q_FROM=shared STAGES=4"
-"""For rows of 64."""
+"""Both for rows of 64."""
 WIDE = f"{WGMMA} BLOCK_N=64 Q_BUFFERS=1 Q_FROM=shared"
 """For rows of 256."""
 MMA = (
@@ -149,6 +150,9 @@ IDEAS = (
     Idea("consumers in turn", LONGEST_NARROW, f"{WGMMA} {FOURTH}", "", "PING_PONG=1"),
     Idea("items by tickets", LONGEST_NARROW, f"{WGMMA} {FOURTH}", "SCHEDULE=static", ""),
     Idea("blocks that stay", LONGEST_NARROW, f"{WGMMA} {FOURTH} Q_BUFFERS=1", "SCHEDULE=tile", "SCHEDULE=static"),
+    Idea("outputs among the exponentials", LONGEST_NARROW, f"{WGMMA} {WOVEN}", "OVERLAP=1", ""),
+    Idea("a third stage", LONGEST_NARROW, f"{WGMMA} {WOVEN}", "", "STAGES=3"),
+    Idea("outputs among the exponentials, four consumers", LONGEST_NARROW, f"{WGMMA} {FOURTH}", "", "OVERLAP=2"),
     Idea("smaller tiles of keys", LONGEST_NARROW, f"{WGMMA} Q_FROM=shared CONSUMERS=3", "", "BLOCK_N=96 STAGES=3"),
     Idea("queries in registers", LONGEST_NARROW, f"{WGMMA} CONSUMERS=3 BLOCK_N=96", "Q_FROM=shared", ""),
     Idea("larger tiles of keys", LONGEST_NARROW, WGMMA, "", "BLOCK_N=176"),

@@ -13,8 +13,9 @@
 //   BLOCKS_SM    blocks of a multiprocessor, which divide its registers and shared memory
 //   SCHEDULE     tile: a block for each item; static: as many blocks as fit, which share the items evenly;
 //                dynamic: the same, and a block that is ready draws its next item
-//   OVERLAP      1: the softmax begins when the scores are there, while P V of the tile before is under way
-//   PING_PONG    1: consumers take turns at issuing products
+//   OVERLAP      1: the softmax begins when the scores are there, while P V of the tile before is under way. 2: P V is
+//                issued when the scores are there, among the exponentials
+//   PING_PONG    1: consumers take turns at issuing products. With OVERLAP 2 a turn ends when the scores are there
 //   Q_FROM       shared: both operands of the first product come from shared memory; registers: Q is kept in registers
 //   Q_BUFFERS    2: the Q of the next item arrives during this one
 //   EARLY_START  1: the first scores of the next item are issued before the output of this one is stored

@@ -1,7 +1,9 @@
 // A consumer warpgroup: 64 query rows of each work item, all keys that they see, from the last tile to the first.
 //
 // The scores of the next tile are issued together with P V of this one, so the tensor cores are busy while the softmax
-// is computed; with OVERLAP the softmax begins as soon as the scores are there. What is in flight is not touched:
+// is computed; with OVERLAP the softmax begins as soon as the scores are there. With OVERLAP 2 P V is issued after them, for
+// a warp waits at each product whose A is in registers until the tensor cores take it, and sees its scores no earlier.
+// ptxas then lays these products among the exponentials. What is in flight is not touched:
 // probabilities are rounded into their registers only when the product that reads those has ended. (Rounded before, and
 // only moved then, they make ptxas serialise the products: it sees through the move.)
 #ifndef WGMMA_CONSUMER_H
@@ -313,6 +315,24 @@ struct Consumer {
     pass_turn();
   }
 
+  // The scores alone: the output follows when they are there.
+  __device__ __forceinline__ void issue_scores_first() {
+    wait_keys();
+    await_turn();
+    hold(scores);
+    wgmma_fence();
+    issue_scores();
+    wait_values();
+  }
+
+  // No branch comes between these products and the exponentials after them, or ptxas does not mix them.
+  __device__ __forceinline__ void weave_output(bool add) {
+    hold(output);
+    hold(probabilities);
+    wgmma_fence();
+    issue_output(add);
+  }
+
   // True when what was summed before must be multiplied by softmax.decay.
   __device__ __forceinline__ bool soften(int tile) {
     if constexpr (SPECULATE) {
@@ -324,12 +344,14 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void next_tile(int tile) {
-    issue_both(tile < tiles - 2);
-    wgmma_wait<OVERLAP ? 1 : 0>();
+    if (WEAVES) issue_scores_first(); else issue_both(tile < tiles - 2);
+    wgmma_wait<OVERLAP == 1 ? 1 : 0>();
     hold(scores);
+    if (WEAVES) pass_turn();
     if (!SPECULATE) release_keys();
     mask(tile);
     if (!SPECULATE) release_bias();
+    if (WEAVES) weave_output(tile < tiles - 2);
     const bool decays = soften(tile);
     if (SPECULATE) {  // the way back reads them
       release_keys();

@@ -37,6 +37,7 @@ static constexpr bool ROUND_SUMS = true;
 #else
 static constexpr bool ROUND_SUMS = false;
 #endif
+static constexpr bool WEAVES = OVERLAP == 2;
 
 static constexpr int WARPGROUP = 128, GROUP_WARPS = 4, GROUP_ROWS = WGMMA_GROUP_ROWS;
 static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1), BLOCK_ROWS = GROUP_ROWS * CONSUMERS;

@@ -111,20 +111,21 @@ AT_DEVICE void shrink(Softmax &state, Scores &scores, int half, float largest) {
 // With the maximum of earlier tiles, which is almost always good enough: no maximum is looked for, nothing is rescaled,
 // and the sum, which is wanted anyway, tells whether it was. Otherwise the warp goes back: `rescore` brings the scores
 // again where they were lost. True when `decay` is to be applied. Where a maximum is -inf (no key seen) or very large
-// nothing is guessed.
+// nothing is guessed; with OVERLAP 2, where there must be no branch before exponentials, they are made in vain.
 template <class Rescore>
 AT_DEVICE bool softmax_speculative(Softmax &state, Scores &scores, float scale, const Rescore &rescore) {
-  if (__builtin_expect(!state.large, 1)) {
+  const bool guesses = !state.large;
+  if (WEAVES || __builtin_expect(guesses, 1)) {
     float sum[2];
     exponentiate(scores, state.max, scale, sum);
-    const bool small = sum[0] <= LARGEST_SUM && sum[1] <= LARGEST_SUM;  // false for NaN
+    const bool small = guesses && sum[0] <= LARGEST_SUM && sum[1] <= LARGEST_SUM;  // false for NaN
     if (__builtin_expect(__all_sync(~0u, small), 1)) {
       state.sum[0] += sum[0];
       state.sum[1] += sum[1];
       return false;
     }
     const float largest[2] = {row_max(scores, 0), row_max(scores, 1)};
-    if (__all_sync(~0u, largest[0] < OVERFLOWN && largest[1] < OVERFLOWN)) {
+    if (__all_sync(~0u, guesses && largest[0] < OVERFLOWN && largest[1] < OVERFLOWN)) {
       shrink(state, scores, 0, largest[0]);
       shrink(state, scores, 1, largest[1]);
       return true;

@@ -108,6 +108,8 @@ CHANGES: dict[str, list[Point]] = {
         {"SCHEDULE": "static", "OVERLAP": 0, "STAGES": 1, "BLOCK_N": 80, "Q_BUFFERS": 1, "CONSUMERS": 3},
         {"OVERLAP": 0, "PING_PONG": 0, "O_STAGING": "own", "Q_FROM": "registers", "CONSUMERS": 4, "STAGES": 3},
         {"BLOCK_N": 96, "Q_BUFFERS": 1, "SOFTMAX": "exact", "STAGES": 1},
+        {"OVERLAP": 2, "CONSUMERS": 3, "BLOCK_N": 80, "SOFTMAX": "spec"},
+        {"OVERLAP": 2, "CONSUMERS": 4, "STAGES": 1, "SOFTMAX": "exact", "EARLY_START": 1},
         {"SCHEDULE": "tile", "OVERLAP": 0, "CONSUMERS": 3, "STAGES": 1, "Q_BUFFERS": 1},
     ],
 }
