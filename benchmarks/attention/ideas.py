@@ -69,12 +69,14 @@ NARROW, NARROW_CAUSAL = "(4,32,4096,64) bfloat16 full", "(4,32,4096,64) bfloat16
 WIDEST, GROUPS = "(4,8,4096,256) bfloat16 full", "(4,32:8,2048,128) bfloat16 causal"
 LONG, LONG_CAUSAL = "(1,16,16384,128) bfloat16 full", "(1,16,16384,128) bfloat16 causal"
 NARROW_LONG, NARROW_LONG_CAUSAL = "(1,32,16384,64) bfloat16 full", "(1,32,16384,64) bfloat16 causal"
+NARROW_8192, NARROW_8192_CAUSAL = "(2,32,8192,64) bfloat16 full", "(2,32,8192,64) bfloat16 causal"
 CAPPED, SLOPED = (f"(1,32:8,8192,128) bfloat16 causal {more}" for more in ("softcap=50", "bias=alibi"))
 CAPPED_SHORT, SLOPED_SHORT = (f"{GROUPS} {more}" for more in ("softcap=50", "bias=alibi"))
 SMALL, FEW = "(2,8,2048,64) bfloat16 causal", "(4,32:8,16x4096,128) bfloat16 full"
 PROBLEMS = (
     *(CAUSAL, NARROW, GROUPS, CAPPED, SLOPED, FULL, NARROW_CAUSAL, SMALL, FEW, WIDEST),
     *(CAPPED_SHORT, SLOPED_SHORT, LONG, LONG_CAUSAL, NARROW_LONG, NARROW_LONG_CAUSAL),
+    *(NARROW_8192, NARROW_8192_CAUSAL),
 )
 """The first are wanted most: the time may be over before the last."""
 
@@ -94,7 +96,8 @@ class Idea(NamedTuple):
 
 
 LARGE = (FULL, CAUSAL, NARROW, NARROW_CAUSAL, GROUPS, SMALL)
-LONGEST, LONGEST_NARROW = (LONG, LONG_CAUSAL), (NARROW_LONG, NARROW_LONG_CAUSAL)
+LONGEST = (LONG, LONG_CAUSAL)
+LONGEST_NARROW = (NARROW_LONG, NARROW_LONG_CAUSAL, NARROW_8192, NARROW_8192_CAUSAL)
 ORDER = "wgmma_schedule.h"
 EARLY, STAYS = "SCHEDULE=static EARLY_START=1", "SCHEDULE=dynamic Q_BUFFERS=2"
 ONE_SLOPE: tuple[Edit, ...] = (("wgmma_consumer.h", "RowBias bias = slope;", "RowBias bias = bias_of(my_row);"),)
