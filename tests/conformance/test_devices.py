@@ -8,7 +8,6 @@ implementations, some are in each. On a GPU every systemic mutant is judged in o
 part: `make proof PART=gate` judges all.
 """
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -17,9 +16,6 @@ import pytest
 
 from autotuner.devices import DEVICES
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.probe import CudaFacts, probe
-from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.run.local import Deadlines, LocalExecutor
 from tests.helpers import preload
 from tests.helpers.judging import cpu_line, cuda_line
@@ -66,20 +62,7 @@ def settings(backend: Backend, table: str, every: int = 1, together: int | None 
 
 
 @pytest.fixture(scope="module")
-def cuda() -> Callable[[], CudaToolchain]:
-    """The compiler for the GPU that is here, once it is asked for."""
-
-    @functools.cache
-    def found() -> CudaToolchain:
-        facts = probe()
-        assert isinstance(facts, CudaFacts), facts
-        return CudaToolchain.discover(architecture(f"sm_{facts.sm}"))
-
-    return found
-
-
-@pytest.fixture(scope="module")
-def judges(toolchain: CpuToolchain, cuda: Callable[[], CudaToolchain]) -> Iterator[Judges]:
+def judges(toolchain: CpuToolchain, request: pytest.FixtureRequest) -> Iterator[Judges]:
     """An executor for each family of mutants, and one for those that hang; those of a device share one zygote."""
     made: dict[tuple[Backend, str], LocalExecutor] = {}
     with ExitStack() as stack:
@@ -89,7 +72,8 @@ def judges(toolchain: CpuToolchain, cuda: Callable[[], CudaToolchain]) -> Iterat
                 kernels = family("systemic" if table == "hung" else table)
                 if backend == "cuda":
                     jobs = DEVICES["cuda"].jobs_per_process
-                    new = LocalExecutor(cuda_line(cuda(), kernels), preload.CUDA, overlap=True, jobs_per_process=jobs)
+                    line = cuda_line(request.getfixturevalue("device"), kernels)
+                    new = LocalExecutor(line, preload.CUDA, overlap=True, jobs_per_process=jobs)
                 else:
                     deadlines = Deadlines(check=HUNG_AFTER_S) if table == "hung" else Deadlines()
                     new = LocalExecutor(cpu_line(toolchain, kernels), preload=preload.CPU, deadlines=deadlines)

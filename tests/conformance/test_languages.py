@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.forge.build import build
 from autotuner.forge.build_inputs import BuildInputs
 from autotuner.forge.family import Family
@@ -16,7 +13,6 @@ from autotuner.forge.languages import LANGUAGES, language_of
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.toolchain import Toolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.values.errors import ToolchainError
 from autotuner.values.variant import Variant
 from tests.helpers.judging import artifact_of
 
@@ -47,24 +43,16 @@ SAMPLES = {
 """A family in each language, and a right variant of it."""
 
 
-def compilers(name: str, cpu: CpuToolchain) -> Toolchain:
-    if name not in ("cuda", "triton"):
-        return cpu
-    if name == "triton" and find_spec("triton") is None:
-        pytest.skip("no Triton")
-    try:
-        return CudaToolchain.discover(architecture("sm_90"))
-    except ToolchainError as error:
-        pytest.skip(str(error))
-
-
 @pytest.mark.parametrize("name", [each.name for each in LANGUAGES])
 def test_a_library_says_what_it_is_and_another_source_is_another_build(
-    name: str, toolchain: CpuToolchain, tmp_path: Path
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
+    if name == "triton" and find_spec("triton") is None:
+        pytest.skip("no Triton")
     folder, variant = SAMPLES[name]
     shutil.copytree(folder, tmp_path / folder.name)
-    family, used = Family.load(tmp_path / folder.name), compilers(name, toolchain)
+    family = Family.load(tmp_path / folder.name)
+    used: Toolchain = request.getfixturevalue("nvcc" if variant.backend == "cuda" else "toolchain")
     implementation = family.implementation(variant.backend, variant.impl)
     assert language_of(implementation).name == name
     assert language_of(implementation.model_copy(update={"language": name})).name == name
@@ -73,11 +61,8 @@ def test_a_library_says_what_it_is_and_another_source_is_another_build(
     built = artifact_of(build(family, variant, problem, used))
     identity = LoadedVariant(built).identity()
     assert identity.build_id == built.digest
-    assert (
-        identity.macros
-        == built.macros
-        == {**identity.macros, **{each: str(value) for each, value in variant.parameters.items()}}
-    )
+    parameters = {each: str(value) for each, value in variant.parameters.items()}
+    assert identity.macros == built.macros == {**identity.macros, **parameters}
     language = language_of(implementation)
     source = next(iter(language.files(family, implementation)), language.source(family, implementation))
     with source.open("a") as stream:
