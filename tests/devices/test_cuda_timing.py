@@ -1,4 +1,5 @@
-"""What the timing on CUDA does with tensors, on tensors of the CPU: streams and events are stood in for."""
+"""What the timing on CUDA does with tensors, on tensors of the CPU: streams and events are stood in for. And who is
+told to work on behind the stream of the samples."""
 
 import gc
 import weakref
@@ -14,6 +15,7 @@ from torch import Tensor
 from autotuner.devices.cuda import audit, device, guarded_memory, timing
 from autotuner.devices.cuda.device import CudaTrack
 from autotuner.devices.cuda.guarded_memory import SAME, Arena
+from autotuner.devices.cuda.rest import BUSY_S, AfterBaseline, made_at_rest, still_busy
 from autotuner.devices.cuda.timing import BaselineArm, CudaInputSets, CudaVariantArm, EventArm
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import AUDIT, Timed
@@ -313,3 +315,73 @@ def test_tensors_of_some_launches_in_a_row_lie_where_they_lay_before() -> None:
         rows = [len([*row]) for _, row in groupby(places[-1 - 4 * SAME :])]
         assert rows == [1, SAME, SAME, SAME, SAME], variant
     assert len(set(places)) == 2
+
+
+# Work behind the stream -----------------------------------------------------------------------------------------------
+
+
+BURNS_S = 5 * BUSY_S
+
+
+class Device:
+    """What was launched is waited for at the next look."""
+
+    def __init__(self) -> None:
+        self._took = 0.0
+
+    def burn(self) -> None:
+        self._took = BURNS_S
+
+    def own_work_s(self) -> float:
+        took, self._took = self._took, 0.0
+        return took
+
+
+def at_rest() -> float:
+    return 0.0
+
+
+def stopped_once() -> Callable[[], float]:
+    """The system stops the thread that asks at the first look, and not again."""
+    looks = iter([BURNS_S])
+    return lambda: next(looks, 0.0)
+
+
+def test_what_burns_once_is_waited_out() -> None:
+    device, made = Device(), list[int]()
+
+    def make() -> int:
+        if not made:
+            device.burn()
+        made.append(len(made))
+        return made[-1]
+
+    assert made_at_rest(make, device.own_work_s) == 1
+    assert made == [0, 1]
+
+
+def test_a_host_that_is_stopped_at_one_look_accuses_nobody() -> None:
+    assert made_at_rest(lambda: "made", stopped_once()) == "made"
+    assert still_busy(lambda: None, stopped_once()) is None
+    after, looks = AfterBaseline(), stopped_once()
+    for _ in range(6):
+        after.ask(looks)
+    assert after.busy is None
+
+
+def test_what_goes_on_after_each_forward_is_told() -> None:
+    device = Device()
+    device.burn()
+    assert still_busy(device.burn, device.own_work_s) is not None
+    assert still_busy(lambda: None, at_rest) is None
+
+
+def test_who_burns_beside_many_samples_of_the_baseline_is_told() -> None:
+    device, after = Device(), AfterBaseline()
+    for sample in range(6):
+        if sample % 2:
+            device.burn()
+        after.ask(device.own_work_s)
+    assert after.busy is not None
+    after.forget()
+    assert after.busy is None

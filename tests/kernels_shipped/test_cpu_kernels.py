@@ -1,10 +1,12 @@
-"""The shipped CPU kernels: they are right and pass the gate, and the exponentials keep their documented errors."""
+"""The shipped CPU kernels: they are right and pass the gate, the exponentials keep their documented errors, and threads
+are a variant's own, or those on which torch's operators run."""
 
 import ctypes
 import math
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import product
 from pathlib import Path
@@ -228,3 +230,48 @@ def test_a_forked_child_does_not_wait_for_torchs_threads() -> None:
         os._exit(0 if (answers(variant, problem, inputs) == right).all() else 1)
     torch.set_num_threads(before)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# How threads meet -----------------------------------------------------------------------------------------------------
+
+
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
+
+
+@pytest.fixture
+def torch_on_two_threads() -> Iterator[None]:
+    """torch has run an operator on two threads, which wait for the next one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    torch.ones(1 << 20).sin().sum()
+    yield
+    torch.set_num_threads(before)
+
+
+def threads() -> int:
+    """Of this process."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def computed(policy: int) -> torch.Tensor:
+    """What a variant of two threads gives for a call."""
+    variant = loaded(PROBLEM, "scalar", THREADS=2, SYNC_POLICY=policy)
+    return [answers(variant, PROBLEM, INPUTS) for _ in range(3)][-1]
+
+
+INPUTS = Q, K, V = torch.randn(3, 1, 2, 64, 64).unbind()
+RIGHT = torch.nn.functional.scaled_dot_product_attention(Q, K, V)
+
+
+@pytest.mark.usefixtures("torch_on_two_threads")
+@pytest.mark.parametrize(("policy", "more"), [(0, 0), (1, 1), (4, 0)])
+def test_threads_are_made_or_torchs(policy: int, more: int) -> None:
+    before = threads()
+    found = computed(policy)
+    assert threads() - before == more
+    torch.testing.assert_close(found, RIGHT)
+
+
+def test_of_torchs_threads_one_alone_does_all_parts() -> None:
+    assert torch.get_num_threads() == 1
+    torch.testing.assert_close(computed(4), RIGHT)
