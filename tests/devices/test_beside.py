@@ -1,4 +1,7 @@
-"""What a baseline is given beside its inputs, such as a mask, and what an audit writes between two forwards."""
+"""What a baseline is given beside its inputs, such as a mask, what an audit writes between two forwards, and input sets
+that get other inputs together: what they hold, what they give, and which input was changed."""
+
+import random
 
 import pytest
 import torch
@@ -7,10 +10,11 @@ from torch import Tensor
 from autotuner.devices.bench import FILLS
 from autotuner.devices.cuda import timing as cuda
 from autotuner.devices.refills import Buffers, Refills
+from autotuner.devices.renewed import RenewedSets
 from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.sdpa.tensors import BASELINES, inputs
+from autotuner.ops.sdpa.tensors import BASELINES, inputs, reference
 from autotuner.ops.tensors import Tensors, all_same_bits
 from autotuner.values.problem import Problem
 from tests.helpers.operations import operations
@@ -108,3 +112,50 @@ def test_every_forward_finds_fresh_inputs_and_poison(workspace: int) -> None:
         assert all_same_bits(held.inputs, seen[0])
         assert all(bool((each == 1).all()) for each in held.outputs)
         assert bool((held.workspace[0] == 2).all())
+
+
+# Input sets that get other inputs together ----------------------------------------------------------------------------
+
+
+FULL = SdpaProblem.parse("(2,3,5x9,64) float32 full")
+GIVEN_FIRST = inputs(FULL, "randn", 1)
+ANSWER = reference(FULL, GIVEN_FIRST)
+
+
+def sets_of(count: int) -> RenewedSets:
+    stacked = tuple(torch.zeros(count, *each.shape) for each in GIVEN_FIRST)
+    found = RenewedSets(FULL, GIVEN_FIRST, stacked, random.Random(3))
+    found.restore()
+    return found
+
+
+def given(sets: RenewedSets, count: int) -> Tensors:
+    into = tuple(each.new_empty(count, *each.shape) for each in ANSWER)
+    sets.outputs(ANSWER, into)
+    return into
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_every_set_has_the_plain_inputs_or_others_whose_outputs_are_known(count: int) -> None:
+    sets = sets_of(count)
+    assert all(torch.equal(each, plain.expand_as(each)) for each, plain in zip(sets.stacked, GIVEN_FIRST, strict=True))
+    assert torch.equal(given(sets, count)[0], ANSWER[0].expand(count, *ANSWER[0].shape))
+    sets.renew()
+    for row, due in enumerate(given(sets, count)[0]):
+        own = tuple(each[row] for each in sets.stacked)
+        assert not torch.equal(own[1], GIVEN_FIRST[1])
+        assert torch.allclose(reference(FULL, own)[0], due)
+    others = inputs(FULL, "randn", 2)
+    sets.restore(others)
+    assert all(torch.equal(each[-1], other) for each, other in zip(sets.stacked, others, strict=True))
+
+
+@pytest.mark.parametrize("is_renewed", [False, True])
+def test_the_first_input_that_changed_is_named(is_renewed: bool) -> None:
+    sets = sets_of(2)
+    if is_renewed:
+        sets.renew()
+    assert sets.changed() is None
+    for place, name in ((2, "V"), (1, "K")):
+        sets.stacked[place][-1, 0, 0, 0, 0] = 9
+        assert sets.changed() == f"{name} of a timed set changed while it was timed"
