@@ -47,7 +47,7 @@ def measured(document: dict[str, Any] | None, decode: dict[str, Any] | None = No
         f" {len(document['errors'])} kinds of inputs."
     )
     if on_grid(document):
-        note += f" Over the {len(document['grid'])} problems of its grid, {on_grid(document):.2f} times as long."
+        note += f" Over its grid's {len(document['grid'])} problems, {on_grid(document):.2f} times as long."
     made = f"Made by `{document['command']}` on {document['when'][:10]}."
     found = f"{table(head, rows)}\n\n{note} {document['device']}, torch {document['torch']}. {made}"
     return found if decode is None else f"{found}\n\n{decoded(decode)}"
