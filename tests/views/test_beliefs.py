@@ -1,5 +1,6 @@
 """What is told of a study, where the truth is known: a simulated landscape, the real driver, a store."""
 
+import json
 import math
 import random
 import re
@@ -141,13 +142,18 @@ def test_a_space_that_is_another_one_by_now_is_refused(empty: Store) -> None:
 # Words and JSON ------------------------------------------------------------------------------------------
 
 
+def _rounded(found: StudyBeliefs) -> object:
+    """Without the last bits of sums, which another process may add in another order."""
+    return json.loads(found.model_dump_json(), parse_float=lambda text: round(float(text), 9))
+
+
 @pytest.mark.slow
 def test_the_command_says_the_same_in_words_and_json(told: StudyBeliefs, folder: Path) -> None:
     words = autotuner(folder, "explain", told.study[:12])
     assert words.returncode == 0, words.stderr
     assert words.stdout.splitlines()[-len(lines(told)) :] == lines(told)
     document = autotuner(folder, "explain", "--json")
-    assert StudyBeliefs.model_validate_json(document.stdout) == told
+    assert _rounded(StudyBeliefs.model_validate_json(document.stdout)) == _rounded(told)
     found = beliefs(told)
     for effect in found.parameters:
         if max(effect.share, effect.fast_share) < SHOWN:
