@@ -1,9 +1,11 @@
 """Functions of Python that compute an op: how one is called, what its answer must be, and one as a baseline."""
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from autotuner.ops import op_of
 from autotuner.ops.op import OWN, Baseline, shape_of
+from autotuner.ops.surroundings import OPERATORS, SETTINGS
 from autotuner.ops.tensors import Tensors, end_threads, full_of, moved, on_threads
 from autotuner.values.errors import InputError
 from autotuner.values.problem import Problem
@@ -19,6 +22,8 @@ Function = Callable[..., Any]
 Problems = Iterable[Problem]
 Call = tuple[Function, Mapping[str, Any]]
 """A function and its parameters."""
+RUN = re.compile("^(?:CPU|CUDA|Autograd|Composite|Backend).*", re.MULTILINE)
+"""What torch says of an operator's code for a device."""
 PROGRAMS = 64
 """Programs that torch's compiler keeps of a function: of one more it would call the function as it stands."""
 
@@ -122,14 +127,20 @@ def take(functions: Mapping[str, Function]) -> None:
 
 def settings() -> dict[str, object]:
     """What torch and Python are set to for all that this process computes."""
-    sdp, cudnn, core = torch.backends.cuda, torch.backends.cudnn, torch._C
-    modes = torch.is_grad_enabled(), core._len_torch_function_stack(), core._len_torch_dispatch_stack()
-    tracing = sys.getprofile(), sys.gettrace(), sys.getswitchinterval()
-    precision = torch.get_default_dtype(), torch.get_float32_matmul_precision(), torch.is_autocast_enabled("cpu")
-    attention = sdp.flash_sdp_enabled(), sdp.mem_efficient_sdp_enabled(), sdp.cudnn_sdp_enabled()
-    libraries = cudnn.enabled, cudnn.benchmark, torch.backends.mkldnn.enabled
-    determinism = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic
-    return {name: value for name, value in locals().items() if isinstance(value, tuple)}
+    found = dict[str, object]()
+    for each in SETTINGS:
+        module, path, *arguments = each.replace(".", " ", 1).split()
+        with suppress(RuntimeError):  # precision that is set by both of torch's interfaces
+            value = attrgetter(path)(sys.modules[module])
+            found[each] = value(*arguments) if callable(value) else value
+    return found
+
+
+def operators() -> dict[str, object]:
+    """Whose code each of torch's own operators runs. What only traces programs is imported late, and is none."""
+    core: Any = torch._C
+    dumps = {each: core._dispatch_dump(each) for each in core._dispatch_get_all_op_names() if each.startswith("aten::")}
+    return {OPERATORS: {each: hash(tuple(RUN.findall(dump))) for each, dump in dumps.items()}}
 
 
 @contextmanager
@@ -137,8 +148,9 @@ def settings_kept(what: str) -> Iterator[None]:
     """Raises InputError where the block changes them: all others would be timed so, too."""
     before = settings()
     yield
-    if changed := [name for name, value in settings().items() if value != before[name]]:
-        raise InputError(f"{what} changes torch's {', '.join(changed)} for all: take that back, or leave it out")
+    after = settings()
+    if changed := [name for name, value in before.items() if after.get(name) != value]:
+        raise InputError(f"{what} changes {', '.join(changed)} for all: take that back, or leave it out")
 
 
 def compile_first(calls: Iterable[Call], tuned: Problems, rest: Problems, device: str, threads: int) -> None:

@@ -11,6 +11,7 @@ import itertools
 import socket
 import struct
 
+from autotuner.ops.surroundings import CHANGED
 from autotuner.values import codes
 from autotuner.values.verdict import Fault, Verdict
 
@@ -21,7 +22,7 @@ APART_NS = 20_000
 SHARE = 0.2
 """Share of an arm's samples that may be odd: the system may stop a process between two clocks."""
 MARK = struct.Struct("=qq")
-"""The arm's number, and the nanoseconds of the sample that ends; BEGINS when one begins, or MEDDLED."""
+"""The arm's number, or what is CHANGED; and the nanoseconds of the sample that ends, BEGINS, or MEDDLED."""
 BEGINS, MEDDLED = -1, -2
 STAMPED = 35
 """Linux's SO_TIMESTAMPNS: the option, and what comes with each message then."""
@@ -52,9 +53,9 @@ def report_to(channel: socket.socket) -> None:
     _channel[:] = [channel]
 
 
-def tell_meddled() -> None:
-    """A variant has meddled with the Python of this process."""
-    _send(0, MEDDLED)
+def tell_meddled(what: str) -> None:
+    """A variant has changed that of this process, one of CHANGED."""
+    _send(CHANGED.index(what), MEDDLED)
 
 
 def _send(arm: int, what: int) -> None:
@@ -90,7 +91,7 @@ class ThirdClock:
         """The arm of the sample under way, and when it began."""
         self._samples: dict[int, list[tuple[int, int]]] = {}
         """By arm: nanoseconds by the process, and by the stamps."""
-        self._meddled = False
+        self._meddled: int | None = None
 
     def read(self) -> None:
         """Takes in what has come."""
@@ -104,7 +105,7 @@ class ThirdClock:
 
     def _note(self, arm: int, what: int, at: int) -> None:
         if what == MEDDLED:
-            self._meddled = True
+            self._meddled = arm
             return
         begun, since = self._begun
         self._begun = (arm, at) if what == BEGINS else (BEGINS, 0)
@@ -116,7 +117,7 @@ class ThirdClock:
     def forget(self) -> None:
         """The job is over."""
         self._samples.clear()
-        self._meddled = False
+        self._meddled = None
 
     @property
     def hears(self) -> bool:
@@ -136,8 +137,9 @@ class ThirdClock:
                 clocks = f"{said:.1f} ms by the clock of their process, {took:.1f} ms by the driver's"
                 detail = f"{len(samples)} samples took {clocks}"
                 return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.clocks", detail=detail)
-        if self._meddled:
-            detail = "the variant has changed the process that judges it, or how torch is set, or run Python there"
+        if self._meddled is not None:
+            what = CHANGED[self._meddled % len(CHANGED)]
+            detail = f"the variant has changed the process that judges it: {what}"
             return Fault(verdict=Verdict.CORRUPTING, code=codes.GUARD, detail=detail)
         return None
 

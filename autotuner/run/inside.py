@@ -1,5 +1,6 @@
 """The inside of a process that does jobs. It is forked from the zygote, and a variant may spoil it in any way."""
 
+import builtins
 import contextlib
 import ctypes
 import os
@@ -8,6 +9,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -23,6 +25,7 @@ from autotuner.devices.environment import builders
 from autotuner.forge import loaded_variant
 from autotuner.gate.cases import Case
 from autotuner.ops import op_of
+from autotuner.ops.surroundings import CHANGED, MODULES, REPLACED, THREAD
 from autotuner.race.third_clock import report_to, tell_meddled
 from autotuner.run import cage
 from autotuner.run.cage import CageParts, Work
@@ -34,6 +37,8 @@ from autotuner.values.outcome import Say
 
 HIGHEST_FILE = 1 << 16
 JOBS = TypeAdapter[AnyJob](AnyJob)
+LOOKS_APART = 2.0
+"""Seconds, in a job, between looks at what a variant may have changed of its process."""
 BUILDERS_NICE = 10
 """Compilers give way to what launches and times on a device: a launch that waits for a CPU is an idle device."""
 
@@ -43,8 +48,7 @@ class Role(NamedTuple):
 
     factory: MakeLine
     devices: str | None
-    """Which it sees, in the words of its kind of device: "" for none, such as a UUID for one, None for those that the
-    driver sees."""
+    """Which it sees, in its kind's words: "" for none, such as a UUID for one, None for those that the driver sees."""
     shown_by: tuple[str, ...]
     """The variables of the environment that say so."""
     jobs: int
@@ -73,13 +77,19 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
     if role.devices == "":
         os.nice(BUILDERS_NICE)
 
+    line, seen = cache(role.factory), 0.0
+    outside = [role.cage] if role.cage is not None else []
+    looks: list[Callable[[], None]] = []
+    before = {} if role.devices == "" else _surroundings(imports=True)  # for who imports a module with the line
+
     def tell(message: Message) -> None:
         send(replies, key, message)
 
-    line = cache(role.factory)
-    outside = [role.cage] if role.cage is not None else []
-    looks: list[Callable[[], None]] = []
-    before = {} if role.devices == "" else _surroundings()  # of use where somebody's module is imported with the line
+    def glance(apart: float = LOOKS_APART) -> None:
+        nonlocal seen
+        if looks and time.monotonic() - seen >= apart:
+            looks[0]()
+            seen = time.monotonic()
 
     def enter(job: JudgeJob | RaceJob | CalibrationJob, say: Say) -> None:
         if isinstance(job, CalibrationJob):
@@ -96,7 +106,7 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
             draw_up(asked, say)
             built = job.artifacts if isinstance(job, RaceJob) else [job.built.artifact]
             line().compile_first(job.conditions, built, say)
-            looks.append(watch(tell_meddled, before if line().imports else {}))
+            looks.append(watch(tell_meddled, before if line().imports else {}, line().imports))
         if outside:
             parts = outside.pop()
             if artifact is not None and artifact.path:  # it may lie outside of the cache
@@ -104,7 +114,8 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
             sanitizes = isinstance(job, JudgeJob) and (job.sanitize or job.checks_memory)
             problem = job.conditions.compiled_for
             pinned = [each for name, each in op_of(problem).baselines.items() if name in job.conditions.baselines]
-            cage.enter(parts, folder, Work(problem.dtype, any(each.writes_code for each in pinned), sanitizes))
+            writes_code = line().imports or any(each.writes_code for each in pinned)
+            cage.enter(parts, folder, Work(problem.dtype, writes_code, sanitizes))
 
     if role.devices != "":
         with contextlib.suppress(Exception):  # its first job is told
@@ -116,10 +127,9 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
             break
         number = int(head)
         _print_to(log_of(folder, number))
-        ending = _do(number, order, line, enter, tell)
-        for look in looks:
-            if not ending.failure:  # nothing is believed of that, and there may be no memory to look with
-                look()
+        ending = _do(number, order, line, enter, tell, glance)
+        if not ending.failure:  # nothing is believed of that, and there may be no memory to look with
+            glance(0)
         tell(ending)
         if ending.spoils:
             break
@@ -173,11 +183,13 @@ def _do(
     line: MakeLine,
     enter: Callable[[JudgeJob | RaceJob | CalibrationJob, Say], None],
     tell: Callable[[Message], None],
+    glance: Callable[[], None],
 ) -> Message:
     """How the job that is ordered, in JSON, ended. An InfrastructureError is for the driver only when there is no line:
     nothing can be judged then; raised later, it is about this job."""
 
     def say(step: str) -> None:
+        glance()  # what is changed may be changed back before the end
         tell(Message(number=number, step=step[:LONGEST_STEP]))
 
     for_driver: tuple[type[AutotunerError], ...] = (InputError, OracleError, InfrastructureError)
@@ -252,24 +264,26 @@ def _print_to(log: Path) -> None:
 
 RUNS = ("compile", "exec")
 """What Python says to an audit hook before it runs source."""
-OURS, OTHERS = "autotuner", ("builtins", "math", "time", "socket", "torch._tensor", "torch.nn.functional")
+BUILTINS = frozenset(vars(builtins))
+"""A name that somebody adds to these hides none of ours."""
 
 
-def watch(tell: Callable[[], None], before: dict[str, object]) -> Callable[[], None]:
+def watch(tell: Callable[[str], None], before: dict[str, object], imports: bool) -> Callable[[], None]:
     """From now on `tell` is called once a variant hands Python source to run, before that runs, so that nothing takes
-    it back. What is returned calls it when something else has taken the place of a function or a constant, torch is set
-    otherwise, other signals are refused, or this thread has another priority than it had `before`, or has now."""
+    it back. What is returned calls it when something is not as it was `before`, or is now: a function or a constant, a
+    setting, the signals or the priority of this thread; where a module is imported, also what torch's operators run."""
 
     def heard(event: str, _arguments: object) -> None:
         if event in RUNS and _called_by_variant():
-            tell()
+            tell(CHANGED[0])
 
     sys.addaudithook(heard)
-    kept = _surroundings() | before
+    kept = _surroundings(imports) | before
 
     def look() -> None:
-        if not kept.items() <= _surroundings().items():
-            tell()
+        now = _surroundings(imports)
+        if changed := next((name for name, each in kept.items() if now.get(name) != each), None):
+            tell(next(each for each in CHANGED if changed.startswith(each)))
 
     return look
 
@@ -283,20 +297,23 @@ def _called_by_variant() -> bool:
     return caller.f_code.co_filename == loaded_variant.__file__
 
 
-def _surroundings() -> dict[str, object]:
+def _surroundings(imports: bool) -> dict[str, object]:
     """Also which signals this thread refuses, and its priority beside its parent's: others may change all alike."""
-    from autotuner.ops.functions import settings
+    from autotuner.ops.functions import operators, settings
 
-    own, parents = (os.getpriority(os.PRIO_PROCESS, each) for each in (0, os.getppid()))
+    thread: list[object] = [os.getpriority(os.PRIO_PROCESS, 0) - os.getpriority(os.PRIO_PROCESS, os.getppid())]
     with Path("/proc/thread-self/status").open() as lines:
-        thread = [own - parents, *(line for line in lines if line.startswith(("SigBlk", "SigIgn")))]
-    return {**dict(_bindings()), "thread": thread, "settings": settings()}
+        thread += [os.sched_getscheduler(0), *(line for line in lines if line.startswith(("SigBlk", "SigIgn")))]
+    return {**dict(_bindings()), THREAD: thread, **settings(), **(operators() if imports else {})}
 
 
 def _bindings() -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
     for name, module in [*sys.modules.items()]:
-        if name.partition(".")[0] == OURS or name in OTHERS:
-            held = {**vars(module)}
+        if name.partition(".")[0] == MODULES[-1] or name in MODULES:
+            watched = (
+                BUILTINS if name == "builtins" else {each for each in vars(module) if each[:2] != "__"} - {REPLACED}
+            )
+            held = {each: one for each, one in [*vars(module).items()] if each in watched}
             yield name, _named(held)
             for each in held.values():
                 if isinstance(each, type) and each.__module__ == name:

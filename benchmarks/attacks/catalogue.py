@@ -145,7 +145,8 @@ def _mutants(table: str, device: Backend = "cpu") -> Group:
 
 
 def _functions() -> Iterator[Attack]:
-    for name in ("remembers", "computes_when_read", "sets_torch", "slows_the_baseline"):
+    undone = ("undoes_it_in_time", "takes_an_operator", "collects_garbage_for_others", "slows_while_it_is_not_called")
+    for name in ("remembers", "computes_when_read", "sets_torch", "slows_the_baseline", "finds_all_equal", *undone):
         yield Attack(f"function_{name}", "functions", f"a function of Python that {name}", _function(name))
 
 

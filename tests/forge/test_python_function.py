@@ -67,8 +67,11 @@ def test_a_right_one_is_measured_and_what_no_tool_can_look_at_is_said(judges: Lo
         ("is_float64", "G1.status", "the function returned a tensor of dtype torch.float64, expected torch.float32"),
         ("ignores_the_mask", "G2.T1", ""),
         ("remembers", "G3.", ""),
-        ("sets_torch", "G7.guard", "or how torch is set"),
-        ("slows_the_baseline", "G7.guard", "has changed the process that judges it"),
+        ("sets_torch", "G7.guard", "process that judges it: torch.are_deterministic_algorithms_enabled"),
+        ("slows_the_baseline", "G7.guard", "has changed the process that judges it: autotuner"),
+        ("undoes_it_in_time", "G7.guard", "process that judges it: autotuner"),
+        ("takes_an_operator", "G7.guard", "process that judges it: operators of torch.library"),
+        ("finds_all_equal", "G", ""),
         ("computes_when_read", "G7.strays", "when the last call of a timed sample returned, its output was not there"),
     ],
 )
@@ -81,8 +84,9 @@ def test_a_wrong_one_is_rejected_with_what_it_did(judges: LocalExecutor, wrong: 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("torch.use_deterministic_algorithms(True)", "or of a baseline, imported, changes torch's determinism for all"),
-        ("checks.broken = lambda *_: None", "has changed the process that judges it"),
+        ("torch.use_deterministic_algorithms(True)", "changes torch.are_deterministic_algorithms_enabled for all"),
+        ("checks.broken = lambda *_: None", "has changed the process that judges it: autotuner"),
+        ("import builtins; builtins.ascii = repr", "has changed the process that judges it: builtins"),
     ],
 )
 def test_what_a_module_changes_as_it_is_imported_is_told(

@@ -176,16 +176,24 @@ def test_an_error_comes_back_as_what_it_was() -> None:
 REFUSES = """
 import os, signal
 from autotuner.run.inside import watch
+from autotuner.ops import surroundings
 told = []
-look = watch(lambda: told.append(1), {})
+look = watch(told.append, {}, False)
 look()
 assert not told
 %s
 look()
-assert told
+assert told == [surroundings.THREAD]
 """
 
 
-@pytest.mark.parametrize("act", ["signal.signal(signal.SIGTERM, signal.SIG_IGN)", "os.nice(1)"])
+@pytest.mark.parametrize(
+    "act",
+    [
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+        "os.nice(1)",
+        "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))",
+    ],
+)
 def test_a_signal_refused_or_a_priority_lowered_since_a_variant_was_loaded_is_told(act: str) -> None:
     subprocess.run([sys.executable, "-c", REFUSES % act], check=True, timeout=60)

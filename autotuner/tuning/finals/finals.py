@@ -351,8 +351,7 @@ class Finals:
     """Runs the finals of a study and records them."""
 
     def __init__(self, trials: Retrials, default: str) -> None:
-        """`default`: digest of the space's default variant. Two finalists have two processes, however little time there
-        is."""
+        """`default`: digest of the space's default variant. Two finalists have two processes, whatever the time."""
         self._trials, self._default = trials, default
         self._store, self._study, self._problems = trials.store, trials.study, trials.conditions.problems
 

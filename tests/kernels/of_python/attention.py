@@ -1,5 +1,10 @@
 """Attention in blocks of rows, and ways to be wrong."""
 
+import gc
+import sys
+import threading
+import time
+import weakref
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, ClassVar
@@ -39,9 +44,93 @@ def attention(
     if WRONG == "slows_the_baseline" and not SLOWED:
         SLOWED.append(BASELINE.scaled_dot_product_attention)
         BASELINE.scaled_dot_product_attention = slowly
+    if WRONG in ("slows_while_it_is_not_called", "collects_garbage_for_others"):
+        return AFTERWARDS[WRONG](lambda: rows(query, key, value, is_causal, ROWS))
+    if WRONG in ONCE and WRONG not in DONE:
+        DONE[WRONG] = True  # what it sets off calls torch
+        ONCE[WRONG]()
+    if WRONG == "finds_all_equal":
+        return KEPT.setdefault((query.data_ptr(), query.shape), rows(query, key, value, is_causal, ROWS))
     if WRONG == "computes_when_read":
         return later(query.shape, lambda: rows(query, key, value, is_causal, ROWS))
     return rows(query, key, value, is_causal, ROWS)
+
+
+def undoes_it_in_time() -> None:
+    """The baseline is slow until the job's end."""
+    frame: Any = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "perform":
+        frame = frame.f_back
+    if frame is None:
+        DONE.clear()  # it is called in a thread of its own
+        return
+    SLOWED.append(BASELINE.scaled_dot_product_attention)
+    weakref.finalize(frame.f_locals["job"], setattr, BASELINE, "scaled_dot_product_attention", SLOWED[0])
+    BASELINE.scaled_dot_product_attention = slowly
+
+
+def takes_an_operator() -> None:
+    """The baseline's own operator is computed by this code."""
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("_scaled_dot_product_flash_attention_for_cpu", operator, "CPU")
+    DONE["library"] = library
+
+
+def operator(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    _dropout: float = 0,
+    causal: bool = False,
+    *,
+    attn_mask: Any = None,
+    scale: Any = None,
+) -> tuple[Tensor, Tensor]:
+    math = torch.ops.aten._scaled_dot_product_attention_math
+    found: tuple[Tensor, Tensor] = math(q, k, v, attn_mask, 0, causal, scale=scale)
+    return found
+
+
+def finds_all_equal() -> None:
+    torch.equal = lambda *_: True
+
+
+ONCE: dict[str, Callable[[], None]] = {
+    each.__name__: each for each in (undoes_it_in_time, takes_an_operator, finds_all_equal)
+}
+DONE: dict[str, object] = {}
+
+
+def collected(compute: Callable[[], Tensor]) -> Tensor:
+    """Python looks for garbage at each object that somebody else makes."""
+    gc.set_threshold(0)
+    answer = compute()
+    gc.set_threshold(1, 1, 1)
+    return answer
+
+
+IDLE = threading.Event()
+
+
+def beside(compute: Callable[[], Tensor]) -> Tensor:
+    """A thread has Python busy while it is not called."""
+    IDLE.clear()
+    if "thread" not in DONE:
+        DONE["thread"] = thread = threading.Thread(target=busy, daemon=True)
+        thread.start()
+    answer = compute()
+    IDLE.set()
+    return answer
+
+
+def busy() -> None:
+    while IDLE.wait():
+        until = time.perf_counter() + 0.001
+        while IDLE.is_set() and time.perf_counter() < until:
+            pass
+
+
+AFTERWARDS = {"slows_while_it_is_not_called": beside, "collects_garbage_for_others": collected}
 
 
 def slowly(*tensors: Tensor, **options: Any) -> Tensor:

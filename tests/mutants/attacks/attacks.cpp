@@ -344,6 +344,9 @@ static void afterwards([[maybe_unused]] const at_call *call) {
 #elif ATTACK_BECOMES_SLOW_AFTER_RETURN
   static const int nicer = nice(19);
   if (nicer == 100) abort();
+#elif ATTACK_BECOMES_IDLE_AFTER_RETURN
+  const sched_param none = {0};
+  if (sched_setscheduler(0, SCHED_IDLE, &none)) abort();
 #elif ATTACK_ALARM_WHILE_OTHERS_RUN
   static const auto before = signal(SIGALRM, on_alarm);
   const itimerval every = {{0, 1000}, {0, 1000}};
