@@ -193,10 +193,10 @@ def device() -> CudaToolchain:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
+    """A file system of 1 MB, where only its owner writes, as a cache wants it."""
     place = tmp_path / "small"
     place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", str(place)]
     if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
         pytest.skip("a small file system can only be mounted by root")
     yield place
