@@ -142,7 +142,8 @@ class DeviceKind(NamedTuple):
     """Names of the facts that say that another device is as good: where one differs, what was proven and timed on a
     device of this kind says nothing."""
     facts_in_torch: Callable[[], Mapping[str, Value | bool] | None] = lambda: None
-    """Those that `proven_by` names, of torch's device in a user's program; None where it sees none. Imports torch."""
+    """Those that `proven_by` names, of the device that torch takes in a user's program; None where it sees none.
+    Imports torch."""
     packaging: Packaging | None = None
     """None: variants are exported as json alone."""
     cage: Cage = Cage()

@@ -59,7 +59,8 @@ class BuildInputs:
 
     @classmethod
     def of(cls, family: Family, variant: Variant, problem: Problem | None, toolchain: Toolchain) -> Self:
-        """`problem` is None for what computes no op. Raises KernelError when the family does not take both."""
+        """`problem` is None for what computes no op. Raises KernelError when the family does not take the variant or
+        the problem."""
         family.admit(variant, problem)
         implementation = family.implementation(variant.backend, variant.impl)
         language = language_of(implementation)

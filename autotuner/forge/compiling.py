@@ -40,7 +40,8 @@ REMEDY = (
 
 
 class NotCompiled(ToolchainError):
-    """Raised for what a compiler refuses, or is too `late` with: in one line, and as `said` from the first error on."""
+    """Raised for what a compiler refuses, or is too `late` with: in one line, and as it `said` from the first error
+    on."""
 
     def __init__(self, said: str, command: Sequence[str] = ("the compiler", "it"), late: bool = False) -> None:
         super().__init__(f"{Path(command[0]).name} cannot make {Path(command[-1]).name}: {' '.join(said.split())}")

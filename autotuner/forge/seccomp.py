@@ -23,7 +23,8 @@ ALL_THREADS, KEEP_SPECULATION = 1, 1 << 2
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 LOAD, AND, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT, THIRD_ARGUMENT = 0, 4, 16, 32
-"""Offsets in what the filter sees. The lower half of an argument counts: processes, families and flags are small."""
+"""Offsets in what the filter sees. Of an argument the lower half counts: process numbers, families and flags are
+small."""
 X32 = 0x40000000
 
 

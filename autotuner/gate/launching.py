@@ -38,7 +38,8 @@ class Evidence(NamedTuple):
     changes_floats: Callable[[], bool]
     """Whether a launch has left the float environment changed."""
     unread: str | None = None
-    """Why the artifact's host code could not be looked at before it was loaded; a fault of it has ended the gate."""
+    """Why the artifact's host code could not be looked at before its library was loaded; what it may not do has ended
+    the gate there."""
 
 
 class Launching:

@@ -122,7 +122,8 @@ def _error(low: Tensor, exact: Tensor) -> Tensor:
 
 
 def _scales(exact: Tensor, unit: float) -> tuple[Tensor, Tensor]:
-    """max |exact| a row and ||exact|| a slice, as if no row were below `unit`, none of them 0; `exact` is by rows."""
+    """max |exact| a row and ||exact|| a slice, as if no row were smaller than `unit`, none of them 0; `exact` is by
+    rows."""
     least = max(unit, torch.finfo(torch.float64).tiny)
     rows: Tensor = exact.abs().amax(-1).clamp_min(least)
     slices: Tensor = torch.linalg.vector_norm(exact.abs().clamp_min(unit), dim=(-1, -2)).clamp_min(least)
@@ -314,7 +315,8 @@ def kept_at(case: Case, seed: int) -> Path:
 
 
 def _save(found: Truth, path: Path) -> None:
-    """Writes through a private name: no reader sees half a file. Where nothing can be written, each computes anew."""
+    """Writes through a private name, so that a reader never sees half a file. Where nothing can be written, each use
+    computes anew."""
     private = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -265,7 +265,8 @@ class SweepRun:
     # Telling ----------------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Says that it lives, notes what was spent and found, hears what is wanted, budgets too. Raises Interrupted."""
+        """Says that it lives, notes what was spent and found, and hears what somebody wants, another budget too. Raises
+        Interrupted."""
         self._outer_beat()
         self._claim.lease.beat()
         now = sweeps.work(self._store, self.number, self.spent_s, self._study, self._found)

@@ -144,11 +144,12 @@ def operators() -> dict[str, object]:
 
 
 @contextmanager
-def settings_kept(what: str) -> Iterator[None]:
-    """Raises InputError where the block changes them: all others would be timed so, too."""
-    before = settings()
+def settings_kept(what: str, imports: bool = False) -> Iterator[None]:
+    """Raises InputError where the block changes them, or torch's operators if it `imports`: all others would be timed
+    so, too."""
+    before = settings() | (operators() if imports else {})
     yield
-    after = settings()
+    after = settings() | (operators() if imports else {})
     if changed := [name for name, value in before.items() if after.get(name) != value]:
         raise InputError(f"{what} changes {', '.join(changed)} for all: take that back, or leave it out")
 

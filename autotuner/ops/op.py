@@ -32,7 +32,8 @@ class OpCase(NamedTuple):
 
 
 class Cases(NamedTuple):
-    """The shapes on which a variant is judged. Where it serves some lengths only, the nearest ones take their place."""
+    """The shapes on which a variant is judged. Where a variant serves some lengths only, the nearest ones take their
+    place."""
 
     smoke: Shape
     """One small launch: is everything written, and nothing else?"""
@@ -117,7 +118,8 @@ class Input(NamedTuple):
     most: str | None = None
     """Of integers: the size that they are at most, and 1 is the least that is ordinary."""
     strided: bool = False
-    """Rows, the last dimension, are dense; other strides are multiples of 16 bytes, 0 included. False: all is dense."""
+    """Rows, the last dimension, are dense; all other strides are multiples of 16 bytes, 0 included. False: all is
+    dense."""
 
 
 class Output(NamedTuple):

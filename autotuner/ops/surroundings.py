@@ -10,10 +10,11 @@ LIBRARIES = ("torch.backends.cudnn.enabled", "torch.backends.cudnn.benchmark", "
 PYTHON = ("sys.getprofile", "sys.gettrace", "sys.getswitchinterval", "gc.isenabled", "gc.get_threshold")
 SETTINGS = (*AUTOCAST, *MODES, *STACKS, *PRECISION, *DETERMINISM, *SDP, *LIBRARIES, *PYTHON)
 """What says how torch and Python are set, and with what argument it is asked."""
-TORCH = ("torch._tensor", "torch.nn.functional", "torch.nn.attention", "torch.backends.cuda", "torch.Tensor", "torch")
-MODULES = ("builtins", "math", "time", "socket", *TORCH, "autotuner")
+MODULES = ("builtins", "math", "time", "socket", "torch._tensor", "torch.nn.functional", "autotuner")
 """Modules whose functions and constants nobody replaces; of the last one those in it, too."""
+OF_TORCH = ("torch.nn.attention", "torch.backends.cuda", "torch.Tensor", "torch")
+"""More, watched where a module is imported, once what it compiles is there: torch's compiler replaces some."""
 REPLACED = "manual_seed"
 """Of torch, by its compiler, when that is first imported."""
 THREAD, OPERATORS = "the priority of its thread, or the signals that it takes", "operators of torch.library"
-CHANGED = ("what runs there, by source of Python", *SETTINGS, *MODULES, THREAD, OPERATORS)
+CHANGED = ("what runs there, by source of Python", *SETTINGS, *MODULES, *OF_TORCH, THREAD, OPERATORS)

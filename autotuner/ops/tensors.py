@@ -54,7 +54,8 @@ def shifted(tensors: Tensors, seed: int) -> Tensors:
 
 
 def normal(shape: Sequence[int], generator: torch.Generator) -> Tensor:
-    """Standard normal numbers. Many are drawn in parts, by as many threads as there are CPUs, always the same."""
+    """Standard normal numbers. Many are drawn in parts, by as many threads as there are CPUs, which do not matter to
+    what is drawn."""
     if math.prod(shape) <= DRAWN_AT_ONCE:
         return torch.randn(shape, generator=generator)
     found = torch.empty(shape)

@@ -22,7 +22,8 @@ class Arm(Protocol):
     calls: int
     """Forwards a sample."""
     waited: float
-    """Of the last sample's seconds those, at most, in which its threads waited for a CPU that something else had."""
+    """Of the seconds that the last sample came to those, at most, in which its threads waited for a CPU that something
+    else had."""
     retaken: bool
     """Whether the last sample was taken more than once, as something held it up."""
 

@@ -214,7 +214,8 @@ def looked_at_beside(arms: Audited, track: Track, step: LongStep, raced: Raced) 
 
 
 def audit(tracks: Tracks, artifact: Artifact, raced: Sequence[Raced], conditions: Conditions, say: Say) -> str | Fault:
-    """The audit on every problem: what it found, in words, or a fault. `raced`: on each of them. Raises ArmError."""
+    """The audit on every problem: what it found, in words, or a fault of the variant. `raced`: on each of them. Raises
+    ArmError."""
     notes: list[str] = []
     for track, baseline, before in zip(tracks, conditions.baselines, raced, strict=True):
         step = LongStep(say, f"audit {track.problem}")

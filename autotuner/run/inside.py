@@ -25,7 +25,7 @@ from autotuner.devices.environment import builders
 from autotuner.forge import loaded_variant
 from autotuner.gate.cases import Case
 from autotuner.ops import op_of
-from autotuner.ops.surroundings import CHANGED, MODULES, REPLACED, THREAD
+from autotuner.ops.surroundings import CHANGED, MODULES, OF_TORCH, REPLACED, THREAD
 from autotuner.race.third_clock import report_to, tell_meddled
 from autotuner.run import cage
 from autotuner.run.cage import CageParts, Work
@@ -48,7 +48,8 @@ class Role(NamedTuple):
 
     factory: MakeLine
     devices: str | None
-    """Which it sees, in its kind's words: "" for none, such as a UUID for one, None for those that the driver sees."""
+    """Which it sees, in the words of its kind of device: "" for none, such as a UUID for one, None for those that the
+    driver sees."""
     shown_by: tuple[str, ...]
     """The variables of the environment that say so."""
     jobs: int
@@ -80,14 +81,14 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
     line, seen = cache(role.factory), 0.0
     outside = [role.cage] if role.cage is not None else []
     looks: list[Callable[[], None]] = []
-    before = {} if role.devices == "" else _surroundings(imports=True)  # for who imports a module with the line
+    before = {} if role.devices == "" else _surroundings(imports=False)  # for who imports a module with the line
 
     def tell(message: Message) -> None:
         send(replies, key, message)
 
     def glance(apart: float = LOOKS_APART) -> None:
         nonlocal seen
-        if looks and time.monotonic() - seen >= apart:
+        if looks and time.monotonic() - seen >= apart and (line().imports or not apart):
             looks[0]()
             seen = time.monotonic()
 
@@ -101,12 +102,15 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
             return
         artifact = job.built.artifact if isinstance(job, JudgeJob) else None
         if not looks:
+            from autotuner.ops import functions  # imports torch
+
             drawn = role.cage is not None and role.cage.kind.references
             asked = line().references(job.conditions, artifact) if drawn else []
             draw_up(asked, say)
             built = job.artifacts if isinstance(job, RaceJob) else [job.built.artifact]
+            since = before | functions.operators() if line().imports else {}
             line().compile_first(job.conditions, built, say)
-            looks.append(watch(tell_meddled, before if line().imports else {}, line().imports))
+            looks.append(watch(tell_meddled, since, line().imports))
         if outside:
             parts = outside.pop()
             if artifact is not None and artifact.path:  # it may lie outside of the cache
@@ -304,12 +308,13 @@ def _surroundings(imports: bool) -> dict[str, object]:
     thread: list[object] = [os.getpriority(os.PRIO_PROCESS, 0) - os.getpriority(os.PRIO_PROCESS, os.getppid())]
     with Path("/proc/thread-self/status").open() as lines:
         thread += [os.sched_getscheduler(0), *(line for line in lines if line.startswith(("SigBlk", "SigIgn")))]
-    return {**dict(_bindings()), THREAD: thread, **settings(), **(operators() if imports else {})}
+    return {**dict(_bindings(imports)), THREAD: thread, **settings(), **(operators() if imports else {})}
 
 
-def _bindings() -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
+def _bindings(imports: bool) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
+    names = {*MODULES, *OF_TORCH} if imports else {*MODULES}
     for name, module in [*sys.modules.items()]:
-        if name.partition(".")[0] == MODULES[-1] or name in MODULES:
+        if name.partition(".")[0] == MODULES[-1] or name in names:
             watched = (
                 BUILTINS if name == "builtins" else {each for each in vars(module) if each[:2] != "__"} - {REPLACED}
             )

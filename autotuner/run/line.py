@@ -111,13 +111,13 @@ class LineFactory:
         _ = self.family.op  # found now: an op of another package may lie where a cage lets nobody look
         from autotuner.ops import functions
 
-        with functions.settings_kept(f"a module of {self.family.document.family} or of a baseline, imported,"):
+        functions_of = self.family.table(self.device.backend).values()
+        imports = bool(self.baselines) or any(each.python for each in functions_of)
+        with functions.settings_kept(f"a module of {self.family.document.family} or of a baseline, imported,", imports):
             theirs = python.imported(self.family, self.device.backend, self.baselines)  # for the same reason
         functions.take(theirs)
         made = GatedLine(self.family, self.toolchain, opened, self.more)
-        made.named = self.baselines
-        functions_of = self.family.table(self.device.backend).values()
-        made.imports = bool(self.baselines) or any(each.python for each in functions_of)
+        made.named, made.imports = self.baselines, imports
         return made
 
 

@@ -152,7 +152,8 @@ class Inbox:
 
 
 def misfit(job: AnyJob, result: Result, heard: Collection[str]) -> str | None:
-    """Why a result cannot be the job's, in words; None where it can. `heard`: first words of the announced steps."""
+    """Why a result cannot be that of the job, in words; None where it can. `heard`: the first words of the steps that
+    were announced."""
     if isinstance(job, JudgeJob) and isinstance(result, Outcome):
         return _misfit_of_outcome(job, result, heard)
     if isinstance(job, RaceJob) and isinstance(result, Heat):

@@ -248,7 +248,8 @@ class RayExecutor:
 
 
 def _result(job: AnyJob, ref: Any) -> Result:
-    """What a job's call gave, or that it failed. Raises what it raised on purpose, and RayError: its node was lost."""
+    """What a job's call gave, or that it failed. Raises what was raised there on purpose, and RayError where its node
+    was lost."""
     try:
         result: Result = ray.get(ref)
         return result

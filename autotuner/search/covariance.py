@@ -103,7 +103,8 @@ class Steps:
         return places
 
     def beside(self, points: Indices, elsewhere: Floats | None) -> Self:
-        """The same with n points more, after the N: these again, their derived quantities `elsewhere` (n, q)."""
+        """The same with n points more, those after the N: these again, where they have the derived quantities
+        `elsewhere` (n, q)."""
         more = self.slots[points]
         if elsewhere is not None:
             first = len(self) - len(self._amounts)

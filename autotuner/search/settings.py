@@ -61,9 +61,11 @@ class SearchSettings(Model):
     slow_from: float = 1.0
     """Distance above the median from which an objective is slow, over the distance of the median from the best."""
     slow_factor: float = 0.2
-    """Factor on what lies above that. Which of the slow points is how slow does not matter, and would set the scale."""
+    """Factor on what lies above that. Among slow points it does not matter which is how slow, and they would set the
+    scale."""
     reject_quantile: float = 0.9
-    """Quantile of the measured objectives that a reject counts as, 0..1: in the surrogate, never in a store."""
+    """Quantile of the measured objectives that a reject counts as, 0..1. It is used in the surrogate alone; no store
+    ever has it."""
     optimism: float = 1.0
     """Standard deviations by which the belief taken from another study is better than its mean: where that study knows
     little, good is expected."""
@@ -79,7 +81,8 @@ class SearchSettings(Model):
     share: float = -1.4
     """Centre of the logit of the share of a number's step that is the same between any two of its values."""
     share_enumerated: float = 2.0
-    """The same for one that counts up from 0 through three values or more: it names a method rather than an amount."""
+    """The same for a number that counts up from 0 through three values or more: it names a method more often than an
+    amount."""
     share_deviation: float = 1.0
     log_slope: float = 0.0
     """Centre of the logarithm of the variance, around 1, of the factor on an earlier belief of variance 1."""

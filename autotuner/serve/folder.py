@@ -118,7 +118,8 @@ def linked(table: DispatchTable, source: Source, name: str, into: Path) -> list[
 
 
 def _object(table: DispatchTable, of: TableVariant, source: Source, name: str, into: Path) -> Path:
-    """A build in the cache is the proven one, whatever the sources are today: its library and objects are looked at."""
+    """A build in the cache is the one that was proven, whatever the sources are today; its library and its objects are
+    looked at."""
     problem, trial = next(each.problem for each in table.entries if each.use == of.artifact), f"trial {of.trial}"
     made: Artifact | Fault | None = built(entry_of(of.artifact))
     if made is None:

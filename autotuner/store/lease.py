@@ -21,7 +21,8 @@ from autotuner.values.model import Model
 from autotuner.values.variant import digest_of
 
 STALE = timedelta(seconds=120)
-"""A holder that cannot be looked at (on another host), or is stopped, counts as dead when silent for so long."""
+"""A holder that cannot be looked at (it runs on another host), or that is stopped, counts as dead when silent for so
+long."""
 MACHINE_ID = "/etc/machine-id"
 """The system's file that tells this installation from all others, whatever the host's name. A container has none."""
 

@@ -282,7 +282,8 @@ class Store:
     def record_validation(
         self, session: Session, study: str, validation: Validation, environment: Mapping[str, str]
     ) -> None:
-        """Records what was found of a variant on problems not tuned, on this host. Raises StoreError: no such study."""
+        """Records what was found of a variant on problems that were not tuned, on this host. Raises StoreError: no such
+        study."""
         row = ValidationRow(
             study_id=study_id(session, self, study),
             recorded_at=datetime.now(UTC),

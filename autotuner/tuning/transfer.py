@@ -35,7 +35,8 @@ FIRST = 8
 HINTED = 2
 """First points, at most, with which a branch begins."""
 CHANGED = 1 / 3
-"""Largest share of a point's parameters that moving it to the new space may change; else it is another, dropped."""
+"""Largest share of a point's parameters that moving it to the new space may change; else it is another point, and
+dropped."""
 LEAST = 10
 """Fewest measured points, valid in the new space, of a study that is worth knowing."""
 MOST = 120

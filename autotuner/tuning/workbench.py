@@ -451,7 +451,8 @@ def _sources(family: Family, device: str) -> list[Path]:
 
 
 def of_study(record: StudyRecord) -> Workbench:
-    """A study's workbench, on a device of its model. Raises InputError where this is another, and what one raises."""
+    """The workbench of a study, on a device of its model. Raises InputError where this is another, and what a workbench
+    raises."""
     file = SpaceFile.stored(record.space_document)
     then, now = record.device, choose_device(file).device
     if (then.backend, then.name) != (now.backend, now.name):

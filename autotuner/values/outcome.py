@@ -129,7 +129,8 @@ class Measurement(Model):
 
     @property
     def log_ratio(self) -> LogRatio:
-        """The objective with an interval at least as wide as its own: its ends are combined like the log-ratios."""
+        """The objective with an interval that is at least as wide as its own: its ends are combined as the problems'
+        log-ratios are."""
         ratios = [timing.log_ratio for timing in self.timings]
         low, high = self._over([each.low for each in ratios]), self._over([each.high for each in ratios])
         return LogRatio(low=low, mid=self.objective, high=high)

@@ -20,7 +20,8 @@ class Plugs(Generic[T], MutableMapping[str, T]):
     def __init__(
         self, group: str, what: str, own: Mapping[str, T] = MappingProxyType({}), folders: ModuleType | None = None
     ) -> None:
-        """`group` of the entry points; `what` is one of the parts, in words: in capitals the attribute of `folders`."""
+        """`group` of the entry points; `what` is one of the parts, in words: in capitals it is the attribute of the
+        `folders`."""
         self.group, self._what, self._own, self._folders = group, what, dict(own), folders
         self._loaded: dict[str, T] = {}
 

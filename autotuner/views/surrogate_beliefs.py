@@ -293,7 +293,8 @@ class _Surrogates:
         return points[known]
 
     def believe(self, points: Indices) -> tuple[Floats, Floats, Floats]:
-        """Ends and middle of the interval that should hold each objective (n,): low, mid, high; as measured."""
+        """The ends and, between them, the middle of the interval that should hold each objective (n,): low, mid, high;
+        as measured."""
         ends = np.full((3, len(points)), np.nan)
         for place, mine, inside in self._space.parts(points):
             if place in self.known and len(inside):

@@ -32,7 +32,8 @@ class Column(NamedTuple, Generic[T]):
     says: str = ""
     """What the API's description adds to the name."""
     of: Callable[[T], Raw] | str | None = None
-    """What it holds of a line, or a path of attributes there, as `sweep.name`; None: its attribute of that name."""
+    """What it holds of a line, or the path of attributes there, such as `sweep.name`; None: its attribute of that
+    name."""
     head: str | None = None
     """What stands above it; None: its name for programs."""
     reads: Callable[[Any], str] = words.plain

@@ -124,7 +124,8 @@ def reservations(best: Best) -> list[str]:
 
 
 def _cache_words(best: Best) -> list[str]:
-    """What the one to use is worth where caches hold something else than in tuning; nothing if that hardly matters."""
+    """What the one to use is worth where the caches hold something else than when it was tuned; nothing where that
+    hardly matters."""
     measured, ceilings = best.outcome.measurement, best.record.session.calibration.ceilings
     assert measured is not None  # it was measured
     if ceilings is None or not any(moves_bytes(timing.problem, ceilings) for timing in measured.timings):

@@ -85,6 +85,10 @@ def test_a_wrong_one_is_rejected_with_what_it_did(judges: LocalExecutor, wrong: 
     ("line", "said"),
     [
         ("torch.use_deterministic_algorithms(True)", "changes torch.are_deterministic_algorithms_enabled for all"),
+        (
+            "kept = torch.library.Library('aten', 'IMPL'); kept.impl('equal', lambda *_: True, 'CPU')",
+            "changes operators of torch.library for all",
+        ),
         ("checks.broken = lambda *_: None", "has changed the process that judges it: autotuner"),
         ("import builtins; builtins.ascii = repr", "has changed the process that judges it: builtins"),
     ],

@@ -45,7 +45,8 @@ class CpuTrack:
         self.gap = 5e-4 if threads > 1 else 5e-5
         self._sets, self._threads, self._judges = sets, threads, judges
         self._raced: tuple[str, CpuVariantArm] | None = None
-        """The last arm made, by its artifact's digest, where forwards are long: the audit after the race has it too."""
+        """The arm that was made last, by its artifact's digest, where its forwards are long: the audit after the race
+        has it too."""
 
     def another(self) -> None:
         """Its samples are longer than what addresses cost."""

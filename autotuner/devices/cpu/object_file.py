@@ -125,7 +125,8 @@ FORBIDDEN = re.compile(
     r"popfw?|u?iret[wq]?|fn?stenv|fldenv|f?n?x?(?:save|rstor)\w*|svc|mrs\s+\w+, cnt[vp]ct\w*)\b|"
     r"(%mm[0-7]\b|%(?:[de]s\b(?!:)|[fg]s\b)|DW\.ref\.\w+)"
 )
-"""After prefixes: of the system, a clock, chance, directions of copies, what keeps a number. DW.ref: of stacks."""
+"""After prefixes: of the system, a clock, chance, the direction of copies, and what keeps a number. DW.ref is of stacks
+alone."""
 IFUNC = ("STT_LOOS", "STT_GNU_IFUNC")
 """A symbol's type, of which pyelftools has two names."""
 AT_LOAD = (".init", ".preinit_array", ".ctors", ".fini", ".dtors")

@@ -91,7 +91,8 @@ COUNTERS = Path("/proc/driver/nvidia/params")
 
 
 def findings() -> Iterator[Finding]:
-    """What a bug report needs of NVIDIA's driver, GPUs and compiler. Where no GPU is, what lacks stops nothing."""
+    """What a bug report needs of NVIDIA's driver, its GPUs and its compiler. Where there is no GPU, what lacks for one
+    stops nothing."""
     found = probe_all()
     gpus = () if isinstance(found, str) else found
     if isinstance(found, str):

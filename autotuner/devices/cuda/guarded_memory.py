@@ -63,7 +63,8 @@ class Arena:
         self._launches = 0
 
     def begin(self) -> None:
-        """Another variant's launches follow: in the first tensors begin at the guards, in the second they end there."""
+        """Another variant's launches follow: in the first one the tensors begin at the guards, in the second they end
+        there."""
         self.restore()
         self._launches = SAME - 1
 

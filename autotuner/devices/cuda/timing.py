@@ -43,7 +43,8 @@ STRETCH_S = 0.005
 """Longer than the turns of a millisecond or two in which a GPU serves programs that share it."""
 
 BAND = 32 << 10
-"""Bytes of a band between a set's tensors: more than a tile's rows, as a wrong tail touches what is just behind."""
+"""Bytes of a band between the tensors of a set: more than a tile's rows, as what is just past the end is what a wrong
+tail touches."""
 ALIGNMENT = 1024
 
 MOST_SETS = 1024
@@ -339,7 +340,8 @@ class CudaVariantArm:
     waited, retaken = 0.0, False
 
     def __init__(self, variant: LoadedVariant, sets: CudaInputSets, judge: JudgeTimed) -> None:
-        """Raises ArmError when the variant cannot be launched or captured, DeviceFullError when memory is used up."""
+        """Raises ArmError when the variant cannot be launched or captured, and DeviceFullError when the device has no
+        memory left."""
         self.sets, self.outputs, self._judge = sets, CudaOutputs(sets), judge
         self._stamp = Stamp()
         sets.after_baseline.forget()

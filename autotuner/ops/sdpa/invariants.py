@@ -115,7 +115,8 @@ def are_ones(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
 
 
 def stale(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
-    """Keys and values past the length reach no row, whatever is there, of FP8 NaN: a cache holds what was before."""
+    """Keys and values past the length reach no row, whatever is there, of FP8 NaN: a cache holds what was there
+    before."""
     tensors = named(problem, inputs)
     half = (tensors["key lengths"] + 1) // 2
     before = {**tensors, "key lengths": half}

@@ -106,7 +106,8 @@ def mask(problem: SdpaProblem, inputs: Tensors) -> Tensor | None:
 
 
 def bias(hidden: Tensor, dtype: torch.dtype) -> Tensor:
-    """The mask's numbers to add, for functions that take no other: -inf where it hides. Rows are padded to 16 bytes."""
+    """The mask's numbers to add, for functions that take no other: -inf where it hides. Rows are padded to a multiple
+    of 16 bytes."""
     return padded(hidden.shape, hidden.new_empty(0, dtype=dtype)).masked_fill_(hidden, -torch.inf)
 
 

@@ -28,7 +28,8 @@ WORDS: Mapping[str, tuple[str, object]] = {
     "packed": ("layout", "packed qkv"),
     "lse": ("lse", True),
 }
-"""What each word of the form says, but the element types: a field and its value. In the order that they are written."""
+"""What each word of the form says, but the element types: a field and its value. In the order in which they are
+written."""
 UNSAID = ("top_left", "bhsd")
 FEW = 16
 """Rows of Q up to which a problem is one of few queries, whose keys are divided among many blocks."""

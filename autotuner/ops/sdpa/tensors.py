@@ -208,7 +208,8 @@ def outputs(problem: SdpaProblem, inputs: Tensors) -> Tensors:
 
 
 def reordered(problem: SdpaProblem, inputs: Tensors, true: Tensors) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
-    """Of O only in float32 the sums are what rounds, in the rows where that shows most. Log-sum-exps are float32."""
+    """Of O only in float32 the sums are what rounds, in the rows where that shows most. Log-sum-exps are float32
+    whatever the dtype."""
     if problem.dtype == "float32":
         at = sensitive_rows(problem, inputs, true[0]).unbind(1)
         yield from ((0, at, again) for again in reordered_rows(problem, inputs, at))

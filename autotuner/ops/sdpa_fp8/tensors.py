@@ -31,7 +31,8 @@ first that are kept of each, and of the sum so far; the rest is cut off."""
 
 
 def dequantised(problem: SdpaFp8Problem, given: Tensors, dtype: torch.dtype = torch.float64) -> Tensors:
-    """What Q, K and V stand for, with 0 past the lengths, and these where there are any: the inputs of attention."""
+    """What Q, K and V stand for, with 0 past the lengths, and the lengths where there are any: the inputs of
+    attention."""
     qkv, descales, lengths = given[:3], given[3:6], given[6:]
     q, k, v = (
         x.to(torch.float64) * of_heads(descale.double(), x.shape[1]) for x, descale in zip(qkv, descales, strict=True)
@@ -42,7 +43,8 @@ def dequantised(problem: SdpaFp8Problem, given: Tensors, dtype: torch.dtype = to
 
 
 def reference(problem: SdpaFp8Problem, given: Tensors) -> Tensors:
-    """Attention of exactly what the inputs stand for, in float64. What was lost in quantising is no error of the op."""
+    """Attention of exactly what the inputs stand for, in float64. What they lost when they were quantised is no error
+    of the op."""
     return attention.reference(problem, dequantised(problem, given))
 
 

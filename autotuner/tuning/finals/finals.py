@@ -351,7 +351,8 @@ class Finals:
     """Runs the finals of a study and records them."""
 
     def __init__(self, trials: Retrials, default: str) -> None:
-        """`default`: digest of the space's default variant. Two finalists have two processes, whatever the time."""
+        """`default`: digest of the space's default variant. Two finalists have two processes, however little time there
+        is."""
         self._trials, self._default = trials, default
         self._store, self._study, self._problems = trials.store, trials.study, trials.conditions.problems
 

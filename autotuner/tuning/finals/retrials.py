@@ -29,7 +29,8 @@ from autotuner.values.verdict import Fault, Verdict
 SECONDS = 120.0
 """Seconds that finals may take, unless the user says otherwise: calibration, gate, heats, proof."""
 MANY = 1 / 12
-"""The share of these in which the chosen one is launched as often as fits, 0..1: ten seconds, unless told otherwise."""
+"""The share of these in which the chosen one is launched as often as fits, 0..1: ten seconds, unless the user says
+otherwise."""
 OVER_S = 11.0
 """Seconds over the time in which what has begun may end; the proof has as long again, or a quarter of the time."""
 TRIES = 5

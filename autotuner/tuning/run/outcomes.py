@@ -26,7 +26,8 @@ class Outcomes:
         self.suspended: set[str] = set()
         """Digests of artifacts that nothing races against: one of them may have spoilt a race."""
         self._recorded: dict[int, int] = {}
-        """By trial the number of its outcome in the store: a variant that was judged before is told another time."""
+        """By trial the number under which its outcome is in the store: a variant that was judged before is told another
+        time."""
         self._judged: dict[str, int] = {}
         """The recorded number of each variant by its digest; those that were lost are not among them."""
         self._losses: Counter[str] = Counter()
@@ -38,7 +39,8 @@ class Outcomes:
         self.incumbent: Outcome | None = None
         """The variant that was promoted last: the others race against it."""
         self._beside: dict[str, list[tuple[float, ...]]] = {}
-        """What races against an incumbent show, by artifact: medians of ln(t_incumbent / t_baseline), one a problem."""
+        """What races against an incumbent show of it, by its artifact: medians of ln(t_incumbent / t_baseline), one a
+        problem."""
 
     def add(self, number: int, outcome: Outcome, recorded: int | None = None) -> None:
         """Takes in the outcome of a trial. `recorded`: under which number the store has it, if under another one."""
@@ -82,7 +84,8 @@ class Outcomes:
         return tuple(max(first, median(each)) for first, each in zip(own, zip(*races, strict=True), strict=True))
 
     def tell_again(self, number: int, variant: Variant) -> Outcome | None:
-        """A variant's judgement under whichever number: another trial's from now on; None where there is none."""
+        """The judgement of a variant under whichever number, which is that of another trial from now on; None where
+        there is none."""
         recorded = self._judged.get(variant.digest)
         if recorded is None:
             return None

@@ -218,7 +218,8 @@ def _dots(plot: Plot, trials: Sequence[ListedTrial]) -> None:
 
 
 class Shape(NamedTuple):
-    """Pixels of the drawing, left of its marks, and of a row; letters of a point; where a row's name and marks are."""
+    """Pixels of the drawing, left of its marks, and of a row; letters of a point; where in a row its name and its
+    marks are."""
 
     width: int
     left: int

@@ -9,7 +9,8 @@ from typing import Self
 from markupsafe import Markup, escape
 
 WIDE = 600
-"""Pixels from which on a drawing fills its panel, and is moved under a narrow window, not shrunk past reading."""
+"""Pixels from which on a drawing fills its panel, and is moved under a narrow window instead of shrunk until nobody can
+read it."""
 
 
 def plain(text: object) -> str:

@@ -25,7 +25,8 @@ WIDTH = 860
 
 
 def trial_page(snapshot: Snapshot, number: int, store: str) -> dict[str, Any]:
-    """What the page shows, by the template's names. `store`: how commands name it. Raises StoreError: no such trial."""
+    """What the page shows, by its names in the template. `store`: how the command line names it. Raises StoreError: no
+    such trial."""
     record = queries.trial(snapshot.store, snapshot.name, number)
     outcome = standings.proven(snapshot.store, record)
     profiled = queries.profile(snapshot.store, snapshot.name, number)
