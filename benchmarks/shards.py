@@ -32,6 +32,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from autotuner.devices import DEVICES, Wishes
+from autotuner.ops.sdpa.problem import SdpaProblem
 from benchmarks import holds, tuned
 from benchmarks.attacks import catalogue, judged
 from benchmarks.attention import peers
@@ -50,6 +51,8 @@ HONEST = {"rmsnorm_cpu": (9, 8), "sdpa_cpu": (6, 13)}
 """Parts of a space, and points of each: 150 in all. A baseline of rmsnorm's is compiled, and its heats take longer."""
 SWEEPS = 20
 """In which nobody can win, on a kind of device."""
+LONG = 3e12
+"""Operations of a problem that one forward takes some milliseconds for."""
 TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
@@ -103,8 +106,10 @@ def of(parts: Callable[[], list[Part]]) -> Callable[[Document], list[Part]]:
 
 
 def raced(document: Document) -> list[Part]:
+    """A long race takes more than a short tune has: none of its variants would be judged in time."""
     held = {row["problem"] for row in document.get("rows", [])}
-    return [(problem,) for problem in tuned.PEERS if problem not in held]
+    lacking = [problem for problem in tuned.PEERS if problem not in held]
+    return [(each, *(("--minutes", "0.9") if SdpaProblem.parse(each).flops > LONG else ())) for each in lacking]
 
 
 def seeds(count: int, *arguments: str) -> list[Part]:

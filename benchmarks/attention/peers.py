@@ -1,9 +1,9 @@
 """Races tuned variants beside the fastest attention that others publish, on this GPU.
 
-    python -m benchmarks.attention.peers PROBLEM... [--minutes M] [--trials N] [--rounds N] [--json FILE]
+    python -m benchmarks.attention.peers PROBLEM [--minutes M] [--trials N] [--rounds N] [--json FILE]
     python -m benchmarks.shards peers --gpu 0,1 --minutes 9 --into docs/results
 
-The first command tunes each problem as one who types one line does, builds the variant again, which must be right, and
+The first command tunes a problem as one who types one line does, builds the variant again, which must be right, and
 races forwards in one process: the variant, cuDNN, FlashAttention 3 (the package fa3-fwd), FlashInfer and compiled
 flex_attention where they are installed and serve the problem, and a matrix product that says what the device gives in
 this state. Graphs of some milliseconds are replayed in random order, and each begins on a busy device. A speedup is the
@@ -228,9 +228,9 @@ def unmet(document: Figures) -> list[str]:
 
 
 def main() -> None:
-    """Prints a line a problem and writes the figures."""
+    """Prints a line and writes the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("problems", nargs="+", metavar="PROBLEM")
+    parser.add_argument("problem")  # one: what races holds the device, and the next would wait for it to be free
     parser.add_argument("--minutes", type=float, default=0.45, help="of each problem's tuning")
     parser.add_argument("--finals-minutes", type=float, default=0.1, help="of these; the race comes after them")
     parser.add_argument("--trials", type=int, default=60)
@@ -241,16 +241,15 @@ def main() -> None:
     document: Figures = {"rows": []}
     if given.json is not None and given.json.exists():
         document = json.loads(given.json.read_text())
-    for text in given.problems:
-        row = found(text, given)
-        said = {name: f"{each['mid']:.3f} [{each['low']:.3f}, {each['high']:.3f}]"
-                for name, each in row.get("speedup", {}).items()}  # fmt: skip
-        tflops = {name: round(number) for name, number in row.get("tflops", {}).items()}
-        print(row["problem"], row.get("refused") or said, tflops, flush=True)
-        when = datetime.now(UTC).isoformat(timespec="seconds")
+    row = found(given.problem, given)
+    said = {name: f"{each['mid']:.3f} [{each['low']:.3f}, {each['high']:.3f}]"
+            for name, each in row.get("speedup", {}).items()}  # fmt: skip
+    tflops = {name: round(number) for name, number in row.get("tflops", {}).items()}
+    print(row["problem"], row.get("refused") or said, tflops, flush=True)
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    if given.json is not None:
         document = merged([document, {"command": command_line(), "when": when, "rows": [row]}])
-        if given.json is not None:
-            given.json.write_text(json.dumps(document, indent=1) + "\n")
+        given.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":
