@@ -92,11 +92,12 @@ class Problem(Model):
         the fields that another word says, none for one that it does not know; `names` are those that it knows. Raises
         ValueError."""
         fields, told = dict(sizes), dict[str, object]()
-        for word in re.findall(r"[^\s,]+(?:,\d+|,$)?", words):
+        for word in re.findall(r"[^\s,]+(?:,-?\d+|,$)?", words):
             name, dtype = word.partition("=")[0], SHORT.get(word.lower(), word.lower())
             cls.refuse_not_served([name.lower()])
             if dtype not in ITEM_BYTES and not (found := read(word)):
-                hint = suggestion(name, [*ITEM_BYTES, *names, *cls.NOT_SERVED])
+                known = [*ITEM_BYTES, *names, *cls.NOT_SERVED]
+                hint = suggestion(word, known) or suggestion(name, known)
                 raise ValueError(f"{show(text)}: unknown {show(word)}{hint}; the form is {cls.FORM}")
             said = {"dtype": dtype} if dtype in ITEM_BYTES else found
             if any(told.setdefault(name, value) != value for name, value in said.items()):
