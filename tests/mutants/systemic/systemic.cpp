@@ -35,7 +35,8 @@ namespace {
 }
 
 [[maybe_unused]] void pause_for(double duration) {
-  for (const double end = seconds() + duration; seconds() < end;) usleep(1000);
+  const double end = seconds() + duration;
+  for (double left; (left = end - seconds()) > 0;) usleep(useconds_t(1e6 * left) + 1);
 }
 
 int64_t slices(const at_call *call) { return call->dim[SDPA_BATCH] * call->dim[SDPA_HEADS]; }
