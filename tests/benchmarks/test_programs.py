@@ -43,7 +43,7 @@ SMALL = {
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", SMALL)
 def test_a_program_that_is_asked_for_little_gives_it(name: str, tmp_path: Path) -> None:
     out = tmp_path / "out.json"

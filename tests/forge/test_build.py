@@ -204,16 +204,20 @@ from autotuner.forge.build import build
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.family import Family
-from tests.helpers.judging import PROBLEM, runs, tiny
-compiling.WRITES += (str(Path(sys.argv[1]).parent),)  # where the compiler counts its runs
-artifact = build(Family.load(Path(sys.argv[1])), tiny(), PROBLEM, CpuToolchain.discover())
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.values.variant import Variant
+family, variant, problem = sys.argv[1:]
+compiling.WRITES += (str(Path(family).parent),)  # where the compiler counts its runs
+given = Variant.model_validate_json(variant), SdpaProblem.model_validate_json(problem)
+artifact = build(Family.load(Path(family)), *given, CpuToolchain.discover())
 print(artifact.library_sha256, artifact.path, LoadedVariant(artifact).identity().build_id == artifact.digest)
 """
 
 
 def builder(workshop: Workshop) -> subprocess.Popen[str]:
     """Another process that builds the variant."""
-    command = [sys.executable, "-c", BUILD_IN_A_PROCESS, str(workshop.family)]
+    given = str(workshop.family), tiny().model_dump_json(), PROBLEM.model_dump_json()
+    command = [sys.executable, "-c", BUILD_IN_A_PROCESS, *given]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent.parent)
 
 

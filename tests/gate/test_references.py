@@ -103,6 +103,7 @@ def test_a_baseline_that_is_wrong_only_where_libraries_are_is_raced(
 
 @pytest.mark.slow
 @pytest.mark.timed
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("needs_s", [30.0, 1.0])
 def test_a_baseline_that_is_not_compiled_in_its_share_of_a_run_is_left_out_of_it(
     toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, needs_s: float

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from autotuner.devices.cpu.sanitizer import CpuSanitizer
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.sanitizer import CudaSanitizer
 from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.devices.environment import usable_cpus
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
 from autotuner.forge.toolchain import Toolchain
@@ -47,6 +45,7 @@ def tiled(block_m: int, block_n: int, **fixed: int) -> Artifact:
 LIKE = SdpaProblem(batch=1, heads=1, seq_q=8, seq_k=8, head_dim=64, dtype="float32")
 CASES = small_cases(LIKE, tiled(32, 64))
 CODES = ["G8.memory", "G8.race"]
+A_RACE = pytest.mark.sampled(1, of="races under a sanitizer")
 OF_MEMORY, UNDEFINED = pytest.mark.sampled(1, "of memory"), pytest.mark.sampled(1, "undefined")
 
 Found = tuple[tuple[CheckResult, ...], Fault | None]
@@ -83,16 +82,11 @@ def require_pass(found: Found) -> None:
     assert [(check.code, check.status, check.note) for check in checks] == [(code, "pass", None) for code in CODES]
 
 
-def require_all_pass(workbench: Workbench, variants: Sequence[Variant], like: Problem, toolchain: Toolchain) -> None:
-    """They pass on cases around their own tiles; several side by side, as each compiles and runs in processes."""
-
-    def found(variant: Variant) -> Found:
-        artifact = artifact_of(build(workbench.family, variant, like, toolchain))
-        return sanitized(tool_of(workbench.family, toolchain), artifact, small_cases(like, artifact), lambda _: None)
-
-    with ThreadPoolExecutor(usable_cpus()) as pool:
-        for each in pool.map(found, variants):
-            require_pass(each)
+def require_shipped(workbench: Workbench, variant: Variant, like: Problem, toolchain: Toolchain) -> None:
+    """It passes on cases around its own tile."""
+    artifact = artifact_of(build(workbench.family, variant, like, toolchain))
+    cases = small_cases(like, artifact)
+    require_pass(sanitized(tool_of(workbench.family, toolchain), artifact, cases, lambda _: None))
 
 
 def fault_of(found: Found) -> Fault:
@@ -117,12 +111,13 @@ def test_the_cases_are_small_and_one_is_above_the_tile() -> None:
 
 
 @pytest.mark.slow
-def test_the_shipped_cpu_kernels_pass(toolchain: Toolchain) -> None:
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("impl", ["simd", "scalar"])
+def test_a_shipped_cpu_kernel_passes(impl: str, toolchain: Toolchain) -> None:
     workbench = Workbench(load_space("sdpa_cpu"))
-    default = workbench.variant(workbench.space.default_index)
-    threaded = default.model_copy(update={"parameters": {**default.parameters, "THREADS": 2, "SYNC_POLICY": 4}})
-    scalar = workbench.variant(first_of(workbench.space, "scalar"))
-    require_all_pass(workbench, (threaded, scalar), LIKE, toolchain)
+    variant = workbench.variant(first_of(workbench.space, impl))
+    threaded = variant.model_copy(update={"parameters": {**variant.parameters, "THREADS": 2, "SYNC_POLICY": 4}})
+    require_shipped(workbench, threaded, LIKE, toolchain)
 
 
 @pytest.mark.slow
@@ -164,7 +159,7 @@ def test_a_fault_of_memory_that_no_output_shows_is_found(name: str, words: str, 
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1)
+@A_RACE
 @pytest.mark.parametrize("name", ["same_row", "unlocked_counter"])
 def test_a_race_that_no_output_shows_is_found(name: str, toolchain: Toolchain) -> None:
     fault = fault_of(faulty(toolchain, name))
@@ -174,7 +169,7 @@ def test_a_race_that_no_output_shows_is_found(name: str, toolchain: Toolchain) -
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1)
+@A_RACE
 @pytest.mark.parametrize("body", ["", 'set -- -D_FORTIFY_SOURCE=2 "$@"'])
 def test_a_race_over_copied_memory_is_found(body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by a compiler that checks the sizes of copies, as those of some distributions do."""
@@ -383,6 +378,4 @@ def test_a_right_kernel_on_cuda_passes(mutant: str, device: CudaToolchain) -> No
 def test_the_shipped_cuda_kernels_pass(impl: str, device: CudaToolchain) -> None:
     workbench = Workbench(load_space("sdpa_cuda"))
     variant = workbench.variant(first_of(workbench.space, impl))
-    artifact = artifact_of(build(workbench.family, variant, workbench.conditions.compiled_for, device))
-    cases = small_cases(workbench.conditions.compiled_for, artifact)
-    require_pass(sanitized(tool_of(workbench.family, device), artifact, cases, lambda _: None))
+    require_shipped(workbench, variant, workbench.conditions.compiled_for, device)

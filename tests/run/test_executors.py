@@ -223,7 +223,7 @@ def names() -> list[object]:
     """Mutants that spoil their process; one of them stands for the others in the fast tests."""
     entries = tomllib.loads((SYSTEMIC.parent / "expected.toml").read_text())["systemic"]
     ending = [(e["name"], e["codes"]) for e in entries if {"crashed", "hung"} & set(e["codes"]) and "chosen_s" not in e]
-    others = [pytest.mark.slow, pytest.mark.sampled(4)]
+    others = [pytest.mark.slow, pytest.mark.sampled(2)]
     marks = {name: [] if name == "kills_itself" else others for name, _ in ending}
     return [pytest.param(name, codes, id=name, marks=marks[name]) for name, codes in ending]
 

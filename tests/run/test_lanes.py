@@ -129,8 +129,8 @@ def test_the_end_of_the_output_is_that_of_the_job(executor: LocalExecutor) -> No
 @pytest.mark.slow
 def test_kills_amid_a_sweep_lose_and_repeat_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    command = [sys.executable, "-m", simulated_sweep.__name__, "studies.db", "60"]
-    assert kills.killed(command, tmp_path, 3, 60, 0.5).proves_something
+    command = [sys.executable, "-m", simulated_sweep.__name__, "studies.db", "30"]
+    assert kills.killed(command, tmp_path, 2, 30, 0.5).proves_something
 
 
 # The making of the backend -----------------------------------------------------------------------------------------
