@@ -94,10 +94,12 @@ SLOW: list[tuple[Point, str, str]] = [
 
 
 def each() -> list[object]:
-    """Few are always run; of the others some."""
-    found: list[object] = [pytest.param(*case, id=f"{case[1]} {case[2]}") for case in CASES]
-    marks = [pytest.mark.slow, pytest.mark.sampled(2, "cuda_views")]
-    return found + [pytest.param(*case, id=f"{case[1]} {case[2]}", marks=marks) for case in SLOW]
+    """Of those that show one feature of one implementation each half are run, and of the others one."""
+    return [
+        pytest.param(*case, id=f"{case[1]} {case[2]}", marks=pytest.mark.sampled(count, name))
+        for count, name, cases in ((6, "features", CASES), (1, "others", SLOW))
+        for case in cases
+    ]
 
 
 @pytest.mark.slow
