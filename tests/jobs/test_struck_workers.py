@@ -3,7 +3,6 @@
 Processes, builds and the gate are real, times are drawn (tests/plugins/drawn_cpu).
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -16,15 +15,15 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from autotuner.jobs import queue
 from autotuner.store import Store, device_health, queries, sweeps
+from autotuner.tuning.workbench import load_space
 from autotuner.values import config
 from autotuner.values.sweep import State
 from tests.helpers.chaos import AROUND, DRAWN, PLUGINS, Chaos, events_of, lay_out_drawn, recorded, require_whole
 from tests.helpers.processes import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
-
-ASKED = ("--no-finals", "--cold", "--sampler", "random", "--calm", "--patience", "0.1", "--json")
 
 
 @contextmanager
@@ -38,10 +37,18 @@ def at_work(folder: Path, devices: str = DRAWN) -> Iterator[Chaos]:
         chaos.wait_for_the_rest()
 
 
-def ask(chaos: Chaos, trials: int, space: str = "space.toml", *more: str) -> int:
+def ask(store: Store, space: Path, trials: int, devices: str | None = None) -> int:
     """The number of a new sweep."""
-    asked = json.loads(chaos.command("submit", space, "--trials", str(trials), *ASKED, *more))
-    return int(asked["number"])
+    request = queue.request_for(
+        load_space(str(space)),
+        sampler="random",
+        trials=trials,
+        devices=devices,
+        finals=False,
+        cold=True,
+        patience_minutes=0.0,
+    )
+    return queue.submit(store, request)[0][0].id
 
 
 def in_flight(folder: Path, number: int) -> list[int]:
@@ -65,7 +72,7 @@ def test_a_build_whose_compiler_was_killed_is_done_again(tmp_path: Path, monkeyp
     monkeypatch.setenv(config.CACHE, str(tmp_path / "cache"))  # else nothing may have to be built
     lay_out_drawn(tmp_path)
     with at_work(tmp_path) as chaos, Store.open(str(tmp_path / "studies.db")) as store:
-        number = ask(chaos, 5)
+        number = ask(store, tmp_path / "space.toml", 5)
         chaos.see_to_the_worker()
         wait_for(lambda: bool(in_flight(tmp_path, number)) and chaos.strike("compiler") == "compiler")
         wait_for(lambda: is_over(store, number))
@@ -93,7 +100,7 @@ def test_a_worker_that_stood_still_for_longer_than_its_lease_judges_nothing_twic
     """It had a trial in flight, which the next worker judges under its number, and goes on in the middle of that."""
     lay_out_drawn(tmp_path)
     with at_work(tmp_path) as chaos, Store.open(str(tmp_path / "studies.db")) as store:
-        number = ask(chaos, 8)
+        number = ask(store, tmp_path / "space.toml", 8)
         chaos.see_to_the_worker()
         wait_for(lambda: events_of(store, number, "judged") > 0 and bool(in_flight(tmp_path, number)))
         with chaos.stopped():
@@ -141,9 +148,9 @@ def test_two_workers_on_one_file_do_two_sweeps_at_once(tmp_path: Path) -> None:
     places = f"{DRAWN}:0", f"{DRAWN}:1"
     space = (tmp_path / "space.toml").read_text()
     (tmp_path / "other.toml").write_text(space.replace("STREAM = [0, 1]", "STREAM = [0]"))
-    with at_work(tmp_path) as chaos, Store.open(str(tmp_path / "studies.db")) as store:
+    with Store.open(str(tmp_path / "studies.db")) as store:
         numbers = [
-            ask(chaos, 1, name, "--devices", place)
+            ask(store, tmp_path / name, 1, place)
             for name, place in zip(("space.toml", "other.toml"), places, strict=True)
         ]
         around = {**os.environ, **AROUND}
@@ -179,9 +186,10 @@ with Store.open("studies.db") as store:
 @pytest.mark.sampled(1, of="struck workers")
 def test_a_sweep_goes_on_where_a_probe_finds_the_device_well(tmp_path: Path) -> None:
     sick = tmp_path / "sick"
-    space = str(PLUGINS / "rowsum" / "kernels" / "rowsum_other.toml")
-    with at_work(tmp_path) as chaos, Store.open(str(tmp_path / "studies.db")) as store:
-        number = ask(chaos, 1, space)
+    space = PLUGINS / "rowsum" / "kernels" / "rowsum_other.toml"
+    lay_out_drawn(tmp_path)  # its op is that of the other device's space
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        number = ask(store, space, 1)
 
         def work() -> None:
             around = {**os.environ, **AROUND, "OTHER_CPU_IS_SICK": str(sick)}
