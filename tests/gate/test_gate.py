@@ -44,15 +44,16 @@ def judges(toolchain: CpuToolchain) -> Iterator[dict[str, LocalExecutor]]:
         executor.close()
 
 
+SUBNORMALS = [pytest.mark.slow, pytest.mark.sampled(1, "subnormals")]
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="SSE is of x86-64")
 @pytest.mark.parametrize(
     "what",
     [
-        *("rounding_down", "rounding_later", "subnormals_flushed", "subnormals_read_as_zero"),
-        *(
-            pytest.param(what, marks=[pytest.mark.slow, pytest.mark.sampled(1)])
-            for what in ("rounding_up", "rounding_to_zero")
-        ),
+        "rounding_later",
+        *(pytest.param(f"rounding_{to}", marks=pytest.mark.sampled(1, "rounding")) for to in ("down", "up", "to_zero")),
+        *(pytest.param(f"subnormals_{are}", marks=SUBNORMALS) for are in ("flushed", "read_as_zero")),
     ],
 )
 def test_what_a_launch_does_to_sse_alone_is_seen(toolchain: CpuToolchain, what: str) -> None:
@@ -90,8 +91,8 @@ def test_a_right_implementation_passes_under_other_seeds_and_is_not_accused_of_c
     ("table", "name", "depends"),
     [
         ("systemic", "accumulator_from_workspace", True),
-        ("systemic", "max_from_workspace", True),
-        ("numeric", "last_row_unwritten", False),
+        pytest.param("systemic", "max_from_workspace", True, marks=pytest.mark.slow),
+        pytest.param("numeric", "last_row_unwritten", False, marks=pytest.mark.slow),
         ("numeric", "scale_off", False),
     ],
 )
@@ -112,7 +113,11 @@ def test_what_depends_on_what_memory_held_is_said_to(
         pytest.param(
             "drop_ragged_tail", "right on the same inputs with seq_k a multiple of 128", marks=pytest.mark.slow
         ),
-        ("stored_in_16_bits", "holds the right numbers as bfloat16, where its type is float32"),
+        pytest.param(
+            "stored_in_16_bits",
+            "holds the right numbers as bfloat16, where its type is float32",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "output_truncated_to_bf16", "every number of the output is one of bfloat16", marks=pytest.mark.slow
         ),

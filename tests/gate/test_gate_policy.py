@@ -136,6 +136,7 @@ def test_own_cases_run_and_what_is_left_out_does_not(judge: Judge) -> None:
     assert report(outcome).policy.looser == ("not judged on inputs one_hot: no query of ours matches one key",)
 
 
+@pytest.mark.slow
 def test_an_own_case_can_reject(judge: Judge) -> None:
     """Without a causal mask no case of the gate has more than 2,048 keys."""
     outcome = judge("numeric", "at_most_2048_keys", "float32", "[[gate.cases]]\nshape = [1, 1, 16, 2200]")

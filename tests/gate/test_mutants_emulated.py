@@ -62,6 +62,7 @@ def test_the_systemic_kernel_without_a_fault_is_right() -> None:
         assert judge(outputs(expectation, case, expected.inputs)[0], expected.outputs[0]).failed_rule is None
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", COMPLAINTS)
 def test_a_systemic_fault_is_there(name: str) -> None:
     with pytest.raises(EmulationError, match=COMPLAINTS[name]):

@@ -127,7 +127,10 @@ def test_what_the_faulty_kernels_are_made_from_passes(toolchain: Toolchain) -> N
 
 @pytest.mark.parametrize(
     ("mutant", "access", "size"),
-    [("reads_past_v", "READ", 2 * 17 * 64 * 4), ("writes_past_o", "WRITE", 2 * 33 * 64 * 4)],
+    [
+        ("reads_past_v", "READ", 2 * 17 * 64 * 4),
+        pytest.param("writes_past_o", "WRITE", 2 * 33 * 64 * 4, marks=[pytest.mark.slow, OF_MEMORY]),
+    ],
 )
 def test_an_access_outside_a_tensor_is_found(mutant: str, access: str, size: int, toolchain: Toolchain) -> None:
     fault = fault_of(sanitize(MUTANTS / "systemic", toolchain, {"MUTANT": mutant}))

@@ -64,7 +64,9 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Family]:
     return found
 
 
-@pytest.fixture(params=WRONG)
+@pytest.fixture(
+    params=["right", *(pytest.param(each, marks=pytest.mark.sampled(1, "wrong")) for each in WRONG if each != "right")]
+)
 def judges(
     request: pytest.FixtureRequest, families: dict[str, Family], toolchain: CpuToolchain
 ) -> Iterator[tuple[str, LocalExecutor]]:
@@ -86,6 +88,7 @@ def test_a_right_kernel_passes_and_a_wrong_one_is_rejected(judges: tuple[str, Lo
         assert outcome.fault.code.startswith(code), outcome.fault
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_the_kernel_for_cuda_compiles_with_the_launcher_that_was_made(
     dtype: str, families: dict[str, Family], nvcc: CudaToolchain

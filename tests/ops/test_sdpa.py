@@ -225,6 +225,7 @@ def test_torchs_compiler_is_there_before_processes_are_forked_where_it_makes_a_b
     assert not ahead.imports("cpu", [problem])  # a library that is made ahead of time needs no compiler
 
 
+@pytest.mark.slow
 def test_threads_end_wherever_torch_is_installed(tmp_path: Path) -> None:
     """Where a library of OpenMP lies is read from what is mapped: a folder's name may have spaces."""
     (tmp_path / "my work").mkdir()

@@ -203,8 +203,8 @@ ONE_MORE = [pytest.mark.slow, pytest.mark.sampled(1)]
 @pytest.mark.parametrize(
     ("attack", "code"),
     [
-        ("memo_when_called_at_once", "measure.memory"),
         ("computes_when_read", "G7.strays"),
+        pytest.param("memo_when_called_at_once", "measure.memory", marks=pytest.mark.slow),
         pytest.param("computes_when_read_in_a_row", "G7.strays", marks=ONE_MORE),
     ],
 )

@@ -139,7 +139,13 @@ IN_CODE = [pytest.mark.slow, pytest.mark.sampled(1, "code")]
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("name", [*PYTHON, *(pytest.param(each, marks=IN_CODE) for each in CODE)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(each, marks=pytest.mark.sampled(1, "Python")) for each in PYTHON),
+        *(pytest.param(each, marks=IN_CODE) for each in CODE),
+    ],
+)
 def test_nor_has_one_that_has_others_run_its_code(toolchain: CpuToolchain, name: str) -> None:
     attacks = Family.load(MUTANTS / "attacks")
     variant = Variant(family="attacks", backend="cpu", impl="stated", parameters={"ATTACK": name})
@@ -162,7 +168,9 @@ def test_nor_has_it_a_time_in_a_heat(executor: LocalExecutor, toolchain: CpuTool
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize(("name", "code"), [("patches_the_vdso", "G1.status"), (INTERPOSES, "G7.guard")])
+@pytest.mark.parametrize(
+    ("name", "code"), [("patches_the_vdso", "G1.status"), pytest.param(INTERPOSES, "G7.guard", marks=pytest.mark.slow)]
+)
 def test_in_the_cage_the_systems_code_cannot_be_patched(
     toolchain: CpuToolchain, family: Family, name: str, code: str
 ) -> None:

@@ -43,9 +43,7 @@ def _said(*words: str) -> tuple[int, str]:
 
 
 def test_a_study_travels_and_is_the_same_bundle_again(name: str, tmp_path: Path) -> None:
-    for out in ("a.tar.gz", "b.tar.gz"):
-        assert _said("bundle", "--out", out)[0] == 0
-    assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
+    assert _said("bundle", "--out", "a.tar.gz")[0] == 0
     assert f"{name} is in " in _said("study", "copy", "a.tar.gz", "--to", "other.db")[1]
     assert _said("bundle", "--store", "other.db", "--out", "c.tar.gz")[0] == 0
     assert (tmp_path / "c.tar.gz").read_bytes() == (tmp_path / "a.tar.gz").read_bytes()
@@ -66,6 +64,7 @@ def test_a_machine_of_another_kind_says_what_it_cannot_check(name: str, bundled:
     assert "the study is of simulated" in found[0]["detail"]
 
 
+@pytest.mark.slow
 def test_another_python_does_the_same_again(
     name: str, bundled: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,6 +47,7 @@ def quantised_heads() -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
     return quantised_inputs(query, *key_value)
 
 
+@pytest.mark.slow
 def test_a_call_is_served_and_is_what_the_tensors_stand_for(ours: Any) -> None:
     qkv, descales = quantised_heads()
     lengths = torch.tensor([31, 40], dtype=torch.int32)
@@ -72,6 +73,7 @@ def test_a_call_is_served_and_is_what_the_tensors_stand_for(ours: Any) -> None:
     torch.testing.assert_close(compiled(*qkv), ours(*qkv, is_causal=True, **descales))
 
 
+@pytest.mark.slow
 def test_torch_serves_the_rest_and_it_says_why(ours: Any) -> None:
     qkv, descales = quantised_heads()
     halves = {name: each.half() for name, each in descales.items()}
@@ -90,6 +92,7 @@ def test_torch_serves_the_rest_and_it_says_why(ours: Any) -> None:
     assert ours.served == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "said"),
     [

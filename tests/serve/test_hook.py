@@ -19,6 +19,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma 2", "Qwen 3", "gpt-oss", "BERT"])
 def test_a_hooked_model_says_what_it_said(name: str) -> None:
     from benchmarks.inference import hooked

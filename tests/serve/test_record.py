@@ -117,15 +117,6 @@ def test_slopes_and_numbers_of_another_type_are_not_rounded_by_torch() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"bias": torch.zeros(1, 3, 16, 16)}, {"bias": torch.zeros(2)}, {"sinks": torch.zeros(3)}]
-)
-def test_a_bias_or_sinks_of_another_shape_are_refused_in_one_line(wrong: dict[str, Tensor]) -> None:
-    q = torch.zeros(1, 2, 16, 64)
-    with pytest.raises(ValueError, match="expected"):
-        autotuner.function("sdpa")(q, q, q, **wrong)
-
-
 def nested(layout: torch.layout) -> Tensor:
     pieces = [torch.randn(2, length, 64) for length in (5, 7)]
     if layout == torch.strided:
