@@ -85,9 +85,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"TRIED AGAIN {report.nodeid}: {said.partition(chr(10))[0]}")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    TURNS.end(nextitem)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    """The turn ends whatever a fixture's end raises: who waits to be alone would wait for ever."""
+    try:
+        yield
+    finally:
+        TURNS.end(nextitem)
 
 
 # Fixtures -----------------------------------------------------------------------------------------------------------

@@ -9,11 +9,6 @@ from autotuner.store import Store
 from tests.helpers import postgresql
 
 
-@pytest.fixture(autouse=True)
-def new_stores_are_copies() -> None:
-    """They are not: here the making is tested."""
-
-
 @pytest.fixture
 def url(server: postgresql.Server) -> str:
     """An empty database."""

@@ -69,6 +69,13 @@ def test_a_lease_is_given_back(store: Store) -> None:
         pass
 
 
+def lease_row(store: Store) -> dict[str, object]:
+    """What it says now."""
+    with transaction(store) as session:
+        row = session.get_one(LeaseRow, "study/scalar-abc")
+        return {column.key: getattr(row, column.key) for column in LeaseRow.__table__.columns}
+
+
 def change_lease(store: Store, **changes: object) -> None:
     with transaction(store, writes=True) as session:
         row = session.get_one(LeaseRow, "study/scalar-abc")
@@ -76,49 +83,56 @@ def change_lease(store: Store, **changes: object) -> None:
             setattr(row, name, value)
 
 
-@pytest.mark.parametrize(
-    ("changes", "taken"),
-    [
-        ({"pid_started": "1"}, True),
-        ({"boot_id": "another boot"}, True),
-        ({"boot_id": "another boot", "machine": "another machine of that name"}, False),
-        ({"boot_id": "another boot", "machine": "", "heartbeat_at": datetime.now(UTC) - timedelta(seconds=300)}, True),
-        ({"boot_id": "another boot", "machine": ""}, False),
-        ({"pid": 2**22 + 5}, True),
-        ({"host": "elsewhere"}, False),
-        ({"host": "elsewhere", "heartbeat_at": datetime.now(UTC) - timedelta(seconds=300)}, True),
-        ({"namespace": "another container"}, False),
-        ({"heartbeat_at": datetime.now(UTC) - timedelta(seconds=300)}, False),
-    ],
-)
-def test_a_lease_is_taken_over_only_from_the_dead(
-    store: Store, changes: dict[str, object], taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+MACHINE = "0123456789abcdef0123456789abcdef\n"
+REBOOTED = {"boot_id": "another boot"}
+LONG_AGO = {"heartbeat_at": datetime.now(UTC) - timedelta(seconds=300)}
+DEAD: list[dict[str, object]] = [
+    {"pid_started": "1"},
+    REBOOTED,
+    {**REBOOTED, "machine": "", **LONG_AGO},
+    {"pid": 2**22 + 5},
+    {"host": "elsewhere", **LONG_AGO},
+]
+ALIVE: list[tuple[str | None, dict[str, object]]] = [
+    (MACHINE, {**REBOOTED, "machine": "another machine of that name"}),
+    (MACHINE, {**REBOOTED, "machine": ""}),
+    (MACHINE, {"host": "elsewhere"}),
+    (MACHINE, {"namespace": "another container"}),
+    (MACHINE, LONG_AGO),
+    *((content, REBOOTED) for content in (None, "", "uninitialized\n")),
+]
+"""What a machine's file holds, and what the lease says."""
+
+
+@pytest.fixture
+def machine_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(lease, "MACHINE_ID", str(tmp_path / "machine-id"))
-    with store.lease("scalar-abc") as first:
-        change_lease(store, **changes)
-        if not taken:
+    return tmp_path / "machine-id"
+
+
+def test_a_lease_is_taken_over_from_the_dead(store: Store, machine_id: Path) -> None:
+    machine_id.write_text(MACHINE)
+    for changes in DEAD:
+        with store.lease("scalar-abc") as first:
+            change_lease(store, **changes)
+            with store.lease("scalar-abc"):
+                pass
+            with pytest.raises(StoreError, match="stop this driver"):
+                first.beat()
+
+
+def test_a_lease_is_not_taken_over_from_the_living(store: Store, machine_id: Path) -> None:
+    """Nor from a machine without an id, which is never taken for one that was booted since."""
+    for content, changes in ALIVE:
+        machine_id.unlink(missing_ok=True)
+        if content is not None:
+            machine_id.write_text(content)
+        with store.lease("scalar-abc"):
+            held = lease_row(store)
+            change_lease(store, **changes)
             with pytest.raises(StoreError, match="is being driven"), store.lease("scalar-abc"):
                 pass
-            return
-        with store.lease("scalar-abc"):
-            pass
-        with pytest.raises(StoreError, match="stop this driver"):
-            first.beat()
-
-
-@pytest.mark.parametrize("content", [None, "", "uninitialized\n"])
-def test_a_machine_without_an_id_is_never_taken_for_one_that_was_booted_since(
-    store: Store, content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if content is not None:
-        (tmp_path / "machine-id").write_text(content)
-    monkeypatch.setattr(lease, "MACHINE_ID", str(tmp_path / "machine-id"))
-    with store.lease("scalar-abc"):
-        change_lease(store, boot_id="another boot")
-        with pytest.raises(StoreError, match="is being driven"), store.lease("scalar-abc"):
-            pass
+            change_lease(store, **held)
 
 
 def test_a_process_is_told_from_a_later_one_with_its_number() -> None:

@@ -22,6 +22,11 @@ LATER = {"at_profile"}
 """Tables that a store may lack: they are made when they are first written."""
 
 
+@pytest.fixture(autouse=True)
+def new_stores_are_copies() -> None:
+    """They are not: here the making is tested, as it is on every PostgreSQL server."""
+
+
 def test_the_tables_of_a_schema_do_not_change() -> None:
     tables = [each for each in Base.metadata.sorted_tables if each.name not in LATER]
     indexes = sorted((index for table in tables for index in table.indexes), key=lambda each: str(each.name))

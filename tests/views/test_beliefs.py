@@ -89,6 +89,7 @@ def test_shares_in_a_product_space_are_those_of_sobol() -> None:
     assert found[1] == pytest.approx(2 / 16)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sampler", ["evolution", "random"])
 def test_parameters_matter_in_the_order_of_the_truth(empty: Store, sampler: str) -> None:
     found = beliefs(study_beliefs(empty, sweep(empty, 110, sampler, right)))

@@ -28,7 +28,7 @@ from tests.helpers import tables
 from tests.helpers.serving import serving
 from tests.helpers.tuned_studies import record, tuned
 
-JUDGED = 60
+JUDGED = 40
 TIMES_AGAIN = {"regress", "verify", "profile", "tune", "finals", "validate", "gate", "worker"}
 """Commands that build and time, whose words tests/views/test_progress.py and test_trial_words.py look at."""
 OF_NO_STUDY = {"bundle", "study", "doctor", "serve", "submit", "devices", "space", "cache", "sweep"}

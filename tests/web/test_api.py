@@ -72,6 +72,7 @@ def test_what_the_api_calls_things_stays(client: TestClient) -> None:
     assert {name: [*schemas[name]["properties"]] for name in FIELDS} == {name: FIELDS[name].split() for name in FIELDS}
 
 
+@pytest.mark.slow
 def test_beliefs_that_are_being_found_do_not_keep_a_server_from_its_end(made: Path, study: str) -> None:
     finder, before = BeliefsFinder(str(made)), active_children()
     finder.ask(study, "now")
