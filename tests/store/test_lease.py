@@ -84,8 +84,8 @@ def change_lease(store: Store, **changes: object) -> None:
 
 
 MACHINE = "0123456789abcdef0123456789abcdef\n"
-REBOOTED = {"boot_id": "another boot"}
-LONG_AGO = {"heartbeat_at": datetime.now(UTC) - timedelta(seconds=300)}
+REBOOTED: dict[str, object] = {"boot_id": "another boot"}
+LONG_AGO: dict[str, object] = {"heartbeat_at": datetime.now(UTC) - timedelta(seconds=300)}
 DEAD: list[dict[str, object]] = [
     {"pid_started": "1"},
     REBOOTED,
