@@ -12,6 +12,7 @@ docs/reference/python.md has examples.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from autotuner.values.problem import Problem
 from autotuner.values.table import Range
 from autotuner.values.validation import no_such, show
 from autotuner.views.beliefs import StudyBeliefs, kept_beliefs
+from autotuner.views.trial_words import none_passed
 from autotuner.views.trials_table import flat, trials_of
 
 if TYPE_CHECKING:
@@ -191,7 +193,7 @@ def tune(
     of this machine is searched. Problems that no one variant can serve have a study each set: the first is returned,
     with the others `beside` it. They share the minutes. `trials` counts judged variants of a study, those of earlier
     runs included. Each of `callbacks` hears every event. An exception in
-    one, or Ctrl-C, ends the sweep; nothing is lost, and the same call goes on.
+    one, or Ctrl-C, ends the sweep; nothing is lost, and the same call goes on. Warns where no variant was measured.
 
     Raises InputError, SpaceError, StoreError, OracleError or InfrastructureError.
     """
@@ -202,9 +204,8 @@ def tune(
             )
         problems = problems or subject
     file = problems if isinstance(problems, Path) else None
-    several: tuple[str | Problem, ...] = ()
-    if not isinstance(problems, Path):
-        several = (problems,) if isinstance(problems, str | Problem) else tuple(problems)
+    listed = () if isinstance(problems, Path) else problems
+    several = (listed,) if isinstance(listed, str | Problem) else tuple(listed)
     if isinstance(space, Mapping) and callable(subject):
         wanted: str | Path = of_function.space_of(subject, several, space, op)
     elif callable(subject):
@@ -241,6 +242,9 @@ def tune(
     with _main_is_not_imported(), Store.open(url) as opened:  # opened last: a wrong wish makes no store
         for request, here in zip(requests, benches, strict=True):
             found.append(Study(url, run_here(opened, request, here, Listener(hears=_told(callbacks)))))
+            if found[-1].best() is None:
+                name = found[-1].name
+                warnings.warn(none_passed(name, queries.judged_count(opened, name)), stacklevel=2)
     return replace(found[0], beside=tuple(found[1:]))
 
 

@@ -79,14 +79,11 @@ def print_leaderboard(store: Store, study: str, limit: int, as_json: bool = Fals
     from autotuner.store import queries
     from autotuner.tuning.finals import standings
     from autotuner.views import leaderboard
+    from autotuner.views.trial_words import none_passed
     from autotuner.views.words import LATER, numbers_words
 
     table = leaderboard.leaderboard(standings.leaderboard(store, study, limit), queries.study(store, study))
-    empty = f"{study}: no variant was judged yet; `autotuner tune` goes on."
-    if judged := queries.judged_count(store, study):
-        why = "`autotuner status` counts why, `autotuner trials` lists them"
-        empty = f"{study}: of {judged} judged variants none has passed the gate yet; {why}."
-    print_table(table, as_json, empty=empty)
+    print_table(table, as_json, empty=none_passed(study, queries.judged_count(store, study)))
     if (disturbed := queries.disturbed(store, study)) and not as_json:
         out.print(f"Not measured: trial {numbers_words(disturbed)}; {LATER}.")
 

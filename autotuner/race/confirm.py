@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from autotuner.race.statistics import UNKNOWN, Between, between, deviation, holm, p_positive, student, variance_ratio
+from autotuner.race.statistics import LEVEL, UNKNOWN, Between, deviation, holm, p_positive, student, variance_ratio
 from autotuner.race.tie import bounds, logs
 from autotuner.values.model import Model
 from autotuner.values.outcome import Heat
@@ -29,9 +29,6 @@ FINAL_BLOCKS = 24
 CROWN_ALPHA = 0.01
 """Probability that any of the comparisons with the leader errs, over all looks. Whichever looks fastest leads, so two
 equal ones have two chances."""
-
-LEVEL = 0.95
-"""Confidence level of the intervals, and of the statement that two are alike."""
 
 CONTRADICTION = 0.1
 """Where heats as far apart, or as close together, had at most this probability, the search's races do not count."""
@@ -106,7 +103,7 @@ def confirm(
 
 def apart(raced: Raced, over: Callable[[Sequence[float]], float]) -> Between:
     """How far apart processes were in which the search raced one incumbent; no finals selected these."""
-    return between([[over(race) for race in races] for races in raced])
+    return Between.of([[over(race) for race in races] for races in raced])
 
 
 def standing_of(
@@ -189,7 +186,7 @@ class _Field:
     def __init__(self, runners: Sequence[_Runner], tie: float, is_last: bool, searched: Between) -> None:
         self._runners, self._tie, self._is_last = runners, math.log1p(tie), is_last
         self.leader = min(runners, key=lambda runner: runner.mean)
-        self._freedom, self._common = _moderated(between([runner.values for runner in runners]), searched)
+        self._freedom, self._common = _moderated(Between.of([runner.values for runner in runners]), searched)
 
     def slower(self) -> tuple[list[bool], bool]:
         """Which finalists are shown to be slower than the leader, beyond the tie; and whether the baseline is.
@@ -224,7 +221,7 @@ class _Field:
             for choices in (1, max(1, leading))
         )
         low, high = runner.mean - less - runner.bias.less, runner.mean + more + runner.bias.more
-        return LogRatio(low=low, mid=runner.mean, high=high, level=LEVEL)
+        return LogRatio(low=low, mid=runner.mean, high=high)
 
     def resolution(self) -> float | None:
         """The smallest difference from the leader that the first of Holm's steps would show, relative."""

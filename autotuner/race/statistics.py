@@ -11,10 +11,12 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import cache
 from statistics import fmean, median
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from autotuner.values.ratio import LogRatio
 
+LEVEL = 0.95
+"""The probability that an interval covers what it is of."""
 SIGMAS = 1.96
 """Standard deviations to either side that an interval of 95 % spans, where the distribution is normal."""
 TRIM = 0.2
@@ -22,8 +24,8 @@ TRIM = 0.2
 
 
 @cache
-def order_rank(count: int, level: float = 0.95) -> int:
-    """The largest j (from 1) such that [x_(j), x_(count+1-j)] covers the median with at least this probability.
+def order_rank(count: int) -> int:
+    """The largest j (from 1) such that [x_(j), x_(count+1-j)] covers the median with at least the probability LEVEL.
 
     0 when even the whole range does not. The number of samples below the median is binomial(count, 1/2), whatever the
     distribution (David and Nagaraja, Order Statistics, section 7.1).
@@ -31,18 +33,18 @@ def order_rank(count: int, level: float = 0.95) -> int:
     tail, rank = 0.0, 0
     for below in range(count // 2):
         tail += math.comb(count, below) / 2.0**count
-        if 2 * tail > 1 - level:
+        if 2 * tail > 1 - LEVEL:
             break
         rank = below + 1
     return rank
 
 
-def median_interval(values: Sequence[float], level: float = 0.95) -> LogRatio:
-    """Median and its distribution-free confidence interval; infinite bounds when there are too few values."""
+def median_interval(values: Sequence[float]) -> LogRatio:
+    """Median and its distribution-free 95 % interval; infinite bounds when there are too few values."""
     ordered = sorted(values)
-    rank = order_rank(len(ordered), level)
+    rank = order_rank(len(ordered))
     low, high = (ordered[rank - 1], ordered[-rank]) if rank else (-math.inf, math.inf)
-    return LogRatio(low=low, mid=median(ordered), high=high, level=level)
+    return LogRatio(low=low, mid=median(ordered), high=high)
 
 
 def normal_interval(values: Sequence[float]) -> LogRatio:
@@ -52,10 +54,10 @@ def normal_interval(values: Sequence[float]) -> LogRatio:
     return LogRatio(low=mean - width, mid=mean, high=mean + width)
 
 
-def student_interval(mean: float, error: float, freedom: float, level: float = 0.95) -> LogRatio:
+def student_interval(mean: float, error: float, freedom: float) -> LogRatio:
     """A mean with its standard error's interval by Student's distribution; infinite bounds without freedom."""
-    width = student((1 + level) / 2, freedom) * error if freedom else math.inf
-    return LogRatio(low=mean - width, mid=mean, high=mean + width, level=level)
+    width = student((1 + LEVEL) / 2, freedom) * error if freedom else math.inf
+    return LogRatio(low=mean - width, mid=mean, high=mean + width)
 
 
 @cache
@@ -84,16 +86,16 @@ class Between(NamedTuple):
     """Degrees of freedom that are known of it."""
     deviation: float = math.inf
 
+    @classmethod
+    def of(cls, groups: Iterable[Sequence[float]]) -> Self:
+        """What all groups have in common, each around a mean of its own."""
+        several = [group for group in groups if len(group) > 1]
+        freedom = sum(len(group) - 1 for group in several)
+        squares = math.fsum((len(group) - 1) * deviation(group) ** 2 for group in several)
+        return cls(freedom, math.sqrt(squares / freedom)) if freedom else cls()
+
 
 UNKNOWN = Between()
-
-
-def between(groups: Iterable[Sequence[float]]) -> Between:
-    """The deviation that all groups have in common, each around a mean of its own."""
-    several = [group for group in groups if len(group) > 1]
-    freedom = sum(len(group) - 1 for group in several)
-    squares = math.fsum((len(group) - 1) * deviation(group) ** 2 for group in several)
-    return Between(freedom, math.sqrt(squares / freedom)) if freedom else UNKNOWN
 
 
 def variance_ratio(one: Between, other: Between) -> float:
@@ -129,9 +131,9 @@ def trimmed_bound(values: Sequence[float], alpha: float) -> float:
     return mean - student(1 - alpha, freedom) * error
 
 
-def trimmed_interval(values: Sequence[float], level: float = 0.95) -> LogRatio:
+def trimmed_interval(values: Sequence[float]) -> LogRatio:
     """Trimmed mean and its two-sided confidence interval."""
-    return student_interval(*trimmed(values), level)
+    return student_interval(*trimmed(values))
 
 
 def p_positive(excess: float, error: float, freedom: float) -> float:

@@ -93,20 +93,17 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
             seen = time.monotonic()
 
     def enter(job: JudgeJob | RaceJob | CalibrationJob, say: Say) -> None:
+        artifact = job.built.artifact if isinstance(job, JudgeJob) else None
+        if not looks and role.cage is not None and role.cage.kind.references:
+            draw_up(line().references(job.conditions, artifact), say)
         if isinstance(job, CalibrationJob):
-            if role.cage is not None and role.cage.kind.references:
-                draw_up(line().references(job.conditions, None), say)
             line().compile_first(job.conditions, (), say)
             # a baseline that wants more memory than there is does not take the problem
             cage.limit(memory=role.cage is not None and role.cage.kind.memory)
             return
-        artifact = job.built.artifact if isinstance(job, JudgeJob) else None
         if not looks:
             from autotuner.ops import functions  # imports torch
 
-            drawn = role.cage is not None and role.cage.kind.references
-            asked = line().references(job.conditions, artifact) if drawn else []
-            draw_up(asked, say)
             built = job.artifacts if isinstance(job, RaceJob) else [job.built.artifact]
             since = before | functions.operators() if line().imports else {}
             line().compile_first(job.conditions, built, say)

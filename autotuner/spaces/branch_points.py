@@ -110,11 +110,11 @@ class NoPoints(Exception):
 class Enumeration:
     """The work of `BranchPoints.enumerate`: tables of value indices, an int16 column a parameter."""
 
-    def __init__(self, branch: Branch, facts: Sequence[Facts]) -> None:
-        """`facts`: of the device and a problem, for each problem."""
+    def __init__(self, branch: Branch, facts: Facts, problems: Sequence[Problem]) -> None:
+        """`facts`: of the device; each problem adds its own."""
         self.branch = branch
         self.values = branch.arrays
-        self.facts = [{**each, "IMPL": branch.impl} for each in facts]
+        self.facts = [_known(branch, facts, problem) for problem in problems]
         self.removed = [0] * len(branch.constraints)
         self.applied: list[int] = []
         self._check_facts()
@@ -239,7 +239,7 @@ class BranchPoints:
 
         Raises NoPoints when there is none, and PydanticCustomError for an expression that has no value.
         """
-        work = _work(branch, facts, problems)
+        work = Enumeration(branch, facts, problems)
         raw_count = work.combinations(branch.parameters)
         if raw_count >= 2**63:
             message = f"{branch.impl}: the product of the numbers of values exceeds 64 bits; expected fewer"
@@ -308,7 +308,7 @@ class BranchPoints:
     @cached_property
     def why_another_default(self) -> str | None:
         """Which constraint the default point breaks here, with its reason; None where it is valid."""
-        row, work = self.row_of(self.branch.default), _work(self.branch, self.facts, self.problems)
+        row, work = self.row_of(self.branch.default), Enumeration(self.branch, self.facts, self.problems)
         if self.indices_of(row[None])[0] >= 0:
             return None
         columns = {name: row[[column]] for column, name in enumerate(self.parameters)}
@@ -418,7 +418,3 @@ def nearest_row(
             raise ValueError("every point is excluded")
         distances[exclude] = np.iinfo(distances.dtype).max
     return int(np.argmin(distances))
-
-
-def _work(branch: Branch, facts: Facts, problems: Sequence[Problem]) -> Enumeration:
-    return Enumeration(branch, [{**facts, **problem.facts()} for problem in problems])

@@ -70,9 +70,10 @@ def find_space_file(name: str) -> Path:
         return shipped
     if path.is_dir():
         raise SpaceError(f"{name} is a folder; name the space file in it, as {path / 'space.toml'}")
+    if name.startswith("("):
+        raise SpaceError(f"{name!r} is a problem, not a space: give it by --problem, in Python as problems")
     known = sorted(file.stem for file in config.spaces_dir().glob("*.toml"))
-    more = "a problem is said by --problem" if name.startswith("(") else "or give a .toml file"
-    raise SpaceError(f"{no_such('space', name, known)}, {more}")
+    raise SpaceError(f"{no_such('space', name, known)}, or give a .toml file")
 
 
 def default_space(problems: Sequence[str] = (), op: str | None = None) -> str:

@@ -335,3 +335,11 @@ def _ranges(table: DispatchTable) -> list[str]:
         timed = f"{worst:.3f}x at least on {counted(len(each.validated), 'length')} not tuned"
         found.append(f"  {low} to {high}: {trials[each.use]}, {timed}")
     return found
+
+
+def none_passed(study: str, judged: int) -> str:
+    """What is said in place of variants, where of those judged none has passed the gate."""
+    if not judged:
+        return f"{study}: no variant was judged yet; `autotuner tune` goes on."
+    why = "`autotuner status` counts why, `autotuner trials` lists them"
+    return f"{study}: of {judged} judged variants none has passed the gate yet; {why}."

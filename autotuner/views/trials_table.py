@@ -18,7 +18,7 @@ from autotuner.values.outcome import Timing
 from autotuner.values.ratio import UNCONFIRMED, Speedup
 from autotuner.values.verdict import Verdict
 from autotuner.views.table import Column, Fields, Table, data, points_column
-from autotuner.views.trial_words import report_of
+from autotuner.views.trial_words import none_passed, report_of
 from autotuner.views.words import ESTIMATE, OURS, POINTS, REJECT, micros, over_words, ratio, searched, signs_words
 
 
@@ -35,9 +35,7 @@ def trials_table(found: list[ListedTrial], confirmed: Mapping[int, Speedup], of:
     microseconds, or they are the worst problem's where the space file asks for that.
     """
     notes = [*signs_words({*map(sign_of, found)}), over_words(len(of.problems), of.objective)]
-    line = (
-        " ".join(filter(None, notes)) if found else f"{of.name}: no variant was judged yet; `autotuner tune` goes on."
-    )
+    line = " ".join(filter(None, notes)) if found else none_passed(of.name, 0)
     columns = trial_columns(confirmed, of.over)
     return Table.of(columns, found, [line] if line else [], sign_of)
 

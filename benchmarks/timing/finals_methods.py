@@ -14,7 +14,7 @@ from statistics import median
 from typing import NamedTuple
 
 from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES, Standing, standing_of
-from autotuner.race.statistics import UNKNOWN, Between, between
+from autotuner.race.statistics import Between
 from autotuner.values.conditions import TIE
 
 MOST = (2, 3, 4, 6, 7)
@@ -128,8 +128,8 @@ def held(truth: Sequence[float], spread: Spread, times: float | None, draw: rand
 def _searched(spread: Spread, times: float | None, draw: random.Random) -> Between:
     """How far apart the races of a search were."""
     if times is None:
-        return UNKNOWN
-    return between([[spread.drawn(0, draw, times) for _ in range(races)] for races in RACES])
+        return Between()
+    return Between.of([[spread.drawn(0, draw, times) for _ in range(races)] for races in RACES])
 
 
 def _inside(standing: Standing, truth: Sequence[float]) -> tuple[list[bool], bool, float]:

@@ -11,8 +11,10 @@ import torch
 
 import autotuner
 from autotuner.values.errors import InputError
+from tests.cli.messages import forget_trials
 from tests.helpers.command_line import lay_out
 from tests.helpers.refusing import refused
+from tests.helpers.stores import sample_store
 
 SCRIPT = """
 import autotuner
@@ -93,6 +95,14 @@ def test_what_cannot_be_tuned_is_refused_before_anything_is_done(
         autotuner.tune_like("conv")
     with pytest.raises(AttributeError):
         autotuner.nothing  # noqa: B018
+
+
+def test_a_sweep_that_measured_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = sample_store(tmp_path / "studies.db")
+    forget_trials(tmp_path / "studies.db")
+    monkeypatch.setattr("autotuner.api.run_here", lambda *_: name)
+    with pytest.warns(UserWarning, match=f"^{name}: no variant was judged yet; `autotuner tune` goes on.$"):
+        assert autotuner.tune("(1,2,33,64) float32", store=tmp_path / "studies.db").best() is None
 
 
 Q, K = torch.zeros(2, 3, 5, 64), torch.zeros(2, 3, 9, 64)

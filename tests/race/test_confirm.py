@@ -260,7 +260,7 @@ def test_the_trimmed_means_error_is_that_of_scipys_yuen_test_and_its_interval_st
     assert (first - second) / math.hypot(error, another) == pytest.approx(float(theirs.statistic), rel=1e-12)
     mean, error, freedom = trimmed(one)
     low, high = stats.t.interval(0.95, freedom, loc=mean, scale=error)
-    found = trimmed_interval(one, 0.95)
+    found = trimmed_interval(one)
     assert found.low == pytest.approx(float(low), abs=1e-12)
     assert found.high == pytest.approx(float(high), abs=1e-12)
     assert student(0.975, freedom) == pytest.approx(float(stats.t.ppf(0.975, freedom)), rel=1e-12)

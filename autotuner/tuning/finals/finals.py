@@ -153,7 +153,7 @@ class FinalRounds:
     def _race(self) -> None:
         """Rounds until nobody in the running has a process left, or there is no time for another; then the gate on
         those who may still lead. Where one fails there, what it beat races on."""
-        self._is_over = False
+        was_over, self._is_over = self._is_over, False
         while True:
             wanted, waiting = self._wanted(), self._unjudged()
             if running := self._in_time(wanted):
@@ -161,7 +161,7 @@ class FinalRounds:
             elif waiting and self._left_s() >= FRESH * waiting[0].heat_s + self._proving_s:
                 self._judge(waiting[0])
             else:
-                if wanted:
+                if wanted and not was_over:
                     self._trials.say("no time for another process")
                 self._is_over = True
                 return

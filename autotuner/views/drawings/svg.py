@@ -100,11 +100,11 @@ class Scale:
         return [place * step for place in range(first, last + 1)]
 
 
-def around(values: Sequence[float], share: float = 0.04) -> tuple[float, float]:
-    """The least and the greatest of the finite values, with room on both sides."""
+def around(values: Sequence[float]) -> tuple[float, float]:
+    """The least and the greatest of the finite values, with 4 % of room on both sides."""
     finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
     low, high = min(finite), max(finite)
-    room = share * (high - low) or abs(high) * share or 1.0
+    room = 0.04 * (high - low) or 0.04 * abs(high) or 1.0
     return low - room, high + room
 
 
