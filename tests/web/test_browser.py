@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,24 +32,22 @@ def chromium() -> Iterator[Any]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def server(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("browser")
-    store = Path(shutil.copy(made, folder / "studies.db"))
+@contextmanager
+def asked(store: Path, folder: Path, *options: str) -> Iterator[Served]:
+    """A server of a copy of the store, who has the token asks it for sweeps of the space tiny."""
     token = folder / "token"
     token.write_text(TOKEN)
     lay_out(folder)
     (folder / "tiny.toml").write_text(SPACE)
-    options = ("--token-file", str(token), "--workers", "1", "--spaces", str(folder))
-    with served(store, *options) as found:
+    copied = Path(shutil.copy(store, folder / "studies.db"))
+    with served(copied, "--token-file", str(token), "--spaces", str(folder), *options) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def sweeps_server(queued: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """That of a store with a sweep, number 1, and a sweep set, number 2."""
-    store = Path(shutil.copy(queued, tmp_path_factory.mktemp("sweeps") / "studies.db"))
-    with served(store, "--read-only") as found:
+def server(queued: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """That of a store with a study, a sweep of it, number 1, and a sweep set, number 2. It has no worker."""
+    with asked(queued, tmp_path_factory.mktemp("browser")) as found:
         yield found
 
 
@@ -95,7 +94,7 @@ class Watched:
 def test_every_page_has_no_error_and_no_serious_finding(chromium: Any, server: Served, study: str, look: str) -> None:
     context = chromium.new_context(color_scheme=look, viewport={"width": 1280, "height": 900}, bypass_csp=False)
     watched = Watched(context)
-    others = ["/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login"]
+    others = ["/", f"/compare?a={study}&b={study}", "/api", "/login"]
     paths = [*others, *(f"/studies/{study}{tab}" for tab in TABS)]
     found = {path: watched.findings(server.url + path) for path in paths}
     context.close()
@@ -106,13 +105,13 @@ def test_every_page_has_no_error_and_no_serious_finding(chromium: Any, server: S
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("look", ["light", "dark"])
 def test_the_pages_of_sweeps_and_what_is_not_there_have_no_serious_finding(
-    chromium: Any, sweeps_server: Served, look: str
+    chromium: Any, server: Served, look: str
 ) -> None:
     context = chromium.new_context(color_scheme=look)
     watched = Watched(context)
-    found = {path: watched.findings(sweeps_server.url + path) for path in ("/queue", "/sweeps/1", "/sweeps/2")}
+    found = {path: watched.findings(server.url + path) for path in ("/queue", "/sweeps/1", "/sweeps/2")}
     assert watched.complaints == []
-    missing = {path: watched.findings(sweeps_server.url + path) for path in ("/nothing", "/sweeps/99", "/studies/none")}
+    missing = {path: watched.findings(server.url + path) for path in ("/nothing", "/sweeps/99", "/studies/none")}
     context.close()
     assert {path: bad for path, bad in (found | missing).items() if bad} == {}
     # The browser itself says that there is nothing, and nothing else is said.
@@ -141,16 +140,15 @@ const at = dot.getBoundingClientRect(); return at.width > 0 && (at.left < 0 || a
 
 
 def test_every_width_shows_everything_without_moving_the_page_sideways(
-    chromium: Any, server: Served, sweeps_server: Served, study: str
+    chromium: Any, server: Served, study: str
 ) -> None:
     context = chromium.new_context(color_scheme="dark", viewport={"width": 375, "height": 740})
     page = context.new_page()
     wide, hidden = {}, {}
-    others = ("/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login")
-    paths = [server.url + path for path in (*others, *(f"/studies/{study}{tab}" for tab in TABS))]
-    for path in (*paths, *(sweeps_server.url + path for path in ("/queue", "/sweeps/1", "/sweeps/2", "/nothing"))):
+    others = ("/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login", "/sweeps/1", "/sweeps/2", "/nothing")
+    for path in (*others, *(f"/studies/{study}{tab}" for tab in TABS)):
         page.set_viewport_size({"width": 375, "height": 740})
-        page.goto(path)
+        page.goto(server.url + path)
         for width in (375, 768, 1280):
             page.set_viewport_size({"width": width, "height": 740})
             if (found := page.evaluate("document.documentElement.scrollWidth")) > width:
@@ -240,7 +238,12 @@ def test_many_tabs_at_once_all_follow(chromium: Any, server: Served) -> None:
 
 @pytest.mark.sampled(1, of="whole sweeps")
 @pytest.mark.timed
-def test_a_sweep_is_asked_for_and_watched_to_its_end(chromium: Any, server: Served) -> None:
+def test_a_sweep_is_asked_for_and_watched_to_its_end(chromium: Any, made: Path, tmp_path: Path) -> None:
+    with asked(made, tmp_path, "--workers", "1") as server:
+        watch_a_sweep(chromium, server)
+
+
+def watch_a_sweep(chromium: Any, server: Served) -> None:
     context = chromium.new_context()
     watched = Watched(context)
     page = watched.page
