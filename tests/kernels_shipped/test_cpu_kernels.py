@@ -126,7 +126,7 @@ WINDOWS = [
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("distribution", ["gaps", "huge"])
 @pytest.mark.parametrize(("impl", "text"), POINTS)
 def test_outputs_are_within_tolerance(impl: str, text: str, distribution: str) -> None:

@@ -50,7 +50,7 @@ def judges(toolchain: CpuToolchain) -> Iterator[Judge]:
 
 @pytest.mark.timed
 @pytest.mark.slow
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("setting", all_of("wrong"), ids=str)
 def test_a_mutant_is_rejected_for_the_right_reason(judges: Judge, setting: Setting) -> None:
     outcome = setting.judge(judges(setting))
@@ -87,7 +87,7 @@ def test_the_lists_are_long_enough() -> None:
 
 @pytest.mark.slow
 @needs.emulator
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("setting", [each for each in all_of("wrong", "cuda") if seen(each)], ids=str)
 def test_a_mutant_breaks_the_rule_that_is_expected(setting: Setting) -> None:
     assert first_failure_of(setting) in setting.codes

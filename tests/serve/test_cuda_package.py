@@ -31,13 +31,13 @@ TRITON = Path(__file__).parent.parent / "mutants" / "of_triton.toml"
 
 @pytest.fixture(scope="module")
 def workbenches() -> list[Workbench]:
-    """One whose kernels are launched by the op's own launcher, one with a host side of its own, this on views, and one
-    of Triton where it is installed."""
+    """One whose kernels are launched by the op's own launcher, one on views with a host side of its own, and one of
+    Triton where it is installed."""
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
-    dense = [Workbench(file, "sm_90") for file in (load_space("sdpa_cuda_smoke"), alone("wgmma"))]
+    dense = Workbench(load_space("sdpa_cuda_smoke"), "sm_90")
     of_triton = [Workbench(load_space(str(TRITON)), "sm_90")] if triton.is_usable() else []
-    return [*dense, Workbench(alone("wgmma", "(2,8:2,256,64) float16 causal bshd"), "sm_90"), *of_triton]
+    return [dense, Workbench(alone("wgmma", "(2,8:2,256,64) float16 causal bshd"), "sm_90"), *of_triton]
 
 
 @pytest.fixture(scope="module")
