@@ -16,6 +16,7 @@ PROGRAMS = sorted(
 
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_says_how_it_is_called(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

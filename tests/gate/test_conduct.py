@@ -68,6 +68,7 @@ def test_what_a_variant_on_cuda_may_not_do_is_found(nvcc: CudaToolchain, impl: s
     assert HOSTS[impl]["said"] in (said or "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("harmless", "told", "threads"),
     [
@@ -92,6 +93,7 @@ def test_no_header_of_a_family_is_in_what_the_build_adds(tmp_path: Path, toolcha
     assert found(family, toolchain) is None
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("read", "write"),
     [

@@ -90,22 +90,6 @@ def test_torch_serves_the_rest_and_it_says_why(ours: Any) -> None:
         ours(x, 256, weight)
 
 
-def test_a_compiled_model_holds_it_as_one_node_for_all_lengths(ours: Any) -> None:
-    graphs: list[list[str]] = []
-
-    def backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> object:
-        graphs.append([str(node.target) for node in graph.graph.nodes if node.op == "call_function"])
-        return graph.forward
-
-    model = torch.compile(lambda x, w: ours(x, (256,), w, 1e-5), backend=backend, fullgraph=True, dynamic=True)
-    with torch.no_grad():
-        for tokens in (6, 9, 17):
-            x, w = drawn(tokens)
-            torch.testing.assert_close(model(x, w), rms_norm(x, (256,), w, 1e-5))
-    assert len(graphs) == 1
-    assert any("autotuner" in each for each in graphs[0])
-
-
 def test_it_is_recorded() -> None:
     x, w = drawn(2, 3)
     with torch.no_grad(), autotuner.record() as calls:

@@ -155,8 +155,13 @@ def filled(store: Store, session: int) -> Store:
     return store
 
 
-@pytest.mark.parametrize("finals", [False, True])
-@pytest.mark.parametrize("name", VIEWS)
+AFTER_FINALS = ("leaderboard", "trials", "history", "comparison", "studies", "sweeps", "problems")
+"""Views that may show what finals found."""
+
+
+@pytest.mark.parametrize(
+    ("name", "finals"), [*((each, False) for each in VIEWS), *((each, True) for each in AFTER_FINALS)]
+)
 def test_terminal_page_and_json_have_the_same_columns_and_figures(filled: Store, name: str, finals: bool) -> None:
     if finals:
         hold_finals(filled, {16: 51.0, 32: 50.0, 64: 50.0}, {16: 0, 32: 1, 64: 2})

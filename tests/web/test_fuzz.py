@@ -65,7 +65,7 @@ def fuzz(store: Path, study: str, examples: int) -> int:
     return len(operations)
 
 
-@pytest.mark.parametrize("examples", [6, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.sampled(0)])])
+@pytest.mark.parametrize("examples", [3, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.sampled(0)])])
 def test_no_call_ends_in_a_fault_of_ours(made: Path, study: str, tmp_path: Path, examples: int) -> None:
     copy = Path(shutil.copy(made, tmp_path / "studies.db"))
     assert fuzz(copy, study, examples) > 15
