@@ -164,9 +164,9 @@ def _entry(studied: _Studied, place: int, choice: Assigned, loss: float) -> Tabl
     problem, baseline = studied.record.problems[place], studied.baselines[place]
     lost = math.expm1(choice.loss)
     if choice.use is None:
-        near = lost > 0
-        why = f"a variant is faster by {100 * lost:.1f} %, less than the table may lose" if near else "no variant is"
-        why = why if near else f"{why} shown to be faster than the baseline {baseline}"
+        why = f"no variant is shown to be faster than the baseline {baseline}"
+        if lost > 0:
+            why = f"a variant is faster by {100 * lost:.1f} %, less than the table may lose"
         return TableEntry(problem=problem, use=None, why=why, loss=lost, baseline=baseline)
     ratio = studied.ratios[choice.use][place]
     assert ratio is not None

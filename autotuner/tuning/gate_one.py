@@ -57,6 +57,8 @@ def subject(
     Raises InputError when there is none, or it cannot be built.
     """
     if "=" in target:
+        if study is not None:
+            raise InputError("parameters are of a space, and a number of a study: leave out --study")
         workbench = Workbench(load_space(space or default_space(problems), None, problems), arch)
         return _made(workbench, point_of(workbench.space, target), say)
     if not target.isdecimal():

@@ -181,13 +181,10 @@ class Library:
         made.impl(name, by_name, "CompositeExplicitAutograd")
         made.impl("computed", computed, "CompositeExplicitAutograd")
         made.impl("served", torch.library.fallthrough_kernel, "Autograd")
-        for each in ("served", name):
-            torch.library.register_fake(f"{namespace}::{each}", signature.empty)
+        for each, fake in (("served", signature.empty), (name, signature.empty), ("choice", _no_fake)):
+            torch.library.register_fake(f"{namespace}::{each}", fake)
             if signature.AUTOCAST:
                 self._cast_under_autocast(made, each)
-        torch.library.register_fake(f"{namespace}::choice", _no_fake)
-        if signature.AUTOCAST:
-            self._cast_under_autocast(made, "choice")
         torch.library.register_autograd(f"{namespace}::{name}", _no_backward)
         _KEPT.append(made)
 

@@ -75,15 +75,15 @@ class Stated:
     def how(self, options: Mapping[str, Any]) -> tuple[int, list[float]]:
         """Options as a sum of what is so, and those that are numbers. Raises ValueError for an unknown word."""
         how, at, numbers = 0, FIRST_BIT, []
-        for name, values, usual in self.options:
-            if not values:
-                numbers.append(options[name] if usual is None else options.get(name, usual))
-            elif name in options:
-                value = options[name]
-                if value not in values:
-                    raise ValueError(f"{name} is {value!r}, expected {' or '.join(map(str, values))}")
-                how |= values.index(value) << at
-            at += (len(values) - 1).bit_length() if values else 0
+        for each in self.options:
+            if not each.values:
+                numbers.append(options[each.name] if each.usual is None else options.get(each.name, each.usual))
+            elif each.name in options:
+                value = options[each.name]
+                if value not in each.values:
+                    raise ValueError(f"{each.name} is {value!r}, expected {' or '.join(map(str, each.values))}")
+                how |= each.values.index(value) << at
+            at += each.bits
         return how, numbers
 
     def said(self, how: int, numbers: Sequence[float]) -> dict[str, Any]:
