@@ -64,6 +64,7 @@ COARSE, FINE = 2.0**-13, 2.0**-22
 
 
 @pytest.mark.timed
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "bound"),
     [(name, COARSE) for name in ("POLY3", "SCALEF3", "TABLE1")]
@@ -119,7 +120,7 @@ WINDOWS = [
         )
     )
     for impl, marks in (
-        ("simd", pytest.mark.sampled(6, "simd windows")),
+        ("simd", pytest.mark.sampled(2, "simd windows")),
         ("scalar", [*SLOW, pytest.mark.sampled(1, "scalar windows")]),
     )
 ]

@@ -165,20 +165,22 @@ def test_the_maps_of_views_have_their_strides(driver: Path, impl: str) -> None:
         assert (found.status, found.maps) == (0, expected(impl, tensors, strided=True)), text
 
 
-@pytest.mark.parametrize("impl", POINTS)
+@pytest.mark.parametrize("impl", ["mma", pytest.param("wgmma", marks=pytest.mark.slow)])
 def test_the_maps_of_dense_tensors_have_all_slices(driver: Path, impl: str) -> None:
     tensors = tensors_of(DENSE, "randn")
     (found,) = noted(driver, built(impl, DENSE), [(DENSE, tensors)])
     assert (found.status, found.maps) == (0, expected(impl, tensors, strided=False))
 
 
-@pytest.mark.parametrize(("impl", "place"), [("wgmma", 0), ("wgmma", 1), ("wgmma", 2), ("mma", 1), ("mma", 2)])
-def test_one_row_for_all_is_refused(driver: Path, impl: str, place: int) -> None:
+@pytest.mark.parametrize(
+    ("impl", "places"), [("wgmma", (0, 1, 2)), pytest.param("mma", (1, 2), marks=pytest.mark.slow)]
+)
+def test_one_row_for_all_is_refused(driver: Path, impl: str, places: tuple[int, ...]) -> None:
     """A box of a map has several rows."""
-    tensors = tensors_of(VIEWS, "randn")
-    tensors[place] = tensors[place][:, :, :1].expand(tensors[place].shape)
-    (found,) = noted(driver, built(impl, VIEWS), [(VIEWS, tensors)])
-    assert found == (OUTSIDE_DOMAIN, [], [])
+    calls = [(VIEWS, tensors_of(VIEWS, "randn")) for _ in places]
+    for place, (_, tensors) in zip(places, calls, strict=True):
+        tensors[place] = tensors[place][:, :, :1].expand(tensors[place].shape)
+    assert noted(driver, built(impl, VIEWS), calls) == [(OUTSIDE_DOMAIN, [], [])] * len(places)
 
 
 OF_THE_HOST = [each for each in mutants() if all(name == "wgmma_host.cpp" for name, *_ in each.edits)]

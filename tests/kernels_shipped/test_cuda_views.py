@@ -111,6 +111,7 @@ def test_a_view_is_read_and_written_right(point: Point, text: str, distribution:
     assert errors.failed_rule is None, in_words(errors)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shared", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
 @pytest.mark.parametrize("along", [0, 1], ids=["batches", "heads"])
 def test_tensors_with_a_stride_of_0_are_read_as_their_copies(shared: tuple[int, ...], along: int) -> None:
@@ -130,6 +131,7 @@ def test_tensors_with_a_stride_of_0_are_read_as_their_copies(shared: tuple[int, 
 FAR = [(number, dim) for number in range(4) for dim in range(3)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("point", "tensors"),
     [
@@ -160,7 +162,10 @@ POINTS: dict[str, tuple[str, Point]] = {
     "wgmma-guess": ("wgmma", DEFAULTS["wgmma"]),
 }
 assert {impl for impl, _ in POINTS.values()} == set(DEFAULTS)
-EVERY = pytest.mark.parametrize("name", POINTS)
+FURTHER = [name for name in POINTS if name.startswith(("mma", "wgmma"))][1:-1]
+EVERY = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in FURTHER else ()) for name in POINTS]
+)
 
 
 def computed(name: str, on: SdpaProblem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
