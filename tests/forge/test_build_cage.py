@@ -20,17 +20,18 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
 from tests.helpers.judging import KERNELS
-from tests.helpers.workshop import Workshop, set_up
+from tests.helpers.workshop import Workshop, provide, set_up
 
 SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"
 CAGED = pytest.mark.skipif(not landlock.version(), reason="Landlock is not in this kernel")
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: CpuToolchain) -> Workshop:
     shutil.copytree(KERNELS / "tiny", tmp_path / "tiny")
-    monkeypatch.setenv(config.CACHE, str(tmp_path / "cache"))
-    made = Workshop(tmp_path, CpuToolchain.discover())
+    made = Workshop(tmp_path, toolchain)
+    provide(toolchain, made.cache)
+    monkeypatch.setenv(config.CACHE, str(made.cache))
     (tmp_path / "studies.db").write_text("#define SECRET 1\n")
     (made.family / "more.h").write_text("")
     source = made.family / "plain.cpp"

@@ -119,6 +119,7 @@ def another_user() -> Iterator[None]:
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o755), (0o002, 0o775), (0o077, 0o700)])
 def test_a_build_has_the_mode_that_the_umask_gives(workshop: Workshop, umask: int, mode: int) -> None:
+    workshop.forget_objects()
     with under(umask):
         library = Path(workshop.library().path)
     assert library.parent.stat().st_mode & 0o777 == mode

@@ -81,6 +81,7 @@ def test_a_wrong_one_is_rejected_with_what_it_did(judges: LocalExecutor, wrong: 
     assert said in fault.detail
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -43,19 +43,20 @@ def tiny(impl: str = "plain", **parameters: Value) -> Variant:
     return Variant(family="tiny", backend="cpu", impl=impl, parameters={**values, **parameters})
 
 
-def compiler(folder: Path, body: str) -> Path:
-    """One that does `body` (shell; "$@" are its arguments) and then what g++ does. Its runs are counted, in its own
-    folder."""
-    path = folder / "cxx"
+def compiler(folder: Path, body: str, path: Path | None = None) -> Path:
+    """One that does `body` (shell; "$@" are its arguments) and then what g++ does. Its runs are counted in the folder,
+    where it lies itself unless a path is given."""
+    path = path or folder / "cxx"
     path.write_text(f'#!/bin/sh\necho "$*" >> "{folder}/runs"\n{body}\nexec g++ "$@"\n')
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 
 
-def wrapper(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+def wrapper(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch, path: Path | None = None) -> Path:
     """The same, and it may write there."""
-    monkeypatch.setattr(compiling, "WRITES", (*compiling.WRITES, str(folder)))
-    return compiler(folder, body)
+    made = compiler(folder, body, path)
+    monkeypatch.setattr(compiling, "WRITES", (*compiling.WRITES, str(folder), str(made.parent)))
+    return made
 
 
 def runs(folder: Path) -> list[str]:

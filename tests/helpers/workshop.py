@@ -35,7 +35,7 @@ class Workshop:
 
     def compiler_does(self, body: str) -> None:
         """That first from now on: shell."""
-        compiler(self.folder, body)
+        compiler(self.folder, body, Path(self.toolchain.compiler))
 
     def inputs(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> BuildInputs:
         return BuildInputs.of(Family.load(self.family), variant or tiny(), problem, self.toolchain)
@@ -58,10 +58,24 @@ class Workshop:
     def half_made(self) -> list[Path]:
         return list(self.cache.rglob(".building-*"))
 
+    def forget_objects(self) -> None:
+        """What every build needs is compiled by the next one."""
+        shutil.rmtree(self.cache / "objects")
 
-def set_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    """A workshop there."""
+
+def set_up(folder: Path, monkeypatch: pytest.MonkeyPatch, compiler: Path | None = None) -> Workshop:
+    """A workshop there. With a path for the compiler that others had too, what every build by it needs is there."""
     shutil.copytree(KERNELS / "tiny", folder / "tiny")
+    monkeypatch.setenv("CXX", str(wrapper(folder, "", monkeypatch, compiler)))
+    toolchain = CpuToolchain.discover()
+    if compiler is not None:
+        provide(toolchain, folder / "cache")
+        (folder / "runs").unlink()
     monkeypatch.setenv(config.CACHE, str(folder / "cache"))
-    monkeypatch.setenv("CXX", str(wrapper(folder, "", monkeypatch)))
-    return Workshop(folder, CpuToolchain.discover())
+    return Workshop(folder, toolchain)
+
+
+def provide(toolchain: CpuToolchain, cache: Path) -> None:
+    """Puts into a cache what every build of the toolchain needs: it is compiled once, in the cache of all tests."""
+    artifact_of(build(Family.load(KERNELS / "tiny"), tiny(), PROBLEM, toolchain))
+    shutil.copytree(config.cache_dir() / "objects", cache / "objects")
