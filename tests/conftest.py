@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import typer.main
+import typer.testing
 from alembic.script import ScriptDirectory
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
@@ -132,6 +134,16 @@ def migrations_read_once() -> Iterator[None]:
     """Every test that opens a store needs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScriptDirectory, "from_config", stores.scripts_read_once())
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def program_read_once() -> Iterator[None]:
+    """What Typer makes of it takes longer than most commands that are given in a test's own process."""
+    with pytest.MonkeyPatch.context() as patch:
+        once = functools.cache(typer.main.get_command)
+        patch.setattr(typer.main, "get_command", once)
+        patch.setattr(typer.testing, "_get_command", once)
         yield
 
 

@@ -14,9 +14,13 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
+
+from typer import Typer
 
 from autotuner.cli import app as program
 from autotuner.values import config
+from tests.helpers import hostile_commands
 from tests.helpers.stores import sample_store
 
 ROOT = Path(__file__).parent.parent.parent
@@ -112,6 +116,7 @@ def main() -> None:
         lay_out(folder)
         os.chdir(folder)
         out = sys.stdout
+        program.app = cast(Typer, hostile_commands.program())  # else it is made for each
         for part in document(folder):
             out.write(f"{part}\n")
 

@@ -112,6 +112,7 @@ def test_a_missing_compiler_is_one_line_with_the_remedy(folder: Path) -> None:
     one_line(autotuner(folder, "tune", "space.toml", CXX="no-such-compiler"), "no-such-compiler", "install")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("columns", [70, 150])
 def test_a_table_that_is_piped_is_as_wide_as_columns_says(folder: Path, columns: int) -> None:
     text = autotuner(folder, "space", "show", "sdpa_cpu", COLUMNS=str(columns)).stdout

@@ -92,18 +92,22 @@ def test_a_second_signal_ends_what_can_write_nothing_any_more(tmp_path: Path) ->
     assert done.returncode == 130
 
 
-def test_a_closed_standard_output_is_no_error(tmp_path: Path) -> None:
-    for closed in (">&-", ">&- 2>&-", ">&- <&- 2>&-"):
-        done = shell(f"{SCRIPT} space list {closed}", tmp_path)
-        assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", ">&- <&- 2>&-"])
+def test_a_closed_standard_output_is_no_error(tmp_path: Path, closed: str) -> None:
+    done = shell(f"{SCRIPT} space list {closed}", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("words", ["space list", "space list --json", "tune nowhere 2>&1"])
+@pytest.mark.parametrize(
+    "words", [pytest.param("space list", marks=pytest.mark.slow), "space list --json", "tune nowhere 2>&1"]
+)
 def test_a_reader_that_has_gone_is_no_finding(tmp_path: Path, words: str) -> None:
     done = shell(f"{{ sleep 0.3; {SCRIPT} {words}; echo $? >code; }} | true", tmp_path)
     assert ((tmp_path / "code").read_text(), done.stderr) == ("2\n" if "tune" in words else "141\n", "")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["", "--json"])
 def test_a_full_standard_output_is_called_that(tmp_path: Path, form: str) -> None:
     one_line(shell(f"{SCRIPT} space list {form} >/dev/full", tmp_path), "standard output cannot be written")

@@ -1,4 +1,4 @@
-"""Whatever a command is given, it ends with exit code 0, 1 or 2 and a line. Fifty cases; `make proof PART=hostile`
+"""Whatever a command is given, it ends with exit code 0, 1 or 2 and a line. Twenty cases; `make proof PART=hostile`
 has many more."""
 
 import sqlite3
@@ -13,7 +13,7 @@ from tests.helpers.hostile import Case, Ended, Recipe, family, faults, made, rec
 
 
 @given(recipes())
-@settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_bad_input_is_one_line(recipe: Recipe) -> None:
     case = made(recipe)
     ended = run(case)
