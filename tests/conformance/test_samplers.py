@@ -23,10 +23,11 @@ from tests.helpers.searching import ask, simulated_variant
 
 SPACE = simulated.space()
 
-EVERY = [
-    pytest.param(name, marks=pytest.mark.slow) if name == "gp" else name  # a proposal of it takes a second
-    for name in (*sorted(SAMPLERS), "downhill")
-]
+MARKS = {
+    "gp": pytest.mark.slow,  # a proposal of it takes a second
+    **dict.fromkeys(("cmaes", "nsga2", "tpe"), pytest.mark.sampled(1, "of Optuna")),
+}
+EVERY = [pytest.param(name, marks=MARKS.get(name, ())) for name in (*sorted(SAMPLERS), "downhill")]
 PLUGINS = Path(__file__).parent.parent / "plugins"
 GP_FROM = 10
 """Trials that end before the sampler gp has a model; until then it draws, and tests of it end soon after."""

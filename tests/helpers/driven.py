@@ -22,7 +22,7 @@ SPACE = simulated.space()
 SMALL = simulated.small_space()
 WIDE = 4
 
-at_any_width = pytest.mark.parametrize("width", [1, WIDE])
+at_any_width = pytest.mark.parametrize("width", [pytest.param(1, marks=pytest.mark.slow), WIDE])
 
 
 class Shuffled(InlineExecutor):

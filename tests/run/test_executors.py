@@ -54,7 +54,7 @@ class TestInlineExecutor(Contract):
 
 class TestLocalExecutor(Contract):
     def make(self) -> LocalExecutor:
-        return LocalExecutor(play, preload=preload.CPU, deadlines=Deadlines(build=1))
+        return LocalExecutor(play, preload=preload.CPU, deadlines=Deadlines(build=1), builders=2)
 
     def test_wait_gives_up_in_time_and_loses_nothing(self, executor: Executor) -> None:
         comes_of(executor, judge_job())  # the zygote is up

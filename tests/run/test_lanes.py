@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, Built, CalibrationJob, JudgeJob
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.verdict import Verdict
-from tests.conformance.executors import CONDITIONS, Contract, PlayBackend, build_job, judge_job, play, told
+from tests.conformance.executors import CONDITIONS, PlayBackend, build_job, judge_job, play, told
 from tests.helpers import kills, preload, simulated_sweep
 from tests.helpers.ends import comes_of, next_of, outcome
 
@@ -34,11 +33,6 @@ def lanes(factory: Callable[[], PlayBackend] = play, start: float = 30) -> Local
 def executor() -> Iterator[LocalExecutor]:
     with closing(lanes()) as made:
         yield made
-
-
-class TestLanes(Contract):
-    def make(self) -> Executor:
-        return lanes()
 
 
 # Which job runs when ------------------------------------------------------------------------------------------------

@@ -23,13 +23,9 @@ from tests.helpers.processes import gone
 DEVICES = ("GPU-first", "GPU-second")
 
 
-def two_lanes(check: float = 30) -> LocalExecutor:
+def two_lanes(check: float = 30, jobs: int = 20) -> LocalExecutor:
     deadlines = Deadlines(check=check)
-    return LocalExecutor(play, preload.CPU, deadlines, builders=2, overlap=True, jobs_per_process=20, devices=DEVICES)
-
-
-def turns() -> LocalExecutor:
-    return LocalExecutor(play, preload.CPU, builders=2)
+    return LocalExecutor(play, preload.CPU, deadlines, builders=2, overlap=True, jobs_per_process=jobs, devices=DEVICES)
 
 
 @pytest.fixture
@@ -40,20 +36,16 @@ def lanes() -> Iterator[LocalExecutor]:
 
 @pytest.fixture
 def shared() -> Iterator[LocalExecutor]:
-    with closing(turns()) as made:
+    with closing(LocalExecutor(play, preload.CPU, builders=2)) as made:
         yield made
 
 
 @pytest.mark.timed
 class TestTwoLanes(Contract):
-    def make(self) -> Executor:
-        return two_lanes()
+    """Its processes are replaced before a test of several jobs ends."""
 
-
-@pytest.mark.timed
-class TestTurns(Contract):
     def make(self) -> Executor:
-        return turns()
+        return two_lanes(jobs=2)
 
 
 def numbers_of(executor: Executor, count: int) -> list[int]:

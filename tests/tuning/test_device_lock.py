@@ -7,6 +7,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,15 +32,31 @@ with held(sys.argv[1:], "a device", 0, print):
 """
 
 
-@pytest.fixture
-def name() -> str:
+def new_name() -> str:
     """Of a device that no other test knows."""
     return f"test-{uuid.uuid4()}"
 
 
 @pytest.fixture
-def holder(name: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process, which has the device."""
+def name() -> str:
+    return new_name()
+
+
+@pytest.fixture(scope="module")
+def held_name() -> str:
+    """Of the device that the holder has."""
+    return new_name()
+
+
+@pytest.fixture(scope="module")
+def holder(held_name: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process, which has the device until the test that kills it."""
+    with holding(held_name) as process:
+        yield process
+
+
+@contextmanager
+def holding(name: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -50,8 +67,8 @@ def holder(name: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_the_second_one_is_told_who_has_it(name: str, holder: subprocess.Popen[str]) -> None:
-    with pytest.raises(InputError) as raised, held([name], "NVIDIA X", 0, lambda _: None):
+def test_the_second_one_is_told_who_has_it(held_name: str, holder: subprocess.Popen[str]) -> None:
+    with pytest.raises(InputError) as raised, held([held_name], "NVIDIA X", 0, lambda _: None):
         pass
     user = pwd.getpwuid(os.getuid()).pw_name
     said = rf"NVIDIA X is timed by \S+ \(pid {holder.pid}\) of {user}: wait for it, or stop it"
@@ -59,10 +76,10 @@ def test_the_second_one_is_told_who_has_it(name: str, holder: subprocess.Popen[s
 
 
 def test_tune_asks_for_its_devices(
-    name: str, holder: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    held_name: str, holder: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def locked(*arguments: Any) -> Chosen:
-        return choose_device(*arguments)._replace(locks=(name,))
+        return choose_device(*arguments)._replace(locks=(held_name,))
 
     choose_device = workbench.choose_device
     monkeypatch.setattr(workbench, "choose_device", locked)
@@ -73,33 +90,34 @@ def test_tune_asks_for_its_devices(
     assert f"(pid {holder.pid})" in str(done.exception)
 
 
-def test_one_that_was_killed_leaves_nothing_behind(name: str, holder: subprocess.Popen[str]) -> None:
-    holder.kill()
-    holder.wait()
-    with held([name], "a device", 0, lambda _: None):
-        pass
-
-
-def test_the_second_one_waits_its_turn(name: str, holder: subprocess.Popen[str]) -> None:
+def test_the_second_one_waits_its_turn(name: str) -> None:
     heard: list[Waiting] = []
+    with holding(name) as other:
 
-    def listen(event: Waiting) -> None:
-        heard.append(event)
-        assert holder.stdin is not None
-        if len(heard) == 2:
-            holder.stdin.close()
+        def listen(event: Waiting) -> None:
+            heard.append(event)
+            assert other.stdin is not None
+            if len(heard) == 2:
+                other.stdin.close()
 
-    with held([name], "a device", 100, listen):
-        assert len(heard) >= 2
+        with held([name], "a device", 100, listen):
+            assert len(heard) >= 2
     assert heard[0].since_s < heard[1].since_s
 
 
-def test_other_devices_are_free(name: str, holder: subprocess.Popen[str]) -> None:
-    with held([f"{name}-other"], "a device", 0, lambda _: None):
+def test_other_devices_are_free(held_name: str, holder: subprocess.Popen[str]) -> None:
+    with held([f"{held_name}-other"], "a device", 0, lambda _: None):
         pass
-    with pytest.raises(InputError), held([f"{name}-other", name], "devices", 0, lambda _: None):
+    with pytest.raises(InputError), held([f"{held_name}-other", held_name], "devices", 0, lambda _: None):
         pass
-    with held([f"{name}-other"], "a device", 0, lambda _: None):  # which was given back
+    with held([f"{held_name}-other"], "a device", 0, lambda _: None):  # which was given back
+        pass
+
+
+def test_one_that_was_killed_leaves_nothing_behind(held_name: str, holder: subprocess.Popen[str]) -> None:
+    holder.kill()
+    holder.wait()
+    with held([held_name], "a device", 0, lambda _: None):
         pass
 
 

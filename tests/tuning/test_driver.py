@@ -144,6 +144,7 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
     assert standings.summary(store, sweep.name).judged == len(backend.built)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sampler", ["evolution", "tpe"])
 def test_what_another_program_enqueues_and_is_no_point_fails(store: Store, sampler: str) -> None:
     name = swept(store, simulated.backend(), 1, sampler=sampler)

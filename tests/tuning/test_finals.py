@@ -311,6 +311,7 @@ def test_one_process_of_each_says_nothing_when_the_time_is_over(store: Store) ->
 # What the search believes afterwards --------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("sampler", ["evolution", "tpe"])
 def test_a_search_that_goes_on_believes_the_finals_and_not_its_own_estimate(store: Store, sampler: str) -> None:
     """A disturbed machine made one variant look far faster than it is."""

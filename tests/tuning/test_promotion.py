@@ -129,6 +129,7 @@ class TwoShapes(FakeLine):
         ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("objective", ["mean", "max"])
 def test_a_study_over_several_problems_keeps_the_numbers_of_each(store: Store, objective: str) -> None:
     problems: tuple[Problem, ...] = (*simulated.conditions().problems, LONG)

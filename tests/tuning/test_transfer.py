@@ -255,9 +255,10 @@ def on_an_h200(problem: str) -> Space:
     return Space.enumerate(SpaceFile.load(config.spaces_dir() / "sdpa_cuda.toml", find_limits, asked), FACTS)
 
 
-@pytest.mark.parametrize("family", ["sdpa", "rmsnorm"])
-def test_what_is_shipped_is_drawn_from_the_kept_results(family: str) -> None:
-    assert (config.kernels_dir() / family / FILE).read_text() == documents()[family]
+def test_what_is_shipped_is_drawn_from_the_kept_results() -> None:
+    found = documents()
+    assert {family: (config.kernels_dir() / family / FILE).read_text() for family in found} == found
+    assert {"sdpa", "rmsnorm"} <= found.keys()
 
 
 def test_parameters_that_are_newer_than_a_first_point_do_not_make_it_another() -> None:
@@ -319,6 +320,7 @@ def test_a_search_begins_with_the_implementation_whose_first_points_are_the_fast
     assert begun[-2:] == ["scalar", "triton"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("others", "least"), [(False, 0.94), (True, 0.78)])
 def test_at_most_kept_problems_a_search_begins_with_the_implementation_that_won(others: bool, least: float) -> None:
     """By the speedup alone, however far it was measured, it was 26 and 24 of the 67."""
