@@ -99,6 +99,7 @@ def test_the_host_side_of_cublas_is_built_where_its_headers_are(workbench: Workb
     require_good(workbench, [first_of(workbench.space, "cublas")])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "arch"), list(product(SPACES, ARCHITECTURES)))
 def test_the_spaces_hold_what_they_promise(name: str, arch: str) -> None:
     """The parameters are those that the sources read, the default point is valid, and the big ones are big."""

@@ -148,7 +148,7 @@ def mutants(logs: Path, toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
     [
         ("last_words", Verdict.CRASHED, "process.signal"),
         ("sends_garbage", Verdict.CRASHED, "process.garbage"),
-        ("announces_steps_without_end", Verdict.CRASHED, "process.garbage"),
+        pytest.param("announces_steps_without_end", Verdict.CRASHED, "process.garbage", marks=pytest.mark.slow),
         pytest.param("sends_half_a_message", Verdict.HUNG, "process.deadline", marks=pytest.mark.slow),
         ("leaves_a_child", Verdict.CRASHED, "process.signal"),
         pytest.param("leaves_a_child_and_hangs", Verdict.HUNG, "process.deadline", marks=pytest.mark.slow),
@@ -187,6 +187,7 @@ def test_the_end_of_what_a_variant_printed_is_kept(acts: LocalExecutor) -> None:
     assert 1000 < len(result.stderr_tail) <= 2000
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("becomes", ["a_pipe", "a_link", "a_folder", "large"])
 def test_what_a_variant_put_in_the_place_of_its_output_is_not_read(acts: LocalExecutor, becomes: str) -> None:
     """The driver has no cage: it would wait at a pipe, show a file that the variant may not read, and fill memory."""

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.run.jobs import AnyJob, Built, CalibrationJob, JudgeJob
+from autotuner.run.jobs import CalibrationJob, JudgeJob
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.verdict import Verdict
 from tests.conformance.executors import CONDITIONS, PlayBackend, build_job, judge_job, play, told
 from tests.helpers import kills, preload, simulated_sweep
-from tests.helpers.ends import comes_of, next_of, outcome
+from tests.helpers.ends import comes_of, outcome
 
 pytestmark = pytest.mark.timed
 
@@ -36,21 +36,6 @@ def executor() -> Iterator[LocalExecutor]:
 
 
 # Which job runs when ------------------------------------------------------------------------------------------------
-
-
-def test_builds_run_beside_each_other_and_beside_the_device(executor: LocalExecutor, tmp_path: Path) -> None:
-    """Each of the three goes on only when all are there."""
-    assert executor.width == 4
-    jobs: tuple[AnyJob, ...] = (
-        build_job("meets", FOLDER=str(tmp_path), NAME="first", COUNT=3),
-        judge_job("meets", FOLDER=str(tmp_path), NAME="device", COUNT=3),
-        build_job("meets", FOLDER=str(tmp_path), NAME="second", COUNT=3),
-    )
-    waiting = {executor.submit(job) for job in jobs}
-    while waiting:
-        ended = next_of(executor)
-        waiting.remove(ended[0])
-        assert isinstance(ended[1], Built) or outcome(ended).verdict == Verdict.MEASURED
 
 
 def test_builds_see_no_device(executor: LocalExecutor) -> None:

@@ -69,13 +69,13 @@ def status(pid: str) -> list[str]:
 
 
 @pytest.mark.timed
-def test_lanes_run_side_by_side(lanes: LocalExecutor, tmp_path: Path) -> None:
+def test_lanes_and_builds_run_side_by_side(lanes: LocalExecutor, tmp_path: Path) -> None:
     """Each goes on only when all are there."""
     assert (lanes.lanes, lanes.width) == (2, 6)
-    for lane in range(2):
-        lanes.submit(judge_job("meets", FOLDER=str(tmp_path), NAME=f"lane {lane}", COUNT=3), lane)
-    lanes.submit(build_job("meets", FOLDER=str(tmp_path), NAME="build", COUNT=3))
-    assert sorted(numbers_of(lanes, 3)) == [0, 1, 2]
+    for number in range(2):
+        lanes.submit(judge_job("meets", FOLDER=str(tmp_path), NAME=f"lane {number}", COUNT=4), number)
+        lanes.submit(build_job("meets", FOLDER=str(tmp_path), NAME=f"build {number}", COUNT=4))
+    assert sorted(numbers_of(lanes, 4)) == [0, 1, 2, 3]
 
 
 @pytest.mark.timed

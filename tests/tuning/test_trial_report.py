@@ -7,10 +7,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from typer.testing import CliRunner
 
+from autotuner.cli.app import app
 from autotuner.store import Store
 from autotuner.values.outcome import Outcome
-from tests.helpers.command_line import autotuner
 from tests.helpers.errors import errors, incorrect
 from tests.helpers.recorded import CALIBRATION, measured, rejected, study_record
 
@@ -21,8 +22,8 @@ def reports(folder: Path, count: int) -> list[dict[str, Any]]:
     """The reports that `show --json` has of the first trials, held to the schema."""
     found = []
     for number in range(count):
-        done = autotuner(folder, "show", str(number), "--json")
-        assert done.returncode == 0, done.stderr
+        done = CliRunner().invoke(app, ["show", str(number), "--json", "--store", str(folder / "studies.db")])
+        assert done.exit_code == 0, done.output
         document = json.loads(done.stdout, parse_constant=pytest.fail)["report"]
         jsonschema.validate(document, SCHEMA)
         found.append(document)
