@@ -49,6 +49,15 @@ def found(family: Family, toolchain: CpuToolchain, threads: bool = False) -> str
     return toolchain.misconduct(Path(made.path).parent, threads, state)
 
 
+def launch(family: Family, toolchain: CpuToolchain, times: int = 1) -> None:
+    """What asks whether it is to be wrong is not."""
+    variant = LoadedVariant(artifact_of(build(family, tiny(), PROBLEM, toolchain)))
+    lengths = (PROBLEM.seq_q, PROBLEM.seq_k, PROBLEM.seq_k, PROBLEM.seq_q)
+    *inputs, output = (torch.ones(PROBLEM.batch, PROBLEM.heads, each, PROBLEM.head_dim) for each in lengths)
+    for _ in range(times):
+        launched(variant, PROBLEM, tuple(inputs), (output,))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_what_a_variant_may_not_do_is_found(tmp_path: Path, toolchain: CpuToolchain, attack: str) -> None:
@@ -113,11 +122,7 @@ def test_no_launch_finds_in_a_register_what_another_has_left(
         pytest.skip("there are such registers with AVX-512 only")
     lines = f'unsigned n = 0; asm volatile("{read}" : "+a"(n)); asm volatile("{write}" : : "r"(7));'
     family = planted(tmp_path, f"static unsigned wrong() {{ {lines} return n; }}")
-    variant = LoadedVariant(artifact_of(build(family, tiny(), PROBLEM, toolchain)))
-    lengths = (PROBLEM.seq_q, PROBLEM.seq_k, PROBLEM.seq_k, PROBLEM.seq_q)
-    *inputs, output = (torch.ones(PROBLEM.batch, PROBLEM.heads, each, PROBLEM.head_dim) for each in lengths)
-    for _ in range(3):
-        launched(variant, PROBLEM, tuple(inputs), (output,))
+    launch(family, toolchain, times=3)
 
 
 def test_what_a_variant_defines_is_its_own(tmp_path: Path, toolchain: CpuToolchain) -> None:
@@ -128,10 +133,7 @@ def test_what_a_variant_defines_is_its_own(tmp_path: Path, toolchain: CpuToolcha
     own = f'asm({unique}; .popsection"); extern "C" __attribute__((visibility("default"))) const volatile long {name};'
     family = planted(tmp_path, f"{own} static bool wrong() {{ return {name} != 7; }}")
     assert found(family, toolchain) is None
-    variant = LoadedVariant(artifact_of(build(family, tiny(), PROBLEM, toolchain)))
-    lengths = (PROBLEM.seq_q, PROBLEM.seq_k, PROBLEM.seq_k, PROBLEM.seq_q)
-    *inputs, output = (torch.ones(PROBLEM.batch, PROBLEM.heads, each, PROBLEM.head_dim) for each in lengths)
-    launched(variant, PROBLEM, tuple(inputs), (output,))
+    launch(family, toolchain)
 
 
 def test_the_gate_refuses_it_before_it_is_loaded(tmp_path: Path, toolchain: CpuToolchain) -> None:

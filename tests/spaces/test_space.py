@@ -70,37 +70,6 @@ def test_what_its_kind_of_device_does_not_have(tmp_path: Path, key: str, message
     assert message in str(caught.value)
 
 
-MINIMAL = {
-    "title": '"x"',
-    "family": '"x"',
-    "backend": '"cpu"',
-    "problems": '[{batch=1, heads=1, seq_q=1, seq_k=1, head_dim=1, dtype="float32"}]',
-    "parameters": '{IMPL=["x"]}',
-    "default": '{IMPL="x"}',
-}
-
-
-def text_of(document: dict[str, str]) -> str:
-    return "\n".join(f"{key} = {value}" for key, value in document.items())
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("problems", "3", "problems: found 3, expected a list"),
-        ("problems", "[]", "problems: found (), expected a list of at least 1 item"),
-        ("problems", "[3]", "problems[0]: found 3, expected a table: Problem"),
-        ("parameters", "[3]", "parameters: found [3] (a list), expected a table"),
-        ("constraints", "[3]", "constraints[0]: found 3, expected a table: Rule"),
-        ("default", "3", "default: found 3, expected a table"),
-    ],
-)
-def test_keys_of_another_kind(key: str, value: str, message: str) -> None:
-    with pytest.raises(SpaceError) as caught:
-        made(text_of({**MINIMAL, key: value}))
-    assert str(caught.value) == f"dir/x.toml: {message}"
-
-
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(SpaceError, match=r"none\.toml: cannot be read: No such file"):
         SpaceFile.load(tmp_path / "none.toml")

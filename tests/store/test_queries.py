@@ -3,7 +3,6 @@
 import csv
 import io
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -47,22 +46,20 @@ def test_a_study_of_an_op_that_is_not_here_is_left_alone(store: Store, path: Pat
 # Figures that the database makes --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def two(request: pytest.FixtureRequest, path: Path) -> Iterator[Store]:
+@pytest.fixture
+def two(opened: Store) -> Store:
     """A store with two studies, on each kind of database."""
-    place = str(path) if request.param == "sqlite" else request.getfixturevalue("url")
-    with Store.open(place) as opened:
-        for name in ("scalar-abc", "scalar-abd"):
-            opened.ensure_study(study_record(name))
-        session = opened.start_session("scalar-abc", CALIBRATION, {})
-        first = measured(16, 80.0, program="p")
-        found = [first, rejected(64), raced_out(8, 300.0), measured(32, 50.0), deduplicated(128, first)]
-        record_all(opened, session, found)
-        opened.finish_session(session)
-        other = opened.start_session("scalar-abd", CALIBRATION, {})
-        for number, outcome in enumerate([measured(16, 40.0), measured(64, 70.0), rejected(8)]):
-            opened.record("scalar-abd", other, number, outcome)
-        yield opened
+    for name in ("scalar-abc", "scalar-abd"):
+        opened.ensure_study(study_record(name))
+    session = opened.start_session("scalar-abc", CALIBRATION, {})
+    first = measured(16, 80.0, program="p")
+    found = [first, rejected(64), raced_out(8, 300.0), measured(32, 50.0), deduplicated(128, first)]
+    record_all(opened, session, found)
+    opened.finish_session(session)
+    other = opened.start_session("scalar-abd", CALIBRATION, {})
+    for number, outcome in enumerate([measured(16, 40.0), measured(64, 70.0), rejected(8)]):
+        opened.record("scalar-abd", other, number, outcome)
+    return opened
 
 
 def test_history_has_each_trial_that_was_the_best_until_then(two: Store) -> None:
@@ -92,13 +89,11 @@ def test_what_was_raced_out_is_never_the_best(two: Store) -> None:
 WORDS = Variant(family="sdpa", backend="cpu", impl="scalar", parameters={"MODE": "a", "BIG": 2**63 - 1, "LESS": -1})
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def either(request: pytest.FixtureRequest, path: Path) -> Iterator[Store]:
+@pytest.fixture
+def either(opened: Store) -> Store:
     """A store with one study, on each kind of database."""
-    place = str(path) if request.param == "sqlite" else request.getfixturevalue("url")
-    with Store.open(place) as opened:
-        opened.ensure_study(study_record())
-        yield opened
+    opened.ensure_study(study_record())
+    return opened
 
 
 def test_a_trial_is_listed_with_its_parameters_and_what_came_of_it(either: Store) -> None:
