@@ -163,6 +163,7 @@ def test_a_loop_over_the_keys_is_right_where_many_scores_are_equal(seed: int) ->
 # A number that is none ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words",
     [
