@@ -72,6 +72,7 @@ def test_it(machine, passes_at):
 """
 
 
+@pytest.mark.slow
 def test_a_timed_test_that_fails_is_tried_again_at_last_alone_and_skipped_only_on_a_busy_machine(
     pytester: pytest.Pytester,
 ) -> None:

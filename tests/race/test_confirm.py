@@ -214,6 +214,7 @@ def coverage(
     return fmean(held), fmean(led), crowned / finals
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "between", [[0.002] * 9, [0.01] * 9, [0.001, 0.01] * 4, [0.01] * 2], ids=["even", "wide", "uneven", "two"]
 )

@@ -223,6 +223,7 @@ def test_the_metrics_say_it(known: Known, client: TestClient) -> None:
     assert all(f'by="{UNCONFIRMED}"' in line for line in lines)
 
 
+@pytest.mark.slow
 def test_what_is_carried_away_says_it(tmp_path: Path) -> None:
     with Store.open(str(tmp_path / "studies.db")) as store:
         tuned(store, record())
