@@ -63,6 +63,6 @@ def test_a_command_shows_the_sweep_of_a_worker_and_ctrl_c_does_what_it_says(tmp_
         wait_for(lambda: sweeps.one(store, shown.id).state.is_over)  # cancelled, or at its end before it heard of that
         done = autotuner(tmp_path, *tune(1))
         assert done.returncode == 0, done.stderr
-        assert "best.json has trial" in done.stdout
+        assert "best.json has" in done.stdout  # its trial, or the fastest of what is slower than the baseline
         last = queue.resolve(store, None)
         assert (last.priority, last.state) == (queue.TOP, State.DONE)

@@ -39,7 +39,7 @@ def test_another_op_is_tuned_from_its_search_space_to_its_export(tmp_path: Path)
     assert [each["problem"] for each in best["problems"]] == [
         {"op": "rowsum", "rows": 96, "columns": 1000, "dtype": "float32"}
     ]
-    assert {"G2.baseline", "G3.scale", "G3.turn"} <= set(best["gate"]["passed"])
+    assert {"G2.baseline", "G3.scale_x", "G3.permute"} <= set(best["gate"]["passed"])
     seen = set()
     for number in range(6):
         outcome = json.loads(run(tmp_path, "show", str(number), "--json"))["report"]
