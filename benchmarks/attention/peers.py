@@ -230,7 +230,7 @@ def unmet(document: Figures) -> list[str]:
 def main() -> None:
     """Prints a line and writes the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("problem")  # one: what races holds the device, and the next would wait for it to be free
+    parser.add_argument("problem")  # one: the next tune would wait for this process, foreign to it, to leave the GPU
     parser.add_argument("--minutes", type=float, default=0.45, help="of each problem's tuning")
     parser.add_argument("--finals-minutes", type=float, default=0.1, help="of these; the race comes after them")
     parser.add_argument("--trials", type=int, default=60)
