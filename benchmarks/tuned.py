@@ -23,9 +23,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -53,18 +54,23 @@ class Set(NamedTuple):
 
 TOKENS = 16384
 """Of all sequences of a problem of the grid that FlashAttention 3's authors publish; 2,048 = heads * head_dim there."""
+
+
+def grid(dims: Sequence[int], lengths: Sequence[int]) -> Iterator[str]:
+    """Rows of FlashAttention 3's grid, bfloat16."""
+    for dim, length, mask in product(dims, lengths, ("causal", "full")):
+        yield f"({TOKENS // length},{2048 // dim},{length},{dim}) bfloat16 {mask}"
+
+
 PEERS = (
-    *(
-        f"({TOKENS // length},{2048 // dim},{length},{dim}) bfloat16 {mask}"
-        for dim in (128, 64, 256)
-        for length in (4096, 2048, 8192, 1024, 16384, 512)
-        for mask in ("causal", "full")
-    ),
+    *grid((128, 64, 256), (4096, 2048, 8192, 1024, 16384, 512)),
     *(f"(4,48,{length},128) bfloat16 {mask}" for length in (2048, 4096, 1024, 8192) for mask in ("full", "causal")),
     *(f"({sizes}) bfloat16 causal bshd" for sizes in ("1,32:8,8192,128", "4,32:8,2048,128", "2,24:6,1500,128")),
 )
 """That grid, that of tritonbench, and groups. What is raced most comes first: a race may end early."""
 PEERS += tuple(problem.replace("bfloat16", "float16") for problem in PEERS)
+PEERS += (*grid((192, 96, 80), (4096, 1024)),)
+"""And the head dimensions that the grid leaves out."""
 
 LARGE = tuple(
     f"({sizes}) float16 {mask}"

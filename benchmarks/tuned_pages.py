@@ -61,19 +61,20 @@ def one_line(document: dict[str, Any] | None) -> str:
     )
 
 
-def drawn(document: dict[str, Any] | None) -> str:
-    """What problems that a seed has drawn came to, in words."""
-    rows = [row for row in document["rows"] if "confirmed" in row] if document is not None else []
-    if document is None or not rows:
+def drawn(*documents: dict[str, Any]) -> str:
+    """What problems that seeds have drawn came to, in words; a document for each seed."""
+    rows = [row for document in documents for row in document["rows"] if "confirmed" in row]
+    if not rows:
         return NONE
     rows.sort(key=lambda row: float(row["confirmed"]["mean"]))
     ratios, worst, first = [row["confirmed"]["mean"] for row in rows], rows[0]["confirmed"], rows[0]
+    missing = sum(len(document["missing"]) for document in documents)
+    commands = [f"`python -m benchmarks.tuned {document['parts'][0].split()[0]}`" for document in documents]
     return (
         f"Problems that a seed drew, and that had no part in any choice: {_mean(ratios):.2f}x in the geometric mean of"
-        f" {len(rows)} of {len(rows) + len(document['missing'])}, {worst['mean']:.2f}x ({worst['low']:.2f} to"
-        f" {worst['high']:.2f}) at the worst, {first['problem']}, {ratios[-1]:.2f}x at the best;"
-        f" {first['minutes']:g} minutes each on {first['device']}, torch {first['environment']['torch']}. Made by"
-        f" `{' '.join(document['command'].split()[:4])}`."
+        f" {len(rows)} of {len(rows) + missing}, {worst['mean']:.2f}x ({worst['low']:.2f} to {worst['high']:.2f}) at"
+        f" the worst, {first['problem']}, {ratios[-1]:.2f}x at the best; {first['minutes']:g} minutes each on"
+        f" {first['device']}, torch {first['environment']['torch']}. Made by {' and '.join(commands)}."
     )
 
 
