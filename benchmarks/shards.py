@@ -274,7 +274,9 @@ def main() -> None:
     for name, part, document in done(waiting, where, time.monotonic() + 60 * given.minutes):
         before = whole[name]
         after = proofs[name].module.merged([before, document] if before else [document])
-        after |= {"command": command_line(), "parts": [*before.get("parts", []), part]}
+        made = before.get("commands", [before["command"]] if before else [])
+        after |= {"command": command_line(), "commands": list(dict.fromkeys([*made, command_line()]))}
+        after |= {"parts": [*before.get("parts", []), part]}
         whole[name] = after | {"missing": [" ".join(each) for each in proofs[name].parts(after)]}
         files[name].write_text(json.dumps(whole[name], indent=1) + "\n")
     for name, document in whole.items():

@@ -206,9 +206,9 @@ def main() -> None:
     holds.add_option(parser)
     options = parser.parse_args()
     chosen = wanted(options.device, options.only)
-    before = json.loads(options.json.read_text()) if options.json and options.json.exists() else {"rows": []}
-    rows: dict[tuple[str, str], Row] = {(each["group"], each["name"]): each for each in before["rows"]}
-    made = before.get("commands") or [each for each in [before.get("command")] if each]
+    before = [json.loads(options.json.read_text())] if options.json and options.json.exists() else []
+    rows = {(each["group"], each["name"]): each for document in before for each in document["rows"]}
+    made = [each for document in before for each in document.get("commands") or [document["command"]]]
     commands = list(dict.fromkeys([*made, command_line()]))
     for group in chosen:
         with tempfile.TemporaryDirectory(prefix="attacks_") as folder:
@@ -220,9 +220,8 @@ def main() -> None:
                     rows[each["group"], each["name"]] = each
                 gains = [gain for gain in GAINS if each[gain]] or ["nothing"]
                 if options.json:
-                    options.json.write_text(
-                        json.dumps(document(list(rows.values()), options.device, commands), indent=1) + "\n"
-                    )
+                    whole = merged([*before, document(list(rows.values()), options.device, commands)])
+                    options.json.write_text(json.dumps(whole, indent=1) + "\n")
                 print(f"{group.name} {each['name']}: {each['verdict']} {each['code']}: {', '.join(gains)}", flush=True)
             print(f"{group.name}: {time.monotonic() - started:.0f} s", flush=True)
     whole = document(list(rows.values()), options.device, commands)
@@ -235,8 +234,8 @@ def main() -> None:
 def merged(documents: Sequence[Row]) -> Row:
     """One document of several; the last row of an attack counts."""
     rows = {(each["group"], each["name"]): each for document in documents for each in document["rows"]}
-    about = {name: said for name, said in documents[-1].items() if name != "commands"}
-    return {**about, **summed(list(rows.values()))}
+    devices = dict.fromkeys(name for document in documents for name in document["device"].split(", "))
+    return {**documents[-1], "device": ", ".join(devices), **summed(list(rows.values()))}
 
 
 def unmet(document: Row) -> list[str]:
