@@ -30,10 +30,10 @@ from autotuner.race.third_clock import report_to, tell_meddled
 from autotuner.run import cage
 from autotuner.run.cage import CageParts, Work
 from autotuner.run.jobs import AnyJob, BuildJob, CalibrationJob, JudgeJob, RaceJob, perform
-from autotuner.run.line import MakeLine
+from autotuner.run.line import Line, MakeLine
 from autotuner.run.messages import LONGEST_STEP, Message, Raised, send
 from autotuner.values.errors import AutotunerError, InfrastructureError, InputError, OracleError
-from autotuner.values.outcome import Say
+from autotuner.values.outcome import Artifact, Say
 
 HIGHEST_FILE = 1 << 16
 JOBS = TypeAdapter[AnyJob](AnyJob)
@@ -77,64 +77,101 @@ def serve(jobs: Connection, replies: Connection, stamps: socket.socket, key: byt
         os.environ.update(dict.fromkeys(role.shown_by, role.devices))
     if role.devices == "":
         os.nice(BUILDERS_NICE)
-
-    line, seen = cache(role.factory), 0.0
-    outside = [role.cage] if role.cage is not None else []
-    looks: list[Callable[[], None]] = []
-    before = {} if role.devices == "" else _surroundings(imports=False)  # for who imports a module with the line
-
-    def tell(message: Message) -> None:
-        send(replies, key, message)
-
-    def glance(apart: float = LOOKS_APART) -> None:
-        nonlocal seen
-        if looks and time.monotonic() - seen >= apart and (line().imports or not apart):
-            looks[0]()
-            seen = time.monotonic()
-
-    def enter(job: JudgeJob | RaceJob | CalibrationJob, say: Say) -> None:
-        artifact = job.built.artifact if isinstance(job, JudgeJob) else None
-        if not looks and role.cage is not None and role.cage.kind.references:
-            draw_up(line().references(job.conditions, artifact), say)
-        if isinstance(job, CalibrationJob):
-            line().compile_first(job.conditions, (), say)
-            # a baseline that wants more memory than there is does not take the problem
-            cage.limit(memory=role.cage is not None and role.cage.kind.memory)
-            return
-        if not looks:
-            from autotuner.ops import functions  # imports torch
-
-            built = job.artifacts if isinstance(job, RaceJob) else [job.built.artifact]
-            since = before | functions.operators() if line().imports else {}
-            line().compile_first(job.conditions, built, say)
-            looks.append(watch(tell_meddled, since, line().imports))
-        if outside:
-            parts = outside.pop()
-            if artifact is not None and artifact.path:  # it may lie outside of the cache
-                parts = parts._replace(reads=(*parts.reads, Path(artifact.path).parent))
-            sanitizes = isinstance(job, JudgeJob) and (job.sanitize or job.checks_memory)
-            problem = job.conditions.compiled_for
-            pinned = [each for name, each in op_of(problem).baselines.items() if name in job.conditions.baselines]
-            writes_code = line().imports or any(each.writes_code for each in pinned)
-            cage.enter(parts, folder, Work(problem.dtype, writes_code, sanitizes))
-
-    if role.devices != "":
-        with contextlib.suppress(Exception):  # its first job is told
-            line()
+    doer = _Doer(role, folder, lambda message: send(replies, key, message))
     for _ in range(role.jobs):
         try:
             head, _, order = jobs.recv_bytes().partition(b" ")
         except EOFError:  # the driver has gone
             break
-        number = int(head)
-        _print_to(log_of(folder, number))
-        ending = _do(number, order, line, enter, tell, glance)
-        if not ending.failure:  # nothing is believed of that, and there may be no memory to look with
-            glance(0)
-        tell(ending)
-        if ending.spoils:
+        if doer.does(int(head), order).spoils:
             break
     os._exit(0)  # what a variant left behind (threads, exit handlers) must not run
+
+
+class _Doer:
+    """Does jobs with one line, and remembers what it has done before the first variant."""
+
+    def __init__(self, role: Role, folder: Path, tell: Callable[[Message], None]) -> None:
+        self._role, self._folder, self._tell = role, folder, tell
+        self._line = cache(role.factory)
+        self._looks_with: Callable[[], None] | None = None  # once it may hold what a variant changed
+        self._looked_s = 0.0
+        self._cage = role.cage  # None once it is inside
+        self._before = (
+            {} if role.devices == "" else _surroundings(imports=False)
+        )  # for who imports a module with the line
+        if role.devices != "":
+            with contextlib.suppress(Exception):  # its first job is told
+                self._line()
+
+    def does(self, number: int, order: bytes) -> Message:
+        """How the job that is ordered, in JSON, ended; it is told."""
+        _print_to(log_of(self._folder, number))
+        ending = self._perform(number, order)
+        if not ending.failure:  # nothing is believed of that, and there may be no memory to look with
+            self._look()
+        self._tell(ending)
+        return ending
+
+    def _perform(self, number: int, order: bytes) -> Message:
+        """An InfrastructureError is for the driver only when there is no line: nothing can be judged then; raised
+        later, it is about this job."""
+
+        def say(step: str) -> None:
+            if time.monotonic() - self._looked_s >= LOOKS_APART and self._line().imports:
+                self._look()  # what is changed may be changed back before the end
+            self._tell(Message(number=number, step=step[:LONGEST_STEP]))
+
+        for_driver: tuple[type[AutotunerError], ...] = (InputError, OracleError, InfrastructureError)
+        try:
+            line, job = self._line(), JOBS.validate_json(order)
+            if not isinstance(job, BuildJob):
+                self._prepare(job, line, say)
+            for_driver = (InputError, OracleError)
+            return Message(number=number, result=perform(job, line, say))
+        except for_driver as error:
+            return Message(number=number, raised=Raised.of(error))
+        except BaseException as error:
+            traceback.print_exc()
+            text = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
+            return Message(number=number, failure=text)
+
+    def _look(self) -> None:
+        if self._looks_with is not None:
+            self._looks_with()
+            self._looked_s = time.monotonic()
+
+    def _prepare(self, job: JudgeJob | RaceJob | CalibrationJob, line: Line, say: Say) -> None:
+        """What the job needs of this process: truths are drawn up, what a baseline compiles is there, what a variant
+        changes is seen from now on, and it is in its cage."""
+        artifact = job.built.artifact if isinstance(job, JudgeJob) else None
+        kind = self._role.cage.kind if self._role.cage is not None else None
+        if self._looks_with is None and kind is not None and kind.references:
+            draw_up(line.references(job.conditions, artifact), say)
+        if isinstance(job, CalibrationJob):
+            line.compile_first(job.conditions, (), say)
+            # a baseline that wants more memory than there is does not take the problem
+            cage.limit(memory=kind is not None and kind.memory)
+            return
+        if self._looks_with is None:
+            from autotuner.ops import functions  # imports torch
+
+            built = job.artifacts if isinstance(job, RaceJob) else [job.built.artifact]
+            since = self._before | functions.operators() if line.imports else {}
+            line.compile_first(job.conditions, built, say)
+            self._looks_with = watch(tell_meddled, since, line.imports)
+        if self._cage is not None:
+            parts, self._cage = self._cage, None
+            self._enter(parts, job, line, artifact)
+
+    def _enter(self, parts: CageParts, job: JudgeJob | RaceJob, line: Line, artifact: Artifact | None) -> None:
+        if artifact is not None and artifact.path:  # it may lie outside of the cache
+            parts = parts._replace(reads=(*parts.reads, Path(artifact.path).parent))
+        sanitizes = isinstance(job, JudgeJob) and (job.sanitize or job.checks_memory)
+        problem = job.conditions.compiled_for
+        pinned = [each for name, each in op_of(problem).baselines.items() if name in job.conditions.baselines]
+        writes_code = line.imports or any(each.writes_code for each in pinned)
+        cage.enter(parts, self._folder, Work(problem.dtype, writes_code, sanitizes))
 
 
 def draw_up(asked: Sequence[tuple[Case, int]], say: Say) -> None:
@@ -176,36 +213,6 @@ def _drawing(missing: Sequence[tuple[Case, int]], threads: int, tell: int) -> in
         finally:
             os._exit(0)
     return child
-
-
-def _do(
-    number: int,
-    order: bytes,
-    line: MakeLine,
-    enter: Callable[[JudgeJob | RaceJob | CalibrationJob, Say], None],
-    tell: Callable[[Message], None],
-    glance: Callable[[], None],
-) -> Message:
-    """How the job that is ordered, in JSON, ended. An InfrastructureError is for the driver only when there is no line:
-    nothing can be judged then; raised later, it is about this job."""
-
-    def say(step: str) -> None:
-        glance()  # what is changed may be changed back before the end
-        tell(Message(number=number, step=step[:LONGEST_STEP]))
-
-    for_driver: tuple[type[AutotunerError], ...] = (InputError, OracleError, InfrastructureError)
-    try:
-        made, job = line(), JOBS.validate_json(order)
-        if not isinstance(job, BuildJob):
-            enter(job, say)
-        for_driver = (InputError, OracleError)
-        return Message(number=number, result=perform(job, made, say))
-    except for_driver as error:
-        return Message(number=number, raised=Raised.of(error))
-    except BaseException as error:
-        traceback.print_exc()
-        text = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
-        return Message(number=number, failure=text)
 
 
 def close_others(*keep: int) -> None:
