@@ -45,6 +45,8 @@ class BranchRecord(NamedTuple):
     """An objective that was measured in it elsewhere: by another study, or of a first point at a near problem."""
     bound: float = -math.inf
     """The lowest objective that a right point can have on this device."""
+    next_hoped: float = math.inf
+    """The objective that is hoped for of its next draw; +inf where that is no first point."""
 
     @property
     def likely(self) -> float:
@@ -72,7 +74,7 @@ def rungs() -> Iterator[Rung]:
 
 def chosen(arms: Sequence[BranchRecord]) -> int:
     """The branch that the next point is drawn from: the one with the fewest draws among those that are in at the first
-    rung that is not full. Not every arm may be exhausted."""
+    rung that is not full, or one with more hope. Not every arm may be exhausted."""
     fresh = [place for place, arm in enumerate(arms) if not arm.exhausted]
     best = min(arm.best for arm in arms)
     known = best if math.isfinite(best) else min(arm.likely for arm in arms)
@@ -80,9 +82,22 @@ def chosen(arms: Sequence[BranchRecord]) -> int:
     for rung in rungs():
         short = [place for place in inside if arms[place].asked < rung.draws]
         if short:
-            return min(short, key=lambda place: (arms[place].asked, arms[place].likely))
+            turn = min(short, key=lambda place: (arms[place].asked, arms[place].likely))
+            return sooner(arms, inside, turn, known)
         inside = kept(arms, inside, rung) or inside  # the best of all may be exhausted
     raise AssertionError("there is always another rung")
+
+
+def sooner(arms: Sequence[BranchRecord], inside: Sequence[int], turn: int, best: float) -> int:
+    """The branch whose turn it is, or one that has a first point left and so more hope: what takes long to judge may
+    have time for few draws. Such a point promises nearly the best of all, and its branch has not disappointed."""
+    ahead = [
+        place
+        for place in inside
+        if max(arms[place].next_hoped, arms[place].likely) < arms[turn].likely
+        and arms[place].next_hoped <= best + math.log(RUNGS[1].behind)
+    ]
+    return min(ahead, key=lambda place: arms[place].next_hoped, default=turn)
 
 
 def kept(arms: Sequence[BranchRecord], inside: Sequence[int], rung: Rung) -> list[int]:

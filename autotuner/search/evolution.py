@@ -5,6 +5,7 @@ point that was not asked for is screened.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -31,10 +32,10 @@ class BranchSeen(NamedTuple):
     objectives: NDArray[np.float64]
     completed: Indices
 
-    def arm(self, exhausted: bool = False, hoped: float = np.inf, bound: float = -np.inf) -> BranchRecord:
+    def arm(self) -> BranchRecord:
         """The branch as an arm of the bandit."""
         best = float(np.nanmin(self.objectives[self.completed], initial=np.inf))
-        return BranchRecord(len(self.indices), len(self.completed), best, exhausted, hoped, bound)
+        return BranchRecord(len(self.indices), len(self.completed), best)
 
 
 def drawn_by_branch(space: Space, seen: Seen) -> list[BranchSeen]:
@@ -70,13 +71,15 @@ class EvolutionarySampler(PointSampler):
     def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: Mask) -> int:
         first = self._space.first
         drawn = drawn_by_branch(self._space, seen)
+        masks = [asked[start:end] for start, end in pairwise(first)]
         arms = [
-            draws.arm(bool(asked[first[place] : first[place + 1]].all()), search.hoped, self._bounds[place])
-            for place, (draws, search) in enumerate(zip(drawn, self._searches, strict=True))
+            draws.arm()._replace(
+                exhausted=bool(mask.all()), hoped=search.hoped, bound=bound, next_hoped=search.next_hoped(mask)
+            )
+            for draws, search, mask, bound in zip(drawn, self._searches, masks, self._bounds, strict=True)
         ]
-        place = chosen(arms)
-        mine = asked[first[place] : first[place + 1]]
-        found, self._promises[place] = self._searches[place].propose(self.generator(trial.number), drawn[place], mine)
+        place, rng = chosen(arms), self.generator(trial.number)
+        found, self._promises[place] = self._searches[place].propose(rng, drawn[place], masks[place])
         left = {*dropped(arms)}
         promises = [each for at, each in enumerate(self._promises) if at not in left and not arms[at].exhausted]
         self.promise = None if None in promises else max(filter(None, promises), default=0.0)
@@ -88,9 +91,10 @@ class EvolutionarySampler(PointSampler):
             found, hints = study.user_attrs.get(KNOWN_POINTS), study.user_attrs.get(HINTS, ())
             self._more = found is not None or len(hints) > 0
             points = np.array([point for point, _ in hints], dtype=np.int64)
+            hopes = np.array([hope for _, hope in hints])
             for (place, mine, inside), search in zip(self._space.parts(points), self._searches, strict=True):
-                search.hints = inside
-                search.hoped = hints[int(mine.argmax())][1] if mine.any() else np.inf
+                search.hints = dict(zip(inside.tolist(), hopes[mine].tolist(), strict=True))
+                search.hoped = next(iter(search.hints.values()), np.inf)
                 if found is not None:
                     first = self._space.first[place : place + 2]
                     search.learn_of(KnownPoints.model_validate(found).of_range(*first))
@@ -113,8 +117,8 @@ class BranchSearch:
         self._warm = False
         self.hoped = np.inf
         """An objective that is known from elsewhere: the lowest of another study, or that of the first hint."""
-        self.hints: Indices = np.empty(0, dtype=np.int64)
-        """Points that were the fastest at similar problems, the most similar first."""
+        self.hints: dict[int, float] = {}
+        """Points that were the fastest at similar problems, the most similar first, and what to hope for there."""
         self._near: dict[int, Indices] = {}
         """The neighbours of a point: it is an elite for long."""
 
@@ -124,7 +128,11 @@ class BranchSearch:
         if len(measured) >= self.settings.known_least:
             self.hoped = min(measured)
             self._surrogate = Surrogate.of(self._space, self._seed, self._small, known, self.settings)
-            self._warm = True
+            self._warm, self.hints = True, {}
+
+    def next_hoped(self, asked: Mask) -> float:
+        """The objective to hope for of the next draw; +inf where that is no hint."""
+        return next((hope for point, hope in self.hints.items() if not asked[point]), np.inf)
 
     def propose(self, rng: Rng, seen: BranchSeen, asked: Mask) -> tuple[int, float | None]:
         """A point that was not asked for, and the improvement that is expected of it; None while there is no belief.
@@ -156,11 +164,11 @@ class BranchSearch:
         them where an earlier belief is good.
         """
         earlier, default, count = self._surrogate.earlier, self._space.default_index, len(seen.indices)
-        settings, hinted = self.settings, () if self._warm else self.hints.tolist()
-        for point in hinted:
+        settings = self.settings
+        for point in self.hints:
             if not asked[point]:
-                return int(point)
-        if earlier is not None and count < settings.starts_known + len(hinted):
+                return point
+        if earlier is not None and count < settings.starts_known + len(self.hints):
             return int(np.argmin(np.where(asked, np.inf, earlier.belief)))
         if not asked[default]:
             return default

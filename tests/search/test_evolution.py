@@ -184,3 +184,14 @@ def test_a_branch_that_cannot_be_as_fast_as_the_best_of_all_is_drawn_from_no_mor
     assert chosen([slow, *hopes]) == 1  # what was measured elsewhere counts while nothing is judged
     assert chosen([slow._replace(asked=3), *(each._replace(asked=5) for each in hopes[:2]), hopes[2]]) == 1
     assert chosen([hopes[0]._replace(asked=2, judged=1, best=math.log(3.0)), hopes[1]._replace(asked=2)]) == 1
+
+
+def test_a_first_point_with_much_hope_goes_before_a_branch_with_less() -> None:
+    hopes = [BranchRecord(0, 0, NEVER, hoped=math.log(each), next_hoped=math.log(each)) for each in (0.8, 1.5, 2.5)]
+    begun = hopes[0]._replace(asked=1, next_hoped=math.log(1.2))
+    assert chosen([begun, *hopes[1:]]) == 0
+    assert chosen([begun._replace(next_hoped=math.log(1.55)), *hopes[1:]]) == 1
+    disappointing = begun._replace(judged=1, best=math.log(1.6))
+    assert chosen([disappointing, *hopes[1:]]) == 1
+    little = [each._replace(asked=1, next_hoped=math.log(1.7)) for each in hopes[:2]]
+    assert chosen([*little, hopes[2]]) == 2  # more than twice the best of all
