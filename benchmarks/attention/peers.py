@@ -10,8 +10,8 @@ this state. Graphs of some milliseconds are replayed in random order, and each b
 median over the rounds with its 95 % interval; the clock and the power are those of the whole race. FILE keeps its rows
 of other problems and devices. Needs a GPU that nothing else uses.
 
-The second does so for FlashAttention 3's published grid and tritonbench's, a problem at a time on each GPU, as far as
-the minutes reach, and goes on there when it is called again.
+The second does so for FlashAttention 3's published grid, tritonbench's, and head dimensions that they leave out, a
+problem at a time on each GPU, as far as the minutes reach, and goes on there when it is called again.
 """
 
 from __future__ import annotations
