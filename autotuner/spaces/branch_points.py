@@ -368,6 +368,10 @@ class BranchPoints:
         """The valid point that is nearest to value indices (d,), as `nearest_row` says."""
         return nearest_row(self.rows, row, tuple(self.values.values()), exclude)
 
+    def moved(self, row: Array) -> int:
+        """The same of a point of another space: of equals the one that is expected to be the fastest."""
+        return nearest_row(self.rows, row, tuple(self.values.values()), order=self.expected)
+
     def _moves(self, column: int, place: int, radius: int) -> Iterable[int]:
         values = self.values[self.parameters[column]]
         reach = len(values) if isinstance(values[0], str) else radius
@@ -400,9 +404,14 @@ class BranchPoints:
 
 
 def nearest_row(
-    rows: Array, row: Array, values: Sequence[Sequence[Value]], exclude: NDArray[np.bool_] | None = None
+    rows: Array,
+    row: Array,
+    values: Sequence[Sequence[Value]],
+    exclude: NDArray[np.bool_] | None = None,
+    order: Floats | None = None,
 ) -> int:
-    """The place among `rows` (N, d) of the one that is nearest to value indices (d,), the first among equals.
+    """The place among `rows` (N, d) of the one that is nearest to value indices (d,); among equals the one that is the
+    first, in the `order` (N,) if there is one.
 
     The distance adds up, over the parameters that exist in both, the steps between the `values` of a number and 1 for a
     different string. `exclude` (N,) is true for rows not to return; ValueError when that is all of them.
@@ -417,4 +426,5 @@ def nearest_row(
         if exclude.all():
             raise ValueError("every point is excluded")
         distances[exclude] = np.iinfo(distances.dtype).max
-    return int(np.argmin(distances))
+    equals = np.flatnonzero(distances == distances.min())
+    return int(equals[0 if order is None else np.argmin(np.nan_to_num(order[equals], nan=np.inf))])

@@ -233,7 +233,8 @@ def mapped(point: Mapping[str, Value], space: Space) -> int | None:
     """The place in `space` of the valid point that a point of another space is there.
 
     A number that the space does not have becomes the nearest that it has, any other value that of the default point,
-    and what is not valid so becomes the nearest valid point of the same IMPL. None where there is no such point, and
+    and what is not valid so becomes the nearest valid point of the same IMPL, of several the one that is expected to be
+    the fastest. None where there is no such point, and
     where more than CHANGED of the parameters would not be what they were; those that the point lacks were nothing.
     """
     known = space.branch_of(point["IMPL"])
@@ -245,7 +246,7 @@ def mapped(point: Mapping[str, Value], space: Space) -> int | None:
         name: _nearest_value(point[name], values, default[name]) if name in point else default[name]
         for name, values in branch.values.items()
     }
-    place = branch.nearest(branch.row_of(wished))
+    place = branch.moved(branch.row_of(wished))
     found = branch.point(place)
     changed = sum(found.get(name) != value for name, value in point.items())
     return first + place if changed <= CHANGED * (len(point) - 1) else None

@@ -20,7 +20,7 @@ from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning import transfer, workbench
 from autotuner.tuning.finals import standings
 from autotuner.tuning.run.plan import Plan, Start
-from autotuner.tuning.transfer import HINTED, distance, elites, first_points, known_points, start
+from autotuner.tuning.transfer import HINTED, distance, elites, first_points, known_points, mapped, start
 from autotuner.values import config
 from autotuner.values.errors import InputError, KernelError, StoreError
 from autotuner.values.known_points import HINTS
@@ -291,6 +291,15 @@ def test_a_problem_can_be_tuned_with_its_own_class_left_out() -> None:
     assert begun(others=False) & own
     assert begun(others=True)
     assert not begun(others=True) & own
+
+
+def test_of_points_as_near_as_each_other_the_one_that_is_expected_to_be_the_fastest_is_begun_with() -> None:
+    """Rows of 192 leave no room for the registers of three consumers: two with a shorter ring, or one."""
+    space = on_an_h200("(8,32,2048,192) bfloat16 causal")
+    wide = next(each for each in read_first_points(SDPA, "cuda", "sdpa")["wgmma"] if each.point["CONSUMERS"] == 3)
+    place = mapped({**wide.point, "IMPL": "wgmma", "STAGES": 3}, space)
+    assert place is not None
+    assert space.point(place)["CONSUMERS"] == 2
 
 
 def test_a_fact_of_the_device_stands_for_its_number() -> None:
