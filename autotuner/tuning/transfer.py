@@ -234,8 +234,8 @@ def mapped(point: Mapping[str, Value], space: Space) -> int | None:
 
     A number that the space does not have becomes the nearest that it has, any other value that of the default point,
     and what is not valid so becomes the nearest valid point of the same IMPL, of several the one that is expected to be
-    the fastest. None where there is no such point, and
-    where more than CHANGED of the parameters would not be what they were; those that the point lacks were nothing.
+    the fastest. None where there is no such point, and where more than CHANGED of the parameters would not be what they
+    were; those that the point lacks were nothing.
     """
     known = space.branch_of(point["IMPL"])
     if known is None:

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -234,8 +234,15 @@ def main() -> None:
 def merged(documents: Sequence[Row]) -> Row:
     """One document of several; the last row of an attack counts."""
     rows = {(each["group"], each["name"]): each for document in documents for each in document["rows"]}
-    devices = dict.fromkeys(name for document in documents for name in document["device"].split(", "))
-    return {**documents[-1], "device": ", ".join(devices), **summed(list(rows.values()))}
+    around = [document["environment"] for document in documents]
+    environment = {name: named(each.get(name, "") for each in around) for each in around for name in each}
+    device = named(document["device"] for document in documents)
+    return {**documents[-1], "device": device, "environment": environment, **summed(list(rows.values()))}
+
+
+def named(texts: Iterable[str]) -> str:
+    """What several documents say of one thing, each once."""
+    return ", ".join(dict.fromkeys(part for text in texts for part in text.split(", ") if part))
 
 
 def unmet(document: Row) -> list[str]:
