@@ -67,6 +67,8 @@ AUDITED_ON_CUDA = sorted(
     {path.stem for path in config.spaces_dir().glob("*.toml") if "_cpu" not in path.stem} - {"sdpa_cuda_smoke"}
 )
 """Spaces on CUDA. The points of the smoke test are of another one."""
+FILLING = tuple(word for count in (1, 2, 3, 4, 6, 8) for word in ("--problem", f"({count},1,87,128) float16 causal"))
+"""Problems of which an audit's refills take some less or more than a second-level cache holds."""
 RIGHT_ON_CUDA = right_kernels("right_cuda*.toml")
 """Apart, so that nothing of an op is kept elsewhere where the op is deleted."""
 
@@ -288,6 +290,7 @@ PARTS = {
         60,
         (
             step(audits, *AUDITED_ON_CUDA, "--json", kept("audits_cuda"), "--more", "--hold"),
+            step(audits, "sdpa_cuda", *FILLING, "--points", "16", "--json", kept("audits_filling"), "--more", "--hold"),
             *(
                 step(audits, space, "--json", kept(f"audits_{name}"), "--more", "--hold")
                 for name, space in RIGHT_ON_CUDA.items()

@@ -242,7 +242,7 @@ def tuned(wanted: Set, text: str, store: Path, options: argparse.Namespace) -> R
     row |= {"seed": options.seed, "minutes": options.minutes, "first_points": options.first_points}
     row["seconds"] = round(time.monotonic() - started, 1)
     if done.returncode or not out.exists():
-        return {**row, "error": (done.stderr.strip().splitlines() or ["nothing"])[-1]}
+        return {**row, "error": (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]}
     best = json.loads(out.read_text())
     out.unlink()
     if not (best["confirmed"] or {}).get("crowned"):

@@ -90,7 +90,6 @@ def test_a_right_kernel_leaves_what_its_inputs_make(cache: str, monkeypatch: pyt
     if cache == "cold, few":
         monkeypatch.setattr(timing, "MOST_SETS", 2)
     sets = sets_of(cache.partition(",")[0])
-    sets.leave()
     assert cache != "cold, few" or len(sets) == 2
     assert len(sets) == (1 if cache == "warm" else len(sets.inputs)) >= 1
     arm = arm_of(Kernel(), sets, seen)

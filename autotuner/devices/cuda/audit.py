@@ -40,6 +40,7 @@ class CudaAuditArm:
     def __call__(self, fresh: bool) -> float:
         with device_faults():
             self._refills.load(fresh)
+            self._sets.fill_cache()  # what is fresh came through it, and would leave fewer refills there than still ones
             if self._graph is None:
                 seconds = sum(self._refills.around(self._single))
             else:

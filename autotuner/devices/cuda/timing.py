@@ -117,9 +117,8 @@ class CudaInputSets(RenewedSets):
     def __init__(self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int) -> None:
         self.cold, self._cache_bytes = cache == "cold", cache_bytes
         wanted = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
-        count = min(wanted, MOST_SETS)
-        self._stay = count < wanted  # all of them in the cache, unless something else fills it
-        self.rows = Rows(count, inputs)
+        self.rows = Rows(min(wanted, MOST_SETS), inputs)
+        self.stay = self.rows.count < wanted  # all of them in the cache, unless something else fills it
         super().__init__(problem, inputs, self.rows.stacked, random.Random())
         self.inputs = self.rows.sets()
         self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=inputs[0].device)
@@ -139,10 +138,9 @@ class CudaInputSets(RenewedSets):
         """The same inputs in other memory."""
         return CudaInputSets(self.problem, self.plain, "cold" if self.cold else "warm", self._cache_bytes)
 
-    def leave(self) -> None:
-        """Has the cache read something else where the sets would stay in it; writes would have to be put away later."""
-        if self._stay:
-            self.flush.view(torch.int64).sum()
+    def fill_cache(self) -> None:
+        """Has the cache read something else; writes would have to be put away later."""
+        self.flush.view(torch.int64).sum()
 
     def _differ(self, right: Tensors) -> Iterable[bool]:
         pairs = zip(self.stacked, right, strict=True)
@@ -210,7 +208,8 @@ class GraphArm:
             self._graph.replay()
 
     def __call__(self) -> float:
-        self._sets.leave()
+        if self._sets.stay:
+            self._sets.fill_cache()
         return elapsed(self._graph.replay, behind=True) / self.calls
 
     def replay(self) -> None:
