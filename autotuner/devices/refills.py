@@ -64,7 +64,8 @@ class Refills:
     def __init__(self, problem: Problem, buffers: Buffers, plain: Tensors, calls: int) -> None:
         """`plain`: ordinary inputs, which the buffers hold now; their outputs and workspace are those of a forward."""
         self._problem, self._buffers, self.calls = problem, buffers, calls
-        self._still = tuple(tensor.clone() for tensor in buffers.all)
+        self.still = tuple(tensor.clone() for tensor in buffers.all)
+        """What the buffers hold anyway."""
         self._draw = random.Random()
         self._drawn = tuple(map(torch.stack, zip(*(self._other(plain) for _ in range(calls)), strict=True)))
         """Inputs that no call has seen, a set each; the sets are the first dimension, here and in what comes next."""
@@ -82,23 +83,15 @@ class Refills:
         self._is_fresh = fresh
         self._drawn = self._other(self._drawn)
         unwritten = tuple(torch.full_like(stack, float("nan")) for stack in self._stacks[len(self._drawn) :])
-        for stack, drawn, still in zip(self._stacks, (*self._drawn, *unwritten), self._still, strict=False):
+        for stack, drawn, still in zip(self._stacks, (*self._drawn, *unwritten), self.still, strict=False):
             stack.copy_(drawn if fresh else still)
         for source in self._workspaces:
             word = self._draw.choice(FILLS)
             poison = tuple(torch.full_like(tensor, word) for tensor in self._buffers.workspace)
-            overwrite(source, poison if fresh else self._still[len(self._stacks) :])
+            overwrite(source, poison if fresh else self.still[len(self._stacks) :])
 
     def _other(self, inputs: Tensors) -> Tensors:
         return op_of(self._problem).tensors().fresh(self._problem, inputs, self._draw.getrandbits(60))
-
-    def leave(self) -> None:
-        """After a forward: from now on what the buffers hold is what they hold anyway."""
-        overwrite(self._still, self._buffers.all)
-
-    def put_still(self) -> None:
-        """What the buffers hold anyway."""
-        overwrite(self._buffers.all, self._still)
 
     def fresh_inputs(self, call: int) -> Tensors:
         """Those that were drawn for the forward of that number."""

@@ -4,14 +4,16 @@ A program can be right whenever it computes and still not compute while it is ti
 is there already, or keeps the answer for inputs that it has seen. An audit times forwards three times over. Plain: back
 to back, as in a race. Still: before each forward its inputs, outputs and workspace are overwritten by what they hold.
 Fresh: they are overwritten by inputs that no call has seen and by poison. Still and fresh cost the same copies, so a
-program that keeps nothing takes the same time in both. And what the copies add to its plain time, they add to that of
-the baseline too: that is measured where they add so much that it matters. The baseline has fresh forwards too, so that
-what a race found of the two is found once more where each forward of both has inputs that no launch had.
+program that keeps nothing takes the same time in both, or as much longer as the baseline, which is asked where that
+matters. And what the copies add to its plain time, they add to that of the baseline too, measured where they add much.
+The baseline has fresh forwards anyway, so that what a race found of the two is found once more where each forward of
+both has inputs that no launch had.
 """
 
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple, Self
 
@@ -39,6 +41,11 @@ share of its time has to last the longer, the longer a forward is."""
 PLAIN_S = 0.06
 """Seconds of a forward from which on the race's plain forwards are enough where nothing is suspicious. What is fast by
 how soon it is called again is so now and then, and shorter ones cost little."""
+SHARED = 0.05
+"""How much longer, relative to a still forward, a fresh one may take as well where the baseline's take as much longer,
+which keeps nothing: a device may meet the two kinds of refills in other states."""
+SHOWN = 0.05
+"""Probability that the baseline seems to take longer and does not."""
 MOST_ROUNDS = 48
 """Who is not cleared by then is judged by all of them, and only then accused."""
 HIDDEN = 0.5
@@ -68,23 +75,19 @@ class Raced(NamedTuple):
         return cls(min(variant_us) / 1e6, min(baseline_us) / 1e6)
 
 
-class Times(NamedTuple):
+@dataclass(frozen=True)
+class Times:
     """Seconds of one forward, a round each. Nothing of the baseline but fresh ones, or of long plain ones, where nobody
     had to ask."""
 
     raced: Raced
-    still: list[float]
-    fresh: list[float]
-    plain: list[float]
-    baseline: list[float]
-    baseline_still: list[float]
-    baseline_fresh: list[float]
-    row: list[float]
-
-    @classmethod
-    def none(cls, raced: Raced) -> Self:
-        """Before the first round."""
-        return cls(raced, [], [], [], [], [], [], [])
+    still: list[float] = field(default_factory=list)
+    fresh: list[float] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
+    baseline: list[float] = field(default_factory=list)
+    baseline_still: list[float] = field(default_factory=list)
+    baseline_fresh: list[float] = field(default_factory=list)
+    row: list[float] = field(default_factory=list)
 
     @property
     def plain_s(self) -> float:
@@ -92,14 +95,22 @@ class Times(NamedTuple):
         return median(self.plain) if self.plain else self.raced.variant
 
     @property
+    def shared_s(self) -> float:
+        """How much longer a fresh forward takes for any program, seconds, as the baseline shows where it was asked."""
+        asked = self.baseline_fresh[len(self.baseline_fresh) - len(self.baseline_still) :]
+        longer = [fresh - still for fresh, still in zip(asked, self.baseline_still, strict=True)]
+        return max(0.0, min(trimmed_bound(longer, SHOWN), SHARED * shortest_quarter(self.still)))
+
+    @property
     def kept(self) -> list[float]:
         """How much longer a fresh forward takes than a still one, relative to a plain one."""
-        return [(fresh - still) / self.plain_s for fresh, still in zip(self.fresh, self.still, strict=True)]
+        shared, pairs = self.shared_s, zip(self.fresh, self.still, strict=True)
+        return [(fresh - still - shared) / self.plain_s for fresh, still in pairs]
 
     @property
     def kept_at_best(self) -> float:
         """The same by the shortest quarter of each."""
-        return (shortest_quarter(self.fresh) - shortest_quarter(self.still)) / self.plain_s
+        return (shortest_quarter(self.fresh) - shortest_quarter(self.still) - self.shared_s) / self.plain_s
 
     @property
     def keeps(self) -> bool:
@@ -182,7 +193,7 @@ def audited_kinds(times: Times, arms: Audited) -> list[Kind]:
 
 def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
     """The times by which the variant is judged. `step`: of all samples. `raced`: of its race. Raises ArmError."""
-    times, bound = Times.none(raced), KEPT / 2
+    times, bound = Times(raced), KEPT / 2
     kinds = audited_kinds(times, arms)
     if raced.variant < PLAIN_S:
         kinds.append((times.plain, arms.variant))
@@ -190,7 +201,9 @@ def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Time
         take(kinds, step)
         if median(times.kept) <= bound and times.kept_at_best <= KEPT:
             break
-        bound = KEPT
+        if bound != KEPT:
+            bound = KEPT
+            kinds.append((times.baseline_still, lambda: arms.baseline_audit(fresh=False)))
     if times.keeps or not times.is_suspected(track.problem, track.gap):
         return times
     return looked_at_beside(arms, track, step, raced)
@@ -199,7 +212,7 @@ def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Time
 def looked_at_beside(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
     """The same of a variant whose forwards take longer than in the race: with plain forwards and the baseline's by
     turns, since a device may have become slower after the race, or be faster later in the audit. Raises ArmError."""
-    times = Times.none(raced)
+    times = Times(raced)
     kinds: list[Kind] = [
         *audited_kinds(times, arms),
         (times.plain, arms.variant),

@@ -142,7 +142,7 @@ def test_an_audit_hands_out_fresh_inputs_and_checks_the_outputs() -> None:
         asked.append(torch.equal(reference(PROBLEM, given)[0].half(), outputs[0]))
 
     arm = arm_of(Kernel(), sets)
-    made = audit.of_variant(arm, judge)
+    made = audit.CudaAuditArm(arm, audit.buffers_of(arm), judge)
     assert made(fresh=False) > 0
     assert all(torch.equal(now, then) for now, then in zip(sets.inputs[0], PLAIN, strict=True))
     assert made(fresh=True) > 0
@@ -159,7 +159,8 @@ def test_an_audit_sees_who_computes_less_often_on_what_is_there() -> None:
         return computed[-1]
 
     sets = sets_of("warm")
-    made = audit.of_variant(arm_of(Kernel(conduct), sets), lambda given, outputs: None)
+    arm = arm_of(Kernel(conduct), sets)
+    made = audit.CudaAuditArm(arm, audit.buffers_of(arm), lambda given, outputs: None)
     computed.clear()
     made(fresh=False)
     assert not any(computed)
@@ -174,21 +175,28 @@ def test_an_audit_sees_who_computes_less_often_on_what_is_there() -> None:
 def test_refills_are_timed_around_a_variant_and_its_baseline_or_around_neither(
     seconds: tuple[float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What copies add to the one is compared with what they add to the other."""
+    """What copies add to the one is compared with what they add to the other. Where they are timed the cache holds
+    something else before a sample: what is fresh came through it, and would leave fewer of them there."""
     graphs: list[SimpleNamespace] = []
+    order: list[str] = []
 
     def made_at_rest(make: Callable[[], Any], busy: Callable[[], float]) -> SimpleNamespace:
-        graphs.append(SimpleNamespace())
+        graphs.append(SimpleNamespace(replay=lambda: order.append("forwards")))
         return graphs[-1]
 
     monkeypatch.setattr(audit, "made_at_rest", made_at_rest)
     sets = sets_of("warm")
     arm, baseline = arm_of(Kernel(), sets), BaselineArm(sets.op.tensors().BASELINES["math"], sets)
-    monkeypatch.setattr(audit, "elapsed", lambda work, behind: seconds[0])
-    made = audit.of_variant(arm, lambda given, outputs: None)
-    monkeypatch.setattr(audit, "elapsed", lambda work, behind: seconds[1])
-    audit.of_baseline(baseline, arm, made)
+    buffers = audit.buffers_of(arm)
+    monkeypatch.setattr(audit, "elapsed", lambda work, behind=False: (work(), seconds[0])[1])
+    made = audit.CudaAuditArm(arm, buffers, lambda given, outputs: None)
+    monkeypatch.setattr(audit, "elapsed", lambda work, behind=False: (work(), seconds[1])[1])
+    beside = audit.CudaAuditArm(baseline, buffers.beside, lambda given, outputs: None, made)
+    monkeypatch.setattr(sets, "fill_cache", lambda: order.append("something else"))
+    for each in (made, beside):
+        each(fresh=True)
     assert len(graphs) in (0, 2)
+    assert order == ["something else", *(["forwards"] if graphs else [])] * 2
 
 
 # A device that is full ------------------------------------------------------------------------------------------------

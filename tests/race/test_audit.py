@@ -108,6 +108,18 @@ def test_nobody_who_keeps_more_than_he_must_is_cleared_later(kept: float) -> Non
     assert missed <= 1, missed
 
 
+@pytest.mark.parametrize(("kept", "also", "is_accused"), [(0.05, 0.05, False), (0.05, 0.0, True), (0.2, 0.2, True)])
+def test_what_fresh_forwards_of_the_baseline_take_longer_too_accuses_nobody_within_bounds(
+    kept: float, also: float, is_accused: bool
+) -> None:
+    """The baseline keeps nothing: then the device meets the two kinds of refills in other states."""
+    longer = {"fresh": 1 + kept, "baseline fresh": 1 + also}
+    taken, times = shown(lambda kind, _: 1e-3 * longer.get(kind, 1.0))
+    found = times.why(PROBLEM, GAP)
+    assert ("keeps results" in (found or "")) == is_accused, found
+    assert taken == (MOST_ROUNDS if is_accused else 2 * ROUNDS)
+
+
 def test_a_single_sample_that_was_fast_accuses_nobody() -> None:
     arms = Scripted(lambda kind, number: 2e-4 if kind == "plain" and number == 3 else 1e-3)
     times = looked(arms)

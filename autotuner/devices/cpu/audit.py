@@ -17,7 +17,7 @@ from autotuner.devices.cpu.witness import still_busy
 from autotuner.devices.refills import Buffers, Refills
 from autotuner.gate import recheck
 from autotuner.gate.recheck import JudgeFresh
-from autotuner.ops.tensors import on_threads
+from autotuner.ops.tensors import on_threads, overwrite
 from autotuner.race.arms import PlainArm
 from autotuner.values.verdict import Fault
 
@@ -94,12 +94,12 @@ class LongAuditArm:
             refills.load(fresh=True)
             refills.put(0)
         else:
-            refills.put_still()
+            overwrite(self._buffers.all, refills.still)
         stay_awake(arm.sets, arm.threads)
         seconds = self._timed()
         if fresh:
             refills.keep(0)
-            refills.leave()
+            overwrite(refills.still, self._buffers.all)
         return seconds
 
     def plain(self) -> float:

@@ -40,7 +40,7 @@ class CudaAuditArm:
     def __call__(self, fresh: bool) -> float:
         with device_faults():
             self._refills.load(fresh)
-            self._sets.fill_cache()  # what is fresh came through it, and would leave fewer refills there than still ones
+            self._sets.fill_cache()  # what is fresh came through it, and left fewer refills there than still ones
             if self._graph is None:
                 seconds = sum(self._refills.around(self._single))
             else:
@@ -61,17 +61,8 @@ class CudaAuditArm:
             return fault
 
 
-def of_variant(arm: CudaVariantArm, judge: JudgeFresh) -> CudaAuditArm:
-    """The audit of a variant's arm."""
-    return CudaAuditArm(arm, _buffers(arm), judge)
-
-
-def of_baseline(arm: BaselineArm, variant: CudaVariantArm, audited: CudaAuditArm) -> CudaAuditArm:
-    """The refills of a variant's audit around a baseline, which say what they cost."""
-    return CudaAuditArm(arm, _buffers(variant).beside, lambda inputs, outputs: None, audited)
-
-
-def _buffers(arm: CudaVariantArm) -> Buffers:
+def buffers_of(arm: CudaVariantArm) -> Buffers:
+    """Those of a variant, which around the baseline say what refills cost (`Buffers.beside`)."""
     whole = arm.workspace[: arm.workspace.numel() // 2 * 2]
     workspace = (whole.view(torch.int32),) if whole.numel() else ()
     return Buffers(arm.sets.inputs[0], arm.outputs.tensors[0], workspace)

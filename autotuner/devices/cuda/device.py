@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache, partial
 import torch
 
 from autotuner.devices.bench import bandwidth, rate
-from autotuner.devices.cuda.audit import of_baseline, of_variant
+from autotuner.devices.cuda.audit import CudaAuditArm, buffers_of
 from autotuner.devices.cuda.bench import HANG_S, CudaBench
 from autotuner.devices.cuda.facts import SHOWN_BY
 from autotuner.devices.cuda.guarded_memory import Arena
@@ -93,8 +93,9 @@ class CudaTrack:
 
     def audit(self, artifact: Artifact, baseline: str) -> Audited:
         variant, other = self.variant(artifact), self.baseline(baseline)
-        audited = of_variant(variant, self._judges(artifact).fresh)
-        return Audited(variant, audited, other, of_baseline(other, variant, audited))
+        buffers, judge = buffers_of(variant), self._judges(artifact).fresh
+        audited = CudaAuditArm(variant, buffers, judge)
+        return Audited(variant, audited, other, CudaAuditArm(other, buffers.beside, judge, audited))
 
     def throttled(self) -> str | None:
         return self._monitor.throttled()
