@@ -95,16 +95,18 @@ def output_like(problem: SdpaProblem, q: Tensor) -> Tensor:
 
 
 def _one_hot(
-    q: Tensor, k: Tensor, generator: torch.Generator, seen_by: SdpaProblem | None = None
+    q: Tensor, k: Tensor, generator: torch.Generator, seen_by: SdpaProblem | None = None, lengths: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Each query matches a random key, of those that `seen_by` leaves it: k = sign(randn), q_i = 4 k_pi(i)."""
+    """Each query matches a random key, of those that `seen_by` and the lengths leave it: k = sign(randn), q_i = 4
+    k_pi(i)."""
     k = torch.where(k >= 0, 1.0, -1.0)
     chosen = torch.randint(k.shape[-2], (*q.shape[:3], 1), generator=generator)
     if seen_by is not None and seen_by.windowed:
         first, last = (_place(seen_by, side) for side in (-seen_by.window_left, seen_by.window_right))
         chosen = first + chosen % (last - first + 1)
     elif seen_by is not None:
-        chosen %= _place(seen_by, 0) + 1
+        seen = _place(seen_by, 0) + 1
+        chosen %= seen if lengths is None else seen.minimum(lengths.view(-1, 1, 1, 1))
     return _matching(q, k, chosen), k
 
 
@@ -130,8 +132,10 @@ def _edges(problem: SdpaProblem, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     return _matching(q, k, each.gather(1, turn)), k
 
 
+TIMES = {"large": (5, 3, 3), "huge": (16, 16, 1), "tiny_v": (1, 1, 1e-6), "big_v": (1, 1, 1000)}
+"""What Q, K and V are multiplied by."""
 ENORMOUS = {"float32": 3e4, "bfloat16": 3e4, "float16": 4e3}
-"""What Q and K are multiplied by: scores from 2^28 on, whose products with a scale lose more than a power of two."""
+"""The same of Q and K: scores from 2^28 on, whose products with a scale lose more than a power of two."""
 EQUAL = 2e4
 OUTLIER = (60.0, 300.0)
 
@@ -177,35 +181,29 @@ def inputs(problem: SdpaProblem, distribution: str, seed: int) -> Tensors:
         return normal((problem.batch, heads, rows, problem.head_dim), generator)
 
     q, k, v = draw(problem.heads, problem.seq_q), *(draw(problem.heads_kv, problem.seq_k) for _ in range(2))
-    if distribution == "large":
-        q, k, v = 5 * q, 3 * k, 3 * v
-    elif distribution == "huge":
-        q, k = 16 * q, 16 * k
+    lengths = _lengths(problem, distribution, generator) if problem.key_lengths else None
+    if distribution in TIMES:
+        q, k, v = (times * x for times, x in zip(TIMES[distribution], (q, k, v), strict=True))
     elif distribution == "one_hot":
         q, k = _one_hot(q, k, generator)
     elif distribution == "edges":
         q, k = _edges(problem, q, k)
-    elif distribution in ("enormous", "negative"):
-        q, k = _one_hot(q, k, generator, problem)
-        times = ENORMOUS[problem.dtype]
-        q, k = (times * q, times * k) if distribution == "enormous" else _negative(q, k)
+    elif distribution in ONE_KEY:
+        q, k = _one_hot(q, k, generator, problem, lengths)
+        if distribution == "negative":
+            q, k = _negative(q, k)
+        elif distribution == "enormous":
+            q, k = (ENORMOUS[problem.dtype] * x for x in (q, k))
+        elif distribution == "outlier_row":
+            q = _with_outlier(q, -2, generator)
+        else:
+            k = _with_outlier(k, -2, generator)
     elif distribution == "equal_enormous":
         q, k = torch.full_like(q, EQUAL), torch.full_like(k, EQUAL)
-    elif distribution in ("outlier_row", "outlier_key"):  # large scores are off by their roundings: one key decides
-        q, k = _one_hot(q, k, generator, problem)
-        q, k = (
-            (_with_outlier(q, -2, generator), k)
-            if distribution == "outlier_row"
-            else (q, _with_outlier(k, -2, generator))
-        )
     elif distribution == "outlier_channel":
         k = _with_outlier(k, -1, generator)
     elif distribution in SHARED:
         q, k, v = (x[each] for x, each in zip((q, k, v), SHARED[distribution], strict=True))
-    elif distribution == "tiny_v":
-        v = 1e-6 * v
-    elif distribution == "big_v":
-        v = 1000 * v
     elif distribution == "zero_q":
         q = torch.zeros_like(q)
     elif distribution == "uniform01":
@@ -216,8 +214,7 @@ def inputs(problem: SdpaProblem, distribution: str, seed: int) -> Tensors:
         q, k = _towards(q, k, torch.arange(k.shape[-2]) if distribution == "slopes" else None)
     dtype = DTYPES[problem.dtype]
     placed = laid_out(problem, distribution, q.to(dtype), k.to(dtype), v.to(dtype))
-    if problem.key_lengths:
-        lengths = _lengths(problem, distribution, generator)
+    if lengths is not None:
         if distribution == "ragged":
             for tensor in placed[1:]:  # what a cache holds past its length may be anything
                 tensor.masked_fill_(past(problem, lengths), math.nan)
@@ -267,12 +264,14 @@ def _sinks(problem: SdpaProblem, distribution: str, generator: torch.Generator) 
 FULL_LENGTHS = ("randn", "gaps", "gaps_in_v", *SHARED)
 """The distributions with which every length is that of the tensor: what is timed is drawn so."""
 ONE_KEY = ("edges", "enormous", "negative", "outlier_row", "outlier_key")
-"""And those that choose a key in a window, whose place depends on the length. Enormous scores tie if it is hidden."""
+"""And those that choose a key that each row sees, where its place depends on the length: others' scores may tie, and
+where they are large their roundings would decide."""
 
 
 def _lengths(problem: SdpaProblem, distribution: str, generator: torch.Generator) -> Tensor:
     """Of each batch a number of keys: at least 1, and with `ragged` none, 1 and all among them."""
-    if distribution in (*FULL_LENGTHS, "enormous") or (problem.windowed and distribution in ONE_KEY):
+    by_length = problem.windowed or problem.corner == "bottom_right"
+    if distribution in (*FULL_LENGTHS, *(ONE_KEY if by_length else ())):
         return torch.full((problem.batch,), problem.seq_k, dtype=torch.int32)
     drawn = torch.randint(1, problem.seq_k + 1, (problem.batch,), generator=generator, dtype=torch.int32)
     some = torch.tensor([problem.seq_k, 0, 1], dtype=torch.int32)[: problem.batch]

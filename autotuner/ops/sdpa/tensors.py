@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import cycle
 from typing import cast
 
 import torch
@@ -27,6 +28,8 @@ BACKENDS = {
     "math": SDPBackend.MATH,
 }
 """torch's own names of its backends, by the name they have in reports."""
+TERMS = 1 << 24
+"""Of heads that are looked at together. A score of equal terms is off to one side, by their size: each batch's own."""
 ORDERS = 8
 """Orders of summation in which the float32 emulation is computed, as a single one may be lucky."""
 ROWS = 32
@@ -367,7 +370,7 @@ def emulation(problem: SdpaProblem, inputs: Tensors) -> Tensors:
     def emulated_lse(rows: slice) -> Tensor:
         """float32 whatever the dtype: scores in float32, in powers of two, as FlashAttention has them, and weights that
         are rounded to the dtype before they are summed."""
-        scores = plain_product(of.q[:, :, rows].float(), of.k.float().transpose(-1, -2)) * _base_2(problem)
+        scores = plain_product(of.q[:, :, rows].float(), of.k.float().transpose(-1, -2)) * float(problem.scale * LOG2_E)
         return _plain_lse(problem, of.finished(scores, ALL, ALL, rows, unit=LOG2_E), of.sinks)
 
     some = list(pieces(problem, of.q.device.type, EMULATED_BYTES))
@@ -381,11 +384,6 @@ def _rounded(scores: Tensor, dtype: torch.dtype) -> Tensor:
     fit = 2.0 ** max(0, math.frexp(largest / torch.finfo(dtype).max)[1])
     rounded: Tensor = (scores / fit).to(dtype).double() * fit
     return rounded
-
-
-def _base_2(problem: SdpaProblem) -> float:
-    """What makes powers of two of scores."""
-    return float(problem.scale * LOG2_E)
 
 
 def _plain_lse(
@@ -442,14 +440,16 @@ def reordered_rows(problem: SdpaProblem, inputs: Tensors, at: Tensors) -> Iterat
         found = plain_product(_plain_softmax(scores, sinks, keys), v, keys)[:, 0].double()
         yield found
         small = scores.masked_fill(scores.isneginf(), 0).abs().amax(-1) < LARGE
-        scores = of.finished(plain_product(q * _base_2(problem), k, dims), *at, unit=LOG2_E).double() * math.log(2)
+        scores = of.finished(
+            plain_product(q * float(problem.scale * LOG2_E), k, dims), *at, unit=LOG2_E
+        ).double() * math.log(2)
         again = (_softmax(scores, None if sinks is None else sinks.double()) @ v.double())[:, 0]
         yield torch.where(small, again, found)
 
 
 def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
-    """The heads, of ROWS queries together or one, whose log-sum-exps are largest, and as many that move most if scores
-    are off in their last digit: those are sums of large terms. (heads, 2): batch and head of each."""
+    """The heads, of ROWS queries or TERMS terms together or one, whose log-sum-exps are largest, and as many that move
+    most if scores are off in their last digit: those are sums of large terms. (heads, 2): batch and head of each."""
     of = _Attended(problem, inputs)
     keys = of.k.double().abs().transpose(-1, -2)
 
@@ -459,16 +459,18 @@ def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Ten
 
     moves = torch.cat([moved(rows) for rows in pieces(problem, of.q.device.type)], 2)
     sizes = exact.abs().masked_fill(exact.isinf(), 0), moves / exact.abs().clamp_min(1)  # of a row that sees nothing 0
-    count = min(max(1, ROWS // problem.seq_q), problem.batch * problem.heads)
+    one = problem.seq_q * problem.seq_k * problem.head_dim
+    count = min(max(1, ROWS // problem.seq_q, TERMS // one), problem.batch * problem.heads)
     found = torch.cat([each.amax(-1).flatten().topk(count).indices for each in sizes]).unique()
     return torch.stack((found // problem.heads, found % problem.heads), dim=1)
 
 
 def reordered_lse(problem: SdpaProblem, inputs: Tensors, at: Tensors) -> Iterator[Tensor]:
-    """The log-sum-exps of some heads, batch and head of each, with the terms of all sums in other orders, and of a Q
-    that was scaled before: each of its numbers is rounded once more then. ORDERS - 1 times (n, seq_q), in float64."""
+    """The log-sum-exps of some heads, batch and head of each, of a Q that was scaled before, for powers of e or of 2 by
+    turns: each of its numbers is rounded once more then, by as much where all are alike. First in the textbook order of
+    all sums, then in others. ORDERS times (n, seq_q), in float64."""
     of = _Attended(problem, inputs)
-    q, k = of.q[at].float() * _base_2(problem), of.k[at].float().transpose(-1, -2)
-    for dims, keys in _orders(problem):
-        scores = of.finished(plain_product(q, k, dims), *at, unit=LOG2_E)
-        yield _plain_lse(problem, scores, of.sinks_of(at[1]), keys)
+    q, k = of.q[at].float(), of.k[at].float().transpose(-1, -2)
+    for (dims, keys), unit in zip(((None, None), *_orders(problem)), cycle((1.0, LOG2_E))):
+        scores = of.finished(plain_product(q * float(problem.scale * unit), k, dims), *at, unit=unit)
+        yield _plain_lse(problem, scores.double() * (LOG2_E / unit), of.sinks_of(at[1]), keys)
