@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import cycle
 from typing import cast
 
 import torch
@@ -387,11 +386,11 @@ def _rounded(scores: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _plain_lse(
-    problem: SdpaProblem, scores: Tensor, sinks: Tensor | None, order: Sequence[int] | None = None
+    problem: SdpaProblem, scores: Tensor, sinks: Tensor | None, order: Sequence[int] | None = None, above: float = 0.0
 ) -> Tensor:
-    if sinks is not None:
-        sinks = sinks.float() * LOG2_E
-    largest = _largest(scores, sinks)
+    """Of scores in powers of 2. `above`: how far above the largest is what weights are relative to."""
+    sinks = None if sinks is None else sinks.float() * LOG2_E
+    largest = _largest(scores, sinks) + above
     weights = torch.exp2(scores - largest).to(DTYPES[problem.dtype]).float()
     sums = _plain_sums(weights, order)
     if sinks is not None:
@@ -468,9 +467,11 @@ def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Ten
 def reordered_lse(problem: SdpaProblem, inputs: Tensors, at: Tensors) -> Iterator[Tensor]:
     """The log-sum-exps of some heads, batch and head of each, of a Q that was scaled before, for powers of e or of 2 by
     turns: each of its numbers is rounded once more then, by as much where all are alike. First in the textbook order of
-    all sums, then in others. ORDERS times (n, seq_q), in float64."""
+    all sums, then in others, and of weights that are rounded at other places: of one row all those roundings may cancel
+    each other. ORDERS times (n, seq_q), in float64."""
     of = _Attended(problem, inputs)
     q, k = of.q[at].float(), of.k[at].float().transpose(-1, -2)
-    for (dims, keys), unit in zip(((None, None), *_orders(problem)), cycle((1.0, LOG2_E))):
+    for place, (dims, keys) in enumerate([(None, None), *_orders(problem)]):
+        unit = (1.0, LOG2_E)[place % 2]
         scores = of.finished(plain_product(q * float(problem.scale * unit), k, dims), *at, unit=unit)
-        yield _plain_lse(problem, scores.double() * (LOG2_E / unit), of.sinks_of(at[1]), keys)
+        yield _plain_lse(problem, scores.double() * (LOG2_E / unit), of.sinks_of(at[1]), keys, place / ORDERS)
