@@ -1,10 +1,12 @@
 """How near right variants come to the gate's tolerances over many seeds: whether bad luck rejects one.
 
-    python -m benchmarks.gate.luck [--seeds 16] [--each 2] [--problem TEXT ...] [--json docs/results/luck.json] [--hold]
+    python -m benchmarks.gate.luck [--seeds 2] [--each 2] [--problem TEXT ...] [--drawn 16] [--draw SEED]
+        [--json docs/results/luck.json] [--hold]
 
 Each study draws the inputs of its cases from secret seeds. Here every case of the matrix is drawn from many, and random
-variants of each implementation of the CPU family compute it. What must hold: no output breaks a rule. The mutants say
-whether the tolerances are too wide, this whether they are too narrow.
+variants of each implementation of the CPU family compute it, for the usual problems or those named, and some that a
+seed draws: of any head dimension, mask, groups and what else attention has. What must hold: no output breaks a rule.
+The mutants say whether the tolerances are too wide, this whether they are too narrow.
 """
 
 from __future__ import annotations
@@ -45,8 +47,31 @@ PROBLEMS = (
     "(2,8:2,128,64) bfloat16 causal lengths lse",
     "(2,8:2,1x512,64) bfloat16 full lengths lse",
 )
+MASKS = (
+    "full",
+    "causal",
+    "causal bottom_right",
+    "causal window=30",
+    "full window=20,9",
+    "full window=5,40 bottom_right",
+)
+BIASES = ("bias=alibi", "bias=full", "bias=heads")
+EXTRAS = {"lengths": 0.4, "lse": 0.4, "sinks": 0.2, "softcap=15": 0.2}
+"""What a drawn problem has beside, how often."""
 ALIGNMENT = 64
 """Bytes to which a workspace is aligned."""
+
+
+def problem_drawn(draw: random.Random) -> str:
+    """A small problem of any kind that the CPU family serves."""
+    heads, seq_q = draw.choice((1, 2, 3, 4, 6, 8)), draw.choice((1, 3, 17, 64, 128))
+    seq_k = draw.choice((seq_q, seq_q, 1, 50, 300))
+    of_keys = draw.choice([heads // group for group in (1, 1, 2, 4) if heads % group == 0])
+    sizes = f"({draw.choice((1, 2, 3))},{heads}:{of_keys},{seq_q}x{seq_k},{draw.choice((64, 80, 96, 128, 192, 256))})"
+    words = [draw.choice(("float32", "bfloat16", "float16")), draw.choice(MASKS)]
+    words += [word for word, share in EXTRAS.items() if draw.random() < share]
+    words += [draw.choice(BIASES)] if draw.random() < 0.3 else []
+    return " ".join((sizes, *words, *(["bshd"] if draw.random() < 0.25 else [])))
 
 
 class Sound(NamedTuple):
@@ -118,13 +143,16 @@ def row(text: str, seeds: int, each: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--problem", action="append", help="instead of the usual ones; may be given again and again")
-    parser.add_argument("--seeds", type=int, default=16)
+    parser.add_argument("--drawn", type=int, default=16, help="how many problems beside these are drawn")
+    parser.add_argument("--draw", type=int, default=random.randrange(1 << 32), help="the seed that draws them")
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--each", type=int, default=2, help="variants of each implementation")
     parser.add_argument("--json", type=Path)
     holds.add_option(parser)
     options = parser.parse_args()
     rows = []
-    for text in options.problem or PROBLEMS:
+    draw = random.Random(options.draw)
+    for text in (*(options.problem or PROBLEMS), *(problem_drawn(draw) for _ in range(options.drawn))):
         rows.append(row(text, options.seeds, options.each))
         print(json.dumps(rows[-1]), flush=True)
     device = DEVICES["cpu"].choose(Wishes()).device
@@ -135,6 +163,7 @@ def main() -> None:
         "environment": device.environment,
         "compiler": toolchain_for(device).version,
         "seeds": options.seeds,
+        "draw": options.draw,
         "rows": rows,
     }
     if options.json is not None:

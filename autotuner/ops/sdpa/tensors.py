@@ -434,14 +434,13 @@ def reordered_rows(problem: SdpaProblem, inputs: Tensors, at: Tensors) -> Iterat
     of, of_slices = _Attended(problem, inputs), at[:2]
     sinks = of.sinks_of(at[1])
     q, k, v = of.q[at].unsqueeze(1), of.k.transpose(-1, -2)[of_slices].contiguous(), of.v[of_slices]
+    scaled = q * float(problem.scale * LOG2_E)
     for dims, keys in _orders(problem):
         scores = of.finished(plain_product(q, k * problem.scale, dims), *at)
         found = plain_product(_plain_softmax(scores, sinks, keys), v, keys)[:, 0].double()
         yield found
         small = scores.masked_fill(scores.isneginf(), 0).abs().amax(-1) < LARGE
-        scores = of.finished(
-            plain_product(q * float(problem.scale * LOG2_E), k, dims), *at, unit=LOG2_E
-        ).double() * math.log(2)
+        scores = of.finished(plain_product(scaled, k, dims), *at, unit=LOG2_E).double() * math.log(2)
         again = (_softmax(scores, None if sinks is None else sinks.double()) @ v.double())[:, 0]
         yield torch.where(small, again, found)
 
