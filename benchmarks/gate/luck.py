@@ -44,6 +44,7 @@ PROBLEMS = (
     "(2,4,128,128) float16 causal lengths",
     "(2,8:2,128,96) bfloat16 full lengths lse",
     "(2,4,128,80) float32 causal bottom_right lengths",
+    "(1,4,128,256) float32 causal bias=alibi",
     "(2,8:2,128,64) bfloat16 causal lengths lse",
     "(2,8:2,1x512,64) bfloat16 full lengths lse",
 )

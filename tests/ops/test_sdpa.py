@@ -22,7 +22,7 @@ from autotuner.ops.sdpa import tensors
 from autotuner.ops.sdpa.flex import module
 from autotuner.ops.sdpa.masks import visible
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.sdpa.tensors import sensitive_heads
+from autotuner.ops.sdpa.tensors import inputs, reference, sensitive_heads, sensitive_rows
 from autotuner.ops.tensors import distinct, gaps_of, lying_in, moved, normal, plain_product, span
 from autotuner.run.cage import CageParts
 from autotuner.run.jobs import RaceJob
@@ -162,6 +162,17 @@ def test_a_loop_that_scales_q_first_is_right(text: str) -> None:
         for found, due in zip(outputs, truth.outputs, strict=True):
             errors = judge(found, due)
             assert errors.failed_rule is None, (case.name, errors)
+
+
+def test_rows_are_sensitive_in_which_a_bias_brings_a_large_score_down_to_others() -> None:
+    """A score of 64, of equal terms, and one of 4.5: with the bias 4 and 3.5. The first one is off by all its terms."""
+    problem = parsed("(2,3,200,256) float32 causal bias=alibi")
+    given = inputs(problem, "one_hot", 0)
+    rows = sensitive_rows(problem, given, reference(problem, given)[0])
+    assert [1, 0, 195] in rows.tolist()
+    ragged = parsed("(3,2,20x40,64) float32 full lengths bias=alibi")
+    given = inputs(ragged, "ragged", 0)
+    assert len({tuple(row) for row in sensitive_rows(ragged, given, reference(ragged, given)[0]).tolist()}) == 32
 
 
 def test_the_log_sum_exp_of_a_single_row_has_its_tolerance_by_no_luck() -> None:

@@ -269,8 +269,11 @@ class _Attended:
 
     def exact(self, rows: slice) -> Tensor:
         """The scores of some queries and every key, in float64."""
-        scores = self.q[:, :, rows].double() @ self._exact_keys * self._problem.scale
-        return self.finished(scores, ALL, ALL, rows)
+        return self.seen(self.biased(self.unbiased(rows), ALL, ALL, rows), ALL, ALL, rows)
+
+    def unbiased(self, rows: slice) -> Tensor:
+        """The same before a bias is added, and of hidden keys too."""
+        return capped(self._problem, self.q[:, :, rows].double() @ self._exact_keys * self._problem.scale)
 
     def sinks_of(self, head: Tensor) -> Tensor | None:
         """Those of some heads, (n, 1, 1)."""
@@ -399,16 +402,14 @@ def _plain_lse(
 
 
 def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
-    """The ROWS rows, or all if there are fewer, whose outputs move most when scores are off in their last digit: large
-    scores of which none has all the weight. (rows, 3): batch, head and query of each.
-    """
+    """The ROWS rows, or all if there are fewer, whose outputs move most when scores are off in their last digit: those
+    are large before a bias is added, and none has all the weight. (rows, 3): batch, head and query of each."""
     of = _Attended(problem, inputs)
     largest = of.v.abs().amax((-1, -2)).unsqueeze(-1)
 
     def moved(rows: slice) -> Tensor:
-        scores = of.exact(rows)
-        weights = _softmax(scores, of.sinks)
-        sizes = scores.clamp_min_(-torch.finfo(torch.float64).max).abs_()
+        weights = _softmax(of.exact(rows), of.sinks)
+        sizes = of.unbiased(rows).abs_().nan_to_num_(0)  # what lies past a length may be no number
         return sizes.mul_((1 - weights).mul_(weights)).sum(-1) * largest
 
     moves = torch.cat([moved(rows) for rows in pieces(problem, of.q.device.type)], 2)
