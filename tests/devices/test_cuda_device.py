@@ -107,11 +107,11 @@ def test_a_variant_is_measured_against_the_pinned_baseline(backend: GatedLine, f
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("heads", [1, 2, 3, 4, 6, 8])
-def test_an_audit_accuses_nobody_where_its_refills_just_fill_the_cache(heads: int) -> None:
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 6, 8])
+def test_an_audit_accuses_nobody_where_its_refills_just_fill_the_cache(batch: int) -> None:
     """What is fresh is drawn elsewhere, and passes through the second-level cache: of refills that would stay there
     it leaves fewer, so that all variants of such a problem kept results."""
-    bench = Workbench(alone("mma", f"({heads},1,87,128) float16 causal"))
+    bench = Workbench(alone("mma", f"({batch},1,87,128) float16 causal"))
     assert isinstance(bench.toolchain, CudaToolchain)
     line = cuda_line(bench.toolchain, bench.family)()
     artifact = built(line, bench.conditions, bench.variant(bench.space.default_index))
@@ -119,7 +119,7 @@ def test_an_audit_accuses_nobody_where_its_refills_just_fill_the_cache(heads: in
     arms = track.audit(artifact, "efficient")
     times = looked_at(arms, track, LongStep(print, "audit"), raced_before(arms))
     assert times.why(track.problem, track.gap) is None
-    assert median(times.kept) < KEPT / 2
+    assert median(times.fresh) - median(times.still) < KEPT / 2 * times.plain_s  # whatever the baseline shows
 
 
 @pytest.mark.alone
