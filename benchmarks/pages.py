@@ -256,7 +256,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "where": lambda: where_pages.where("docs/results/where.svg"),
     "cpu_attention": lambda: cpu_attention(*loaded("cpu_attention")),
     "one_line": lambda: tuned_pages.one_line(if_kept("one_line")),
-    "drawn": lambda: tuned_pages.drawn(*loaded("drawn20261130", "drawn20261201")),
+    "drawn": lambda: tuned_pages.drawn(
+        *loaded("drawn20261130", "drawn20261201", "drawn20261203"), again=if_kept("drawn20261201_again")
+    ),
     "tuned_wgmma": lambda: tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE, tuned_pages.GPU),
     "one_line_cpu": lambda: tuned_pages.beside_own(if_kept("one_line_cpu")),
     "windows_cpu": lambda: tuned_pages.tuned(if_kept("windows_cpu")),

@@ -61,21 +61,28 @@ def one_line(document: dict[str, Any] | None) -> str:
     )
 
 
-def drawn(*documents: dict[str, Any]) -> str:
-    """What problems that seeds have drawn came to, in words; a document for each seed."""
+def drawn(*documents: dict[str, Any], again: dict[str, Any] | None = None) -> str:
+    """What problems that seeds have drawn came to, in words; a document for each seed. `again`: what is later than a
+    change that the worst of them led to."""
     rows = [row for document in documents for row in document["rows"] if "confirmed" in row]
     if not rows:
         return NONE
     rows.sort(key=lambda row: float(row["confirmed"]["mean"]))
-    ratios, worst, first = [row["confirmed"]["mean"] for row in rows], rows[0]["confirmed"], rows[0]
+    first, ratios = rows[0], [row["confirmed"]["mean"] for row in rows]
+    later = next((row for row in again["rows"] if row["problem"] == first["problem"]), None) if again else None
     missing = sum(len(document["missing"]) for document in documents)
-    commands = [f"`python -m benchmarks.tuned {document['parts'][0].split()[0]}`" for document in documents]
+    seeds = ", ".join(document["parts"][0].split()[0].removeprefix("drawn") for document in documents)
     return (
-        f"Problems that a seed drew, and that had no part in any choice: {_mean(ratios):.2f}x in the geometric mean of"
-        f" {len(rows)} of {len(rows) + missing}, {worst['mean']:.2f}x ({worst['low']:.2f} to {worst['high']:.2f}) at"
-        f" the worst, {first['problem']}, {ratios[-1]:.2f}x at the best; {first['minutes']:g} minutes each on"
-        f" {first['device']}, torch {first['environment']['torch']}. Made by {' and '.join(commands)}."
+        f"Problems that a seed drew, without a part in any choice before: {_mean(ratios):.2f}x in the geometric mean of"
+        f" {len(rows)} of {len(rows) + missing}, {_between(first)} at the worst, {first['problem']}"
+        f"{f', which changed the search and is {_between(later)} since' if later else ''}; {_between(rows[1])} next,"
+        f" {ratios[-1]:.2f}x at the best; {first['minutes']:g} minutes each on {first['device']}, torch"
+        f" {first['environment']['torch']}. Made by `python -m benchmarks.tuned drawnSEED` of {seeds}."
     )
+
+
+def _between(row: dict[str, Any]) -> str:
+    return "{mean:.2f}x ({low:.2f} to {high:.2f})".format(**row["confirmed"])
 
 
 def beside_own(document: dict[str, Any] | None) -> str:
