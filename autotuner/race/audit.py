@@ -77,8 +77,7 @@ class Raced(NamedTuple):
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of one forward, a round each. Nothing of the baseline but fresh ones, or of long plain ones, where nobody
-    had to ask."""
+    """Seconds of a forward, a round each. Of the baseline fresh ones alone, or of long plain ones, if nobody asked."""
 
     raced: Raced
     still: list[float] = field(default_factory=list)

@@ -38,8 +38,7 @@ def store_url() -> str:
 
 
 def with_store(url: str) -> dict[str, str]:
-    """The environment for a program that is to use that store. A command line would show its password to everybody on
-    the machine."""
+    """The environment for a program that is to use that store. A command line would show its password to everybody."""
     return {**os.environ, STORE: url}
 
 

@@ -175,6 +175,15 @@ def test_rows_are_sensitive_in_which_a_bias_brings_a_large_score_down_to_others(
     assert len({tuple(row) for row in sensitive_rows(ragged, given, reference(ragged, given)[0]).tolist()}) == 32
 
 
+def test_rows_are_sensitive_in_which_a_cap_leaves_a_sum_of_large_terms_as_it_is() -> None:
+    """Others are at the cap, where nothing moves them."""
+    problem = parsed("(1,1,500x1,64) float32 full softcap=15 sinks")
+    given = inputs(problem, "huge", 0)
+    scores = problem.scale * (given[0].double() @ given[1].double().transpose(-1, -2)).flatten()
+    first = sensitive_rows(problem, given, reference(problem, given)[0])[:10, 2]
+    assert (scores[first].abs() < problem.softcap).all()
+
+
 def test_the_log_sum_exp_of_a_single_row_has_its_tolerance_by_no_luck() -> None:
     """Weights are rounded to 16 bits before they are summed, as many kernels have them: all of that may cancel."""
     problem = parsed("(1,1,1x15,64) bfloat16 full lse")

@@ -24,8 +24,7 @@ T = TypeVar("T")
 
 
 def own_work_s() -> float:
-    """Seconds for which the device went on working for this process after the current stream had come to its end; it
-    is at rest then."""
+    """Seconds for which the device went on working for this process after the current stream; it is at rest then."""
     torch.cuda.current_stream().synchronize()
     started = time.perf_counter()
     torch.cuda.synchronize()

@@ -288,8 +288,7 @@ class BaselineArm:
     waited, retaken = 0.0, False
 
     def __init__(self, baseline: Baseline, sets: CudaInputSets) -> None:
-        """Raises RuntimeError when the baseline does not take the problem, and DeviceFullError when the device has no
-        memory left for it."""
+        """Raises RuntimeError if the baseline does not take the problem, and DeviceFullError without memory for it."""
         self._baseline, self.sets, results = baseline, sets, dict[int, object]()
         with full_is_no_refusal():
             self._beside = beside = self._made()
@@ -339,8 +338,7 @@ class CudaVariantArm:
     waited, retaken = 0.0, False
 
     def __init__(self, variant: LoadedVariant, sets: CudaInputSets, judge: JudgeTimed) -> None:
-        """Raises ArmError when the variant cannot be launched or captured, and DeviceFullError when the device has no
-        memory left."""
+        """Raises ArmError if the variant cannot be launched or captured, and DeviceFullError without memory for it."""
         self.sets, self.outputs, self._judge = sets, CudaOutputs(sets), judge
         self._stamp = Stamp()
         sets.after_baseline.forget()

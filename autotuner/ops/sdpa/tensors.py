@@ -73,8 +73,7 @@ def _drawn_off(found: Tensors, sinks: Tensor) -> Tensors:
 
 
 def mask_beside(problem: SdpaProblem, backend: str, inputs: Tensors) -> Tensors:
-    """The mask that says what lengths and a corner say, where there must be one; as numbers to add for the functions
-    that take no other."""
+    """The mask that says what lengths and a corner say, where there must be one; as numbers where only those do."""
     mask = masks.mask(problem, inputs)
     if mask is None:
         return ()
@@ -210,8 +209,7 @@ def outputs(problem: SdpaProblem, inputs: Tensors) -> Tensors:
 
 
 def reordered(problem: SdpaProblem, inputs: Tensors, true: Tensors) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
-    """Of O only in float32 the sums are what rounds, in the rows where that shows most. Log-sum-exps are float32
-    whatever the dtype."""
+    """Of O only in float32 the sums are what rounds, in the rows where that shows most. Log-sum-exps always are."""
     if problem.dtype == "float32":
         at = sensitive_rows(problem, inputs, true[0]).unbind(1)
         yield from ((0, at, again) for again in reordered_rows(problem, inputs, at))
@@ -274,6 +272,14 @@ class _Attended:
     def unbiased(self, rows: slice) -> Tensor:
         """The same before a bias is added, and of hidden keys too."""
         return capped(self._problem, self.q[:, :, rows].double() @ self._exact_keys * self._problem.scale)
+
+    def sizes(self, rows: slice) -> Tensor:
+        """What those move by, in roundings: their sizes, and those of its terms in a score that a cap leaves small."""
+        scores, problem = self.unbiased(rows), self._problem
+        if not problem.softcapped:
+            return scores.abs_()
+        q, k = self.q[:, :, rows].double().square().sum(-1, True), self._exact_keys.square().sum(-2, True)
+        return (q @ k).sqrt_().mul_(problem.scale).mul_(1 - (scores / problem.softcap) ** 2).add_(scores.abs_())
 
     def sinks_of(self, head: Tensor) -> Tensor | None:
         """Those of some heads, (n, 1, 1)."""
@@ -409,7 +415,7 @@ def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tens
 
     def moved(rows: slice) -> Tensor:
         weights = _softmax(of.exact(rows), of.sinks)
-        sizes = of.unbiased(rows).abs_().nan_to_num_(0)  # what lies past a length may be no number
+        sizes = of.sizes(rows).nan_to_num_(0)  # what lies past a length may be no number
         return sizes.mul_((1 - weights).mul_(weights)).sum(-1) * largest
 
     moves = torch.cat([moved(rows) for rows in pieces(problem, of.q.device.type)], 2)

@@ -26,8 +26,7 @@ class Outcomes:
         self.suspended: set[str] = set()
         """Digests of artifacts that nothing races against: one of them may have spoilt a race."""
         self._recorded: dict[int, int] = {}
-        """By trial the number under which its outcome is in the store: a variant that was judged before is told another
-        time."""
+        """By trial the number under which the store has its outcome: a variant that was judged before is told again."""
         self._judged: dict[str, int] = {}
         """The recorded number of each variant by its digest; those that were lost are not among them."""
         self._losses: Counter[str] = Counter()

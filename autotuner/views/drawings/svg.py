@@ -9,8 +9,7 @@ from typing import Self
 from markupsafe import Markup, escape
 
 WIDE = 600
-"""Pixels from which on a drawing fills its panel, and is moved under a narrow window instead of shrunk until nobody can
-read it."""
+"""Pixels from which on a drawing fills its panel, and is moved under a narrow window: shrunk, nobody can read it."""
 
 
 def plain(text: object) -> str:
