@@ -274,7 +274,7 @@ class _Attended:
         return capped(self._problem, self.q[:, :, rows].double() @ self._exact_keys * self._problem.scale)
 
     def sizes(self, rows: slice) -> Tensor:
-        """What those move by, in roundings: their sizes, and those of its terms in a score that a cap leaves small."""
+        """How far a rounding moves scores before a bias: by their sizes, and below a cap by those of their terms."""
         scores, problem = self.unbiased(rows), self._problem
         if not problem.softcapped:
             return scores.abs_()
